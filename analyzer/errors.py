@@ -1,0 +1,39 @@
+"""The errors a user can cause. Each message is one line: what, where, what to do.
+
+DecodescopeError
+├── InputError          exit 2: bad usage or bad input
+│   ├── TraceError      a file that is no trace, or a broken one
+│   └── ModelError      a model, checkpoint or workload that cannot be decoded
+├── EnvironmentLacks    exit 3: no CUDA, torch not installed, model not found, out of GPU memory
+└── RegressionFound     exit 1: a regression gate failed
+"""
+
+
+class DecodescopeError(Exception):
+    """Base of every error that is shown to the user as one line; `exit_code` ends the command."""
+
+    exit_code = 2
+
+
+class InputError(DecodescopeError):
+    """Bad usage or bad input."""
+
+
+class TraceError(InputError):
+    """A file that is not a trace, or one too broken to use."""
+
+
+class ModelError(InputError):
+    """A model, checkpoint or workload that cannot be decoded as asked."""
+
+
+class EnvironmentLacks(DecodescopeError):
+    """The environment lacks something: a CUDA device, a package, a model, GPU memory."""
+
+    exit_code = 3
+
+
+class RegressionFound(DecodescopeError):
+    """A figure fell by more than the gate allows."""
+
+    exit_code = 1

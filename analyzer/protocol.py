@@ -1,0 +1,196 @@
+"""What the worker process and the app say to each other, and how it is framed.
+
+A frame is a big-endian uint32 length and that many bytes of msgpack: one tagged struct. Control
+messages are never dropped; of `Stats` only the latest matters, so the worker drops one when the
+channel is full and counts it in `dropped`. Bulk events never cross the channel: a captured window
+goes to a file and `TraceReady` names it. A recording (`decodescope.analyzer.recording`) is the
+worker's half of this conversation, time-stamped.
+"""
+
+import struct
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.report import CaptureInfo, Weights
+
+PROTOCOL_VERSION = 1
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+_LENGTH = struct.Struct(">I")
+
+WorkerState = Literal["loading", "building", "running", "capturing", "paused", "failed"]
+
+
+class WorkerConfig(Struct, frozen=True):
+    """How a worker is started; one JSON argument on its command line.
+
+    `device` is "cuda" or "cpu"; `dtype` None means the variant's default for that device.
+    Captured windows are written below `trace_dir`.
+    """
+
+    model: str
+    variant: str
+    batch: int
+    context: int
+    tokens: int
+    dtype: str | None
+    device: str
+    trace_dir: str
+    prompt: str | None = None
+    prompt_ids: tuple[int, ...] | None = None
+    trust_remote_code: bool = False
+
+
+class VariantInfo(Struct, frozen=True):
+    """A selectable variant; `unavailable` says why it cannot run here, None if it can."""
+
+    name: str
+    summary: str
+    unavailable: str | None = None
+
+
+class Hello(Struct, frozen=True, tag="hello"):
+    protocol: int
+    pid: int
+    device: str
+    device_name: str
+    model: str
+    weights: Weights
+    dtype: str
+    batch: int
+    context: int
+    tokens: int
+    variants: tuple[VariantInfo, ...]
+    measured_peak_bytes_per_s: float | None
+    datasheet_peak_bytes_per_s: float | None
+    environment: dict[str, str | int | float | None]
+
+
+class Progress(Struct, frozen=True, tag="progress"):
+    """What a slow stage is doing ("importing torch", "loading weights", "compiling")."""
+
+    stage: str
+    detail: str = ""
+
+
+class State(Struct, frozen=True, tag="state"):
+    state: WorkerState
+    variant: str
+
+
+class Stats(Struct, frozen=True, tag="stats"):
+    """Figures over the unprofiled steps of about the last second; latest wins.
+
+    `tokens` counts all sequences since the worker started, `position` is the KV-cache length,
+    `round` counts generations since the variant was built (each starts again at the prompt), and
+    `text` is the tail of sequence 0 of this round ("" without a tokenizer).
+    """
+
+    seq: int
+    dropped: int
+    variant: str
+    tokens: int
+    position: int
+    round: int
+    steps: int
+    tokens_per_s: float
+    step_p50_ns: int
+    step_p99_ns: int
+    bytes_per_step: int
+    text: str
+
+
+class TraceReady(Struct, frozen=True, tag="trace"):
+    """A captured window lies at `path` as uncompressed Kineto JSON; `requested` if a user asked."""
+
+    path: str
+    capture: CaptureInfo
+    requested: bool
+
+
+class Log(Struct, frozen=True, tag="log"):
+    level: Literal["info", "warning", "error"]
+    text: str
+
+
+class Failure(Struct, frozen=True, tag="failure"):
+    """Something failed; the worker goes on (paused) unless `fatal`."""
+
+    message: str
+    exit_code: int
+    fatal: bool
+
+
+class Bye(Struct, frozen=True, tag="bye"):
+    reason: str
+
+
+WorkerMessage = Hello | Progress | State | Stats | TraceReady | Log | Failure | Bye
+
+
+class SwitchVariant(Struct, frozen=True, tag="switch"):
+    variant: str
+
+
+class Pause(Struct, frozen=True, tag="pause"):
+    pass
+
+
+class Resume(Struct, frozen=True, tag="resume"):
+    pass
+
+
+class CaptureTrace(Struct, frozen=True, tag="capture"):
+    """Capture one window now; it is announced with `TraceReady(requested=True)`."""
+
+
+class Quit(Struct, frozen=True, tag="quit"):
+    pass
+
+
+AppMessage = SwitchVariant | Pause | Resume | CaptureTrace | Quit
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode_frame(message: WorkerMessage | AppMessage) -> bytes:
+    """One message as a length-prefixed frame."""
+    body = _encoder.encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+class FrameDecoder:
+    """Turns a byte stream into messages of one direction, whatever the chunking.
+
+    Raises `InputError` for a frame over `MAX_FRAME_BYTES` or one that is no such message.
+    """
+
+    def __init__(self, union: object) -> None:
+        self._decoder: msgspec.msgpack.Decoder[object] = msgspec.msgpack.Decoder(union)
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[object]:
+        """Append `data` and return the messages it completes, in order."""
+        self._buffer += data
+        messages = []
+        while len(self._buffer) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer)
+            if length > MAX_FRAME_BYTES:
+                raise InputError(f"worker protocol: a frame of {length} bytes is over the limit")
+            end = _LENGTH.size + length
+            if len(self._buffer) < end:
+                break
+            body = bytes(self._buffer[_LENGTH.size : end])
+            del self._buffer[:end]
+            try:
+                messages.append(self._decoder.decode(body))
+            except msgspec.MsgspecError as error:
+                raise InputError(f"worker protocol: unreadable message ({error})") from error
+        return messages
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of a frame that is not yet whole."""
+        return len(self._buffer)

@@ -1,0 +1,45 @@
+"""The protocol every variant's decode step keeps, whatever runs inside it."""
+
+from typing import Protocol
+
+import torch
+
+
+class DecodeStep(Protocol):
+    """One built variant, ready to decode.
+
+    `prefill` fills the KV cache from the prompt and returns the first new ids; each `step` feeds
+    the last ids, appends one position to the cache and returns the next ids. Ids are int64 device
+    tensors of shape [batch]; a returned tensor stays valid and unchanged until the next `prefill`.
+    `step` must not synchronise with the device: its caller paces and times it with events.
+
+    `position` is the KV-cache length before the next step. `weight_bytes_read` are the bytes of
+    weights one step must read (one embedding row a sequence, not the table), `kv_bytes_read(p)`
+    the bytes of K and V that a step at cache length p must read.
+    """
+
+    position: int
+    weight_bytes_read: int
+
+    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        """Fill the cache from prompt `ids` [batch, context]; returns the first new ids [batch]."""
+        ...
+
+    def step(self) -> torch.Tensor:
+        """Decode one token for every sequence; returns the next ids [batch]."""
+        ...
+
+    def reset(self, position: int) -> None:
+        """Rewind so that the next step decodes at `position` again (prompt length or later)."""
+        ...
+
+    def kv_bytes_read(self, position: int) -> int:
+        """Bytes of K and V that a step at cache length `position` must read."""
+        ...
+
+    def annotate_layers(self, enabled: bool) -> None:
+        """Put NVTX/profiler ranges on layers, attention, MLP, norms and head, or remove them.
+
+        Steps are timed with them off; a variant whose step is one captured graph has none.
+        """
+        ...
