@@ -1,0 +1,117 @@
+"""The worker's end of the control socket: never blocks while the model is being stepped."""
+
+import select
+import socket
+import time
+
+from decodescope.analyzer.protocol import (
+    AppMessage,
+    FrameDecoder,
+    Stats,
+    WorkerMessage,
+    encode_frame,
+)
+
+_RECEIVE_BYTES = 65536
+
+
+class ChannelClosed(Exception):
+    """The app's end is gone: nobody is left to work for."""
+
+
+class Channel:
+    """Sends `WorkerMessage`s to the app and receives its `AppMessage`s.
+
+    Control messages are queued and never dropped. A `Stats` that the socket cannot take at once is
+    dropped and counted; one that it took in part is finished before anything else.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        control.setblocking(False)
+        self._socket = control
+        self._outgoing = bytearray()
+        self._decoder = FrameDecoder(AppMessage)
+        self.dropped = 0
+
+    def send(self, message: WorkerMessage) -> None:
+        """Queue a control message and send what the socket takes.
+
+        Raises:
+            ChannelClosed: the app is gone.
+        """
+        self._outgoing += encode_frame(message)
+        self._flush_some()
+
+    def send_stats(self, stats: Stats) -> bool:
+        """Send `stats` if the socket takes it now; else count it as dropped and return False.
+
+        Raises:
+            ChannelClosed: the app is gone.
+        """
+        self._flush_some()
+        if not self._outgoing:
+            frame = encode_frame(stats)
+            sent = self._send(frame)
+            if sent:
+                self._outgoing += frame[sent:]
+                return True
+        self.dropped += 1
+        return False
+
+    def receive(self) -> list[AppMessage]:
+        """Whole messages that have arrived; never waits.
+
+        Raises:
+            ChannelClosed: the app is gone.
+            InputError: the app sent what is no message.
+        """
+        if self._outgoing:
+            self._flush_some()
+        try:
+            data = self._socket.recv(_RECEIVE_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return []
+        except OSError as error:
+            raise ChannelClosed from error
+        if not data:
+            raise ChannelClosed
+        return self._decoder.feed(data)  # type: ignore[return-value]
+
+    def wait(self) -> list[AppMessage]:
+        """Sleep until the app says something, sending what is queued meanwhile.
+
+        Raises:
+            ChannelClosed: the app is gone.
+        """
+        while True:
+            writers = [self._socket] if self._outgoing else []
+            readable, _, _ = select.select([self._socket], writers, [])
+            if not readable:
+                self._flush_some()
+            elif messages := self.receive():
+                return messages
+
+    def flush(self, timeout_s: float) -> None:
+        """Send what is queued, for at most `timeout_s`; a closed channel is no error here."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            while self._outgoing and (left := deadline - time.monotonic()) > 0:
+                select.select([], [self._socket], [], left)
+                self._flush_some()
+        except ChannelClosed:
+            self._outgoing.clear()
+
+    def _flush_some(self) -> None:
+        while self._outgoing:
+            sent = self._send(self._outgoing)
+            if not sent:
+                return
+            del self._outgoing[:sent]
+
+    def _send(self, data: bytes | bytearray) -> int:
+        try:
+            return self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        except OSError as error:
+            raise ChannelClosed from error
