@@ -1,0 +1,100 @@
+"""Times decode steps while they run, and keeps the host only a few steps ahead of the device."""
+
+from collections import deque
+from time import perf_counter_ns
+from typing import Protocol
+
+import torch
+
+RUN_AHEAD_STEPS = 2
+
+
+class _Clock(Protocol):
+    def before_first(self) -> None: ...
+    def after_step(self) -> list[int]: ...
+    def drain(self) -> list[int]: ...
+
+
+class StepPacer:
+    """Per-step times of a decode loop, taken between the ends of consecutive steps.
+
+    On "cuda" a step's time is the device time from the end of the step before it (or from
+    `before_first`) to its own end, measured with events on the current stream, so idle time that
+    the host causes counts. The host waits for the step `RUN_AHEAD_STEPS` back, never for the
+    newest, so the device does not run dry because of the timing. On "cpu" it is the host clock.
+
+    Use: `before_first()`, then `after_step()` after each step; it returns the times (ns) of the
+    steps that finished since the last call, oldest first. `drain()` waits for the rest. After a
+    pause, a reset or a prefill start again with `before_first()`; undrained steps are forgotten.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._clock: _Clock = _CudaEvents() if device.startswith("cuda") else _HostClock()
+
+    def before_first(self) -> None:
+        """Mark the start of the first step of a loop."""
+        self._clock.before_first()
+
+    def after_step(self) -> list[int]:
+        """Mark the end of a step; returns the times in ns of the steps that have finished."""
+        return self._clock.after_step()
+
+    def drain(self) -> list[int]:
+        """Wait for all marked steps and return the times in ns not yet returned."""
+        return self._clock.drain()
+
+
+class _HostClock:
+    def __init__(self) -> None:
+        self._last_ns = 0
+
+    def before_first(self) -> None:
+        self._last_ns = perf_counter_ns()
+
+    def after_step(self) -> list[int]:
+        now_ns = perf_counter_ns()
+        step_ns = now_ns - self._last_ns
+        self._last_ns = now_ns
+        return [step_ns]
+
+    def drain(self) -> list[int]:
+        return []
+
+
+class _CudaEvents:
+    def __init__(self) -> None:
+        self._marks: deque[torch.cuda.Event] = deque()
+        self._spare: list[torch.cuda.Event] = []
+
+    def before_first(self) -> None:
+        self._spare.extend(self._marks)
+        self._marks.clear()
+        self._mark()
+
+    def after_step(self) -> list[int]:
+        self._mark()
+        if len(self._marks) <= RUN_AHEAD_STEPS + 1:
+            return []
+        self._marks[1].synchronize()
+        return [self._pop_step_ns()]
+
+    def drain(self) -> list[int]:
+        if len(self._marks) < 2:
+            return []
+        self._marks[-1].synchronize()
+        return [self._pop_step_ns() for _ in range(len(self._marks) - 1)]
+
+    def _mark(self) -> None:
+        event = self._spare.pop() if self._spare else _timing_event()
+        event.record()
+        self._marks.append(event)
+
+    def _pop_step_ns(self) -> int:
+        start = self._marks.popleft()
+        step_ms: float = start.elapsed_time(self._marks[0])
+        self._spare.append(start)
+        return round(step_ms * 1e6)
+
+
+def _timing_event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
