@@ -33,11 +33,11 @@ class Recipe:
     seed: int = 20260
     context: int = 1024
     batch: int = 48
-    steps: int = 6000
-    warmup_steps: int = 200
+    steps: int = 2400
+    warmup_steps: int = 150
     learning_rate: float = 3e-3
     weight_decay: float = 0.1
-    evaluate_every: int = 500
+    evaluate_every: int = 300
 
 
 def model_config() -> transformers.LlamaConfig:
@@ -216,7 +216,7 @@ def main() -> None:
         help="the standard library's folder (default: this Python's)",
     )
     parser.add_argument("--python-version", default=platform.python_version())
-    parser.add_argument("--steps", type=int, default=Recipe.steps)
+    parser.add_argument("--steps", type=int, default=Recipe().steps)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args()
     try:
