@@ -148,18 +148,17 @@ def train(
 
 
 def pick_prompts(corpus: Corpus, tokenizer: Tokenizer, count: int = 8) -> list[str]:
-    """Held-out snippets of at least 300 tokens, each from a class or function at a line start."""
-    prompts = []
+    """Held-out snippets of at least 300 tokens with several functions, from a line's start."""
+    prompts: list[str] = []
     for name, text in corpus.validation:
-        if "test" in name or len(prompts) == count:
-            continue
         start = max(text.find("\nclass "), text.find("\ndef "))
-        if start < 0:
+        if "test" in name or start < 0:
             continue
         ids = tokenizer.encode(text[start + 1 :]).ids[:320]
-        if len(ids) >= 300:
-            prompts.append(tokenizer.decode(ids))
-    return prompts
+        snippet = tokenizer.decode(ids)
+        if len(ids) >= 300 and snippet.count("def ") >= 4:
+            prompts.append(snippet)
+    return prompts[:count]
 
 
 def save(
