@@ -1,0 +1,37 @@
+"""GPU tests run only where there is a CUDA device; everything else runs anywhere."""
+
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def _has_cuda() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    gpu_items = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu_items and not _has_cuda():
+        for item in gpu_items:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The repository's root."""
+    return REPOSITORY
+
+
+@pytest.fixture(scope="session")
+def foreign_traces() -> Path:
+    """The folder of real traces recorded by others, which is not part of the project."""
+    folder = REPOSITORY.parent / "shared" / "traces"
+    if not folder.is_dir():
+        pytest.skip(f"needs the foreign traces, which are not in {folder}")
+    return folder

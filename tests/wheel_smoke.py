@@ -1,0 +1,51 @@
+"""Run by `make wheel` in an environment that holds the wheel and its base dependencies alone.
+
+Every module of `analyzer` (but capture) and `tui` must import without torch, every other module
+must at least be there, and the command must open a bundled recording.
+"""
+
+import importlib
+import importlib.util
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import decodescope
+
+NEEDS_TORCH = {"decodescope.analyzer.capture"}
+
+
+def modules_of(room: str) -> list[str]:
+    """All modules below a room, found without importing them."""
+    spec = importlib.util.find_spec(f"decodescope.{room}")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    walk = pkgutil.walk_packages(list(spec.submodule_search_locations), f"decodescope.{room}.")
+    return [module.name for module in walk]
+
+
+def main() -> None:
+    assert "site-packages" in str(decodescope.__file__), decodescope.__file__
+    for room in ("analyzer", "tui"):
+        for name in modules_of(room):
+            if name not in NEEDS_TORCH:
+                importlib.import_module(name)
+    heavy = {"torch", "triton", "transformers"} & set(sys.modules)
+    assert not heavy, heavy
+    assert importlib.util.find_spec("decodescope.kernels.read_bandwidth") is not None
+    importlib.import_module("decodescope.variants.registry")
+    package = Path(decodescope.__file__).parent
+    assert (package / "variants" / "tiny" / "model.safetensors").stat().st_size > 7_000_000
+    recordings = sorted((package / "analyzer" / "recordings").glob("*.dsrec"))
+    assert recordings, "no bundled recordings in the wheel"
+    command = str(Path(sys.executable).with_name("decodescope"))
+    subprocess.run([command, "--version"], check=True)
+    subprocess.run([command, "analyze", str(recordings[0])], check=True)
+    done = subprocess.run([command, "run"], capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done
+    assert "decodescope[run]" in done.stderr, done.stderr
+
+
+if __name__ == "__main__":
+    main()
