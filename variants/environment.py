@@ -1,0 +1,131 @@
+"""On what a figure was measured: versions, GPU, driver, host; and which device to use."""
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+import decodescope
+from decodescope.analyzer.errors import EnvironmentLacks, InputError
+from decodescope.variants.workload import DType
+
+Environment = dict[str, str | int | float | None]
+
+_RUN_PACKAGES = ("torch", "transformers", "safetensors")
+_INSTALL_HINT = "install them with: pip install 'decodescope[run]'"
+
+
+def require_run_packages() -> None:
+    """Raise `EnvironmentLacks` where the packages that run a model are not installed."""
+    missing = [name for name in _RUN_PACKAGES if find_spec(name) is None]
+    if missing:
+        raise EnvironmentLacks(f"{', '.join(missing)} not installed; {_INSTALL_HINT}")
+
+
+def choose_device(requested: str | None) -> str:
+    """The device to run on: "cuda" or "cpu"; None takes CUDA where there is one.
+
+    Raises:
+        InputError: another name.
+        EnvironmentLacks: "cuda" was asked for and cannot be used; says why.
+    """
+    if requested not in (None, "cuda", "cpu"):
+        raise InputError(f"--device {requested}: must be cuda or cpu")
+    if requested == "cpu":
+        return "cpu"
+    lacking = why_no_cuda()
+    if requested == "cuda" and lacking is not None:
+        raise EnvironmentLacks(f"--device cuda: {lacking}; use --device cpu")
+    return "cuda" if lacking is None else "cpu"
+
+
+def default_dtype(device: str) -> DType:
+    """The dtype people run on this device: bf16 on CUDA, fp32 on the CPU."""
+    return "bf16" if device == "cuda" else "fp32"
+
+
+def why_no_cuda() -> str | None:
+    """Why no CUDA device can be used here; None if one can."""
+    if find_spec("torch") is None:
+        return f"torch is not installed; {_INSTALL_HINT}"
+    import torch
+
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"this torch ({torch.__version__}) is built without CUDA"
+    if not torch.cuda.is_available():
+        return "no CUDA device is visible (driver missing, too old, or no GPU)"
+    return None
+
+
+def environment() -> Environment:
+    """What a result was measured on; null where a part is absent."""
+    facts: Environment = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "decodescope": decodescope.__version__,
+        "python": platform.python_version(),
+        **{name: package_version(name) for name in ("torch", "triton", "transformers")},
+        "platform": platform.platform(),
+        "cpu": cpu_name(),
+        "cpu_cores": os.cpu_count(),
+    }
+    return facts | gpu_facts()
+
+
+def package_version(name: str) -> str | None:
+    """The installed version of a distribution, None if it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def cpu_name() -> str | None:
+    """The processor's model name where the system tells it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or None
+
+
+def device_name(device: str) -> str:
+    """The name shown for "cuda" (the GPU's) or "cpu" (the processor's)."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.get_device_name(0)
+    return cpu_name() or platform.machine()
+
+
+def gpu_facts() -> Environment:
+    """CUDA version, driver and GPU; all null without a CUDA device."""
+    facts: Environment = dict.fromkeys(
+        ("cuda", "driver", "gpu", "gpu_sms", "gpu_memory_bytes", "gpu_capability")
+    )
+    if why_no_cuda() is not None:
+        return facts
+    import torch
+
+    properties = torch.cuda.get_device_properties(0)
+    return facts | {
+        "cuda": torch.version.cuda or torch.version.hip,
+        "driver": driver_version(),
+        "gpu": properties.name,
+        "gpu_sms": properties.multi_processor_count,
+        "gpu_memory_bytes": properties.total_memory,
+        "gpu_capability": f"{properties.major}.{properties.minor}",
+    }
+
+
+def driver_version() -> str | None:
+    """The NVIDIA kernel driver's version, from /proc; None where there is none."""
+    path = Path("/proc/driver/nvidia/version")
+    if not path.is_file():
+        return None
+    words = path.read_text(encoding="utf-8", errors="replace").split()
+    versions = (word for word in words if word.count(".") >= 1 and word.replace(".", "").isdigit())
+    return next(versions, None)

@@ -1,0 +1,75 @@
+"""Finds a hub model's configuration: in the local cache, or over the network, quickly."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import constants, get_session, hf_hub_download
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
+
+from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+
+_CONNECT_TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class HubCheckpoint:
+    """A hub model whose config.json is at hand; `cached_only` if the hub cannot be reached."""
+
+    hub_id: str
+    config_path: Path
+    cached_only: bool
+
+
+def find_checkpoint(hub_id: str) -> HubCheckpoint:
+    """Look `hub_id` up; fetches config.json, and nothing else.
+
+    The hub is asked for once before, because its client repeats requests for about 20 s per file
+    where there is no network.
+
+    Raises:
+        InputError: not a valid hub id.
+        EnvironmentLacks: unknown or gated model, or no network and not cached.
+        ModelError: a repository without config.json.
+    """
+    cached_only = not _hub_answers()
+    try:
+        path = hf_hub_download(hub_id, "config.json", local_files_only=cached_only)
+    except HFValidationError as error:
+        raise InputError(f"{hub_id!r} is not a valid hub id") from error
+    except GatedRepoError as error:
+        raise EnvironmentLacks(
+            f"model not found: {hub_id} is gated; accept its licence on huggingface.co and log in "
+            "with `hf auth login`, or use a preset's random weights"
+        ) from error
+    except RepositoryNotFoundError as error:
+        raise EnvironmentLacks(
+            f"model not found: the hub has no public model {hub_id} (see `decodescope models`)"
+        ) from error
+    except EntryNotFoundError as error:
+        if isinstance(error, LocalEntryNotFoundError):
+            raise _unreachable(hub_id) from error
+        raise ModelError(f"{hub_id}: has no config.json, so it is no model checkpoint") from error
+    except OSError as error:
+        raise _unreachable(hub_id) from error
+    return HubCheckpoint(hub_id, Path(path), cached_only)
+
+
+def _hub_answers() -> bool:
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_CONNECT_TIMEOUT_S)
+    except Exception:  # the client library, and so its error types, differ between releases
+        return False
+    return True
+
+
+def _unreachable(hub_id: str) -> EnvironmentLacks:
+    return EnvironmentLacks(
+        f"model not found: {hub_id} is not in the local cache and the hub cannot be reached; "
+        "check the name and the network, or use `tiny` or a preset's random weights"
+    )

@@ -1,0 +1,236 @@
+"""Public model shapes that can run with random weights, no download needed.
+
+Each field is the one of the model's published `config.json` (`Preset.source_url`); where that file
+leaves a field out, it is the default of the Hugging Face configuration class named by `model_type`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from decodescope.analyzer.errors import InputError
+
+ModelType = Literal["llama", "mistral", "qwen2", "qwen3"]
+
+
+@dataclass(frozen=True, slots=True)
+class RopeScaling:
+    """The frequency rescaling of Llama 3.1 and later (rope type "llama3")."""
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """One public configuration. `sliding_window` None means every layer sees the whole context.
+
+    Raises:
+        InputError: sizes that no transformer of this family can have.
+    """
+
+    name: str
+    hub_id: str
+    model_type: ModelType
+    hidden_size: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    vocab_size: int
+    max_positions: int
+    rope_theta: float
+    norm_eps: float
+    tie_word_embeddings: bool
+    rope_scaling: RopeScaling | None = None
+    sliding_window: int | None = None
+    bos_token_id: int = 1
+    eos_token_id: int = 2
+
+    def __post_init__(self) -> None:
+        if self.heads % self.kv_heads:
+            raise InputError(
+                f"preset {self.name}: {self.heads} heads are no multiple of "
+                f"{self.kv_heads} KV heads"
+            )
+        if self.head_dim % 2:
+            raise InputError(f"preset {self.name}: RoPE needs an even head_dim")
+
+    @property
+    def source_url(self) -> str:
+        """Where the published configuration stands."""
+        return f"https://huggingface.co/{self.hub_id}/blob/main/config.json"
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, biases and norms included; a tied table counts once."""
+        query, key_value = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        attention = self.hidden_size * (2 * query + 2 * key_value)
+        if self.model_type == "qwen2":
+            attention += query + 2 * key_value
+        if self.model_type == "qwen3":
+            attention += 2 * self.head_dim
+        mlp = 3 * self.hidden_size * self.intermediate_size
+        layer = attention + mlp + 2 * self.hidden_size
+        tables = 1 if self.tie_word_embeddings else 2
+        return self.layers * layer + self.hidden_size + tables * self.vocab_size * self.hidden_size
+
+    def config_fields(self) -> dict[str, object]:
+        """Keyword arguments of the Hugging Face configuration class of `model_type`.
+
+        Qwen2's Q/K/V biases and Qwen3's Q/K norms come with the class and have no field.
+        """
+        rope: dict[str, object] = {"rope_type": "default", "rope_theta": self.rope_theta}
+        if self.rope_scaling is not None:
+            rope |= {
+                "rope_type": "llama3",
+                "factor": self.rope_scaling.factor,
+                "low_freq_factor": self.rope_scaling.low_freq_factor,
+                "high_freq_factor": self.rope_scaling.high_freq_factor,
+                "original_max_position_embeddings": self.rope_scaling.original_max_positions,
+            }
+        fields: dict[str, object] = {
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "intermediate_size": self.intermediate_size,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "max_position_embeddings": self.max_positions,
+            "rms_norm_eps": self.norm_eps,
+            "rope_parameters": rope,
+            "tie_word_embeddings": self.tie_word_embeddings,
+            "bos_token_id": self.bos_token_id,
+            "eos_token_id": self.eos_token_id,
+        }
+        if self.model_type == "mistral":
+            fields["sliding_window"] = self.sliding_window
+        return fields
+
+
+_LLAMA_2_7B = Preset(
+    name="llama-2-7b",
+    hub_id="meta-llama/Llama-2-7b-hf",
+    model_type="llama",
+    hidden_size=4096,
+    layers=32,
+    heads=32,
+    kv_heads=32,
+    head_dim=128,
+    intermediate_size=11008,
+    vocab_size=32000,
+    max_positions=4096,
+    rope_theta=10_000.0,
+    norm_eps=1e-5,
+    tie_word_embeddings=False,
+)
+_LLAMA_3_2_1B = Preset(
+    name="llama-3.2-1b",
+    hub_id="meta-llama/Llama-3.2-1B",
+    model_type="llama",
+    hidden_size=2048,
+    layers=16,
+    heads=32,
+    kv_heads=8,
+    head_dim=64,
+    intermediate_size=8192,
+    vocab_size=128256,
+    max_positions=131072,
+    rope_theta=500_000.0,
+    norm_eps=1e-5,
+    tie_word_embeddings=True,
+    rope_scaling=RopeScaling(32.0, 1.0, 4.0, 8192),
+    bos_token_id=128000,
+    eos_token_id=128001,
+)
+_LLAMA_3_1_8B = Preset(
+    name="llama-3.1-8b",
+    hub_id="meta-llama/Llama-3.1-8B",
+    model_type="llama",
+    hidden_size=4096,
+    layers=32,
+    heads=32,
+    kv_heads=8,
+    head_dim=128,
+    intermediate_size=14336,
+    vocab_size=128256,
+    max_positions=131072,
+    rope_theta=500_000.0,
+    norm_eps=1e-5,
+    tie_word_embeddings=False,
+    rope_scaling=RopeScaling(8.0, 1.0, 4.0, 8192),
+    bos_token_id=128000,
+    eos_token_id=128001,
+)
+_QWEN2_5_0_5B = Preset(
+    name="qwen2.5-0.5b",
+    hub_id="Qwen/Qwen2.5-0.5B",
+    model_type="qwen2",
+    hidden_size=896,
+    layers=24,
+    heads=14,
+    kv_heads=2,
+    head_dim=64,
+    intermediate_size=4864,
+    vocab_size=151936,
+    max_positions=32768,
+    rope_theta=1_000_000.0,
+    norm_eps=1e-6,
+    tie_word_embeddings=True,
+    bos_token_id=151643,
+    eos_token_id=151643,
+)
+_QWEN3_0_6B = Preset(
+    name="qwen3-0.6b",
+    hub_id="Qwen/Qwen3-0.6B",
+    model_type="qwen3",
+    hidden_size=1024,
+    layers=28,
+    heads=16,
+    kv_heads=8,
+    head_dim=128,
+    intermediate_size=3072,
+    vocab_size=151936,
+    max_positions=40960,
+    rope_theta=1_000_000.0,
+    norm_eps=1e-6,
+    tie_word_embeddings=True,
+    bos_token_id=151643,
+    eos_token_id=151645,
+)
+_MISTRAL_7B = Preset(
+    name="mistral-7b",
+    hub_id="mistralai/Mistral-7B-v0.1",
+    model_type="mistral",
+    hidden_size=4096,
+    layers=32,
+    heads=32,
+    kv_heads=8,
+    head_dim=128,
+    intermediate_size=14336,
+    vocab_size=32000,
+    max_positions=32768,
+    rope_theta=10_000.0,
+    norm_eps=1e-5,
+    tie_word_embeddings=False,
+    sliding_window=4096,
+)
+
+PRESETS: Mapping[str, Preset] = MappingProxyType(
+    {
+        preset.name: preset
+        for preset in (
+            _LLAMA_2_7B,
+            _LLAMA_3_2_1B,
+            _LLAMA_3_1_8B,
+            _QWEN2_5_0_5B,
+            _QWEN3_0_6B,
+            _MISTRAL_7B,
+        )
+    }
+)
