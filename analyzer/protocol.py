@@ -24,20 +24,22 @@ WorkerState = Literal["loading", "building", "running", "capturing", "paused", "
 
 
 class WorkerConfig(Struct, frozen=True):
-    """How a worker is started; one JSON argument on its command line.
+    """What to decode and how; `run` takes it too. One JSON argument on the worker's command line.
 
-    `device` is "cuda" or "cpu"; `dtype` None means the variant's default for that device.
-    Captured windows are written below `trace_dir`.
+    None leaves the choice to where torch is: `model` is llama-3.2-1b@random on CUDA and tiny on
+    the CPU, `device` CUDA where there is one, `dtype` bf16 on CUDA and fp32 on the CPU, `context`
+    the prompt's length, or 128 without a prompt. Captured windows are written below `trace_dir`;
+    empty, the app's link makes a temporary folder.
     """
 
-    model: str
     variant: str
     batch: int
-    context: int
     tokens: int
-    dtype: str | None
-    device: str
-    trace_dir: str
+    model: str | None = None
+    context: int | None = None
+    dtype: str | None = None
+    device: str | None = None
+    trace_dir: str = ""
     prompt: str | None = None
     prompt_ids: tuple[int, ...] | None = None
     trust_remote_code: bool = False
