@@ -32,7 +32,7 @@ check: $(READY)  ## formatting, lint, types, import rules
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	$(PY) -m importlinter.cli lint
+	$(dir $(PY))lint-imports
 
 test-gpu: $(READY)  ## the tests that need a CUDA GPU; records the run in benchmarks/results
 	$(PY) benchmarks/gpu_tests.py $(ARGS)

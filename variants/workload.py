@@ -1,7 +1,7 @@
 """What is decoded: how many sequences, from which context length, for how many tokens."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from decodescope.analyzer.errors import InputError
 
@@ -34,3 +34,15 @@ class DecodeWorkload:
     def cache_length(self) -> int:
         """KV-cache positions the workload fills: prompt and new tokens."""
         return self.context + self.new_tokens
+
+
+def parse_dtype(name: str) -> DType:
+    """The dtype of that name.
+
+    Raises:
+        InputError: any other name.
+    """
+    for dtype in get_args(DType):
+        if name == dtype:
+            return dtype  # type: ignore[no-any-return]
+    raise InputError(f"--dtype {name}: must be one of {', '.join(get_args(DType))}")

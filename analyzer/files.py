@@ -1,0 +1,62 @@
+"""Writing files so that nobody ever sees half of one."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from decodescope.analyzer.errors import InputError
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path`; renamed to it on success, removed on any error.
+
+    It keeps the suffixes of `path`, since writers choose a format by them.
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=f"-{path.name}")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write `data` to `path`, whole or not at all.
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def check_writable(path: Path, option: str) -> None:
+    """Refuse an output path before any work is done for it.
+
+    Raises:
+        InputError: a folder, or one whose folder is missing or not writable; names `option`.
+    """
+    if path.is_dir():
+        raise InputError(f"{option} {path}: is a folder; name a file")
+    if not path.parent.is_dir():
+        raise InputError(f"{option} {path}: the folder {path.parent} does not exist; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise InputError(f"{option} {path}: the folder {path.parent} is not writable")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
