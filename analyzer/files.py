@@ -1,7 +1,7 @@
 """Writing files so that nobody ever sees half of one."""
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,15 +18,13 @@ def replacing(path: Path) -> Iterator[Path]:
     Raises:
         InputError: the folder cannot be written to.
     """
+    temporary = path.with_name(f".part-{secrets.token_hex(4)}-{path.name}")
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=f"-{path.name}")
+        temporary.touch(exist_ok=False)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from error
-    os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -54,9 +52,3 @@ def check_writable(path: Path, option: str) -> None:
         raise InputError(f"{option} {path}: the folder {path.parent} does not exist; make it first")
     if not os.access(path.parent, os.W_OK):
         raise InputError(f"{option} {path}: the folder {path.parent} is not writable")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

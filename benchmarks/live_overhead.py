@@ -6,6 +6,7 @@ benchmarks/results/live-overhead-<variant>.json with every figure and the enviro
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import subprocess
@@ -39,10 +40,8 @@ def live_tokens_per_s(options: list[str], seconds: float, recording: Path) -> li
     app = pexpect.spawn(sys.executable, arguments, dimensions=(40, 120), timeout=1)
     deadline = None
     while deadline is None or time.monotonic() < deadline:
-        try:
+        with contextlib.suppress(pexpect.TIMEOUT):
             app.read_nonblocking(65536, timeout=0.2)
-        except pexpect.TIMEOUT:
-            pass
         partial = [recording, *recording.parent.glob(f"*{recording.name}*")]
         if deadline is None and any(p.is_file() and p.stat().st_size > 20_000 for p in partial):
             deadline = time.monotonic() + seconds
