@@ -1,0 +1,70 @@
+"""When to capture a window, and which of the captured files to keep."""
+
+from collections import deque
+from pathlib import Path
+
+FIRST_AFTER_STEPS = 20
+MIN_INTERVAL_NS = 5_000_000_000
+MAX_SHARE_OF_TIME = 0.02
+KEPT_FILES = 4
+
+
+class WindowSchedule:
+    """The first window soon after a variant starts; later ones at most every `MIN_INTERVAL_NS`.
+
+    After a window that took t, the next waits t / `MAX_SHARE_OF_TIME`, so that windows cost at most
+    that share of the time.
+    """
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._not_before_ns: int | None = None
+
+    def variant_started(self) -> None:
+        """A variant begins to run."""
+        self._steps = 0
+        self._not_before_ns = None
+
+    def stepped(self, steps: int) -> None:
+        """So many unprofiled steps were run."""
+        self._steps += steps
+
+    def due(self, now_ns: int) -> bool:
+        """Whether a window should be captured now."""
+        if self._not_before_ns is None:
+            return self._steps >= FIRST_AFTER_STEPS
+        return now_ns >= self._not_before_ns
+
+    def captured(self, start_ns: int, end_ns: int) -> None:
+        """A window was captured, or tried, from `start_ns` to `end_ns`."""
+        pause_ns = max(MIN_INTERVAL_NS, round((end_ns - start_ns) / MAX_SHARE_OF_TIME))
+        self._not_before_ns = end_ns + pause_ns
+
+
+class WindowFiles:
+    """Names `window-NNNN.json` files in a folder and deletes all but the last `KEPT_FILES`.
+
+    Numbers go on after those already there, which an earlier worker left and the app may be
+    reading.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = max((_number(path) for path in folder.glob("window-*.json")), default=0)
+        self._written: deque[Path] = deque()
+
+    def next_path(self) -> Path:
+        """Where the next window goes."""
+        self._number += 1
+        return self._folder / f"window-{self._number:04d}.json"
+
+    def written(self, path: Path) -> None:
+        """`path` is complete; the oldest file beyond the limit is deleted."""
+        self._written.append(path)
+        while len(self._written) > KEPT_FILES:
+            self._written.popleft().unlink(missing_ok=True)
+
+
+def _number(path: Path) -> int:
+    digits = path.stem.removeprefix("window-")
+    return int(digits) if digits.isdecimal() else 0
