@@ -1,0 +1,66 @@
+"""Who may import whom, held a second time: by looking at what an import really loads."""
+
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = ("torch", "triton", "transformers", "nvtx")
+NEEDS_TORCH = {"decodescope.analyzer.capture"}
+
+
+def loaded_modules(statement: str, cwd: Path) -> set[str]:
+    """Names in sys.modules of a fresh interpreter after `statement`."""
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=cwd
+    )
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def room_modules(repository: Path, room: str) -> list[str]:
+    folder = repository / room
+    found = pkgutil.walk_packages([str(folder)], f"decodescope.{room}.")
+    return [module.name for module in found]
+
+
+@pytest.mark.parametrize("room", ["analyzer", "tui"])
+def test_base_rooms_load_nothing_heavy(repository: Path, tmp_path: Path, room: str) -> None:
+    names = [name for name in room_modules(repository, room) if name not in NEEDS_TORCH]
+    assert len(names) > 5
+    modules = loaded_modules(f"import {', '.join(names)}", tmp_path)
+    assert not modules & set(HEAVY)
+    strangers = ("decodescope.variants", "decodescope.kernels")
+    assert not [name for name in modules if name.startswith(strangers)]
+
+
+def test_analyzer_does_not_know_the_app(repository: Path, tmp_path: Path) -> None:
+    modules = loaded_modules(f"import {', '.join(room_modules(repository, 'analyzer'))}", tmp_path)
+    ours = [name for name in modules if name.startswith("decodescope.")]
+    assert not [name for name in ours if not name.startswith("decodescope.analyzer")]
+
+
+def test_kernels_import_nothing_of_ours(repository: Path, tmp_path: Path) -> None:
+    names = [f"decodescope.kernels.{path.stem}" for path in (repository / "kernels").glob("*.py")]
+    assert names
+    modules = loaded_modules(f"import {', '.join(names)}", tmp_path)
+    ours = {name for name in modules if name.startswith("decodescope.")}
+    assert {name for name in ours if not name.startswith("decodescope.kernels")} == set()
+
+
+def test_listing_variants_does_not_load_torch(tmp_path: Path) -> None:
+    modules = loaded_modules("import decodescope.variants.registry", tmp_path)
+    assert not modules & set(HEAVY)
+
+
+def test_the_command_line_loads_neither_torch_nor_the_app(tmp_path: Path) -> None:
+    modules = loaded_modules("import decodescope.cli", tmp_path)
+    assert not modules & {*HEAVY, "textual", "numpy"}
+
+
+def test_the_worker_announces_itself_before_it_loads_torch(tmp_path: Path) -> None:
+    modules = loaded_modules("import decodescope.variants.worker", tmp_path)
+    assert not modules & set(HEAVY)

@@ -1,0 +1,67 @@
+"""The wheel holds what it must, and the room `kernels` shadows nobody's package."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def wheel_names(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=repository,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = folder.glob("*.whl")
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+def test_every_module_of_the_rooms_is_in_the_wheel(repository: Path, wheel_names: set[str]) -> None:
+    for room in ("analyzer", "kernels", "variants", "tui"):
+        for path in (repository / room).rglob("*.py"):
+            assert f"decodescope/{path.relative_to(repository).as_posix()}" in wheel_names
+
+
+def test_the_wheel_holds_data_and_no_strangers(wheel_names: set[str]) -> None:
+    assert "decodescope/py.typed" in wheel_names
+    assert "decodescope/variants/tiny/model.safetensors" in wheel_names
+    assert "decodescope/kernels/__init__.py" not in wheel_names
+    top = {name.split("/")[0] for name in wheel_names}
+    assert {name for name in top if not name.endswith(".dist-info")} == {"decodescope"}
+    assert not [name for name in wheel_names if "__pycache__" in name or "/tests/" in name]
+
+
+@pytest.mark.parametrize("start", [".", "src"])
+def test_our_kernels_are_not_found_as_hugging_faces(repository: Path, start: str) -> None:
+    code = (
+        "import importlib.util, sys\n"
+        "spec = importlib.util.find_spec('kernels')\n"
+        "print(spec.origin if spec else None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=repository / start,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert str(repository) not in done.stdout.replace(str(Path(sys.prefix)), "")
+
+
+def test_transformers_does_not_take_our_kernels_for_a_package(repository: Path) -> None:
+    code = "from transformers.utils import is_kernels_available as k; print(k())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def test_constraints_leave_triton_to_torch(repository: Path) -> None:
+    lines = (repository / "constraints.txt").read_text().splitlines()
+    assert not [line for line in lines if line.startswith("triton")]
+    assert "torch==2.13.0" in lines
