@@ -1,0 +1,92 @@
+"""Puts ranges on a transformers model from outside, with hooks that come off again.
+
+Names: `layer.N`, in it `input_norm`, `attention`, `post_attention_norm`, `mlp`; after the layers
+`final_norm` and `lm_head`. `decode_step`, `model` and `sampling` are opened by those who run them.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from torch import nn
+from torch.utils.hooks import RemovableHandle
+
+from decodescope.analyzer.capture import annotate
+
+_LAYER_PARTS = {
+    "input_layernorm": "input_norm",
+    "ln_1": "input_norm",
+    "self_attn": "attention",
+    "attn": "attention",
+    "attention": "attention",
+    "post_attention_layernorm": "post_attention_norm",
+    "ln_2": "post_attention_norm",
+    "mlp": "mlp",
+    "feed_forward": "mlp",
+}
+_FINAL_NORMS = ("norm", "ln_f", "final_layernorm", "final_layer_norm")
+
+
+def layer_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The modules that get a range, with its name; a part the model lacks is left out.
+
+    The layers are the decoder's `ModuleList` of `num_hidden_layers` entries; parts are known by the
+    attribute names of Llama-like (and GPT-2-like) layers.
+    """
+    decoder: Any = getattr(model, "base_model", model)
+    count = decoder.config.get_text_config(decoder=True).num_hidden_layers
+    for child in decoder.children():
+        if isinstance(child, nn.ModuleList) and len(child) == count:
+            for number, layer in enumerate(child):
+                yield f"layer.{number}", layer
+                for attribute, part in layer.named_children():
+                    if attribute in _LAYER_PARTS:
+                        yield _LAYER_PARTS[attribute], part
+            break
+    for attribute, child in decoder.named_children():
+        if attribute in _FINAL_NORMS:
+            yield "final_norm", child
+    head: Any = getattr(model, "lm_head", None)
+    if isinstance(head, nn.Module):
+        yield "lm_head", head
+
+
+class LayerRanges:
+    """Ranges around a model's parts, off until `set(True)`. While off, a step pays nothing for
+    hooks, and `open` costs one shared context manager that does nothing."""
+
+    def __init__(self, model: nn.Module | None) -> None:
+        self._model = model
+        self._handles: list[RemovableHandle] = []
+        self._open: list[annotate] = []
+        self._enabled = False
+
+    def set(self, enabled: bool) -> None:
+        """Install the hooks, or remove them all; either twice in a row changes nothing."""
+        if enabled == self._enabled:
+            return
+        self._enabled = enabled
+        if enabled and self._model is not None:
+            for name, module in layer_modules(self._model):
+                self._hook(name, module)
+        while self._handles and not enabled:
+            self._handles.pop().remove()
+
+    def open(self, name: str) -> AbstractContextManager[None]:
+        """A range `name` around a block, if ranges are on."""
+        return annotate(name) if self._enabled else _NOTHING
+
+    def _hook(self, name: str, module: nn.Module) -> None:
+        def enter(module: nn.Module, args: object) -> None:
+            opened = annotate(name)
+            opened.__enter__()
+            self._open.append(opened)
+
+        def leave(module: nn.Module, args: object, output: object) -> None:
+            self._open.pop().__exit__(None, None, None)
+
+        self._handles.append(module.register_forward_pre_hook(enter))
+        self._handles.append(module.register_forward_hook(leave, always_call=True))
+
+
+_NOTHING = nullcontext()

@@ -1,0 +1,67 @@
+"""The eager variant: transformers as people run it, one launch per operator."""
+
+import torch
+
+from decodescope.variants.annotations import LayerRanges
+from decodescope.variants.dynamic_cache import RewindableCache
+from decodescope.variants.models import LoadedModel
+from decodescope.variants.step_bytes import KvBytes, weight_bytes_read
+from decodescope.variants.token_history import TokenHistory
+from decodescope.variants.workload import DecodeWorkload
+
+
+class EagerStep:
+    """A `DecodeStep` on the unmodified model with a cache that grows by one position a step."""
+
+    def __init__(self, loaded: LoadedModel, workload: DecodeWorkload) -> None:
+        self._model = loaded.model
+        self._history = TokenHistory(workload)
+        self._ranges = LayerRanges(loaded.model)
+        self._cache = RewindableCache(loaded.model.config)
+        self._kv_bytes = KvBytes(loaded.model.config, workload.batch, loaded.model.dtype.itemsize)
+        self.position = workload.context
+        self.weight_bytes_read = weight_bytes_read(loaded.model, workload.batch)
+
+    @torch.no_grad()
+    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        """Fill a new cache from prompt `ids` [batch, context]; returns the first new ids."""
+        self._history.check_prompt(ids)
+        self._cache = RewindableCache(self._model.config)
+        logits = self._logits(ids.to(self._model.device))
+        self._cache.mark(ids.shape[1])
+        first = self._history.start(logits[:, -1].argmax(-1))
+        self.position = self._history.position
+        return first
+
+    @torch.no_grad()
+    def step(self) -> torch.Tensor:
+        """Decode one token for every sequence; returns the next ids [batch]."""
+        last = self._history.last()
+        with self._ranges.open("model"):
+            logits = self._logits(last[:, None])
+        with self._ranges.open("sampling"):
+            ids = self._history.append(logits[:, -1].argmax(-1))
+        self.position = self._history.position
+        return ids
+
+    def reset(self, position: int) -> None:
+        """Rewind the cache and the tokens to `position`."""
+        self._history.check_rewind(position)
+        self._cache.rewind(position)
+        self._history.rewind(position)
+        self.position = position
+
+    def kv_bytes_read(self, position: int) -> int:
+        """Bytes of K and V that a step at cache length `position` must read."""
+        return self._kv_bytes.at(position)
+
+    def annotate_layers(self, enabled: bool) -> None:
+        """Open ranges around the model, its layers and their parts during steps, or stop it."""
+        self._ranges.set(enabled)
+
+    def _logits(self, ids: torch.Tensor) -> torch.Tensor:
+        output = self._model(
+            input_ids=ids, past_key_values=self._cache.cache, use_cache=True, logits_to_keep=1
+        )
+        logits: torch.Tensor = output.logits
+        return logits

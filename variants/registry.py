@@ -1,0 +1,175 @@
+"""The variants that can be built, ours and those of installed packages.
+
+A package adds one by an entry point of the group `decodescope.variants` that names a `Variant`.
+Importing this module, and listing the variants, loads no torch: builders import what they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
+from decodescope.analyzer.protocol import VariantInfo
+from decodescope.variants.spec import VariantSpec
+
+if TYPE_CHECKING:
+    from decodescope.variants.models import LoadedModel
+    from decodescope.variants.step import DecodeStep
+    from decodescope.variants.workload import DecodeWorkload
+
+ENTRY_POINT_GROUP = "decodescope.variants"
+
+Builder = Callable[["LoadedModel", "DecodeWorkload", str], "DecodeStep"]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A way to compute a decode step. `build(loaded, workload, device)` returns it ready to
+    prefill; whatever it compiles or captures is done by then.
+
+    Raises:
+        InputError: an empty or blank-holding name, no summary, or a builder that is not callable.
+    """
+
+    name: str
+    summary: str
+    requires_cuda: bool
+    build: Builder
+
+    def __post_init__(self) -> None:
+        if not self.name or any(letter.isspace() for letter in self.name):
+            raise InputError(f"variant name {self.name!r}: must be one word")
+        if not self.summary:
+            raise InputError(f"variant {self.name}: needs a one-line summary")
+        if not callable(self.build):
+            raise InputError(f"variant {self.name}: its build is not callable")
+
+
+def available_variants(device: str) -> tuple[VariantInfo, ...]:
+    """Every known variant, built-in ones first; `unavailable` says why one cannot run on `device`.
+
+    A package's entry point that fails to load is listed with the reason and hides no other.
+    """
+    found, broken = _installed()
+    infos = [
+        VariantInfo(variant.name, variant.summary, _why_not(variant, device))
+        for variant in (*_BUILT_IN, *found)
+    ]
+    return (*infos, *broken)
+
+
+def build_variant(
+    name: str, loaded: LoadedModel, workload: DecodeWorkload, device: str
+) -> DecodeStep:
+    """The variant `name` built for this model and workload, ready to prefill.
+
+    Raises:
+        InputError: an unknown name (with the nearest known), or one not built here.
+        EnvironmentLacks: it needs CUDA, or GPU memory ran out.
+        ModelError: context and new tokens exceed what the model allows.
+    """
+    variant = find_variant(name)
+    reason = _why_not(variant, device)
+    if reason is not None:
+        raise EnvironmentLacks(f"variant {name}: {reason}; choose another variant or --device")
+
+    from decodescope.variants.memory import memory_errors
+    from decodescope.variants.models import check_fits
+
+    check_fits(loaded, workload)
+    with memory_errors(f"building variant {name}", device):
+        return variant.build(loaded, workload, device)
+
+
+def find_variant(name: str) -> Variant:
+    """The variant called `name`, or written by a spec string that equals a built-in one.
+
+    Raises:
+        InputError: unknown (with the nearest known), not built here, or its package is broken.
+    """
+    found, broken = _installed()
+    known = {variant.name: variant for variant in (*found, *_BUILT_IN)}
+    if name in known:
+        return known[name]
+    for info in broken:
+        if info.name == name:
+            raise InputError(f"variant {name}: {info.unavailable}")
+    try:
+        canonical = str(VariantSpec.parse(name))
+    except InputError as error:
+        nearest = get_close_matches(name, known, n=1)
+        if nearest:
+            raise InputError(f"unknown variant {name!r} (did you mean {nearest[0]}?)") from error
+        raise
+    if canonical in known:
+        return known[canonical]
+    raise InputError(
+        f"variant {name}: well-formed, but not built in this version; built: {', '.join(known)}"
+    )
+
+
+def _build_eager(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
+    from decodescope.variants.eager import EagerStep
+
+    return EagerStep(loaded, workload)
+
+
+def _build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
+    from decodescope.variants.compiled import build_compiled
+
+    return build_compiled(loaded, workload, device)
+
+
+_BUILT_IN = (
+    Variant(
+        "eager",
+        "transformers as people run it: DynamicCache, one launch per operator",
+        False,
+        _build_eager,
+    ),
+    Variant(
+        "compiled",
+        "transformers with StaticCache and torch.compile (reduce-overhead: CUDA graphs)",
+        True,
+        _build_compiled,
+    ),
+)
+
+
+def _why_not(variant: Variant, device: str) -> str | None:
+    if variant.requires_cuda and device != "cuda":
+        return "needs a CUDA device"
+    return None
+
+
+def _installed() -> tuple[list[Variant], list[VariantInfo]]:
+    """Variants of installed packages, and those that could not be loaded."""
+    taken = {variant.name for variant in _BUILT_IN}
+    found: list[Variant] = []
+    broken: list[VariantInfo] = []
+    for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
+        variant, reason = _load(entry)
+        if variant is not None and variant.name in taken:
+            reason = f"its name {variant.name!r} is taken"
+        if variant is None or reason is not None:
+            broken.append(VariantInfo(entry.name, f"from {entry.value}", reason))
+            continue
+        taken.add(variant.name)
+        found.append(variant)
+    return found, broken
+
+
+def _load(entry: EntryPoint) -> tuple[Variant | None, str | None]:
+    try:
+        loaded = entry.load()
+    except DecodescopeError as error:
+        return None, f"cannot be loaded: {error}"
+    except Exception as error:  # a package of others may fail in any way
+        return None, f"cannot be loaded: {type(error).__name__}: {error}".splitlines()[0]
+    if isinstance(loaded, Variant):
+        return loaded, None
+    return None, f"{entry.value} is no decodescope Variant but a {type(loaded).__name__}"

@@ -1,0 +1,50 @@
+"""The bytes one decode step must read: the numerator of every bandwidth figure.
+
+Weights: every parameter once, but of an embedding table only one row a sequence; a table tied to
+the head is read whole, as the head. (Dense models: of a mixture of experts this counts all.)
+KV cache: 2 * batch * KV heads * head_dim * element size * positions, summed over the layers, where
+positions is the cache length, or what of it a layer's sliding window still sees.
+"""
+
+from typing import Any
+
+
+def weight_bytes_read(model: Any, batch: int) -> int:
+    """Bytes of weights that a step for `batch` sequences reads from memory."""
+    table = model.get_input_embeddings().weight
+    head = model.get_output_embeddings()
+    tied = head is not None and head.weight is table
+    distinct = {id(parameter): parameter for parameter in model.parameters()}
+    if not tied:
+        distinct.pop(id(table), None)
+    row_bytes = int(table.shape[1]) * table.element_size()
+    total = sum(parameter.numel() * parameter.element_size() for parameter in distinct.values())
+    return int(total + batch * row_bytes)
+
+
+class KvBytes:
+    """Bytes of K and V that a step reads at a cache length, from the model's configuration."""
+
+    def __init__(self, config: Any, batch: int, element_bytes: int) -> None:
+        decoder = config.get_text_config(decoder=True)
+        self._windows = layer_windows(decoder)
+        heads = decoder.num_attention_heads
+        kv_heads = getattr(decoder, "num_key_value_heads", None) or heads
+        head_dim = getattr(decoder, "head_dim", None) or decoder.hidden_size // heads
+        self._layer_position_bytes = 2 * batch * kv_heads * head_dim * element_bytes
+
+    def at(self, position: int) -> int:
+        """Bytes read at cache length `position`, all sequences and layers."""
+        positions = sum(
+            position if window is None else min(position, window - 1) for window in self._windows
+        )
+        return int(self._layer_position_bytes * positions)
+
+
+def layer_windows(decoder: Any) -> tuple[int | None, ...]:
+    """Each layer's sliding window in tokens, the new one included; None where it sees them all."""
+    window: int | None = getattr(decoder, "sliding_window", None)
+    types = getattr(decoder, "layer_types", None)
+    if types is None:
+        return (window,) * int(decoder.num_hidden_layers)
+    return tuple(window if kind == "sliding_attention" else None for kind in types)
