@@ -6,8 +6,10 @@ The one module of the analyzer that imports torch; it runs where the model runs.
 import gzip
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +20,7 @@ import torch
 from torch.profiler import ProfilerActivity, record_function
 from torch.profiler.profiler import _KinetoProfile
 
-from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.files import replacing
 from decodescope.analyzer.report import CaptureInfo
 
 STEP_RANGE = "decode_step"
@@ -26,6 +28,7 @@ METADATA_KEY = "decodescope"
 NVTX_DOMAIN = "decodescope"
 
 _GZIP_LEVEL = 2
+_CHATTER = (b"USDT:", b"STAGE:")
 
 
 class annotate:
@@ -72,11 +75,12 @@ class ProfilerSession:
 
     def warm_up(self) -> None:
         """Start and stop the profiler once: its first start takes seconds, later ones do not."""
-        profiler = self._prepared()
-        profiler.start_trace()
-        torch.ones(1, device="cuda" if self._on_cuda else "cpu").add_(1)
-        self._synchronize()
-        profiler.stop_trace()
+        with _without_chatter():
+            profiler = self._prepared()
+            profiler.start_trace()
+            torch.ones(1, device="cuda" if self._on_cuda else "cpu").add_(1)
+            self._synchronize()
+            profiler.stop_trace()
 
     def capture(
         self,
@@ -103,7 +107,8 @@ class ProfilerSession:
             for _ in range(warm_steps):
                 step()
             self._synchronize()
-            profiler.start_trace()
+            with _without_chatter():
+                profiler.start_trace()
             recording = True
             for _ in range(steps):
                 with annotate(STEP_RANGE):
@@ -111,9 +116,10 @@ class ProfilerSession:
             self._synchronize()
             profiler.add_metadata_json(METADATA_KEY, msgspec.json.encode(info).decode())
         finally:
-            if not recording:
-                profiler.start_trace()
-            profiler.stop_trace()
+            with _without_chatter():
+                if not recording:
+                    profiler.start_trace()
+                profiler.stop_trace()
         _write(profiler, path)
 
     def _prepared(self) -> _KinetoProfile:
@@ -127,26 +133,42 @@ class ProfilerSession:
 
 
 def _write(profiler: _KinetoProfile, path: Path) -> None:
-    """Export next to `path` under temporary names, then rename."""
-    try:
-        handle, name = tempfile.mkstemp(suffix=".json", prefix=f".{path.name}.", dir=path.parent)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
-    os.close(handle)
-    exported, packed = Path(name), Path(name + ".gz")
-    try:
-        profiler.export_chrome_trace(str(exported))
-        if path.suffix == ".gz":
-            with exported.open("rb") as plain, gzip.open(packed, "wb", _GZIP_LEVEL) as archive:
+    with replacing(path) as temporary:
+        if path.suffix != ".gz":
+            profiler.export_chrome_trace(str(temporary))
+            return
+        with tempfile.NamedTemporaryFile(suffix=".json") as plain:
+            profiler.export_chrome_trace(plain.name)
+            with gzip.open(temporary, "wb", _GZIP_LEVEL) as archive:
                 shutil.copyfileobj(plain, archive, 1 << 20)
-            packed.replace(path)
-        else:
-            exported.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+@contextmanager
+def _without_chatter() -> Iterator[None]:
+    """Keep the profiler library's start and stop notices off standard error; pass on the rest.
+
+    The library writes them to the file descriptor, and takes its log level only from the
+    environment in which torch was loaded.
+    """
+    try:
+        descriptor = sys.__stderr__.fileno() if sys.__stderr__ is not None else -1
+        saved = os.dup(descriptor)
+    except (OSError, ValueError):
+        yield
+        return
+    try:
+        with tempfile.TemporaryFile() as kept:
+            os.dup2(kept.fileno(), descriptor)
+            try:
+                yield
+            finally:
+                os.dup2(saved, descriptor)
+                kept.seek(0)
+                for line in kept:
+                    if not line.startswith(_CHATTER):
+                        os.write(descriptor, line)
     finally:
-        exported.unlink(missing_ok=True)
-        packed.unlink(missing_ok=True)
+        os.close(saved)
 
 
 @lru_cache(maxsize=1)

@@ -36,15 +36,15 @@ class Preset:
     hub_id: str
     model_type: ModelType
     hidden_size: int
-    layers: int
-    heads: int
-    kv_heads: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
     head_dim: int
     intermediate_size: int
     vocab_size: int
-    max_positions: int
+    max_position_embeddings: int
     rope_theta: float
-    norm_eps: float
+    rms_norm_eps: float
     tie_word_embeddings: bool
     rope_scaling: RopeScaling | None = None
     sliding_window: int | None = None
@@ -52,10 +52,10 @@ class Preset:
     eos_token_id: int = 2
 
     def __post_init__(self) -> None:
-        if self.heads % self.kv_heads:
+        if self.num_attention_heads % self.num_key_value_heads:
             raise InputError(
-                f"preset {self.name}: {self.heads} heads are no multiple of "
-                f"{self.kv_heads} KV heads"
+                f"preset {self.name}: {self.num_attention_heads} heads are no multiple of "
+                f"{self.num_key_value_heads} KV heads"
             )
         if self.head_dim % 2:
             raise InputError(f"preset {self.name}: RoPE needs an even head_dim")
@@ -68,7 +68,8 @@ class Preset:
     @property
     def parameters(self) -> int:
         """Number of weights, biases and norms included; a tied table counts once."""
-        query, key_value = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        query = self.num_attention_heads * self.head_dim
+        key_value = self.num_key_value_heads * self.head_dim
         attention = self.hidden_size * (2 * query + 2 * key_value)
         if self.model_type == "qwen2":
             attention += query + 2 * key_value
@@ -77,7 +78,11 @@ class Preset:
         mlp = 3 * self.hidden_size * self.intermediate_size
         layer = attention + mlp + 2 * self.hidden_size
         tables = 1 if self.tie_word_embeddings else 2
-        return self.layers * layer + self.hidden_size + tables * self.vocab_size * self.hidden_size
+        return (
+            self.num_hidden_layers * layer
+            + self.hidden_size
+            + tables * self.vocab_size * self.hidden_size
+        )
 
     def config_fields(self) -> dict[str, object]:
         """Keyword arguments of the Hugging Face configuration class of `model_type`.
@@ -97,12 +102,12 @@ class Preset:
             "vocab_size": self.vocab_size,
             "hidden_size": self.hidden_size,
             "intermediate_size": self.intermediate_size,
-            "num_hidden_layers": self.layers,
-            "num_attention_heads": self.heads,
-            "num_key_value_heads": self.kv_heads,
+            "num_hidden_layers": self.num_hidden_layers,
+            "num_attention_heads": self.num_attention_heads,
+            "num_key_value_heads": self.num_key_value_heads,
             "head_dim": self.head_dim,
-            "max_position_embeddings": self.max_positions,
-            "rms_norm_eps": self.norm_eps,
+            "max_position_embeddings": self.max_position_embeddings,
+            "rms_norm_eps": self.rms_norm_eps,
             "rope_parameters": rope,
             "tie_word_embeddings": self.tie_word_embeddings,
             "bos_token_id": self.bos_token_id,
@@ -118,15 +123,15 @@ _LLAMA_2_7B = Preset(
     hub_id="meta-llama/Llama-2-7b-hf",
     model_type="llama",
     hidden_size=4096,
-    layers=32,
-    heads=32,
-    kv_heads=32,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=32,
     head_dim=128,
     intermediate_size=11008,
     vocab_size=32000,
-    max_positions=4096,
+    max_position_embeddings=4096,
     rope_theta=10_000.0,
-    norm_eps=1e-5,
+    rms_norm_eps=1e-5,
     tie_word_embeddings=False,
 )
 _LLAMA_3_2_1B = Preset(
@@ -134,15 +139,15 @@ _LLAMA_3_2_1B = Preset(
     hub_id="meta-llama/Llama-3.2-1B",
     model_type="llama",
     hidden_size=2048,
-    layers=16,
-    heads=32,
-    kv_heads=8,
+    num_hidden_layers=16,
+    num_attention_heads=32,
+    num_key_value_heads=8,
     head_dim=64,
     intermediate_size=8192,
     vocab_size=128256,
-    max_positions=131072,
+    max_position_embeddings=131072,
     rope_theta=500_000.0,
-    norm_eps=1e-5,
+    rms_norm_eps=1e-5,
     tie_word_embeddings=True,
     rope_scaling=RopeScaling(32.0, 1.0, 4.0, 8192),
     bos_token_id=128000,
@@ -153,15 +158,15 @@ _LLAMA_3_1_8B = Preset(
     hub_id="meta-llama/Llama-3.1-8B",
     model_type="llama",
     hidden_size=4096,
-    layers=32,
-    heads=32,
-    kv_heads=8,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
     head_dim=128,
     intermediate_size=14336,
     vocab_size=128256,
-    max_positions=131072,
+    max_position_embeddings=131072,
     rope_theta=500_000.0,
-    norm_eps=1e-5,
+    rms_norm_eps=1e-5,
     tie_word_embeddings=False,
     rope_scaling=RopeScaling(8.0, 1.0, 4.0, 8192),
     bos_token_id=128000,
@@ -172,15 +177,15 @@ _QWEN2_5_0_5B = Preset(
     hub_id="Qwen/Qwen2.5-0.5B",
     model_type="qwen2",
     hidden_size=896,
-    layers=24,
-    heads=14,
-    kv_heads=2,
+    num_hidden_layers=24,
+    num_attention_heads=14,
+    num_key_value_heads=2,
     head_dim=64,
     intermediate_size=4864,
     vocab_size=151936,
-    max_positions=32768,
+    max_position_embeddings=32768,
     rope_theta=1_000_000.0,
-    norm_eps=1e-6,
+    rms_norm_eps=1e-6,
     tie_word_embeddings=True,
     bos_token_id=151643,
     eos_token_id=151643,
@@ -190,15 +195,15 @@ _QWEN3_0_6B = Preset(
     hub_id="Qwen/Qwen3-0.6B",
     model_type="qwen3",
     hidden_size=1024,
-    layers=28,
-    heads=16,
-    kv_heads=8,
+    num_hidden_layers=28,
+    num_attention_heads=16,
+    num_key_value_heads=8,
     head_dim=128,
     intermediate_size=3072,
     vocab_size=151936,
-    max_positions=40960,
+    max_position_embeddings=40960,
     rope_theta=1_000_000.0,
-    norm_eps=1e-6,
+    rms_norm_eps=1e-6,
     tie_word_embeddings=True,
     bos_token_id=151643,
     eos_token_id=151645,
@@ -208,15 +213,15 @@ _MISTRAL_7B = Preset(
     hub_id="mistralai/Mistral-7B-v0.1",
     model_type="mistral",
     hidden_size=4096,
-    layers=32,
-    heads=32,
-    kv_heads=8,
+    num_hidden_layers=32,
+    num_attention_heads=32,
+    num_key_value_heads=8,
     head_dim=128,
     intermediate_size=14336,
     vocab_size=32000,
-    max_positions=32768,
+    max_position_embeddings=32768,
     rope_theta=10_000.0,
-    norm_eps=1e-5,
+    rms_norm_eps=1e-5,
     tie_word_embeddings=False,
     sliding_window=4096,
 )
