@@ -14,7 +14,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError, TraceError
+from decodescope.analyzer.kineto import read_kineto_bytes
 from decodescope.analyzer.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
@@ -32,6 +33,7 @@ from decodescope.analyzer.protocol import (
     WorkerMessage,
 )
 from decodescope.analyzer.report import Finding
+from decodescope.analyzer.trace import Trace
 
 MAGIC = b"DSREC"
 VERSION = 1
@@ -60,45 +62,41 @@ _decoder: msgspec.msgpack.Decoder[_MessageFrame | _WindowFrame] = msgspec.msgpac
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedMessage:
-    """Something the worker said, `t_ns` after the recording began."""
+class RecordedFrame:
+    """Something the worker said, `t_ns` after the recording began, at byte `offset` of the file.
+
+    A `TraceReady` means a window inside the recording; `Recording.trace_bytes` gives its trace.
+    """
 
     t_ns: int
     message: WorkerMessage
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedWindow:
-    """A captured window inside a recording; its trace is read with `Recording.trace_bytes`."""
-
-    t_ns: int
-    ready: TraceReady
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The whole frames of a recording; they are read from the file when asked for.
+    """The whole frames of a recording, which stay in the file.
 
-    `findings` say what is wrong with the file: a tail that was cut off, an unreadable frame.
+    `windows` are the frames with a captured window, oldest first. `findings` say what is wrong with
+    the file: a tail that was cut off, an unreadable frame.
     """
 
     path: Path
     duration_ns: int
-    messages: int
-    windows: tuple[RecordedWindow, ...]
+    windows: tuple[RecordedFrame, ...]
     findings: tuple[Finding, ...]
     end: int
 
-    def frames(self) -> Iterator[RecordedMessage | RecordedWindow]:
-        """All frames in the order they were written; one at a time in memory."""
+    @property
+    def frames(self) -> Iterator[RecordedFrame]:
+        """All frames in the order they were written, each read when it is asked for."""
         with self.path.open("rb") as file:
             file.seek(_HEADER_BYTES)
             while file.tell() < self.end:
                 offset = file.tell()
                 yield _public(_read_frame(file), offset)
 
-    def trace_bytes(self, window: RecordedWindow) -> bytes:
+    def trace_bytes(self, window: RecordedFrame) -> bytes:
         """The Kineto JSON of a window.
 
         Raises:
@@ -228,12 +226,13 @@ class RecordingWriter:
         return InputError(f"{self._path}: cannot write the recording ({error.strerror})")
 
 
-def read_recording(path: Path) -> Recording:
+def read_recording(path: Path | str) -> Recording:
     """Check the recording at `path` frame by frame, holding one frame in memory at a time.
 
     Raises:
         TraceError: no such file, no recording, or one of another version.
     """
+    path = Path(path)
     try:
         with path.open("rb") as file:
             _check_header(path, file)
@@ -242,13 +241,27 @@ def read_recording(path: Path) -> Recording:
         raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
 
 
-def trace_windows(path: Path) -> tuple[RecordedWindow, ...]:
+def trace_windows(path: Path | str) -> tuple[RecordedFrame, ...]:
     """The captured windows of the recording at `path`, oldest first.
 
     Raises:
         TraceError: as `read_recording`.
     """
     return read_recording(path).windows
+
+
+def load_trace(path: Path | str) -> Trace:
+    """The last captured window of the recording at `path`; its source format is "recording".
+
+    Raises:
+        TraceError: as `read_recording`, no window inside, or a window that is no trace.
+    """
+    recording = read_recording(path)
+    if not recording.windows:
+        raise TraceError(f"{path}: the recording holds no captured window; record a longer run")
+    trace = read_kineto_bytes(recording.trace_bytes(recording.windows[-1]), str(path))
+    source = msgspec.structs.replace(trace.source, format="recording")
+    return replace(trace, source=source)
 
 
 def _check_header(path: Path, file: BinaryIO) -> None:
@@ -263,8 +276,8 @@ def _check_header(path: Path, file: BinaryIO) -> None:
 
 
 def _scan(path: Path, file: BinaryIO) -> Recording:
-    messages = duration_ns = 0
-    windows: list[RecordedWindow] = []
+    duration_ns = 0
+    windows: list[RecordedFrame] = []
     findings: list[Finding] = []
     end = file.tell()
     while True:
@@ -278,13 +291,12 @@ def _scan(path: Path, file: BinaryIO) -> Recording:
             )
             break
         if isinstance(frame, _WindowFrame):
-            windows.append(RecordedWindow(frame.t_ns, frame.ready, end))
+            windows.append(_public(frame, end))
         else:
-            messages += 1
             _check_protocol(path, frame.message)
         duration_ns = max(duration_ns, frame.t_ns)
         end = file.tell()
-    return Recording(path, duration_ns, messages, tuple(windows), tuple(findings), end)
+    return Recording(path, duration_ns, tuple(windows), tuple(findings), end)
 
 
 def _check_protocol(path: Path, message: WorkerMessage) -> None:
@@ -314,7 +326,6 @@ def _read_frame(file: BinaryIO) -> _MessageFrame | _WindowFrame:
         raise TraceError("the recording holds an unreadable frame") from error
 
 
-def _public(frame: _MessageFrame | _WindowFrame, offset: int) -> RecordedMessage | RecordedWindow:
-    if isinstance(frame, _WindowFrame):
-        return RecordedWindow(frame.t_ns, frame.ready, offset)
-    return RecordedMessage(frame.t_ns, frame.message)
+def _public(frame: _MessageFrame | _WindowFrame, offset: int) -> RecordedFrame:
+    message = frame.ready if isinstance(frame, _WindowFrame) else frame.message
+    return RecordedFrame(frame.t_ns, message, offset)

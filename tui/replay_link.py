@@ -22,8 +22,7 @@ from decodescope.analyzer.protocol import (
     WorkerMessage,
 )
 from decodescope.analyzer.recording import (
-    RecordedMessage,
-    RecordedWindow,
+    RecordedFrame,
     Recording,
     read_recording,
 )
@@ -42,13 +41,13 @@ class ReplayLink:
     that cannot be read is a fatal `Failure`.
     """
 
-    def __init__(self, path: Path, speed: float = 1.0) -> None:
-        self._path = path
+    def __init__(self, path: Path | str, speed: float = 1.0) -> None:
+        self._path = Path(path)
         self._speed = speed
-        self._frames: Iterator[RecordedMessage | RecordedWindow] = iter(())
+        self._frames: Iterator[RecordedFrame] = iter(())
         self._recording: Recording | None = None
         self._waiting: list[LinkEvent] = []
-        self._upcoming: RecordedMessage | RecordedWindow | None = None
+        self._upcoming: RecordedFrame | None = None
         self._finished = True
         self._closed = False
         self._changed = asyncio.Event()
@@ -68,7 +67,7 @@ class ReplayLink:
             self._waiting = [Failure(str(error), error.exit_code, fatal=True), Bye(str(error))]
             self._finished = True
             return
-        self._frames = self._recording.frames()
+        self._frames = self._recording.frames
         self._waiting = [Log("warning", f.message) for f in self._recording.findings]
         self._upcoming = None
         self._finished = False
@@ -139,14 +138,14 @@ class ReplayLink:
             return True
         return False
 
-    async def _message(self, frame: RecordedMessage | RecordedWindow) -> WorkerMessage:
-        if isinstance(frame, RecordedWindow):
-            return await self._unpack(frame)
+    async def _message(self, frame: RecordedFrame) -> WorkerMessage:
+        if isinstance(frame.message, TraceReady):
+            return await self._unpack(frame, frame.message)
         if isinstance(frame.message, State):
             self._variant = frame.message.variant
         return frame.message
 
-    async def _unpack(self, window: RecordedWindow) -> WorkerMessage:
+    async def _unpack(self, window: RecordedFrame, ready: TraceReady) -> WorkerMessage:
         assert self._recording is not None
         if self._dir is None:
             self._dir = Path(tempfile.mkdtemp(prefix="decodescope-replay-"))
@@ -160,8 +159,7 @@ class ReplayLink:
             return Log("warning", f"{target}: a window cannot be unpacked ({error.strerror})")
         self._files.append(target)
         self._remove_files(keep=_KEPT_WINDOWS)
-        ready: TraceReady = msgspec.structs.replace(window.ready, path=str(target))
-        return ready
+        return msgspec.structs.replace(ready, path=str(target))
 
     def _remove_files(self, keep: int) -> None:
         while len(self._files) > keep:

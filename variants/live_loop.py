@@ -63,12 +63,12 @@ class LiveLoop:
         """Build `variant` and run until `Quit`.
 
         Raises:
-            InputError: `variant` is unknown or unavailable.
+            DecodescopeError: `variant` is unknown or cannot run here.
             ChannelClosed: the app is gone.
             Exception: a step failed for a reason nobody foresaw (a device error).
         """
         if refusal := self._session.refusal(variant):
-            raise InputError(refusal)
+            raise refusal
         try:
             self._switch(variant)
             while not self._quit:
@@ -176,9 +176,9 @@ class LiveLoop:
         started_ns = self._clock_ns()
         try:
             self._write_window(requested)
-        except OSError as error:
+        except InputError as error:
             self._left = 0
-            self._channel.send(Log("warning", f"window not captured: {error.strerror}"))
+            self._channel.send(Log("warning", f"window not captured: {error}"))
         finally:
             self._schedule.captured(started_ns, self._clock_ns())
         if requested:
@@ -236,7 +236,7 @@ class LiveLoop:
     def _switch(self, variant: str) -> None:
         """Build `variant` instead of the present one; if that fails, go back to it."""
         if refusal := self._session.refusal(variant):
-            self._channel.send(Failure(message=refusal, exit_code=2, fatal=False))
+            self._channel.send(Failure(str(refusal), refusal.exit_code, fatal=False))
             return
         previous = self._variant if self._step is not None else None
         self._drop_step()

@@ -62,8 +62,8 @@ def _work(channel: Channel, config: WorkerConfig) -> None:
     channel.send(Progress("importing torch and transformers"))
     from decodescope.variants.live_session import open_session
 
-    session = open_session(config, channel.send)
-    channel.send(session.hello())
+    session = open_session(config, lambda stage: channel.send(Progress(stage)))
+    channel.send(session.hello(None, None))
     LiveLoop(session, channel, WindowFiles(Path(config.trace_dir))).run(config.variant)
 
 

@@ -1,5 +1,7 @@
 """Incremental decoding against decoding everything at once."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ def byte_decode(ids: list[int]) -> str:
 
 def chunked(ids: list[int], cuts: list[int]) -> list[list[int]]:
     edges = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
-    return [ids[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [ids[a:b] for a, b in pairwise(edges)]
 
 
 @given(st.text(max_size=60), st.lists(st.integers(0, 240), max_size=60))

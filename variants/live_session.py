@@ -1,0 +1,145 @@
+"""A loaded model for the live loop: the one part of it that knows torch."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import decodescope
+from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
+from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, WorkerConfig
+from decodescope.analyzer.report import CaptureInfo
+from decodescope.variants.environment import device_name, environment
+from decodescope.variants.live_protocols import LiveStep
+from decodescope.variants.memory import memory_errors
+from decodescope.variants.pacing import StepPacer
+from decodescope.variants.preparation import Prepared, prepare
+from decodescope.variants.registry import available_variants, build_variant, find_variant
+from decodescope.variants.step import DecodeStep
+from decodescope.variants.token_tap import TokenTap
+
+
+class TorchSession:
+    """A `LiveSession` on a prepared model."""
+
+    def __init__(self, prepared: Prepared, profiler: ProfilerSession) -> None:
+        self._prepared = prepared
+        self._profiler = profiler
+        self._device_name = device_name(prepared.device)
+        self.batch = prepared.workload.batch
+        self.new_tokens = prepared.workload.new_tokens
+        self.pacer = StepPacer(prepared.device)
+        self.tap = TokenTap(prepared.device)
+        self.decode = _decoder(prepared.loaded.tokenizer)
+
+    def hello(self, measured_peak: float | None, datasheet_peak: float | None) -> Hello:
+        """What the app is told first; peaks in bytes per second."""
+        prepared = self._prepared
+        return Hello(
+            protocol=PROTOCOL_VERSION,
+            pid=os.getpid(),
+            device=prepared.device,
+            device_name=self._device_name,
+            model=prepared.loaded.name,
+            weights=prepared.loaded.weights,
+            dtype=prepared.workload.dtype,
+            batch=self.batch,
+            context=prepared.workload.context,
+            tokens=self.new_tokens,
+            variants=available_variants(prepared.device),
+            measured_peak_bytes_per_s=measured_peak,
+            datasheet_peak_bytes_per_s=datasheet_peak,
+            environment=environment(),
+        )
+
+    def refusal(self, variant: str) -> DecodescopeError | None:
+        """Why `variant` cannot be built here, None if it can: unknown, or not on this device."""
+        try:
+            name = find_variant(variant).name
+        except InputError as error:
+            return error
+        for info in available_variants(self._prepared.device):
+            if info.name == name and info.unavailable is not None:
+                return EnvironmentLacks(f"variant {variant}: {info.unavailable}")
+        return None
+
+    def build(self, variant: str) -> DecodeStep:
+        """The variant's step, ready to prefill."""
+        prepared = self._prepared
+        return build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
+
+    def release(self) -> None:
+        """Give back the device memory of a step that was dropped, and of what it compiled."""
+        if "torch._dynamo" in sys.modules:
+            torch.compiler.reset()
+        if self._prepared.device == "cuda":
+            torch.cuda.empty_cache()
+
+    def prompt(self, generation: int) -> torch.Tensor:
+        """Prompt ids of a generation, int64 [batch, context]."""
+        return self._prepared.prompt(generation)
+
+    def explain(self, error: Exception) -> DecodescopeError | None:
+        """An error of a step as one line, if it is ours or the device's memory ran out."""
+        try:
+            with memory_errors("decoding", self._prepared.device):
+                raise error
+        except DecodescopeError as told:
+            return told
+        except Exception:
+            return None
+
+    def capture_info(
+        self, variant: str, step: LiveStep, steps: int, unprofiled_step_ns: int | None
+    ) -> CaptureInfo:
+        """What is known of a window that begins at the step's present position."""
+        prepared = self._prepared
+        return CaptureInfo(
+            device=prepared.device,
+            device_name=self._device_name,
+            model=prepared.loaded.name,
+            weights=prepared.loaded.weights,
+            variant=variant,
+            dtype=prepared.workload.dtype,
+            batch=self.batch,
+            context=prepared.workload.context,
+            position=step.position,
+            steps=steps,
+            bytes_per_step=step.weight_bytes_read + step.kv_bytes_read(step.position),
+            unprofiled_step_ns=unprofiled_step_ns,
+            decodescope_version=decodescope.__version__,
+        )
+
+    def capture(
+        self, step: Callable[[], object], steps: int, path: Path, info: CaptureInfo
+    ) -> None:
+        """Profile `steps` calls of `step` and write the window to `path`."""
+        self._profiler.capture(step, steps, path, info)
+
+
+def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSession:
+    """Load the model and start the profiler once; `say` hears each slow stage.
+
+    Raises:
+        DecodescopeError: as `prepare`.
+    """
+    prepared = prepare(config, say)
+    say("starting the profiler")
+    profiler = ProfilerSession(prepared.device)
+    profiler.warm_up()
+    return TorchSession(prepared, profiler)
+
+
+def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str] | None:
+    if tokenizer is None:
+        return None
+
+    def decode(ids: list[int]) -> str:
+        text: str = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        return text
+
+    return decode
