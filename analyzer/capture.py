@@ -137,9 +137,10 @@ def _write(profiler: _KinetoProfile, path: Path) -> None:
         if path.suffix != ".gz":
             profiler.export_chrome_trace(str(temporary))
             return
-        with tempfile.NamedTemporaryFile(suffix=".json") as plain:
-            profiler.export_chrome_trace(plain.name)
-            with gzip.open(temporary, "wb", _GZIP_LEVEL) as archive:
+        with tempfile.TemporaryDirectory() as folder:
+            exported = Path(folder, path.stem)
+            profiler.export_chrome_trace(str(exported))
+            with exported.open("rb") as plain, gzip.open(temporary, "wb", _GZIP_LEVEL) as archive:
                 shutil.copyfileobj(plain, archive, 1 << 20)
 
 

@@ -2,16 +2,20 @@
 
 import os
 import platform
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 import decodescope
-from decodescope.analyzer.errors import EnvironmentLacks, InputError
+from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
 from decodescope.variants.workload import DType
 
 Environment = dict[str, str | int | float | None]
+CheckStatus = Literal["ok", "warn", "fail"]
 
 _RUN_PACKAGES = ("torch", "transformers", "safetensors")
 _INSTALL_HINT = "install them with: pip install 'decodescope[run]'"
@@ -129,3 +133,90 @@ def driver_version() -> str | None:
     words = path.read_text(encoding="utf-8", errors="replace").split()
     versions = (word for word in words if word.count(".") >= 1 and word.replace(".", "").isdigit())
     return next(versions, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing decodescope needs or can use: what was found, and what to do if it is lacking.
+
+    "fail": models cannot run; "warn": something works less well, or not at all, without it.
+    """
+
+    name: str
+    status: CheckStatus
+    detail: str
+    advice: str | None = None
+
+
+def doctor() -> tuple[Check, ...]:
+    """What this machine has for running models. Opening recorded traces needs none of it."""
+    return tuple(check() for check in _CHECKS)
+
+
+def _check_packages() -> Check:
+    versions = {name: package_version(name) for name in _RUN_PACKAGES}
+    found = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    missing = [name for name in _RUN_PACKAGES if find_spec(name) is None]
+    if missing:
+        return Check("packages", "fail", f"missing: {', '.join(missing)}", _INSTALL_HINT)
+    return Check("packages", "ok", found)
+
+
+def _check_cuda() -> Check:
+    lacking = why_no_cuda()
+    if lacking is not None:
+        return Check("CUDA", "warn", lacking, "models run on the CPU; GPU variants need CUDA")
+    facts = gpu_facts()
+    memory_gib = int(facts["gpu_memory_bytes"] or 0) / 1024**3
+    detail = f"{facts['gpu']}, {memory_gib:.0f} GiB, CUDA {facts['cuda']}"
+    return Check("CUDA", "ok", f"{detail}, driver {facts['driver'] or 'unknown'}")
+
+
+def _check_triton() -> Check:
+    version = package_version("triton")
+    if version is None:
+        advice = "without it there is no measured read peak, and no compiled variant"
+        return Check("triton", "warn", "not installed", advice)
+    return Check("triton", "ok", f"triton {version}")
+
+
+def _check_nvtx() -> Check:
+    version = package_version("nvtx")
+    if version is None:
+        advice = "ranges then do not show in Nsight Systems: pip install nvtx"
+        return Check("nvtx", "warn", "not installed", advice)
+    return Check("nvtx", "ok", f"nvtx {version}")
+
+
+def _check_profiler() -> Check:
+    if find_spec("torch") is None:
+        return Check("profiler", "fail", "torch is not installed", _INSTALL_HINT)
+    from torch.profiler import ProfilerActivity, kineto_available, supported_activities
+
+    if not kineto_available():
+        advice = "this build of torch has no Kineto; install one from pytorch.org"
+        return Check("profiler", "fail", "torch.profiler cannot record", advice)
+    if why_no_cuda() is None and ProfilerActivity.CUDA not in supported_activities():
+        advice = "kernels cannot be recorded; check that CUPTI comes with this torch"
+        return Check("profiler", "fail", "no CUDA activities", advice)
+    return Check("profiler", "ok", "torch.profiler with Kineto")
+
+
+def _check_tiny() -> Check:
+    from decodescope.variants.model_source import TINY, resolve_model
+
+    try:
+        resolve_model(TINY)
+    except DecodescopeError as error:
+        return Check("tiny", "fail", str(error), "reinstall decodescope")
+    return Check("tiny", "ok", "the bundled model is installed")
+
+
+_CHECKS: tuple[Callable[[], Check], ...] = (
+    _check_packages,
+    _check_cuda,
+    _check_triton,
+    _check_nvtx,
+    _check_profiler,
+    _check_tiny,
+)
