@@ -1,0 +1,39 @@
+"""Shows every screen on terminals that are not UTF-8: one filter replaces each non-ASCII glyph."""
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+
+_REPLACEMENTS = {
+    "–": "-", "—": "-", "−": "-", "…": "~", "·": "|", "•": "*", "µ": "u", "×": "x", "±": "~",
+    "▸": ">", "▶": ">", "◂": "<", "●": "*", "○": "o", "■": "#", "◆": "*", "▲": "^", "▼": "v",
+    "→": ">", "←": "<", "↑": "^", "↓": "v", "⏎": "<", "✓": "v", "✕": "x", "⚠": "!", "┆": ":",
+    "▁": ".", "▂": ":", "▃": "-", "▄": "=", "▅": "+", "▆": "*", "▇": "%", "█": "@", "▔": "-",
+    "▏": "|", "▎": "|", "▍": "|", "▌": "|", "▋": "|", "▊": "|", "▉": "|", "▐": "|", "░": ".",
+    "‘": "'", "’": "'", "“": '"', "”": '"', "\u00a0": " ", "≤": "<", "≥": ">", "≈": "~",
+}  # fmt: skip
+_TABLE = str.maketrans(_REPLACEMENTS)
+
+
+def _fallback(char: str) -> str:
+    if char < "\x80":
+        return char
+    if "\u2500" <= char <= "\u257f":
+        return "-" if char in "─━╌╍┄┅┈┉═╴╶╸╺" else "|" if char in "│┃╎╏┆┇┊┋║╵╷╹╻" else "+"
+    return "?" * cell_len(char)
+
+
+def to_ascii(text: str) -> str:
+    """`text` in ASCII, taking the same number of terminal cells."""
+    if text.isascii():
+        return text
+    return "".join(_fallback(char) for char in text.translate(_TABLE))
+
+
+class AsciiFilter(LineFilter):
+    """Replaces every non-ASCII glyph of a line, whichever widget drew it."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The same segments with ASCII text; `background` is not used."""
+        return [Segment(to_ascii(text), style, control) for text, style, control in segments]

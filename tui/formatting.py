@@ -1,0 +1,114 @@
+"""Figures as text. Unknown is a dash, never a zero; every number keeps three significant digits."""
+
+import math
+
+UNKNOWN = "–"
+
+_SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+_TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+
+
+def significant(value: float) -> str:
+    """`value` >= 0 with three significant digits or all of its integer digits, grouped."""
+    if value >= 99.95:
+        return f"{value:,.0f}"
+    if value >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}"
+
+
+def number(value: float | None) -> str:
+    """A rate or an average; a whole number has no decimals."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    if value == int(value):
+        return f"{int(value):,}"
+    return significant(value)
+
+
+def rate(value: float | None) -> str:
+    """Tokens per second."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    return significant(value)
+
+
+def count(value: int | None, cells: int = 12) -> str:
+    """A count with grouped digits, or in M, G, T where that takes more than `cells` cells."""
+    if value is None:
+        return UNKNOWN
+    plain = f"{value:,}"
+    if len(plain) <= cells:
+        return plain
+    for factor, unit in _SI:
+        if abs(value) >= factor:
+            return f"{value / factor:.2f}{unit}"
+    return plain
+
+
+def percent(fraction: float | None) -> str:
+    """A fraction in per cent without the sign: one decimal, more where that would round to 0."""
+    if fraction is None or not math.isfinite(fraction):
+        return UNKNOWN
+    value = fraction * 100
+    if 0 < value < 0.05:
+        return "<0.1"
+    if 99.95 <= value < 100:
+        return ">99.9"
+    return f"{value:.1f}"
+
+
+def milliseconds(ns: float | None) -> str:
+    """Nanoseconds as a number of milliseconds, without the unit."""
+    if ns is None:
+        return UNKNOWN
+    ms = ns / 1e6
+    return f"{ms:.3f}" if 0 < ms < 0.995 else significant(ms)
+
+
+def microseconds(ns: float | None) -> str:
+    """Nanoseconds as a number of microseconds, without the unit."""
+    return UNKNOWN if ns is None else significant(ns / 1e3)
+
+
+def duration(ns: float | None) -> str:
+    """Nanoseconds in the unit that keeps the number between 1 and 999."""
+    if ns is None:
+        return UNKNOWN
+    for factor, unit in _TIME:
+        if ns >= factor * 0.9995:
+            return f"{significant(ns / factor)} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def age(seconds: float | None) -> str:
+    """How old something is: tenths below ten seconds, then whole seconds, minutes, hours."""
+    if seconds is None:
+        return UNKNOWN
+    seconds = max(seconds, 0.0)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+
+
+def plain_text(text: str) -> str:
+    """`text` with control characters made visible as "·" (new lines stay, tabs become spaces).
+
+    Text from a model must not reach the terminal with escape sequences in it.
+    """
+    return "".join(
+        char if char == "\n" or char.isprintable() else ("    " if char == "\t" else "·")
+        for char in text.replace("\r\n", "\n")
+    )
+
+
+def shorten(text: str, cells: int) -> str:
+    """`text` cut to at most `cells` characters, with an ellipsis where it was cut."""
+    if len(text) <= cells:
+        return text
+    return text[: cells - 1] + "…" if cells > 0 else ""

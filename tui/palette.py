@@ -1,0 +1,141 @@
+"""Colours: the Okabe-Ito palette, which colour-blind people can tell apart, as styles per meaning.
+
+No meaning is carried by colour alone: states have words, classes have letters, bars have lengths.
+"""
+
+from dataclasses import dataclass, field
+
+from rich.style import Style
+from textual.color import Color, ColorParseError
+
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+GREEN = "#009E73"
+YELLOW = "#F0E442"
+BLUE = "#0072B2"
+VERMILLION = "#D55E00"
+PURPLE = "#CC79A7"
+GREY = "#999999"
+
+GAP_COLORS = {
+    "host_wait": VERMILLION,
+    "launch_latency": ORANGE,
+    "dependency": PURPLE,
+    "kernel_floor": GREY,
+    "graph_internal": SKY,
+    "unlinked": YELLOW,
+}
+GAP_LETTERS = {
+    "host_wait": "h",
+    "launch_latency": "l",
+    "dependency": "d",
+    "kernel_floor": "k",
+    "graph_internal": "g",
+    "unlinked": "u",
+}
+_VARIANT_COLORS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, VERMILLION, BLUE)
+_LIGHT_DARKENING = {YELLOW: 0.5, SKY: 0.4, ORANGE: 0.35, PURPLE: 0.25, GREY: 0.35, GREEN: 0.2}
+_DARK_LIFTING = {BLUE: 0.25}
+
+
+def readable(color: str, dark: bool) -> str:
+    """`color` made readable as text: darker on a light background, blue lighter on a dark one."""
+    base = Color.parse(color)
+    if dark:
+        return base.blend(Color.parse("white"), _DARK_LIFTING.get(color, 0.0)).hex
+    return base.blend(Color.parse("black"), _LIGHT_DARKENING.get(color, 0.1)).hex
+
+
+def _parsed(value: str, default: str) -> Color:
+    try:
+        color = Color.parse(value)
+    except ColorParseError:
+        return Color.parse(default)
+    return Color.parse(default) if color.ansi is not None else color
+
+
+@dataclass(frozen=True, slots=True)
+class Inks:
+    """The styles that panels draw with, for one theme and one kind of terminal."""
+
+    color: bool
+    dark: bool
+    base: Style
+    text: Style
+    strong: Style
+    dim: Style
+    faint: Style
+    border: Style
+    title: Style
+    accent: Style
+    good: Style
+    warn: Style
+    bad: Style
+    key: Style
+    cursor: Style
+    _hues: dict[str, Style] = field(default_factory=dict, compare=False)
+
+    def hue(self, color: str) -> Style:
+        """A palette colour as a foreground; plain where colours are not wanted."""
+        if not self.color:
+            return self.text
+        style = self._hues.get(color)
+        if style is None:
+            style = self._hues[color] = Style(color=readable(color, self.dark))
+        return style
+
+    def variant(self, index: int) -> Style:
+        """The colour of the variant with this position in the list."""
+        return self.hue(_VARIANT_COLORS[index % len(_VARIANT_COLORS)])
+
+    def gap(self, gap_class: str) -> Style:
+        """The colour of a gap class."""
+        return self.hue(GAP_COLORS.get(gap_class, GREY))
+
+    def chip(self, style: Style) -> Style:
+        """`style` as a filled label: its colour becomes the background."""
+        if not self.color or style.color is None or style.color.triplet is None:
+            return Style(reverse=True, bold=True)
+        fill = Color(*style.color.triplet)
+        return Style(color=fill.get_contrast_text(1.0).hex6, bgcolor=fill.hex6, bold=True)
+
+
+def plain_inks() -> Inks:
+    """Styles without any colour: bold, dim and reverse carry the emphasis."""
+    plain, bold, dim = Style(), Style(bold=True), Style(dim=True)
+    return Inks(
+        color=False, dark=True, base=plain, text=plain, strong=bold, dim=dim, faint=dim, border=dim,
+        title=bold, accent=bold, good=bold, warn=bold, bad=Style(bold=True, underline=True),
+        key=bold, cursor=Style(reverse=True),
+    )  # fmt: skip
+
+
+def themed_inks(variables: dict[str, str], dark: bool) -> Inks:
+    """Styles for a theme, from its CSS `variables` (`background`, `foreground`, `primary`)."""
+    background = _parsed(variables.get("background", ""), "#121212" if dark else "#f4f4f4")
+    foreground = _parsed(variables.get("foreground", ""), "#e0e0e0" if dark else "#202020")
+    primary = _parsed(variables.get("primary", ""), SKY if dark else BLUE)
+
+    def mixed(share: float) -> Style:
+        return Style(color=background.blend(foreground, share).hex6)
+
+    def hue(color: str, bold: bool = False) -> Style:
+        return Style(color=readable(color, dark), bold=bold)
+
+    return Inks(
+        color=True,
+        dark=dark,
+        base=Style(color=foreground.hex6, bgcolor=background.hex6),
+        text=mixed(0.88),
+        strong=Style(color=foreground.hex6, bold=True),
+        dim=mixed(0.62),
+        faint=mixed(0.42),
+        border=mixed(0.26),
+        title=Style(color=primary.hex6, bold=True),
+        accent=Style(color=primary.hex6),
+        good=hue(GREEN),
+        warn=hue(ORANGE),
+        bad=hue(VERMILLION, bold=True),
+        key=hue(ORANGE if dark else BLUE, bold=True),
+        cursor=Style(bgcolor=background.blend(primary, 0.25).hex6),
+    )

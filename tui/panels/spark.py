@@ -1,0 +1,116 @@
+"""The tok/s history: one bar per slice of time, a mark where the variant changed."""
+
+from dataclasses import dataclass
+
+from decodescope.tui.formatting import rate
+from decodescope.tui.glyphs import column
+from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.session import Choice, Sample
+
+SPAN_S = 240.0
+HOLD_S = 3.0
+_SLICES_S = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 240.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkData:
+    """The history and the names of what it shows; `hint` stands where there is none."""
+
+    samples: tuple[Sample, ...]
+    choices: tuple[Choice, ...]
+    hint: str = ""
+
+
+def slice_seconds(samples: tuple[Sample, ...], columns: int) -> float:
+    """Seconds per column: the finest slice with which the history, or `SPAN_S` of it, fits."""
+    if not samples or columns < 1:
+        return _SLICES_S[0]
+    span = min(samples[-1].at - samples[0].at, SPAN_S)
+    for slice_s in _SLICES_S:
+        if span <= slice_s * (columns - 1):
+            return slice_s
+    return _SLICES_S[-1]
+
+
+def sliced(samples: tuple[Sample, ...], columns: int, slice_s: float) -> list[Sample | None]:
+    """The last sample of each slice of time, the newest slice at the right end.
+
+    An empty slice repeats its predecessor for up to `HOLD_S`: statistics cover about a second, so
+    a shorter hole says nothing. Longer holes stay empty: nothing was measured then.
+    """
+    columns_out: list[Sample | None] = [None] * max(columns, 0)
+    if not samples or columns < 1:
+        return columns_out
+    last = int(samples[-1].at // slice_s)
+    for sample in samples:
+        place = columns - 1 - (last - int(sample.at // slice_s))
+        if 0 <= place < columns:
+            columns_out[place] = sample
+    held: Sample | None = None
+    for place in range(columns):
+        found = columns_out[place]
+        if found is not None:
+            held = found
+        elif held is not None:
+            slice_end = (last - (columns - 1 - place)) * slice_s
+            later = next((s for s in columns_out[place + 1 :] if s is not None), None)
+            if slice_end - held.at <= HOLD_S and later is not None and later.at - held.at <= HOLD_S:
+                columns_out[place] = held
+    return columns_out
+
+
+def switches(slices: list[Sample | None]) -> list[tuple[int, int]]:
+    """(column, choice) where a choice's stretch begins, the first visible stretch included."""
+    marks = []
+    choice = None
+    for place, sample in enumerate(slices):
+        if sample is not None and sample.choice != choice:
+            choice = sample.choice
+            marks.append((place, choice))
+    return marks
+
+
+class SparkPanel(Panel[SparkData]):
+    """Bars in the colour of their variant, and under them the variants' names."""
+
+    def draw(self, width: int, height: int) -> Sheet:
+        samples = self._data.samples
+        if not samples:
+            return Sheet("tok/s", "", [Row().add(self._data.hint, self._brush.inks.faint)])
+        slice_s = slice_seconds(samples, width)
+        slices = sliced(samples, width, slice_s)
+        peak = max((s.tokens_per_s for s in slices if s is not None), default=0.0)
+        span = f"{slice_s * width / 60:.0f} min" if slice_s * width >= 90 else (
+            f"{slice_s * width:.0f} s")  # fmt: skip
+        rows = self._bars(slices, peak, max(height - 1, 1))
+        if height > 1:
+            rows.append(self._marks(slices, width))
+        return Sheet("tok/s", f"0–{rate(peak)} over {span}", rows)
+
+    def _bars(self, slices: list[Sample | None], peak: float, height: int) -> list[Row]:
+        rows = [Row() for _ in range(height)]
+        inks, glyphs = self._brush.inks, self._brush.glyphs
+        for sample in slices:
+            if sample is None:
+                pieces, style = [" "] * height, inks.text
+            else:
+                share = sample.tokens_per_s / peak if peak > 0 else 0.0
+                pieces, style = column(share, height, glyphs), inks.variant(max(sample.choice, 0))
+            for row, piece in zip(rows, pieces, strict=True):
+                row.add(piece, style)
+        return rows
+
+    def _marks(self, slices: list[Sample | None], width: int) -> Row:
+        row = Row()
+        marks = switches(slices)
+        for order, (place, choice) in enumerate(marks):
+            end = marks[order + 1][0] if order + 1 < len(marks) else width
+            known = 0 <= choice < len(self._data.choices)
+            number = f"{self._brush.glyphs.tick}{choice + 1}" if known else "?"
+            name = f"{number} {self._data.choices[choice].name}" if known else number
+            if order == len(marks) - 1 and place + len(name) > width:
+                place = max(width - len(name), row.cells)
+            fitting = name if len(name) < end - place or end == width else number
+            if row.cells <= place and len(fitting) <= max(end - place, width - place):
+                row.to(place).add(fitting, self._brush.inks.variant(max(choice, 0)))
+        return row

@@ -1,0 +1,54 @@
+"""What the number keys select: variants of a live run, or opened trace files."""
+
+from dataclasses import dataclass
+
+from rich.style import Style
+
+from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.session import Choice
+
+
+@dataclass(frozen=True, slots=True)
+class VariantsData:
+    title: str
+    choices: tuple[Choice, ...]
+    current: int
+    hint: str = ""
+
+
+def first_shown(total: int, current: int, rows: int) -> int:
+    """The first of `total` entries to show so that `current` is among `rows` of them."""
+    if total <= rows or current < 0:
+        return 0
+    return min(max(current - rows // 2, 0), total - rows)
+
+
+class VariantsPanel(Panel[VariantsData]):
+    """One line per choice; the current one is marked, unavailable ones say why."""
+
+    def draw(self, width: int, height: int) -> Sheet:
+        data, inks = self._data, self._brush.inks
+        total = len(data.choices)
+        if not total:
+            return Sheet(data.title, "", [Row().add(data.hint, inks.faint)])
+        first = first_shown(total, data.current, max(height, 1))
+        shown = range(first, min(first + height, total))
+        names = min(max((len(choice.name) for choice in data.choices), default=0), width // 2)
+        rows = [self._line(index, names, width) for index in shown]
+        hidden = total - len(shown)
+        return Sheet(data.title, f"{hidden} more" if hidden else "keys 1–9", rows)
+
+    def _line(self, index: int, names: int, width: int) -> Row:
+        choice, inks = self._data.choices[index], self._brush.inks
+        current = index == self._data.current
+        click = Style.from_meta({"@click": f"app.choose({index + 1})"})
+        pointer = self._brush.glyphs.pointer if current else " "
+        row = Row().add(pointer, inks.variant(index) + click)
+        number = str(index + 1) if index < 9 else " "
+        if choice.unavailable is not None:
+            row.add(f"{number} ", inks.faint + click).left(choice.name, names, inks.faint + click)
+            return row.left(f" – {choice.unavailable}", width - row.cells, inks.faint + click)
+        row.add(f"{number} ", inks.key + click)
+        name_style = inks.variant(index) + Style(bold=True) if current else inks.text
+        row.left(choice.name, names, name_style + click)
+        return row.left(f"  {choice.summary}", width - row.cells, inks.dim + click)
