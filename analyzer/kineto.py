@@ -1,0 +1,219 @@
+"""Reads Chrome traces as torch.profiler (Kineto) writes them into a `Trace`."""
+
+import re
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+
+from decodescope.analyzer.byte_source import ByteSource, bytes_stream, open_stream
+from decodescope.analyzer.correlation import join_launches, leaf_events
+from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.kineto_columns import ColumnGroup, EventColumns
+from decodescope.analyzer.kineto_stream import EventStream
+from decodescope.analyzer.report import CaptureInfo, Finding, Source
+from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, GpuOps, HostEvents, Trace
+
+CAPTURE_KEY = "decodescope"
+_PROFILER_STEP = re.compile(r"ProfilerStep\s*#\s*\d+$")
+
+
+def read_kineto(path: str) -> Trace:
+    """Read a .json or .json.gz trace. Raises `TraceError` if the file holds none."""
+    with open_stream(path) as stream:
+        return _read(stream, path)
+
+
+def read_kineto_bytes(data: bytes, path: str) -> Trace:
+    """Read a trace from bytes (JSON, or gzip of it); `path` names it in errors and in the source.
+
+    Raises `TraceError` if the bytes hold no trace.
+    """
+    return _read(bytes_stream(data), path)
+
+
+def _read(stream: BinaryIO, path: str) -> Trace:
+    columns = EventColumns()
+    try:
+        events = EventStream(ByteSource(stream, path))
+        for batch in events.batches():
+            columns.add(batch)
+    except OSError as error:
+        raise TraceError(f"{path}: reading failed ({error}); check the file") from error
+    if columns.events + events.skipped > 0 and columns.with_phase == 0:
+        raise TraceError(f"{path}: JSON whose list holds no trace events; give a Chrome trace")
+    return _assemble(columns, events, path)
+
+
+def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
+    findings = _reader_findings(columns, events)
+    capture = _capture(events.metadata, findings)
+    names, moved = columns.names.sorted_table()
+    calls = _host_events(columns.calls, moved)
+    cpu_ops = _host_events(columns.cpu_ops, moved)
+    ranges = _host_events(columns.ranges, moved)
+    cpu_ops, ranges = _promote_profiler_steps(cpu_ops, ranges, names)
+    if capture is not None and capture.device == "cpu" and not columns.gpu.column("start").size:
+        ops = _leaf_operators(cpu_ops)
+    else:
+        ops, shared = _gpu_ops(columns.gpu, moved, calls)
+        if shared:
+            findings.append(
+                Finding(
+                    "duplicate_correlation",
+                    f"{shared} host calls share a correlation id with another one; "
+                    "each op went to the last such call before it",
+                )
+            )
+    base = events.metadata.get("baseTimeNanoseconds")
+    return Trace(
+        source=Source(path=path, format="kineto", events=columns.events),
+        names=names,
+        device_names=_device_names(events.metadata, capture),
+        ops=ops,
+        calls=calls,
+        cpu_ops=cpu_ops,
+        ranges=ranges,
+        findings=tuple(findings),
+        capture=capture,
+        base_ns=base if isinstance(base, int) else 0,
+    )
+
+
+def _reader_findings(columns: EventColumns, events: EventStream) -> list[Finding]:
+    findings = []
+    if events.truncated:
+        findings.append(
+            Finding("truncated", f"the file ends early; its {columns.events} whole events are used")
+        )
+    if events.broken_at is not None:
+        findings.append(
+            Finding(
+                "broken_json",
+                f"no JSON from byte {events.broken_at} on; "
+                f"the {columns.events} events before it are used",
+            )
+        )
+    if columns.dropped:
+        findings.append(
+            Finding(
+                "dropped_events",
+                f"{columns.dropped} events without a usable start or duration were left out",
+            )
+        )
+    if events.skipped:
+        findings.append(
+            Finding("no_events", f"{events.skipped} entries of the event list are no events")
+        )
+    if columns.open_ended:
+        findings.append(
+            Finding("open_ended_events", f"{columns.open_ended} begin/end pairs are not read")
+        )
+    if columns.overhead_events:
+        findings.append(
+            Finding(
+                "profiler_overhead",
+                f"the profiler reports {columns.overhead_events} pauses of its own, "
+                f"{columns.overhead_ns / 1e6:.3f} ms in all",
+            )
+        )
+    return findings
+
+
+def _capture(metadata: dict[str, object], findings: list[Finding]) -> CaptureInfo | None:
+    if CAPTURE_KEY not in metadata:
+        return None
+    try:
+        return msgspec.convert(metadata[CAPTURE_KEY], CaptureInfo)
+    except msgspec.ValidationError as error:
+        findings.append(
+            Finding(
+                "bad_capture_info", f"the decodescope block is unreadable and ignored ({error})"
+            )
+        )
+        return None
+
+
+def _device_names(metadata: dict[str, object], capture: CaptureInfo | None) -> dict[int, str]:
+    names: dict[int, str] = {}
+    properties = metadata.get("deviceProperties")
+    for entry in properties if isinstance(properties, list) else []:
+        if isinstance(entry, dict) and isinstance(entry.get("id"), int):
+            names[entry["id"]] = str(entry.get("name") or "")
+    if capture is not None and capture.device == "cpu":
+        names[CPU_DEVICE] = capture.device_name
+    return names
+
+
+def _host_events(group: ColumnGroup, moved: np.ndarray) -> HostEvents:
+    columns = {
+        "start_ns": group.column("start"),
+        "end_ns": group.column("end"),
+        "name": moved[group.column("name")],
+        "pid": group.column("pid"),
+        "tid": group.column("tid"),
+        "correlation": group.column("correlation"),
+        "external_id": group.column("external"),
+    }
+    keys = ("name", "correlation", "tid", "pid")
+    order = np.lexsort((*(columns[key] for key in keys), -columns["end_ns"], columns["start_ns"]))
+    return HostEvents(**{name: column[order] for name, column in columns.items()})
+
+
+def _gpu_ops(group: ColumnGroup, moved: np.ndarray, calls: HostEvents) -> tuple[GpuOps, int]:
+    start, end = group.column("start"), group.column("end")
+    name = moved[group.column("name")]
+    device, stream = group.column("device"), group.column("stream")
+    correlation = group.column("correlation")
+    order = np.lexsort((name, correlation, stream, device, end, start))
+    launch, shared = join_launches(start[order], correlation[order], calls)
+    ops = GpuOps(
+        start_ns=start[order],
+        end_ns=end[order],
+        name=name[order],
+        device=device[order],
+        stream=stream[order],
+        kind=group.column("kind")[order].astype(np.int8),
+        correlation=correlation[order],
+        external_id=group.column("external")[order],
+        graph_id=group.column("graph")[order],
+        graph_node_id=group.column("node")[order],
+        launch=launch,
+    )
+    return ops, shared
+
+
+def _leaf_operators(cpu_ops: HostEvents) -> GpuOps:
+    """The innermost operators, as what stands for GPU ops in a CPU capture."""
+    leaf = np.flatnonzero(leaf_events(cpu_ops))
+    none = np.full(len(leaf), -1, dtype=np.int64)
+    return GpuOps(
+        start_ns=cpu_ops.start_ns[leaf],
+        end_ns=cpu_ops.end_ns[leaf],
+        name=cpu_ops.name[leaf],
+        device=np.full(len(leaf), CPU_DEVICE, dtype=np.int64),
+        stream=cpu_ops.tid[leaf],
+        kind=np.full(len(leaf), CPU_OPERATOR, dtype=np.int8),
+        correlation=none,
+        external_id=cpu_ops.external_id[leaf],
+        graph_id=none,
+        graph_node_id=none,
+        launch=none,
+    )
+
+
+def _promote_profiler_steps(
+    cpu_ops: HostEvents, ranges: HostEvents, names: tuple[str, ...]
+) -> tuple[HostEvents, HostEvents]:
+    """Old files list the profiler's step markers among the operators: move them to the ranges."""
+    markers = [index for index, name in enumerate(names) if _PROFILER_STEP.match(name)]
+    moving = np.isin(cpu_ops.name, markers)
+    if not moving.any():
+        return cpu_ops, ranges
+    joined = {
+        field: np.concatenate((getattr(ranges, field), getattr(cpu_ops, field)[moving]))
+        for field in HostEvents.__slots__
+    }
+    order = np.lexsort((-joined["end_ns"], joined["start_ns"]))
+    stay = {field: getattr(cpu_ops, field)[~moving] for field in HostEvents.__slots__}
+    return HostEvents(**stay), HostEvents(**{name: c[order] for name, c in joined.items()})

@@ -1,0 +1,221 @@
+"""Sorts typed events by what they are and turns each kind into columns."""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decodescope.analyzer.kineto_stream import Event, EventArgs, Id
+from decodescope.analyzer.microseconds import LIMIT_NS, to_nanoseconds
+from decodescope.analyzer.trace import KERNEL, MEMCPY, MEMSET, Int64s
+
+GPU_KINDS = {
+    "kernel": KERNEL,
+    "Kernel": KERNEL,
+    "concurrent_kernel": KERNEL,
+    "gpu_memcpy": MEMCPY,
+    "Memcpy": MEMCPY,
+    "gpu_memset": MEMSET,
+    "Memset": MEMSET,
+}
+CALL_CATEGORIES = (
+    "cuda_runtime",
+    "cuda_driver",
+    "Runtime",
+    "Driver",
+    "hip_runtime",
+    "hip_driver",
+    "privateuse1_runtime",
+    "privateuse1_driver",
+)
+CPU_OP_CATEGORIES = ("cpu_op", "Operator")
+RANGE_CATEGORIES = ("user_annotation",)
+_UNNAMED = "(unnamed)"
+_NO_ARGS = EventArgs()
+_NOT_GIVEN = -1
+
+
+class Names:
+    """Interns strings in order of appearance."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+
+    def index(self, events: Iterable[Event]) -> Int64s:
+        ids = self._ids
+        return np.array(
+            [ids.setdefault(event.name or _UNNAMED, len(ids)) for event in events], dtype=np.int64
+        )
+
+    def of_text(self, text: str) -> int:
+        return self._ids.setdefault(text, len(self._ids))
+
+    def sorted_table(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+        """The names in alphabetical order, and the new index of each old one."""
+        table = tuple(sorted(self._ids))
+        moved = np.zeros(len(table), dtype=np.int32)
+        for new, text in enumerate(table):
+            moved[self._ids[text]] = new
+        return table, moved
+
+
+class ColumnGroup:
+    """Columns of one kind of event, gathered batch by batch."""
+
+    def __init__(self, columns: tuple[str, ...]) -> None:
+        self._columns = columns
+        self._parts: dict[str, list[Int64s]] = {name: [] for name in columns}
+
+    def append(self, part: dict[str, Int64s]) -> None:
+        for name in self._columns:
+            self._parts[name].append(part[name])
+
+    def column(self, name: str) -> Int64s:
+        parts = self._parts[name]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+_HOST_COLUMNS = ("start", "end", "name", "pid", "tid", "correlation", "external")
+_GPU_COLUMNS = (
+    *("start", "end", "name", "device", "stream", "kind"),
+    *("correlation", "external", "graph", "node"),
+)
+
+
+class EventColumns:
+    """Takes batches of events; afterwards `gpu`, `calls`, `cpu_ops`, `ranges` hold their columns.
+
+    `dropped` counts events of those kinds without a usable time or duration, `overhead_events` and
+    `overhead_ns` what the profiler says it cost, `events` everything seen, `open_ended` begin/end
+    pairs, which Kineto does not write and which are not read.
+    """
+
+    def __init__(self) -> None:
+        self.names = Names()
+        self.gpu = ColumnGroup(_GPU_COLUMNS)
+        self.calls = ColumnGroup(_HOST_COLUMNS)
+        self.cpu_ops = ColumnGroup(_HOST_COLUMNS)
+        self.ranges = ColumnGroup(_HOST_COLUMNS)
+        self.events = 0
+        self.with_phase = 0
+        self.dropped = 0
+        self.overhead_events = 0
+        self.overhead_ns = 0
+        self.open_ended = 0
+
+    def add(self, batch: list[Event]) -> None:
+        """Append one batch."""
+        gpu: list[Event] = []
+        calls: list[Event] = []
+        cpu_ops: list[Event] = []
+        ranges: list[Event] = []
+        overhead: list[Event] = []
+        into: dict[str | None, Callable[[Event], None]] = {
+            **dict.fromkeys(GPU_KINDS, gpu.append),
+            **dict.fromkeys(CALL_CATEGORIES, calls.append),
+            **dict.fromkeys(CPU_OP_CATEGORIES, cpu_ops.append),
+            **dict.fromkeys(RANGE_CATEGORIES, ranges.append),
+            "overhead": overhead.append,
+        }
+        find = into.get
+        without_phase = 0
+        for event in batch:
+            if event.ph == "X":
+                keep = find(event.cat)
+                if keep is not None:
+                    keep(event)
+            elif event.ph == "B" and event.cat in into:
+                self.open_ended += 1
+            elif not event.ph:
+                without_phase += 1
+        self.events += len(batch)
+        self.with_phase += len(batch) - without_phase
+        self._add_gpu(gpu)
+        for events, group in ((calls, self.calls), (cpu_ops, self.cpu_ops), (ranges, self.ranges)):
+            self._add_host(events, group)
+        self._add_overhead(overhead)
+
+    def _times(self, events: list[Event]) -> tuple[list[Event], Int64s, Int64s]:
+        start_ns, start_usable = to_nanoseconds([event.ts for event in events])
+        length_ns, length_usable = to_nanoseconds([event.dur for event in events])
+        usable = start_usable & length_usable & (length_ns >= 0) & (length_ns <= LIMIT_NS)
+        if not usable.all():
+            self.dropped += int(np.count_nonzero(~usable))
+            events = [event for event, keep in zip(events, usable, strict=True) if keep]
+            start_ns, length_ns = start_ns[usable], length_ns[usable]
+        return events, start_ns, start_ns + length_ns
+
+    def _add_gpu(self, events: list[Event]) -> None:
+        if not events:
+            return
+        events, start, end = self._times(events)
+        args = [event.args or _NO_ARGS for event in events]
+        device = [
+            arg.device if arg.device is not None else event.pid
+            for arg, event in zip(args, events, strict=True)
+        ]
+        stream = [
+            arg.stream if arg.stream is not None else event.tid
+            for arg, event in zip(args, events, strict=True)
+        ]
+        kinds = [GPU_KINDS[event.cat or ""] for event in events]
+        self.gpu.append(
+            {
+                "start": start,
+                "end": end,
+                "name": self.names.index(events),
+                "device": self._integers(device),
+                "stream": self._integers(stream),
+                "kind": np.array(kinds, dtype=np.int64),
+                "correlation": self._integers([arg.correlation for arg in args]),
+                "external": self._integers([_external(arg) for arg in args]),
+                "graph": self._integers([arg.graph_id for arg in args]),
+                "node": self._integers([arg.graph_node_id for arg in args]),
+            }
+        )
+
+    def _add_host(self, events: list[Event], group: ColumnGroup) -> None:
+        if not events:
+            return
+        events, start, end = self._times(events)
+        args = [event.args or _NO_ARGS for event in events]
+        group.append(
+            {
+                "start": start,
+                "end": end,
+                "name": self.names.index(events),
+                "pid": self._integers([event.pid for event in events]),
+                "tid": self._integers([event.tid for event in events]),
+                "correlation": self._integers([arg.correlation for arg in args]),
+                "external": self._integers([_external(arg) for arg in args]),
+            }
+        )
+
+    def _add_overhead(self, events: list[Event]) -> None:
+        if not events:
+            return
+        dropped_before = self.dropped
+        events, start, end = self._times(events)
+        self.dropped = dropped_before
+        self.overhead_events += len(events)
+        self.overhead_ns += int((end - start).sum())
+
+    def _integers(self, values: list[Id]) -> Int64s:
+        try:
+            return np.array([_NOT_GIVEN if v is None else v for v in values], dtype=np.int64)
+        except (ValueError, TypeError, OverflowError):
+            return np.array([self._integer(value) for value in values], dtype=np.int64)
+
+    def _integer(self, value: Id) -> int:
+        """An id as int64; text that is no number gets a negative id of its own."""
+        if value is None:
+            return _NOT_GIVEN
+        try:
+            number = int(value)
+        except (ValueError, OverflowError):
+            return -2 - self.names.of_text(str(value))
+        return number if abs(number) < 2**62 else _NOT_GIVEN
+
+
+def _external(args: EventArgs) -> Id:
+    return args.external_id if args.external_id is not None else args.old_external_id

@@ -1,0 +1,298 @@
+"""Events of a Chrome trace, batch by batch, without ever holding the whole document.
+
+The array of events is cut where one event seems to end and the next to begin, and each cut is
+proved by decoding: text that starts at an event and is a valid list once "]" is added can only
+have been cut between two events. What the typed decoder does not take (NaN, odd types, broken
+text) goes event by event through the standard library's decoder.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from decodescope.analyzer.byte_source import ByteSource
+from decodescope.analyzer.errors import TraceError
+
+Id = int | str | float | None
+_MAX_VALUE_BYTES = 64 << 20
+_CUT_CANDIDATES = 64
+_CUT_ATTEMPTS = 4
+_LONGEST_LITERAL = 16
+_SPACE = b" \t\r\n"
+_SEPARATORS = b" \t\r\n,"
+_SEPARATOR_RUN = re.compile(r"[ \t\r\n,]*")
+_NEXT_EVENT = re.compile(rb"\s*,\s*(?=\{)")
+
+
+class EventArgs(msgspec.Struct, gc=False):
+    """The arguments that analyses need; every other key is skipped unread."""
+
+    device: Id = None
+    stream: Id = None
+    correlation: Id = None
+    external_id: Id = msgspec.field(default=None, name="External id")
+    old_external_id: Id = msgspec.field(default=None, name="external id")
+    graph_id: Id = msgspec.field(default=None, name="graph id")
+    graph_node_id: Id = msgspec.field(default=None, name="graph node id")
+
+
+class Event(msgspec.Struct, gc=False):
+    """One event; `ts` and `dur` stay literals in µs until they are converted exactly."""
+
+    ph: str = ""
+    cat: str | None = None
+    name: str | None = None
+    pid: Id = None
+    tid: Id = None
+    ts: msgspec.Raw = msgspec.Raw(b"")
+    dur: msgspec.Raw = msgspec.Raw(b"")
+    args: EventArgs | None = None
+
+
+_batch_decoder = msgspec.json.Decoder(list[Event])
+_value_decoder = json.JSONDecoder(strict=False)
+_event_decoder = json.JSONDecoder(
+    strict=False, parse_float=str, parse_int=str, parse_constant=lambda _: None
+)
+
+
+class _Incomplete(Exception):
+    """The text ends inside a value."""
+
+
+class _Broken(Exception):
+    """The text is no JSON here."""
+
+
+class EventStream:
+    """Iterate `batches()`; afterwards `metadata` holds the document's other keys.
+
+    `truncated` says that the document ended early, `broken_at` at which byte it stopped being
+    JSON, `skipped` counts array elements that are no events.
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        self.metadata: dict[str, object] = {}
+        self.truncated = False
+        self.broken_at: int | None = None
+        self.skipped = 0
+        self.found_events = False
+        self._source = source
+        self._buffer = b""
+        self._offset = 0
+
+    def batches(self) -> Iterator[list[Event]]:
+        """Batches of events in file order. Raises `TraceError` if this is no JSON trace at all."""
+        first = self._peek()
+        if first == b"":
+            what = "a broken gzip file" if self._source.truncated else "an empty file"
+            raise self._error(f"{what}, not a trace", "record it again")
+        if first not in (b"{", b"["):
+            raise self._error("not a JSON trace", "give a Kineto or Chrome trace (.json, .json.gz)")
+        try:
+            yield from self._events() if first == b"[" else self._document()
+        except _Incomplete:
+            self.truncated = True
+        except _Broken:
+            self.broken_at = self._offset
+        self.truncated = self.truncated or self._source.truncated
+        if not self.found_events:
+            state = "broken JSON" if self.truncated or self.broken_at is not None else "JSON"
+            raise self._error(
+                f"{state} without a traceEvents list", "give a Kineto or Chrome trace"
+            )
+
+    def _document(self) -> Iterator[list[Event]]:
+        self._drop(1)
+        while (character := self._expect()) != b"}":
+            if character == b",":
+                self._drop(1)
+                continue
+            key = self._value()
+            if not isinstance(key, str) or self._expect() != b":":
+                raise _Broken
+            self._drop(1)
+            if self._expect() == b"[" and key == "traceEvents":
+                yield from self._events()
+            else:
+                self.metadata[_text(key)] = self._value()
+
+    def _events(self) -> Iterator[list[Event]]:
+        self._drop(1)
+        self.found_events = True
+        while True:
+            batch = self._fast_batch()
+            if batch:
+                yield batch
+                self._grow()
+                continue
+            batch, ended = self._careful_batch()
+            yield batch
+            if ended:
+                return
+
+    def _fast_batch(self) -> list[Event] | None:
+        """The events up to the last provable cut in the buffer, or None."""
+        self._drop(len(self._buffer) - len(self._buffer.lstrip(_SEPARATORS)))
+        position, attempts = len(self._buffer), 0
+        for _ in range(_CUT_CANDIDATES):
+            position = self._buffer.rfind(b"}", 0, position)
+            if position < 0 or attempts == _CUT_ATTEMPTS:
+                return None
+            comma = _NEXT_EVENT.match(self._buffer, position + 1)
+            if comma is None:
+                continue
+            attempts += 1
+            try:
+                batch = _batch_decoder.decode(b"[" + self._buffer[: position + 1] + b"]")
+            except msgspec.ValidationError:
+                return None
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            self._drop(comma.end())
+            return batch
+        return None
+
+    def _careful_batch(self) -> tuple[list[Event], bool]:
+        """Every whole event of the buffer, and whether the array ended."""
+        batch: list[Event] = []
+        text = self._buffer.decode("latin-1")
+        position, ended = 0, False
+        while not ended:
+            position = _skip(text, position)
+            if text[position : position + 1] == "]":
+                position, ended = position + 1, True
+                break
+            try:
+                value, end = _decode_at(_event_decoder, text, position)
+            except _Incomplete:
+                break
+            except _Broken:
+                self.broken_at = self._offset + position
+                ended = True
+                break
+            position = end
+            event = _event(value)
+            if event is None:
+                self.skipped += 1
+            else:
+                batch.append(event)
+        self._drop(position)
+        stuck = not batch and not ended and position == 0
+        if stuck and (len(text) > _MAX_VALUE_BYTES or not self._grow(max(len(text), 1))):
+            self.truncated = ended = True
+        return batch, ended
+
+    def _value(self) -> object:
+        """Decode and consume the value at the head of the buffer."""
+        while True:
+            self._expect()
+            text = self._buffer.decode("latin-1")
+            try:
+                value, end = _decode_at(_value_decoder, text, 0)
+            except _Incomplete:
+                if len(text) > _MAX_VALUE_BYTES or not self._grow(len(text)):
+                    raise
+            else:
+                if end < len(text) or not self._grow():
+                    self._drop(end)
+                    return value
+
+    def _peek(self) -> bytes:
+        """The next character that is no white space, b"" at the end of the file."""
+        while True:
+            stripped = self._buffer.lstrip(_SPACE)
+            self._offset += len(self._buffer) - len(stripped)
+            self._buffer = stripped
+            if stripped or not self._grow():
+                return self._buffer[:1]
+
+    def _expect(self) -> bytes:
+        character = self._peek()
+        if not character:
+            raise _Incomplete
+        return character
+
+    def _drop(self, count: int) -> None:
+        self._buffer = self._buffer[count:]
+        self._offset += count
+
+    def _grow(self, at_least: int = 1) -> bool:
+        pieces = [self._buffer]
+        added = 0
+        while added < at_least:
+            piece = self._source.read()
+            if not piece:
+                break
+            pieces.append(piece)
+            added += len(piece)
+        self._buffer = b"".join(pieces)
+        return added > 0
+
+    def _error(self, what: str, remedy: str) -> TraceError:
+        return TraceError(f"{self._source.path}: {what}; {remedy}")
+
+
+def _skip(text: str, position: int) -> int:
+    run = _SEPARATOR_RUN.match(text, position)
+    return run.end() if run else position
+
+
+def _decode_at(decoder: json.JSONDecoder, text: str, position: int) -> tuple[object, int]:
+    try:
+        return decoder.raw_decode(text, position)
+    except json.JSONDecodeError as error:
+        cut_short = error.msg.startswith("Unterminated string")
+        if not cut_short and error.pos < len(text) - _LONGEST_LITERAL:
+            raise _Broken from None
+        raise _Incomplete from None
+    except (ValueError, RecursionError):
+        raise _Broken from None
+
+
+def _text(text: str) -> str:
+    """Undo the byte-wise reading of UTF-8 that keeps offsets right."""
+    try:
+        return text.encode("latin-1").decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return text
+
+
+def _event(value: object) -> Event | None:
+    if not isinstance(value, dict):
+        return None
+    args = value.get("args")
+    known = args if isinstance(args, dict) else {}
+    return Event(
+        ph=_string(value.get("ph")) or "",
+        cat=_string(value.get("cat")),
+        name=_string(value.get("name")),
+        pid=_id(value.get("pid")),
+        tid=_id(value.get("tid")),
+        ts=_literal(value.get("ts")),
+        dur=_literal(value.get("dur")),
+        args=EventArgs(
+            device=_id(known.get("device")),
+            stream=_id(known.get("stream")),
+            correlation=_id(known.get("correlation")),
+            external_id=_id(known.get("External id")),
+            old_external_id=_id(known.get("external id")),
+            graph_id=_id(known.get("graph id")),
+            graph_node_id=_id(known.get("graph node id")),
+        ),
+    )
+
+
+def _string(value: object) -> str | None:
+    return _text(value) if isinstance(value, str) else None
+
+
+def _id(value: object) -> Id:
+    return _text(value) if isinstance(value, str) else None
+
+
+def _literal(value: object) -> msgspec.Raw:
+    text = value if isinstance(value, str) else ""
+    return msgspec.Raw(text.encode("utf-8", "replace"))

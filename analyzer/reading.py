@@ -1,0 +1,32 @@
+"""Opens any trace file that decodescope reads, telling formats apart by content."""
+
+from decodescope.analyzer.byte_source import open_stream
+from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.kineto import read_kineto
+from decodescope.analyzer.trace import Trace
+
+_SQLITE_MAGIC = b"SQLite format 3\x00"
+_RECORDING_MAGIC = b"DSREC"
+
+
+def load(path: str) -> Trace:
+    """Read a Kineto trace (.json, .json.gz) or a recording.
+
+    Raises `TraceError` naming the file, what is wrong with it and what to do.
+    """
+    path = str(path)
+    with open_stream(path) as stream:
+        try:
+            head = stream.read(len(_SQLITE_MAGIC))
+        except OSError as error:
+            raise TraceError(f"{path}: reading failed ({error}); check the file") from error
+    if head == _SQLITE_MAGIC:
+        raise TraceError(
+            f"{path}: Nsight Systems files are not read yet; "
+            "export a Chrome trace with torch.profiler and open that"
+        )
+    if head.startswith(_RECORDING_MAGIC):
+        from decodescope.analyzer.recording import load_trace
+
+        return load_trace(path)
+    return read_kineto(path)

@@ -1,0 +1,90 @@
+"""What a reader hands to the analyses: one trace as sorted columns, joined once.
+
+All times are integer nanoseconds on the trace's own clock; add `Trace.base_ns` for the wall clock.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decodescope.analyzer.report import CaptureInfo, Finding, Source
+
+Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+Int8s = NDArray[np.int8]
+
+KERNEL, MEMCPY, MEMSET, CPU_OPERATOR = 0, 1, 2, 3
+KIND_NAMES = ("kernel", "memcpy", "memset", "cpu_op")
+CPU_DEVICE = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuOps:
+    """Kernels, copies and fills, sorted by (start, end, device, stream); -1 stands for "not given".
+
+    `name` indexes `Trace.names`; `kind` is KERNEL, MEMCPY, MEMSET or CPU_OPERATOR; `launch` indexes
+    `Trace.calls` (the host call that put the op on the device), -1 if that call is not in the
+    trace. In a CPU capture the leaf operators stand here on device `CPU_DEVICE`, one stream for
+    each thread.
+    """
+
+    start_ns: Int64s
+    end_ns: Int64s
+    name: Int32s
+    device: Int64s
+    stream: Int64s
+    kind: Int8s
+    correlation: Int64s
+    external_id: Int64s
+    graph_id: Int64s
+    graph_node_id: Int64s
+    launch: Int64s
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostEvents:
+    """Events of host threads, sorted by (start, longest first).
+
+    Used for API calls (runtime and driver), CPU operators and ranges; `correlation` and
+    `external_id` are -1 where the kind of event has none.
+    """
+
+    start_ns: Int64s
+    end_ns: Int64s
+    name: Int32s
+    pid: Int64s
+    tid: Int64s
+    correlation: Int64s
+    external_id: Int64s
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """One recorded trace. `names` is sorted; every `name` column indexes it.
+
+    `device_names` maps device ordinals to names, `capture` is what decodescope wrote about its own
+    window (None for foreign files), `findings` what the reader had to leave out or repair.
+    """
+
+    source: Source
+    names: tuple[str, ...]
+    device_names: dict[int, str]
+    ops: GpuOps
+    calls: HostEvents
+    cpu_ops: HostEvents
+    ranges: HostEvents
+    findings: tuple[Finding, ...]
+    capture: CaptureInfo | None
+    base_ns: int
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether leaf operators of a CPU stand for GPU ops."""
+        return self.capture is not None and self.capture.device == "cpu"
