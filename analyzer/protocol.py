@@ -188,7 +188,7 @@ class FrameDecoder:
             del self._buffer[:end]
             try:
                 messages.append(self._decoder.decode(body))
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise InputError(f"worker protocol: unreadable message ({error})") from error
         return messages
 

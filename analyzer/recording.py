@@ -6,6 +6,7 @@ Kineto JSON), each with its time in ns since the recording began. Frames are onl
 what a killed run wrote up to its last whole frame stays readable under the `.partial` name.
 """
 
+import contextlib
 import gzip
 import os
 import struct
@@ -146,11 +147,12 @@ class RecordingWriter:
         self._lock = threading.Lock()
         self._last_stats_ns: int | None = None
         self._windows: Counter[tuple[str, bool]] = Counter()
+        self._file: BinaryIO | None = None
         try:
-            self._file: BinaryIO | None = self._partial.open("wb")
+            self._file = self._partial.open("wb")
             self._append(MAGIC + bytes([VERSION]))
         except OSError as error:
-            raise self._unwritable(error) from error
+            raise self._abandon(error) from error
 
     def write(self, message: WorkerMessage) -> None:
         """Append `message`; a window's trace file is read and embedded, or skipped if it is gone.
@@ -166,7 +168,7 @@ class RecordingWriter:
             try:
                 self._append(_LENGTH.pack(len(body)) + body)
             except OSError as error:
-                raise self._unwritable(error) from error
+                raise self._abandon(error) from error
 
     def close(self) -> None:
         """Finish the file and give it its name; a second call does nothing.
@@ -221,6 +223,14 @@ class RecordingWriter:
         assert self._file is not None
         self._file.write(data)
         self._file.flush()
+
+    def _abandon(self, error: OSError) -> InputError:
+        """Stop writing; what is whole stays readable under the `.partial` name."""
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+        return self._unwritable(error)
 
     def _unwritable(self, error: OSError) -> InputError:
         return InputError(f"{self._path}: cannot write the recording ({error.strerror})")
@@ -322,7 +332,7 @@ def _read_frame(file: BinaryIO) -> _MessageFrame | _WindowFrame:
         raise TraceError("the recording breaks off inside a frame")
     try:
         return _decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError("the recording holds an unreadable frame") from error
 
 

@@ -5,6 +5,7 @@ is announced as `Progress` before it happens; torch is imported only after the f
 """
 
 import ctypes
+import os
 import signal
 import socket
 import sys
@@ -87,4 +88,8 @@ def _die_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Tearing down torch takes a second or more, and the app waits for this process to end.
+    os._exit(exit_code)

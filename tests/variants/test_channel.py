@@ -147,3 +147,9 @@ def test_an_oversized_frame_is_refused_before_it_is_held():
 def test_a_message_of_the_other_direction_is_refused():
     with pytest.raises(InputError, match="unreadable"):
         FrameDecoder(AppMessage).feed(encode_frame(Bye("no")))
+
+
+def test_bytes_that_are_no_text_are_an_input_error():
+    frame = encode_frame(SwitchVariant("abc")).replace(b"abc", b"\x80bc")
+    with pytest.raises(InputError, match="unreadable"):
+        FrameDecoder(AppMessage).feed(frame)
