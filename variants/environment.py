@@ -191,15 +191,21 @@ def _check_nvtx() -> Check:
 def _check_profiler() -> Check:
     if find_spec("torch") is None:
         return Check("profiler", "fail", "torch is not installed", _INSTALL_HINT)
-    from torch.profiler import ProfilerActivity, kineto_available, supported_activities
+    from torch.profiler import ProfilerActivity, kineto_available
 
     if not kineto_available():
         advice = "this build of torch has no Kineto; install one from pytorch.org"
         return Check("profiler", "fail", "torch.profiler cannot record", advice)
-    if why_no_cuda() is None and ProfilerActivity.CUDA not in supported_activities():
+    if why_no_cuda() is None and ProfilerActivity.CUDA not in _activities():
         advice = "kernels cannot be recorded; check that CUPTI comes with this torch"
         return Check("profiler", "fail", "no CUDA activities", advice)
     return Check("profiler", "ok", "torch.profiler with Kineto")
+
+
+def _activities() -> set[object]:
+    from torch.profiler import supported_activities
+
+    return set(supported_activities())  # type: ignore[no-untyped-call]
 
 
 def _check_tiny() -> Check:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
 from decodescope.analyzer.protocol import VariantInfo
-from decodescope.variants.spec import VariantSpec
+from decodescope.variants.spec import KERNELS, VariantSpec
 
 if TYPE_CHECKING:
     from decodescope.variants.models import LoadedModel
@@ -98,13 +98,11 @@ def find_variant(name: str) -> Variant:
     for info in broken:
         if info.name == name:
             raise InputError(f"variant {name}: {info.unavailable}")
-    try:
-        canonical = str(VariantSpec.parse(name))
-    except InputError as error:
+    if name.partition("+")[0] not in KERNELS:
         nearest = get_close_matches(name, known, n=1)
-        if nearest:
-            raise InputError(f"unknown variant {name!r} (did you mean {nearest[0]}?)") from error
-        raise
+        hint = f" (did you mean {nearest[0]}?)" if nearest else f"; known: {', '.join(known)}"
+        raise InputError(f"unknown variant {name!r}{hint}")
+    canonical = str(VariantSpec.parse(name))
     if canonical in known:
         return known[canonical]
     raise InputError(

@@ -1,0 +1,17 @@
+"""Without a GPU, kernels run in Triton's interpreter, which is chosen before triton is imported."""
+
+import os
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"
+
+pytest.importorskip("triton")
+
+
+@pytest.fixture
+def device() -> str:
+    """Where kernels run: the GPU, or the CPU under the interpreter."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
