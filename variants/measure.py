@@ -51,8 +51,9 @@ def measure_run(
     """Decode `workload.new_tokens` tokens from `prompt` [batch, context] and time every step.
 
     Order: prefill and a few steps to warm up; a timed prefill; the timed steps, unprofiled, paced
-    so that the host is never more than a few steps ahead; then, back at the prompt's end, a window
-    of up to `window_steps` annotated steps under the profiler. Tokens are fetched once, at the end.
+    so that the host is never more than a few steps ahead; then, back at the prompt's end, a step
+    that is not recorded and a window of up to `window_steps` annotated steps under the profiler.
+    Tokens are fetched once, after the timed steps.
 
     Raises:
         EnvironmentLacks: GPU memory ran out.
@@ -65,11 +66,13 @@ def measure_run(
         output = torch.stack(ids[: workload.new_tokens], dim=1).tolist()
         bytes_per_step = _mean_bytes(step, workload)
         step.reset(workload.context)
-        window_steps = min(window_steps, workload.new_tokens)
+        warm_steps = min(1, workload.new_tokens - 1)
+        window_steps = min(window_steps, workload.new_tokens - warm_steps)
+        typical_ns = round(median(step_ns))
         capture = capture_info(
-            step, loaded, workload, device, variant, window_steps, round(median(step_ns))
+            step, loaded, workload, device, variant, window_steps, typical_ns, warm_steps
         )
-        _profiled_window(step, capture, session, trace_path)
+        _profiled_window(step, capture, session, trace_path, warm_steps)
     return Measurement(
         prefill_ns, step_ns, prompt.tolist(), output, bytes_per_step, capture, trace_path
     )
@@ -83,9 +86,10 @@ def capture_info(
     variant: str,
     steps: int,
     unprofiled_step_ns: int | None,
+    warm_steps: int = 0,
 ) -> CaptureInfo:
-    """What is known of a window of `steps` steps that begins at the step's present position."""
-    first = step.position
+    """What is known of a window of `steps` steps that begins `warm_steps` after the present one."""
+    first = step.position + warm_steps
     kv_bytes = sum(step.kv_bytes_read(first + offset) for offset in range(steps))
     return CaptureInfo(
         device=device,
@@ -134,11 +138,15 @@ def _timed_steps(
 
 
 def _profiled_window(
-    step: DecodeStep, info: CaptureInfo, session: ProfilerSession, trace_path: Path
+    step: DecodeStep,
+    info: CaptureInfo,
+    session: ProfilerSession,
+    trace_path: Path,
+    warm_steps: int,
 ) -> None:
     step.annotate_layers(True)
     try:
-        session.capture(step.step, info.steps, trace_path, info)
+        session.capture(step.step, info.steps, trace_path, info, warm_steps)
     finally:
         step.annotate_layers(False)
 
