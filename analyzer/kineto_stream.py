@@ -257,7 +257,7 @@ def _text(text: str) -> str:
     try:
         return text.encode("latin-1").decode("utf-8", "replace")
     except UnicodeEncodeError:
-        return text
+        return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _event(value: object) -> Event | None:

@@ -105,3 +105,19 @@ def depth_at_starts(arrive_ns: Int64s, leave_ns: Int64s, at_ns: Int64s) -> Int64
     arrived = np.searchsorted(np.sort(arrive_ns), at_ns, side="right")
     left = np.searchsorted(np.sort(leave_ns), at_ns, side="right")
     return np.asarray(arrived - left, dtype=np.int64)
+
+
+def depth_changes(arrive_ns: Int64s, leave_ns: Int64s) -> tuple[Int64s, Int64s]:
+    """When the number that arrived and have not left changes, and to what (in any order).
+
+    One entry for each distinct time. Whatever leaves before it arrives counts as leaving then.
+    """
+    times = np.concatenate((arrive_ns, np.maximum(leave_ns, arrive_ns)))
+    steps = np.repeat(np.array([1, -1], dtype=np.int64), len(arrive_ns))
+    order = np.argsort(times, kind="stable")
+    distinct, first = np.unique(times[order], return_index=True)
+    if not len(distinct):
+        return distinct, distinct
+    depth = np.cumsum(steps[order])
+    last = np.append(first[1:], len(times)) - 1
+    return distinct, np.asarray(depth[last], dtype=np.int64)

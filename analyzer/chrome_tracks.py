@@ -1,0 +1,69 @@
+"""Puts slices on tracks so that no viewer has to drop one.
+
+Viewers of Chrome traces take slices of one track for a call stack: they may nest, but two that
+overlap in part are dropped or mangled. Such a slice goes to a further track.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from decodescope.analyzer.trace import HostEvents, Int64s
+
+
+def separate_tracks(start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """Tracks on which no two slices overlap at all; slices sorted by start, tracks from 0."""
+    track = np.zeros(len(start_ns), dtype=np.int64)
+    if len(start_ns) < 2 or (start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]).all():
+        return track
+    free_from: list[int] = []
+    for index, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
+        for candidate, free in enumerate(free_from):
+            if free <= start:
+                track[index] = candidate
+                free_from[candidate] = end
+                break
+        else:
+            track[index] = len(free_from)
+            free_from.append(end)
+    return track
+
+
+def nesting_tracks(start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """Tracks on which slices nest or are apart; sorted by start, longest first, tracks from 0."""
+    track = np.zeros(len(start_ns), dtype=np.int64)
+    stacks: list[list[int]] = []
+    for index, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
+        for candidate, stack in enumerate(stacks):
+            while stack and stack[-1] <= start:
+                stack.pop()
+            if not stack or end <= stack[-1]:
+                track[index] = candidate
+                stack.append(end)
+                break
+        else:
+            track[index] = len(stacks)
+            stacks.append([end])
+    return track
+
+
+def host_tracks(groups: Sequence[HostEvents]) -> list[Int64s]:
+    """The thread id under which each event of each group is drawn.
+
+    It is the event's own, unless it overlaps another event of its thread in part: then one that no
+    thread has.
+    """
+    pid, tid, start, end = (
+        np.concatenate([getattr(group, name) for group in groups])
+        for name in ("pid", "tid", "start_ns", "end_ns")
+    )
+    order = np.lexsort((-end, start, tid, pid))
+    drawn = tid.copy()
+    free = int(tid.max(initial=0)) + 1
+    changes = (np.diff(pid[order]) != 0) | (np.diff(tid[order]) != 0)
+    for mine in np.split(order, np.flatnonzero(changes) + 1):
+        track = nesting_tracks(start[mine], end[mine])
+        moved = track > 0
+        drawn[mine[moved]] = free - 1 + track[moved]
+        free += int(track.max(initial=0))
+    return np.split(drawn, np.cumsum([len(group) for group in groups])[:-1])

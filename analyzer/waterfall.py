@@ -1,0 +1,64 @@
+"""Where the time of one profiled step went, as parts that add up to it.
+
+step time = limit + kernel inefficiency + idle of each class + host tail, where
+limit = bytes a step must read / peak bandwidth, kernel inefficiency = busy - limit (negative where
+kernels ran faster than the peak allows, which says that the bytes or the peak are wrong), idle is
+inside the step's GPU span, and the host tail is the step time outside that span.
+"""
+
+import numpy as np
+
+from decodescope.analyzer.analysis import Analysis
+from decodescope.analyzer.bandwidth import datasheet_peak_bytes_per_s
+from decodescope.analyzer.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.steps import median_step, step_time_ns
+
+
+def waterfall(
+    analysis: Analysis, peak_bytes_per_s: float | None = None, index: int | None = None
+) -> tuple[WaterfallPart, ...]:
+    """The parts of step `index`, by default of the step with the median time; empty without steps.
+
+    The limit is taken from `peak_bytes_per_s` (measured), else from the datasheet of the captured
+    device. Where peak or bytes are unknown, one part `busy` stands for limit and inefficiency.
+    Of a step on several devices, the one with most ops counts.
+    """
+    trace, steps = analysis.trace, analysis.steps
+    if index is None:
+        index = median_step(trace, steps)
+    if index is None or not steps.gpu_ops[index]:
+        return ()
+    step_ns = step_time_ns(trace, steps, index)
+    device = steps.device[index]
+    mine = (steps.op_step == index) & (trace.ops.device == device)
+    start, end = int(trace.ops.start_ns[mine].min()), int(trace.ops.end_ns[mine].max())
+    gaps = analysis.gaps
+    inside = (gaps.device == device) & (gaps.start_ns >= start) & (gaps.end_ns <= end)
+    length_ns = (gaps.end_ns - gaps.start_ns)[inside]
+    kind = gaps.kind[inside]
+    idle = [int(length_ns[kind == k].sum()) for k in range(len(GAP_CLASSES))]
+    busy_ns = end - start - sum(idle)
+    return (
+        *_busy_parts(busy_ns, _limit_ns(analysis, peak_bytes_per_s)),
+        *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),
+        WaterfallPart("host_tail", step_ns - (end - start)),
+    )
+
+
+def _busy_parts(busy_ns: int, limit_ns: int | None) -> tuple[WaterfallPart, ...]:
+    if limit_ns is None:
+        return (WaterfallPart("busy", busy_ns),)
+    return (
+        WaterfallPart("limit", limit_ns),
+        WaterfallPart("kernel_inefficiency", busy_ns - limit_ns),
+    )
+
+
+def _limit_ns(analysis: Analysis, peak_bytes_per_s: float | None) -> int | None:
+    capture = analysis.trace.capture
+    if capture is None or capture.bytes_per_step <= 0:
+        return None
+    peak = peak_bytes_per_s or datasheet_peak_bytes_per_s(capture.device_name)
+    if not peak or not np.isfinite(peak):
+        return None
+    return round(capture.bytes_per_step * 1e9 / peak)
