@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.errors import EnvironmentLacks, InputError
 from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
     AppMessage,
@@ -68,22 +68,17 @@ class WorkerLink:
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
-        trace_dir = self._trace_dir()
+        """Start the worker.
+
+        Raises:
+            EnvironmentLacks: no process can be started, or its folder cannot be made.
+        """
         ours, theirs = socket.socketpair()
-        config = msgspec.structs.replace(self._config, trace_dir=str(trace_dir))
         try:
-            with (trace_dir / LOG_NAME).open("ab") as log:
-                self._process = subprocess.Popen(
-                    [*self._argv, str(theirs.fileno()), msgspec.json.encode(config).decode()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(theirs.fileno(),),
-                    start_new_session=True,
-                )
-        except BaseException:
+            self._process = self._spawn(theirs)
+        except OSError as error:
             ours.close()
-            raise
+            raise EnvironmentLacks(f"the worker cannot be started: {error}") from error
         finally:
             theirs.close()
         ours.setblocking(False)
@@ -92,6 +87,19 @@ class WorkerLink:
         self._outgoing.clear()
         self._died = False
         asyncio.get_running_loop().add_reader(ours, self._on_readable)
+
+    def _spawn(self, control: socket.socket) -> subprocess.Popen[bytes]:
+        trace_dir = self._trace_dir()
+        config = msgspec.structs.replace(self._config, trace_dir=str(trace_dir))
+        with (trace_dir / LOG_NAME).open("ab") as log:
+            return subprocess.Popen(
+                [*self._argv, str(control.fileno()), msgspec.json.encode(config).decode()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(control.fileno(),),
+                start_new_session=True,
+            )
 
     async def receive(self) -> LinkEvent | None:
         while not self._closed:

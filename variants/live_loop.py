@@ -33,7 +33,7 @@ from decodescope.variants.text_tail import TextTail
 POLL_NS = 20_000_000
 PUBLISH_NS = 100_000_000
 COLLECT_NS = 1_000_000_000
-WINDOW_STEPS = 4
+WINDOW_STEPS = 3
 
 
 class LiveLoop:
@@ -125,7 +125,7 @@ class LiveLoop:
         self._generation += 1
         self._session.tap.add(self._step.prefill(self._session.prompt(self._generation - 1)))
         self._tokens += self._session.batch
-        self._left = max(1, self._session.new_tokens - 1)
+        self._left = self._session.new_tokens
         self._session.pacer.before_first()
 
     def _settle(self) -> None:
@@ -170,7 +170,7 @@ class LiveLoop:
         requested, self._capture_requested = self._capture_requested, False
         if requested:
             self._tell("capturing")
-        if self._left < min(WINDOW_STEPS, self._session.new_tokens - 1) or self._left == 0:
+        if self._left < min(WINDOW_STEPS, self._session.new_tokens):
             self._next_generation()
         self._recent.fresh += self._session.pacer.drain()
         started_ns = self._clock_ns()

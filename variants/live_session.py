@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-import decodescope
+from decodescope.analyzer.bandwidth import datasheet_peak_bytes_per_s
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
 from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, WorkerConfig
 from decodescope.analyzer.report import CaptureInfo
 from decodescope.variants.environment import device_name, environment
-from decodescope.variants.live_protocols import LiveStep
+from decodescope.variants.measure import capture_info
 from decodescope.variants.memory import memory_errors
 from decodescope.variants.pacing import StepPacer
 from decodescope.variants.preparation import Prepared, prepare
@@ -26,9 +26,12 @@ from decodescope.variants.token_tap import TokenTap
 class TorchSession:
     """A `LiveSession` on a prepared model."""
 
-    def __init__(self, prepared: Prepared, profiler: ProfilerSession) -> None:
+    def __init__(
+        self, prepared: Prepared, profiler: ProfilerSession, read_peak_bytes_per_s: float | None
+    ) -> None:
         self._prepared = prepared
         self._profiler = profiler
+        self._read_peak_bytes_per_s = read_peak_bytes_per_s
         self._device_name = device_name(prepared.device)
         self.batch = prepared.workload.batch
         self.new_tokens = prepared.workload.new_tokens
@@ -36,9 +39,10 @@ class TorchSession:
         self.tap = TokenTap(prepared.device)
         self.decode = _decoder(prepared.loaded.tokenizer)
 
-    def hello(self, measured_peak: float | None, datasheet_peak: float | None) -> Hello:
-        """What the app is told first; peaks in bytes per second."""
+    def hello(self) -> Hello:
+        """What the app is told first."""
         prepared = self._prepared
+        on_cuda = prepared.device == "cuda"
         return Hello(
             protocol=PROTOCOL_VERSION,
             pid=os.getpid(),
@@ -51,8 +55,10 @@ class TorchSession:
             context=prepared.workload.context,
             tokens=self.new_tokens,
             variants=available_variants(prepared.device),
-            measured_peak_bytes_per_s=measured_peak,
-            datasheet_peak_bytes_per_s=datasheet_peak,
+            measured_peak_bytes_per_s=self._read_peak_bytes_per_s,
+            datasheet_peak_bytes_per_s=(
+                datasheet_peak_bytes_per_s(self._device_name) if on_cuda else None
+            ),
             environment=environment(),
         )
 
@@ -94,24 +100,18 @@ class TorchSession:
             return None
 
     def capture_info(
-        self, variant: str, step: LiveStep, steps: int, unprofiled_step_ns: int | None
+        self, variant: str, step: DecodeStep, steps: int, unprofiled_step_ns: int | None
     ) -> CaptureInfo:
         """What is known of a window that begins at the step's present position."""
         prepared = self._prepared
-        return CaptureInfo(
-            device=prepared.device,
-            device_name=self._device_name,
-            model=prepared.loaded.name,
-            weights=prepared.loaded.weights,
-            variant=variant,
-            dtype=prepared.workload.dtype,
-            batch=self.batch,
-            context=prepared.workload.context,
-            position=step.position,
-            steps=steps,
-            bytes_per_step=step.weight_bytes_read + step.kv_bytes_read(step.position),
-            unprofiled_step_ns=unprofiled_step_ns,
-            decodescope_version=decodescope.__version__,
+        return capture_info(
+            step,
+            prepared.loaded,
+            prepared.workload,
+            prepared.device,
+            variant,
+            steps,
+            unprofiled_step_ns,
         )
 
     def capture(
@@ -122,7 +122,8 @@ class TorchSession:
 
 
 def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSession:
-    """Load the model and start the profiler once; `say` hears each slow stage.
+    """Load the model, start the profiler once and measure the GPU's read peak; `say` hears each
+    slow stage.
 
     Raises:
         DecodescopeError: as `prepare`.
@@ -131,7 +132,22 @@ def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSessi
     say("starting the profiler")
     profiler = ProfilerSession(prepared.device)
     profiler.warm_up()
-    return TorchSession(prepared, profiler)
+    read_peak = None
+    if prepared.device == "cuda":
+        say("measuring the read peak")
+        read_peak = _read_peak()
+    return TorchSession(prepared, profiler, read_peak)
+
+
+def _read_peak() -> float | None:
+    """Bytes per second, None where it cannot be measured (no triton, too little free memory)."""
+    try:
+        from decodescope.variants.read_peak import measure_read_peak
+
+        return measure_read_peak()
+    except (EnvironmentLacks, ImportError) as error:
+        sys.stderr.write(f"read peak not measured: {error}\n")
+        return None
 
 
 def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str] | None:

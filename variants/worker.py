@@ -64,7 +64,7 @@ def _work(channel: Channel, config: WorkerConfig) -> None:
     from decodescope.variants.live_session import open_session
 
     session = open_session(config, lambda stage: channel.send(Progress(stage)))
-    channel.send(session.hello(None, None))
+    channel.send(session.hello())
     LiveLoop(session, channel, WindowFiles(Path(config.trace_dir))).run(config.variant)
 
 
