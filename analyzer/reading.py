@@ -1,5 +1,7 @@
 """Opens any trace file that decodescope reads, telling formats apart by content."""
 
+from pathlib import Path
+
 from decodescope.analyzer.byte_source import open_stream
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.kineto import read_kineto
@@ -9,7 +11,7 @@ _SQLITE_MAGIC = b"SQLite format 3\x00"
 _RECORDING_MAGIC = b"DSREC"
 
 
-def load(path: str) -> Trace:
+def load(path: Path | str) -> Trace:
     """Read a Kineto trace (.json, .json.gz) or a recording.
 
     Raises `TraceError` naming the file, what is wrong with it and what to do.
