@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from decodescope.analyzer import formatting as fmt
+from decodescope.analyzer.bandwidth import bandwidth
 from decodescope.analyzer.per_step import (
     gap_rows,
     gpu_ops_per_step,
@@ -9,7 +11,7 @@ from decodescope.analyzer.per_step import (
     kernel_rows,
     launch_calls_per_step,
 )
-from decodescope.tui import formatting as fmt
+from decodescope.analyzer.report import Bandwidth
 from decodescope.tui.panels.figures import Figure, FiguresData
 from decodescope.tui.panels.figures import Tone as FigureTone
 from decodescope.tui.panels.lines import TextData, VerdictData
@@ -46,11 +48,12 @@ def title(view: View, moment: Moment) -> TitleData:
     if moment.frozen:
         badges.append(Badge("frozen", "busy"))
     if view.kind == "replay":
-        badges.append(Badge("replay paused" if moment.replay_paused else "replay", "idle"))
+        badges.append(Badge("replay", "busy"))
     text = view.state
     if view.detail and view.state in ("starting", "loading", "building", "ended"):
         text = f"{view.state}: {view.detail}"
-    badges.append(Badge(text, _TONES.get(view.state, "busy")))
+    tone = _TONES.get(view.state, "busy")
+    badges.append(Badge("paused", "idle") if moment.replay_paused else Badge(text, tone))
     facts, warned = _facts(view)
     return TitleData(tuple(badges), facts, warned)
 
@@ -60,13 +63,16 @@ def _facts(view: View) -> tuple[tuple[str, ...], frozenset[str]]:
     if about is None:
         return (view.source_name,) if view.source_name else (), frozenset()
     facts = [about.model]
+    if about.device == "cpu":
+        facts.append("device: cpu")
     if about.weights == "random":
         facts.append("random weights")
     if view.variant and view.kind != "trace":
         facts.append(view.variant)
     elif view.kind == "trace" and view.window is not None and view.window.capture is not None:
         facts.append(view.window.capture.variant)
-    facts.append("device: cpu" if about.device == "cpu" else about.device_name)
+    if about.device != "cpu":
+        facts.append(about.device_name)
     facts.extend((about.dtype, f"batch {about.batch}", f"context {about.context}"))
     if view.kind != "live" and view.source_name:
         facts.append(view.source_name)
@@ -85,32 +91,43 @@ def figures(view: View, moment: Moment) -> FiguresData:
     live: FigureTone = "plain" if view.live_figures or view.kind == "trace" else "stale"
     lead: FigureTone = "lead" if live == "plain" else "stale"
     cpu = on_cpu(view)
+    used = _mbu(view)
+    datasheet = used is not None and used.mbu_of == "datasheet"
     ops, op = ("operators", "ops") if cpu else ("GPU ops", "GPU ops")
     main = (
         Figure("TOK/S", "tok/s", fmt.rate(stats.tokens_per_s if stats else None), lead),
         Figure("MS/STEP p50", "ms p50", fmt.milliseconds(stats.step_p50_ns if stats else None),
                live),
-        Figure("LAUNCHES/STEP", "launch/st",
+        Figure("LAUNCHES/STEP", "launches",
                fmt.number(launch_calls_per_step(report) if report else None), live),
-        Figure(f"{ops.upper()}/STEP", f"{op}/st",
+        Figure(f"{ops.upper()}/STEP", op,
                fmt.number(gpu_ops_per_step(report) if report else None), live),
         Figure("OP IDLE %" if cpu else "GPU IDLE %", "idle %",
                fmt.percent(idle_fraction(report) if report else None), live),
-        Figure("MBU %", "MBU %", fmt.percent(_mbu(view)), live),
+        Figure("MBU % (datasheet)" if datasheet else "MBU %", "MBU %",
+               fmt.percent(used.mbu if used else None), live),
     )  # fmt: skip
     side = (
         Figure("", "ms p99", fmt.milliseconds(stats.step_p99_ns if stats else None), live),
-        Figure("", "tokens", fmt.count(stats.tokens if stats else None, 9), live),
+        Figure("", "tokens", fmt.count(stats.tokens if stats else None, 7), live),
         Figure("", "age", *_age(view, moment)),
-        Figure("", "dropped", fmt.count(stats.dropped if stats else None, 9),
+        Figure("", "dropped", fmt.count(stats.dropped if stats else None, 7),
                "warn" if stats and stats.dropped else "stale"),
     )  # fmt: skip
     return FiguresData(main, side, "launches, ops and idle: " + window_note(view, moment)
                        if report else "")  # fmt: skip
 
 
-def _mbu(view: View) -> float | None:
-    return None
+def _mbu(view: View) -> Bandwidth | None:
+    stats, hello = view.stats, view.hello
+    if stats is None or hello is None:
+        return None
+    return bandwidth(
+        stats.bytes_per_step,
+        stats.step_p50_ns,
+        hello.measured_peak_bytes_per_s,
+        hello.datasheet_peak_bytes_per_s,
+    )
 
 
 def _age(view: View, moment: Moment) -> tuple[str, FigureTone]:
@@ -135,7 +152,7 @@ def window_note(view: View, moment: Moment) -> str:
         parts.append("frozen")
     observer = window.report.observer
     if observer is not None and observer.ratio is not None and observer.ratio > _OBSERVED_MATTERS:
-        parts.append(f"profiler ×{observer.ratio:.2f}")
+        parts.append(f"profiler \u00d7{observer.ratio:.2f}")
     if window.report.health.status == "degraded":
         parts.append("degraded trace")
     return " · ".join(parts)
@@ -147,8 +164,7 @@ def _table_note(view: View) -> str:
         return ""
     steps = len(window.report.steps)
     share = f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
-    variant = window.capture.variant if window.capture is not None else ""
-    return f"{variant} · {share}" if variant else share
+    return share
 
 
 def waiting(view: View) -> str:
@@ -195,7 +211,7 @@ def timeline(view: View, moment: Moment) -> TimelineData:
     if window is None or step is None or window.timeline is None:
         hint = "this trace marks no steps" if window is not None else waiting(view)
         return TimelineData(None, "Last step", "", hint)
-    span = fmt.duration(step.gpu_span_ns)
+    span = fmt.duration(window.timeline.length_ns)
     ops = "operators" if on_cpu(view) else "GPU ops"
     heading = f"Last step  {span}, {step.gpu_ops:,} {ops}"
     return TimelineData(window.timeline, heading, window_note(view, moment), "")
@@ -203,13 +219,16 @@ def timeline(view: View, moment: Moment) -> TimelineData:
 
 def kernels(view: View) -> KernelTable:
     """The top kernels of the last window."""
-    heading = "Top operators" if on_cpu(view) else "Top kernels"
-    if view.window is None:
-        return KernelTable(heading, "", (), (), "step", waiting(view))
-    names = view.window.kernel_names
-    rows = kernel_rows(view.window.report)[: len(names)]
-    per = "step" if view.window.report.steps else "trace"
-    return KernelTable(heading, _table_note(view), names, rows, per, "no kernels in this window")
+    heading, noun = ("Top operators", "operator") if on_cpu(view) else ("Top kernels", "kernel")
+    window = view.window
+    if window is None:
+        return KernelTable(heading, "", (), (), (), "step", waiting(view))
+    rows = kernel_rows(window.report)[: len(window.kernels)]
+    names = tuple(kernel.name for kernel in window.kernels)
+    families = tuple(kernel.family for kernel in window.kernels)
+    per = "step" if window.report.steps else "trace"
+    hint = f"no {noun}s in this window"
+    return KernelTable(heading, _table_note(view), names, families, rows, per, hint, noun)
 
 
 def gaps(view: View) -> GapTable:
@@ -226,8 +245,8 @@ def text(view: View) -> TextData:
     """The tail of the generated text."""
     stats = view.stats
     if view.kind == "trace":
-        return TextData("Text", "", "", "a trace file holds no text")
+        return TextData("Generated text", "", "", "a trace file holds no text")
     if stats is None:
-        return TextData("Text", "", "", "no text yet")
+        return TextData("Generated text", "", "", "no text yet")
     note = f"generation {stats.round} · position {stats.position:,}"
-    return TextData("Text", note, stats.text, "no tokenizer: there is no text to show")
+    return TextData("Generated text", note, stats.text, "no tokenizer: there is no text to show")

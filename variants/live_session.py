@@ -18,6 +18,7 @@ from decodescope.variants.measure import capture_info
 from decodescope.variants.memory import memory_errors
 from decodescope.variants.pacing import StepPacer
 from decodescope.variants.preparation import Prepared, prepare
+from decodescope.variants.read_peak import try_read_peak
 from decodescope.variants.registry import available_variants, build_variant, find_variant
 from decodescope.variants.step import DecodeStep
 from decodescope.variants.token_tap import TokenTap
@@ -100,9 +101,14 @@ class TorchSession:
             return None
 
     def capture_info(
-        self, variant: str, step: DecodeStep, steps: int, unprofiled_step_ns: int | None
+        self,
+        variant: str,
+        step: DecodeStep,
+        steps: int,
+        unprofiled_step_ns: int | None,
+        warm_steps: int,
     ) -> CaptureInfo:
-        """What is known of a window that begins at the step's present position."""
+        """What is known of a window that begins `warm_steps` after the step's present position."""
         prepared = self._prepared
         return capture_info(
             step,
@@ -112,13 +118,19 @@ class TorchSession:
             variant,
             steps,
             unprofiled_step_ns,
+            warm_steps,
         )
 
     def capture(
-        self, step: Callable[[], object], steps: int, path: Path, info: CaptureInfo
+        self,
+        step: Callable[[], object],
+        steps: int,
+        path: Path,
+        info: CaptureInfo,
+        warm_steps: int,
     ) -> None:
-        """Profile `steps` calls of `step` and write the window to `path`."""
-        self._profiler.capture(step, steps, path, info)
+        """Run `warm_steps`, then profile `steps` calls of `step` and write the window to `path`."""
+        self._profiler.capture(step, steps, path, info, warm_steps)
 
 
 def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSession:
@@ -132,22 +144,8 @@ def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSessi
     say("starting the profiler")
     profiler = ProfilerSession(prepared.device)
     profiler.warm_up()
-    read_peak = None
-    if prepared.device == "cuda":
-        say("measuring the read peak")
-        read_peak = _read_peak()
-    return TorchSession(prepared, profiler, read_peak)
-
-
-def _read_peak() -> float | None:
-    """Bytes per second, None where it cannot be measured (no triton, too little free memory)."""
-    try:
-        from decodescope.variants.read_peak import measure_read_peak
-
-        return measure_read_peak()
-    except (EnvironmentLacks, ImportError) as error:
-        sys.stderr.write(f"read peak not measured: {error}\n")
-        return None
+    say("measuring the read peak")
+    return TorchSession(prepared, profiler, try_read_peak(prepared.device))
 
 
 def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str] | None:

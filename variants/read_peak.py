@@ -1,5 +1,6 @@
 """Measures the read bandwidth of the current GPU, the yardstick of every bandwidth figure."""
 
+import sys
 from importlib.util import find_spec
 from itertools import pairwise
 from statistics import median
@@ -46,6 +47,17 @@ def measure_read_peak() -> float:
     finally:
         del x
         torch.cuda.empty_cache()
+
+
+def try_read_peak(device: str) -> float | None:
+    """`measure_read_peak`, or None on "cpu" and where it cannot be measured (stderr says why)."""
+    if device != "cuda":
+        return None
+    try:
+        return measure_read_peak()
+    except (EnvironmentLacks, ImportError) as error:
+        sys.stderr.write(f"read peak not measured: {error}\n")
+        return None
 
 
 def _bytes_per_s(x: torch.Tensor, programs: int) -> float:

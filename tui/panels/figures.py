@@ -5,13 +5,14 @@ from typing import Literal
 
 from rich.style import Style
 
-from decodescope.tui.formatting import UNKNOWN
+from decodescope.analyzer.formatting import UNKNOWN
 from decodescope.tui.glyphs import big, big_width
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 
 Tone = Literal["lead", "plain", "warn", "stale"]
 
 _SIDE_CELLS = 21
+_LEAST_CELLS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,13 @@ class FiguresPanel(Panel[FiguresData]):
     def draw(self, width: int, height: int) -> Sheet:
         if self._brush.frame == "box":
             return Sheet("Decode step", self._data.note, self._large(width))
-        figures = (*self._data.main, *self._data.side)
+        main, side = self._data.main, self._data.side
+        figures = (*main[:2], *side[:1], *main[2:], *side[1:])
         if height >= 4 and width < 80:
             half = (len(figures) + 1) // 2
-            return Sheet("", "", self._band(figures[:half], width, half)
-                         + self._band(figures[half:], width, half))  # fmt: skip
-        return Sheet("", "", self._band(figures, width, len(figures)))
+            return Sheet("", "", self._band(figures[:half], width)
+                         + self._band(figures[half:], width))  # fmt: skip
+        return Sheet("", "", self._band(figures, width))
 
     def _style(self, figure: Figure) -> Style:
         inks = self._brush.inks
@@ -58,14 +60,16 @@ class FiguresPanel(Panel[FiguresData]):
         tones = {"lead": inks.accent, "warn": inks.warn, "stale": inks.dim, "plain": inks.strong}
         return tones[figure.tone]
 
-    def _band(self, figures: tuple[Figure, ...], width: int, slots: int) -> list[Row]:
+    def _band(self, figures: tuple[Figure, ...], width: int) -> list[Row]:
         labels, values = Row(), Row()
-        for index, figure in enumerate(figures):
-            start = 1 + index * max(width - 1, 0) // slots
-            end = 1 + (index + 1) * max(width - 1, 0) // slots
-            labels.to(start).left(figure.short, max(end - start - 1, 1), self._brush.inks.dim)
+        least = [max(len(figure.short), len(figure.text), _LEAST_CELLS) for figure in figures]
+        spare = max(width - 2 - sum(least), 0) / max(len(figures), 1)
+        start = 1.0
+        for figure, cells in zip(figures, least, strict=True):
+            labels.to(round(start)).add(figure.short, self._brush.inks.dim)
             bold = self._style(figure) + Style(bold=figure.text != UNKNOWN)
-            values.to(start).left(figure.text, max(end - start - 1, 1), bold)
+            values.to(round(start)).add(figure.text, bold)
+            start += cells + max(spare, 1.0)
         return [labels, values]
 
     def _large(self, width: int) -> list[Row]:
@@ -76,8 +80,8 @@ class FiguresPanel(Panel[FiguresData]):
         for index, figure in enumerate(self._data.main):
             start, end = index * main_width // slots, (index + 1) * main_width // slots
             rows[0].to(start).left(figure.label, end - start - 1, inks.dim)
-            for row, piece in zip(rows[1:], self._digits(figure.text, end - start - 1),
-                                  strict=True):  # fmt: skip
+            pieces = self._digits(figure.text, end - start - 1, figure.tone == "lead")
+            for row, piece in zip(rows[1:], pieces, strict=True):
                 row.to(start).add(piece, self._style(figure))
         for row, figure in zip(rows, self._data.side, strict=False):
             row.to(main_width).add("│ ", inks.border)
@@ -85,10 +89,10 @@ class FiguresPanel(Panel[FiguresData]):
             row.right(figure.text, _SIDE_CELLS - 9, self._style(figure))
         return rows
 
-    def _digits(self, text: str, cells: int) -> tuple[str, str, str]:
+    def _digits(self, text: str, cells: int, bold: bool) -> tuple[str, str, str]:
         if self._brush.glyphs.big_digits:
             if big_width(text) <= cells:
-                return big(text)
+                return big(text, bold)
             if big_width(text.replace(",", "")) <= cells:
-                return big(text.replace(",", ""))
+                return big(text.replace(",", ""), bold)
         return "", text[:cells], ""

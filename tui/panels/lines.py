@@ -6,7 +6,7 @@ from typing import Literal
 from rich.cells import cell_len, chop_cells
 from rich.style import Style
 
-from decodescope.tui.formatting import plain_text, shorten
+from decodescope.analyzer.formatting import plain_text, shorten
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.session import LogLine
 
@@ -23,7 +23,7 @@ class VerdictData:
 
 
 class VerdictPanel(Panel[VerdictData]):
-    """The answer in one line."""
+    """The answer in one line, or two."""
 
     FRAMED = False
 
@@ -33,8 +33,12 @@ class VerdictPanel(Panel[VerdictData]):
         if data.label:
             row.add(f" {data.label} ", inks.chip(inks.warn if data.bad else inks.good))
             row.add(" ", inks.text)
-        row.left(data.reason, max(width - row.cells - 1, 0), inks.text if data.label else inks.dim)
-        return Sheet("", "", [row])
+        style, room = inks.text if data.label else inks.dim, max(width - row.cells - 1, 0)
+        if height < 2:
+            return Sheet("", "", [row.left(data.reason, room, style)])
+        first, *rest = _wrapped(data.reason, max(room, 1))
+        below = Row().to(row.cells).left(" ".join(rest), room, style)
+        return Sheet("", "", [row.add(first, style), below])
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +129,9 @@ class Banner:
     hint: str = ""
 
     def rows(self, height: int) -> int:
-        """Rows the banner takes on a screen of `height` rows: at most a third of it."""
-        wanted = 1 + len(self.details) + (1 if self.hint else 0)
-        return max(1, min(wanted, height // 3))
+        """Rows the banner takes on a screen of `height` rows: at most a quarter of it."""
+        wanted = 1 + len(self.details) + (1 if self.hint and self.details else 0)
+        return max(1, min(wanted, height // 4))
 
 
 class BannerPanel(Panel[Banner | None]):
@@ -145,7 +149,7 @@ class BannerPanel(Panel[Banner | None]):
         room = max(height - 1 - hint_fits, 0)
         head = Row().add(bar, ink).add(shorten(banner.headline, max(width - 2, 0)), ink)
         if not hint_fits and banner.hint:
-            head.left(f"  {banner.hint}", max(width - head.cells, 0), inks.text)
+            head.left(f"   {banner.hint}", max(width - head.cells, 0), inks.dim)
         rows = [head]
         for detail in banner.details[len(banner.details) - room :] if room else ():
             text = " ".join(plain_text(detail).split())

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from decodescope.tui.formatting import rate
+from decodescope.analyzer.formatting import rate
 from decodescope.tui.glyphs import column
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.session import Choice, Sample
@@ -85,7 +85,7 @@ class SparkPanel(Panel[SparkData]):
         rows = self._bars(slices, peak, max(height - 1, 1))
         if height > 1:
             rows.append(self._marks(slices, width))
-        return Sheet("tok/s", f"0–{rate(peak)} over {span}", rows)
+        return Sheet("tok/s", f"0\u2013{rate(peak)} over {span}", rows)
 
     def _bars(self, slices: list[Sample | None], peak: float, height: int) -> list[Row]:
         rows = [Row() for _ in range(height)]

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from decodescope.analyzer.formatting import duration, microseconds, number, percent
 from decodescope.analyzer.per_step import GapRow, KernelRow
-from decodescope.tui.formatting import duration, microseconds, number, percent
 from decodescope.tui.glyphs import horizontal_bar
 from decodescope.tui.palette import GAP_LETTERS
 from decodescope.tui.panels.panel import Panel, Row, Sheet
@@ -18,16 +18,22 @@ MEANINGS = {
 }
 
 
+_NAME_CELLS = 17
+_MEANING_CELLS = 26
+
+
 @dataclass(frozen=True, slots=True)
 class KernelTable:
-    """`names` are the shortened names of `rows`; `per` is "step", or "trace" without steps."""
+    """`names` and `families` of `rows`; `per` is "step", or "trace" without steps."""
 
     title: str
     note: str
     names: tuple[str, ...]
+    families: tuple[str, ...]
     rows: tuple[KernelRow, ...]
     per: str
     hint: str
+    noun: str = "kernel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,19 @@ class GapTable:
     hint: str
 
 
+def number_cells(width: int) -> tuple[int, int, int]:
+    """Cells of the columns count, µs and share in a table of `width` cells."""
+    return (7, 9, 8) if width >= 46 else (6, 7, 7)
+
+
+def middle_cut(name: str, cells: int) -> str:
+    """`name` cut in its middle: kernels differ at their ends as much as at their beginnings."""
+    if len(name) <= cells or cells < 5:
+        return name
+    tail = (cells - 1) // 3
+    return f"{name[: cells - 1 - tail]}…{name[-tail:]}"
+
+
 class KernelsPanel(Panel[KernelTable]):
     """Name, count and µs per step, share of the kernel time, and a bar of it."""
 
@@ -46,24 +65,24 @@ class KernelsPanel(Panel[KernelTable]):
         table, inks = self._data, self._brush.inks
         if not table.rows:
             return Sheet(table.title, table.note, [Row().add(table.hint, inks.faint)])
-        bar = 0 if width < 44 else min(12, width // 6)
-        fixed = 7 + 9 + 8 + (bar + 1 if bar else 0)
-        names = max(width - fixed, 6)
-        head = Row().left("kernel", names, inks.dim).right(f"/{table.per}", 7, inks.dim)
-        head.right("µs", 9, inks.dim).right("share", 8, inks.dim)
+        bar = 0 if width < 44 else min(10, width // 6)
+        cells = number_cells(width)
+        names = max(width - sum(cells) - (bar + 1 if bar else 0), 6)
+        head = Row().left(table.noun, names, inks.dim).right(f"/{table.per}", cells[0], inks.dim)
+        head.right("µs", cells[1], inks.dim).right("share", cells[2], inks.dim)
         rows = [head]
         largest = max(row.share for row in table.rows)
-        for name, kernel in zip(table.names, table.rows, strict=True):
+        for name, family, kernel in zip(table.names, table.families, table.rows, strict=True):
             if len(rows) >= height:
                 break
-            row = Row().left(name, names, inks.text)
-            row.right(number(kernel.count), 7, inks.text)
-            row.right(microseconds(kernel.ns), 9, inks.strong)
-            row.right(f"{percent(kernel.share)} %", 8, inks.text)
+            row = Row().left(middle_cut(name, names - 1), names, inks.text)
+            row.right(number(kernel.count), cells[0], inks.text)
+            row.right(microseconds(kernel.ns), cells[1], inks.strong)
+            row.right(f"{percent(kernel.share)} %", cells[2], inks.text)
             if bar:
                 share = kernel.share / largest if largest > 0 else 0.0
                 piece = horizontal_bar(share, bar, self._brush.unicode)
-                row.add(" ", inks.text).add(piece, inks.accent)
+                row.add(" ", inks.text).add(piece, inks.family(family))
             rows.append(row)
         return Sheet(table.title, table.note, rows)
 
@@ -75,32 +94,31 @@ class GapsPanel(Panel[GapTable]):
         table, inks = self._data, self._brush.inks
         if not table.rows:
             return Sheet(table.title, table.note, [Row().add(table.hint, inks.faint)])
-        names = 17 if self._brush.inks.color else 19
-        fixed = names + 7 + 9 + 8
-        largest = 0 if width < fixed + 9 else 10
-        meaning = width - fixed - largest - 1
-        meaning = meaning if meaning >= 14 else 0
-        if not meaning:
-            names = max(width - 7 - 9 - 8 - largest, 8)
-        head = Row().left("idle because", names, inks.dim)
-        head.left(" meaning", meaning + 1, inks.dim) if meaning else None
-        head.right(f"/{table.per}", 7, inks.dim).right("µs", 9, inks.dim)
-        head.right("window", 8, inks.dim)
-        head.right("largest", largest, inks.dim) if largest else None
+        cells = number_cells(width)
+        largest = 10 if width >= _NAME_CELLS + sum(cells) + 10 else 0
+        meaning = width - _NAME_CELLS - sum(cells) - largest
+        meaning = meaning if meaning >= _MEANING_CELLS else 0
+        names = width - sum(cells) - largest - meaning
+        head = Row().left("idle because", names, inks.dim).left(" meaning", meaning, inks.dim)
+        head.right(f"/{table.per}", cells[0], inks.dim).right("µs", cells[1], inks.dim)
+        head.right("window", cells[2], inks.dim).right("largest", largest, inks.dim)
         rows = [head]
+        explain = not meaning and height > 2 * len(table.rows)
         for gap in table.rows[: max(height - 1, 0)]:
-            rows.append(self._line(gap, names, meaning, largest))
+            rows.append(self._line(gap, names, meaning, cells, largest))
+            if explain:
+                rows.append(Row().to(2).add(MEANINGS.get(gap.gap_class, ""), inks.faint))
         return Sheet(table.title, table.note, rows)
 
-    def _line(self, gap: GapRow, names: int, meaning: int, largest: int) -> Row:
+    def _line(
+        self, gap: GapRow, names: int, meaning: int, cells: tuple[int, int, int], largest: int
+    ) -> Row:
         inks = self._brush.inks
-        row = Row().add(self._brush.glyphs.swatch + " ", inks.gap(gap.gap_class))
-        if not inks.color:
-            row.add(GAP_LETTERS.get(gap.gap_class, "?") + " ", inks.strong)
-        row.left(gap.gap_class, names - row.cells, inks.text)
-        if meaning:
-            row.left(" " + MEANINGS.get(gap.gap_class, ""), meaning + 1, inks.dim)
-        row.right(number(gap.count), 7, inks.text)
-        row.right(microseconds(gap.ns), 9, inks.strong)
-        row.right(f"{percent(gap.window_share)} %", 8, inks.text)
-        return row.right(duration(gap.max_ns), largest, inks.dim) if largest else row
+        swatch = self._brush.glyphs.swatch if inks.color else GAP_LETTERS.get(gap.gap_class, "?")
+        row = Row().add(f"{swatch} ", inks.gap(gap.gap_class))
+        row.left(gap.gap_class, names - 2, inks.text)
+        row.left(" " + MEANINGS.get(gap.gap_class, ""), meaning, inks.dim)
+        row.right(number(gap.count), cells[0], inks.text)
+        row.right(microseconds(gap.ns), cells[1], inks.strong)
+        row.right(f"{percent(gap.window_share)} %", cells[2], inks.text)
+        return row.right(duration(gap.max_ns), largest, inks.dim)

@@ -8,17 +8,18 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from decodescope.tui.formatting import duration
+from decodescope.analyzer.formatting import duration
 from decodescope.tui.glyphs import Glyphs, column
-from decodescope.tui.palette import GAP_COLORS, GAP_LETTERS
+from decodescope.tui.palette import FAMILY_COLORS, GAP_COLORS, GAP_LETTERS
 from decodescope.tui.panels.panel import Panel, Row, Sheet
-from decodescope.tui.timeline_columns import KIND_COLORS, KIND_LABELS, StepColumns, step_columns
+from decodescope.tui.timeline_columns import StepColumns, step_columns
 
 if TYPE_CHECKING:
     from decodescope.analyzer.step_timeline import StepTimeline
 
 _SCALE_STEPS = (1, 2, 5)
 _LOWEST_GAP_NS = 1_000
+_GUTTER = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,13 @@ class TimelineData:
 
 
 def gap_level(gap_ns: int, glyphs: Glyphs) -> int:
-    """The ramp index for a gap: 0 for none, 1 below 3 µs, then one more each half decade."""
+    """The ramp index for a gap: 0 for none, 1 below 3 µs, then one more each half decade.
+
+    The full block is not used, so that the row keeps a seam to the busy row above it.
+    """
     if gap_ns <= 0:
         return 0
-    top = len(glyphs.ramp) - 1
+    top = len(glyphs.ramp) - 2
     if gap_ns < _LOWEST_GAP_NS:
         return 1
     return min(top, 1 + int(2 * math.log10(gap_ns / _LOWEST_GAP_NS)))
@@ -53,6 +57,11 @@ def scale_step_ns(span_ns: int, columns: int, label_cells: int = 12) -> int:
     return power * 10
 
 
+def _round_label(ns: int) -> str:
+    value, unit = duration(ns).split(" ")
+    return f"{value.rstrip('0').rstrip('.') if '.' in value else value} {unit}"
+
+
 class TimelinePanel(Panel[TimelineData]):
     """Busy row(s), gap row, a row of class letters where there is no colour, scale and legend."""
 
@@ -60,7 +69,7 @@ class TimelinePanel(Panel[TimelineData]):
         data, inks = self._data, self._brush.inks
         if data.timeline is None or width < 1:
             return Sheet(data.title, data.note, [Row().add(data.hint, inks.faint)])
-        columns = step_columns(data.timeline, width)
+        columns = step_columns(data.timeline, max(width - _GUTTER, 1))
         letters = 0 if inks.color else 1
         busy_rows = max(height - 3 - letters, 1)
         rows = self._busy(columns, busy_rows)
@@ -71,53 +80,59 @@ class TimelinePanel(Panel[TimelineData]):
         rows.append(self._legend(columns, width))
         return Sheet(data.title, data.note, rows[:height])
 
+    def _gutter(self, label: str) -> Row:
+        return Row().left(label, _GUTTER, self._brush.inks.faint)
+
     def _busy(self, columns: StepColumns, height: int) -> list[Row]:
-        rows = [Row() for _ in range(height)]
-        for share, kind in zip(columns.busy, columns.kinds, strict=True):
-            style = self._brush.inks.hue(KIND_COLORS[kind])
+        rows = [self._gutter("busy" if index == height - 1 else "") for index in range(height)]
+        for share, family in zip(columns.busy, columns.families, strict=True):
+            style = self._brush.inks.family(family)
             for row, piece in zip(rows, column(share, height, self._brush.glyphs), strict=True):
                 row.add(piece, style)
         return rows
 
     def _gaps(self, columns: StepColumns) -> Row:
-        row, ramp = Row(), self._brush.glyphs.ramp
+        row, ramp = self._gutter("gaps"), self._brush.glyphs.ramp
         for gap_ns, gap_class in zip(columns.gap_ns, columns.gap_classes, strict=True):
             piece = ramp[gap_level(gap_ns, self._brush.glyphs)]
             row.add(piece, self._brush.inks.gap(gap_class))
         return row
 
     def _letters(self, columns: StepColumns) -> Row:
-        row = Row()
+        row = self._gutter("why")
         for gap_ns, gap_class in zip(columns.gap_ns, columns.gap_classes, strict=True):
             row.add(GAP_LETTERS.get(gap_class, "?") if gap_ns > 0 else " ", self._brush.inks.dim)
         return row
 
     def _scale(self, span_ns: int, width: int) -> Row:
-        row, inks = Row(), self._brush.inks
-        step_ns = scale_step_ns(span_ns, width)
+        row, inks = self._gutter(""), self._brush.inks
+        cells = max(width - _GUTTER, 1)
+        step_ns = scale_step_ns(span_ns, cells)
         end = duration(span_ns)
         at_ns = 0
         while at_ns <= span_ns:
-            place = round(at_ns / span_ns * width) if span_ns else 0
-            label = "0" if at_ns == 0 else duration(at_ns).replace(".00", "")
+            place = _GUTTER + (round(at_ns / span_ns * cells) if span_ns else 0)
+            label = "0" if at_ns == 0 else _round_label(at_ns)
             if place >= row.cells and place + len(label) + 2 < width - len(end):
                 row.to(place).add("╵", inks.faint).add(label, inks.dim)
             at_ns += step_ns
         return row.to(width - len(end) - 1).add(end, inks.text).add("╵", inks.faint)
 
     def _legend(self, columns: StepColumns, width: int) -> Row:
-        row, inks = Row(), self._brush.inks
-        swatch = self._brush.glyphs.swatch
-        for kind in sorted(set(columns.kinds[columns.busy > 0].tolist())):
-            label = KIND_LABELS[kind]
-            if row.cells + len(label) + 4 <= width:
-                row.add(f"{swatch} ", inks.hue(KIND_COLORS[kind])).add(f"{label}  ", inks.dim)
-        ramp = self._brush.glyphs.ramp
-        shown = sorted({c for c, ns in zip(columns.gap_classes, columns.gap_ns, strict=True) if ns})
-        if shown and row.cells + 16 <= width:
-            row.add("gap ", inks.dim).add(ramp[1:], inks.dim).add(" 1 µs–3 ms  ", inks.dim)
-        for gap_class in (name for name in GAP_COLORS if name in shown):
-            mark = swatch if inks.color else GAP_LETTERS[gap_class]
-            if row.cells + len(gap_class) + 4 <= width:
-                row.add(f"{mark} ", inks.gap(gap_class)).add(f"{gap_class}  ", inks.dim)
+        inks, glyphs = self._brush.inks, self._brush.glyphs
+        families = [name for name in FAMILY_COLORS if name in columns.families]
+        gaps = [name for name in GAP_COLORS if name in columns.gap_classes]
+        entries = []
+        if inks.color:
+            entries += [(glyphs.swatch, inks.family(name), name) for name in families]
+        if gaps:
+            entries.append((f"  gaps {glyphs.ramp[1:-1]}", inks.dim, "1 µs to 1 ms"))
+        entries += [
+            (glyphs.swatch if inks.color else GAP_LETTERS[name], inks.gap(name), name)
+            for name in gaps
+        ]
+        row = self._gutter("")
+        for mark, style, name in entries:
+            if row.cells + len(mark) + len(name) + 1 <= width:
+                row.add(f"{mark} ", style).add(f"{name}  ", inks.dim)
         return row

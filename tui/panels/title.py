@@ -5,7 +5,7 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from decodescope.tui.formatting import shorten
+from decodescope.analyzer.formatting import shorten
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 
 Tone = Literal["good", "busy", "idle", "bad"]
@@ -37,7 +37,8 @@ class TitlePanel(Panel[TitleData]):
         inks = self._brush.inks
         row = Row().add(" ", inks.text)
         badges = sum(cell_len(badge.text) + 3 for badge in self._data.badges)
-        if width >= badges + 26:
+        facts = sum(cell_len(fact) + 3 for fact in self._data.facts)
+        if width >= badges + facts + 12 or not facts:
             row.add("decodescope ", inks.title)
         tones = {"good": inks.good, "busy": inks.warn, "idle": inks.dim, "bad": inks.bad}
         for badge in self._data.badges:

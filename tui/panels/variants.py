@@ -36,7 +36,7 @@ class VariantsPanel(Panel[VariantsData]):
         names = min(max((len(choice.name) for choice in data.choices), default=0), width // 2)
         rows = [self._line(index, names, width) for index in shown]
         hidden = total - len(shown)
-        return Sheet(data.title, f"{hidden} more" if hidden else "keys 1–9", rows)
+        return Sheet(data.title, f"{hidden} more" if hidden else "keys 1\u20139", rows)
 
     def _line(self, index: int, names: int, width: int) -> Row:
         choice, inks = self._data.choices[index], self._brush.inks
@@ -47,7 +47,7 @@ class VariantsPanel(Panel[VariantsData]):
         number = str(index + 1) if index < 9 else " "
         if choice.unavailable is not None:
             row.add(f"{number} ", inks.faint + click).left(choice.name, names, inks.faint + click)
-            return row.left(f" – {choice.unavailable}", width - row.cells, inks.faint + click)
+            return row.left(f" \u2013 {choice.unavailable}", width - row.cells, inks.faint + click)
         row.add(f"{number} ", inks.key + click)
         name_style = inks.variant(index) + Style(bold=True) if current else inks.text
         row.left(choice.name, names, name_style + click)

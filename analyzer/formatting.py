@@ -2,7 +2,7 @@
 
 import math
 
-UNKNOWN = "–"
+UNKNOWN = "\u2013"
 
 _SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 _TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
@@ -112,3 +112,13 @@ def shorten(text: str, cells: int) -> str:
     if len(text) <= cells:
         return text
     return text[: cells - 1] + "…" if cells > 0 else ""
+
+
+def bytes_size(value: float | None) -> str:
+    """Bytes in decimal units (GB = 1e9), as bandwidths are given."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if value >= factor:
+            return f"{significant(value / factor)} {unit}"
+    return f"{value:.0f} B"

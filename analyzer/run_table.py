@@ -1,0 +1,119 @@
+"""One measured run as text for a terminal; reads nothing but the `RunReport`."""
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from decodescope.analyzer.formatting import bytes_size, duration, number, percent, rate
+from decodescope.analyzer.report import GAP_CLASSES, RunReport
+
+BAR_CELLS = 32
+_PART_NAMES = {
+    "limit": "limit: bytes ÷ peak",
+    "kernel_inefficiency": "kernels over the limit",
+    "busy": "busy (no peak known)",
+    "host_tail": "host tail",
+}
+
+
+def run_table(report: RunReport) -> RenderableType:
+    """Title, figures, waterfall, verdict, findings and the generated text."""
+    parts: list[RenderableType] = [_title(report), "", _figures(report)]
+    if report.waterfall:
+        parts += ["", Text("Where one profiled step goes", style="bold"), _waterfall(report)]
+    parts += ["", _verdict(report)]
+    parts += [
+        Text(f"note: {finding.message}", style="yellow") for finding in report.health.findings
+    ]
+    if report.output_text:
+        parts += ["", Text("Generated text", style="bold"), Text(report.output_text)]
+    return Group(*parts)
+
+
+def _title(report: RunReport) -> Text:
+    weights = {"random": " (random weights)", "bundled": " (bundled weights)"}
+    title = Text(report.model, style="bold")
+    title.append(weights.get(report.weights, ""), style="bold yellow")
+    title.append(
+        f" · {report.variant} · {report.dtype} · batch {report.batch} · "
+        f"context {report.context} + {report.tokens} tokens\n"
+        f"device: {report.device} · {report.device_name}",
+        style="not bold",
+    )
+    return title
+
+
+def _figures(report: RunReport) -> Table:
+    bandwidth, observer, step = report.bandwidth, report.observer, report.step_ns
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row("tokens/s", f"{rate(report.tokens_per_s)}  (unprofiled steps)")
+    table.add_row(
+        "step",
+        f"p50 {duration(step.p50)}  p90 {duration(step.p90)}  p99 {duration(step.p99)}  "
+        f"mean {duration(step.mean)}",
+    )
+    table.add_row("prefill", duration(report.prefill_ns))
+    operations = "GPU ops" if report.device == "cuda" else "leaf operators"
+    idle = "GPU idle" if report.device == "cuda" else "between operators"
+    table.add_row(
+        "per step",
+        f"{number(report.launch_calls_per_step)} launch calls, "
+        f"{number(report.gpu_ops_per_step)} {operations}, "
+        f"{idle} {percent(report.gpu_idle_fraction)} %",
+    )
+    table.add_row("must read", f"{bytes_size(report.bytes_per_step)} a step")
+    table.add_row("reads", _bandwidth_text(report))
+    if observer.ratio is not None:
+        table.add_row(
+            "observer",
+            f"{duration(observer.unprofiled_step_ns)} unprofiled, "
+            f"{duration(observer.profiled_step_ns)} profiled: x{observer.ratio:.2f}",
+        )
+    if bandwidth.mbu is not None:
+        table.add_row("MBU", f"{percent(bandwidth.mbu)} % of the {bandwidth.mbu_of} peak")
+    return table
+
+
+def _bandwidth_text(report: RunReport) -> str:
+    bandwidth = report.bandwidth
+    text = f"{bytes_size(bandwidth.achieved_bytes_per_s)}/s"
+    peaks = [
+        f"{name} peak {bytes_size(peak)}/s"
+        for name, peak in (
+            ("measured", bandwidth.measured_peak_bytes_per_s),
+            ("datasheet", bandwidth.datasheet_peak_bytes_per_s),
+        )
+        if peak is not None
+    ]
+    return f"{text}  ({', '.join(peaks)})" if peaks else text
+
+
+def _waterfall(report: RunReport) -> Table:
+    total = sum(part.ns for part in report.waterfall)
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False, show_footer=True)
+    table.add_column(footer="step")
+    table.add_column(justify="right", footer=duration(total))
+    table.add_column(justify="right", footer="")
+    table.add_column(footer="")
+    for part in report.waterfall:
+        if part.ns == 0 and part.part in GAP_CLASSES:
+            continue
+        share = part.ns / total if total else 0.0
+        table.add_row(
+            _PART_NAMES.get(part.part, f"idle: {part.part}"),
+            duration(part.ns) if part.ns >= 0 else f"-{duration(-part.ns)}",
+            f"{share * 100:.1f} %",
+            "█" * round(max(share, 0.0) * BAR_CELLS),
+        )
+    return table
+
+
+def _verdict(report: RunReport) -> Text:
+    text = Text(f"{report.verdict.bound}-bound", style="bold")
+    if report.verdict.bound in ("mixed", "unknown"):
+        text = Text(f"bound: {report.verdict.bound}", style="bold")
+    text.append("".join(f"\n  {reason}" for reason in report.verdict.because), style="not bold")
+    return text

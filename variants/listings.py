@@ -1,0 +1,61 @@
+"""What can be chosen here, as tables: models, variants, and the doctor's checks."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from decodescope.variants.environment import Check
+from decodescope.variants.presets import PRESETS
+from decodescope.variants.registry import available_variants
+
+_STATUS_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+_STATUS_MARK = {"ok": "ok", "warn": "!", "fail": "FAIL"}
+
+
+def models_table() -> Table:
+    """`tiny` and the presets: shape, parameters, hub id."""
+    table = _table("model", "parameters", "layers", "hidden", "heads/KV", "vocabulary", "weights")
+    table.add_row("tiny", "3.8 M", "4", "256", "4/2", "4,096", "bundled, trained")
+    for preset in PRESETS.values():
+        table.add_row(
+            preset.name,
+            f"{preset.parameters / 1e9:.2f} B",
+            str(preset.layers),
+            f"{preset.hidden_size:,}",
+            f"{preset.heads}/{preset.kv_heads}",
+            f"{preset.vocab_size:,}",
+            preset.hub_id,
+        )
+    table.caption = (
+        "A preset's name downloads its hub weights; NAME@random has its shape and random weights. "
+        "A hub id or a checkpoint folder works too."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def variants_table(device: str) -> Table:
+    """Every variant, with the reason where it does not run on `device`."""
+    table = _table("variant", "what it is", f"on {device}")
+    for info in available_variants(device):
+        here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
+        table.add_row(info.name, info.summary, here)
+    return table
+
+
+def checks_table(checks: Sequence[Check]) -> Table:
+    """The doctor's checks, each with what to do where it is not ok."""
+    table = _table("check", "", "found", "what to do")
+    for check in checks:
+        mark = Text(_STATUS_MARK[check.status], style=_STATUS_STYLE[check.status])
+        table.add_row(check.name, mark, check.detail, check.advice or "")
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column)
+    return table
