@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from decodescope.tui.session import Window
+from decodescope.tui.session import KernelLabel, Window
 
 KERNELS_SHOWN = 30
 
@@ -15,8 +15,13 @@ def analyse_file(path: Path, at: float) -> Window:
         OSError: the file cannot be read.
     """
     from decodescope.analyzer import analyze, load
+    from decodescope.analyzer.kernel_family import FAMILIES, kernel_family
 
-    analysis = analyze(load(path))
-    timeline = analysis.step_timeline() if analysis.report.steps else None
-    names = tuple(short_kernel_name(k.name) for k in analysis.report.kernels[:KERNELS_SHOWN])
-    return Window(path, analysis.report, timeline, names, at)
+    analysis = analyze(load(str(path)))
+    report = analysis.report
+    timeline = analysis.step_timeline() if report.steps else None
+    kernels = tuple(
+        KernelLabel(kernel.name, FAMILIES[kernel_family(kernel.name)])
+        for kernel in report.kernels[:KERNELS_SHOWN]
+    )
+    return Window(path, report, timeline, kernels, at)

@@ -1,6 +1,6 @@
 """The decodescope terminal app: one screen over a live worker, a recording or trace files."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -23,12 +23,13 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.tui import banners
 from decodescope.tui.ascii import AsciiFilter
+from decodescope.tui.background import Background
 from decodescope.tui.commands import COMMANDS, bindings, key_hints
-from decodescope.tui.feed import Feed, Job, open_feed
+from decodescope.tui.feed import Feed, open_feed
 from decodescope.tui.glyphs import ASCII, UNICODE
 from decodescope.tui.link import LinkEvent, WorkerDied
 from decodescope.tui.main_screen import MainScreen
-from decodescope.tui.messages import Analyzed, AnalysisFailed, FileNotWritten, FileWritten
+from decodescope.tui.messages import AnalysisFailed, Analyzed, FileNotWritten, FileWritten
 from decodescope.tui.painter import Painter
 from decodescope.tui.palette import Inks, plain_inks, themed_inks
 from decodescope.tui.panels.lines import Banner
@@ -61,10 +62,9 @@ class DecodescopeApp(App[None]):
         self._traits = traits or TerminalTraits()
         super().__init__(ansi_color=None if self._traits.color else True)
         self._clock = clock or SystemClock()
-        self._folder = folder
+        self._background = Background(self, self._clock, folder)
         self._feed = open_feed(source)
         self._live: Feed | None = self._feed if self._feed.kind == "live" else None
-        self._analysing = False
         self._restart_asked = False
         self._main: MainScreen | None = None
         self._painter: Painter | None = None
@@ -143,7 +143,7 @@ class DecodescopeApp(App[None]):
             case TraceReady():
                 feed.pending = feed.job_for(event, now)
                 if event.requested and feed.kind == "live":
-                    self._save_trace(Path(event.path), event.capture.variant)
+                    self._background.save_trace(Path(event.path), event.capture.variant)
                 self._start_analysis()
             case Failure():
                 feed.banner = banners.failure(event)
@@ -162,30 +162,12 @@ class DecodescopeApp(App[None]):
             self._painter.changed(feed)
 
     def _start_analysis(self) -> None:
-        job, feed = self._feed.pending, self._feed
-        frozen = self._painter is not None and self._painter.frozen
-        if job is None or self._analysing or frozen:
-            return
-        feed.pending = None
-        self._analysing = True
-        self.run_worker(partial(self._analyse, feed, job), name="analysis", thread=True)
-
-    def _analyse(self, feed: Feed, job: Job) -> None:
-        from decodescope.tui.analysis import analyse_file
-
-        try:
-            window = analyse_file(job.path, job.at)
-        except (DecodescopeError, OSError) as error:
-            self.post_message(AnalysisFailed(feed, job, str(error)))
-        except Exception as error:
-            text = f"{job.path}: the analysis failed ({type(error).__name__}: {error})"
-            self.post_message(AnalysisFailed(feed, job, text))
-        else:
-            self.post_message(Analyzed(feed, job, window))
+        if self._painter is not None and not self._painter.frozen:
+            self._background.analyse(self._feed)
 
     def on_analyzed(self, message: Analyzed) -> None:
         """Show the window, and go on with the latest that came meanwhile."""
-        self._analysing = False
+        self._background.analysed()
         message.feed.session.add_window(message.job.index, message.window)
         if message.feed.kind == "trace":
             message.feed.session.set_state("trace")
@@ -194,7 +176,7 @@ class DecodescopeApp(App[None]):
 
     def on_analysis_failed(self, message: AnalysisFailed) -> None:
         """Say so, and go on with the latest that came meanwhile."""
-        self._analysing = False
+        self._background.analysed()
         feed = message.feed
         if feed.kind == "trace":
             feed.unreadable[message.job.index] = message.text
@@ -221,28 +203,6 @@ class DecodescopeApp(App[None]):
     def _repaint(self) -> None:
         if self._painter is not None:
             self._painter.paint()
-
-    def _write_file(self, what: str, write: Callable[[Path], Path]) -> None:
-        folder = self._folder or Path.cwd()
-
-        def job() -> None:
-            try:
-                path = write(folder)
-            except OSError as error:
-                self.post_message(FileNotWritten(what, str(error)))
-            else:
-                self.post_message(FileWritten(what, path))
-
-        self.run_worker(job, name=what, thread=True)
-
-    def _save_trace(self, source: Path, variant: str) -> None:
-        from decodescope.tui.new_file import save_trace
-
-        stem = f"decodescope-{variant}-{self._timestamp()}"
-        self._write_file("trace", lambda folder: save_trace(source, folder, stem))
-
-    def _timestamp(self) -> str:
-        return self._clock.local().strftime("%Y%m%d-%H%M%S")
 
     def on_file_written(self, message: FileWritten) -> None:
         """Say where it is."""
@@ -307,7 +267,7 @@ class DecodescopeApp(App[None]):
             await feed.link.send(CaptureTrace())
             self.notify("The next window will be written to the current folder.")
         elif feed.kind == "replay" and view.window is not None:
-            self._save_trace(view.window.path, view.variant or "replay")
+            self._background.save_trace(view.window.path, view.variant or "replay")
         else:
             self.notify("There is no run to capture a trace from.", severity="warning")
 
@@ -345,12 +305,7 @@ class DecodescopeApp(App[None]):
 
     def action_save_svg(self) -> None:
         """Write the screen as SVG."""
-        from decodescope.tui.new_file import write_new_file
-
-        svg = self.export_screenshot(title="decodescope").encode()
-        stem = f"decodescope-{self._timestamp()}"
-        self._write_file("screenshot", lambda folder: write_new_file(
-            folder, stem, ".svg", lambda file: file.write(svg) and None))  # fmt: skip
+        self._background.save_svg(self.export_screenshot(title="decodescope"))
 
     def action_help(self) -> None:
         """Show all keys and what the figures mean."""

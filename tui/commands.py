@@ -61,7 +61,7 @@ def key_hints(kind: str, choices: int) -> tuple[KeyHint, ...]:
     noun = "file" if kind == "trace" else "variant"
     hints = []
     if choices > 1 and kind != "replay":
-        keys = f"1–{min(choices, 9)}"
+        keys = f"1\u2013{min(choices, 9)}"
         hints.append(KeyHint(keys, noun, "app.next_choice", 2))
     hints.extend(
         KeyHint(c.shown_key, c.label, f"app.{c.action}", c.priority)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from textual.renderables.digits import DIGITS, DIGITS3X3
+from textual.renderables.digits import DIGITS, DIGITS3X3, DIGITS3X3_BOLD
 
 _BIG_ROWS = 3
 
@@ -55,18 +55,19 @@ def horizontal_bar(fraction: float, cells: int, unicode: bool) -> str:
 
 def big_width(text: str) -> int:
     """Cells that `big` needs for `text`."""
-    return sum(3 if char.isdigit() or char in "–<>" else 1 for char in text)
+    return sum(3 if char.isdigit() or char in "\u2013<>" else 1 for char in text)
 
 
-def big(text: str) -> tuple[str, str, str]:
+def big(text: str, bold: bool = False) -> tuple[str, str, str]:
     """`text` (digits, point, comma, dash) as three rows of line-drawing digits."""
     rows = ["", "", ""]
+    font = DIGITS3X3_BOLD if bold else DIGITS3X3
     for char in text:
         if char.isdigit():
             start = DIGITS.index(char) * _BIG_ROWS
             for row in range(_BIG_ROWS):
-                rows[row] += DIGITS3X3[start + row].ljust(3)
-        elif char == "–":
+                rows[row] += font[start + row].ljust(3)
+        elif char == "\u2013":
             for row, piece in enumerate(("   ", "╶─╴", "   ")):
                 rows[row] += piece
         elif char in "<>":

@@ -17,19 +17,21 @@ FIGURES = (
     ("tok/s", "Tokens per second of all sequences together, over about the last second, measured "
      "without a profiler."),
     ("ms p50, p99", "How long a decode step took: the median, and what 99 of 100 stayed below."),
-    ("launch/st", "Launch calls per step: calls by the host that put work on the GPU. A replayed "
+    ("launches", "Launch calls per step: calls by the host that put work on the GPU. A replayed "
      "CUDA graph is one call with many GPU ops."),
-    ("GPU ops/st", "Kernels, copies and fills per step. On a CPU the innermost operators stand "
+    ("GPU ops", "Kernels, copies and fills per step. On a CPU the innermost operators stand "
      "for them."),
     ("idle %", "Share of the captured window in which nothing ran on the GPU: window minus the "
      "union of all GPU ops."),
     ("MBU %", "Memory bandwidth used: bytes a step must read (weights and KV cache) ÷ step time ÷ "
-     "peak; the measured peak of this GPU, or its datasheet's where none was measured."),
+     "peak; the measured peak of this GPU, or the datasheet's where there is none."),
+    ("busy, gaps", "The last step from left to right. Busy: share of a column's time in which ops "
+     "ran, in the colour of their kind. Gaps: the longest gap that touches the column."),
     ("age", "Seconds since the worker last reported."),
     ("dropped", "Reports the worker left out because the app was busy; it never waits for us."),
-    ("profiler ×", "A profiled step takes longer. Launches, ops, idle and the tables come from "
-     "profiled windows; this is how many times as long such a step took."),
-    ("–", "Not known, or not measured yet. Never a zero."),
+    ("profiler \u00d7", "A profiled step takes longer. Launches, ops, idle and the tables come "
+     "from profiled windows; this is how many times as long such a step took."),
+    ("\u2013", "Not known, or not measured yet. Never a zero."),
 )  # fmt: skip
 GAPS = (
     ("host_wait", "The launch call began after the GPU had run dry: the CPU was late."),
@@ -58,7 +60,7 @@ class HelpScreen(ModalScreen[None]):
     HelpScreen > VerticalScroll {
         width: 92; max-width: 96%; height: auto; max-height: 96%; padding: 0 2;
         background: $surface; border: round $primary; border-title-color: $primary;
-        border-subtitle-color: $foreground-muted;
+        border-subtitle-color: $foreground-muted; scrollbar-size-vertical: 1;
     }
     HelpScreen Static { height: auto; }
     """
@@ -71,8 +73,8 @@ class HelpScreen(ModalScreen[None]):
         with VerticalScroll() as box:
             box.border_title = "decodescope help"
             box.border_subtitle = "esc closes"
-            yield Static(self._heading("Keys"))
-            yield Static(self._table([("1–9", "Switch to that variant, or to that trace file")]
+            yield Static(Text("Keys", style=self._inks.title))
+            yield Static(self._table([("1\u20139", "Switch to that variant, or to that trace file")]
                          + [(c.shown_key, f"{c.title}. {c.help}.") for c in COMMANDS]))  # fmt: skip
             yield Static(self._heading("Figures"))
             yield Static(self._table(FIGURES))

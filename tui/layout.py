@@ -61,11 +61,11 @@ def _rows(width: int, height: int, frame: Frame, banner: int, timeline_extra: in
     if width >= 160 and frame == "box":
         tables = (("kernels", 0.36), ("gaps", 0.34), ("text", 0.30))
     elif wide:
-        tables = (("kernels", 0.53), ("gaps", 0.47))
+        tables = (("kernels", 0.52), ("gaps", 0.48))
     rows = [
         _Row((("title", 1.0),), 1, 1, 0),
         _Row((("figures", 1.0),), figures, figures, 1),
-        _Row((("verdict", 1.0),), 1, 1, 3),
+        _Row((("verdict", 1.0),), 1, 2 if width < 140 else 1, 3, 1),
         _Row(spark, edge + 2, edge + (2 if frame == "rule" else 6), 5, 1),
         _Row((("timeline", 1.0),), timeline, timeline, 4),
         _Row((("gaps", 1.0),), edge + 4, edge + 8, 6, 2) if not wide else None,

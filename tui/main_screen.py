@@ -48,7 +48,7 @@ class MainScreen(Screen[None]):
         self._spark = SparkPanel("spark", SparkData((), ()), brush)
         self._variants = VariantsPanel("variants", VariantsData("Variants", (), -1), brush)
         self._timeline = TimelinePanel("timeline", TimelineData(None, "Last step", "", ""), brush)
-        self._kernels = KernelsPanel("kernels", KernelTable("", "", (), (), "step", ""), brush)
+        self._kernels = KernelsPanel("kernels", KernelTable("", "", (), (), (), "step", ""), brush)
         self._gaps = GapsPanel("gaps", GapTable("", "", (), "step", ""), brush)
         self._text = TextPanel("text", TextData("Text", "", "", ""), brush)
         self._log = LogPanel("log", (), brush)

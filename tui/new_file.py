@@ -14,7 +14,7 @@ _ATTEMPTS = 1000
 
 
 def write_new_file(
-    folder: Path, stem: str, suffix: str, write: Callable[[BinaryIO], None]
+    folder: Path, stem: str, suffix: str, write: Callable[[BinaryIO], object]
 ) -> Path:
     """Write `folder/stem+suffix` (or `stem-2`, `stem-3`, … where that exists) and return its path.
 

@@ -20,10 +20,18 @@ GREY = "#999999"
 GAP_COLORS = {
     "host_wait": VERMILLION,
     "launch_latency": ORANGE,
-    "dependency": PURPLE,
+    "dependency": BLUE,
     "kernel_floor": GREY,
     "graph_internal": SKY,
     "unlinked": YELLOW,
+}
+FAMILY_COLORS = {
+    "matmul": SKY,
+    "attention": GREEN,
+    "reduction": PURPLE,
+    "elementwise": YELLOW,
+    "copy": BLUE,
+    "other": GREY,
 }
 GAP_LETTERS = {
     "host_wait": "h",
@@ -91,6 +99,10 @@ class Inks:
     def gap(self, gap_class: str) -> Style:
         """The colour of a gap class."""
         return self.hue(GAP_COLORS.get(gap_class, GREY))
+
+    def family(self, family: str) -> Style:
+        """The colour of a family of ops."""
+        return self.hue(FAMILY_COLORS.get(family, GREY))
 
     def chip(self, style: Style) -> Style:
         """`style` as a filled label: its colour becomes the background."""

@@ -20,7 +20,7 @@ from decodescope.analyzer.protocol import (
     TraceReady,
     WorkerMessage,
 )
-from decodescope.analyzer.report import CaptureInfo, Report
+from decodescope.analyzer.report import CaptureInfo, Finding, Report
 from decodescope.tui.link import WorkerDied
 
 if TYPE_CHECKING:
@@ -34,14 +34,22 @@ Level = Literal["info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
+class KernelLabel:
+    """How a kernel is shown: its shortened name, and the family of work it does."""
+
+    name: str
+    family: str
+
+
+@dataclass(frozen=True, slots=True)
 class Window:
     """One analysed window; `at` is the monotonic second at which its trace was announced, and
-    `kernel_names` are the shortened names of the report's first kernels."""
+    `kernels` describe the report's first kernels."""
 
     path: Path
     report: Report
     timeline: "StepTimeline | None"
-    kernel_names: tuple[str, ...]
+    kernels: tuple[KernelLabel, ...]
     at: float
 
     @property
@@ -113,6 +121,7 @@ class Session:
     _samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     _log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     _windows: dict[int, Window] = field(default_factory=dict)
+    _findings: set[Finding] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._state = View(self.kind, self.source_name)
@@ -147,6 +156,10 @@ class Session:
         if kept is not None and kept.at > window.at:
             return
         self._windows[index] = window
+        for finding in window.report.health.findings:
+            if finding not in self._findings:
+                self._findings.add(finding)
+                self.note("warning", finding.message)
         if index == self._state.current:
             self._state = replace(self._state, window=window)
 
@@ -184,11 +197,14 @@ class Session:
                 self._measure(message, now)
             case Log(level=level, text=text):
                 self.note(level, text)
-            case Failure(message=text):
+            case Failure(message=text, fatal=fatal):
                 self.note("error", text)
+                if fatal:
+                    self.set_state("failed")
             case Bye(reason=reason):
-                self._state = replace(self._state, state="ended", detail=reason)
-                self.note("info", f"ended: {reason}")
+                if self._state.state != "failed":
+                    self.set_state("ended", reason)
+                    self.note("info", f"ended: {reason}")
             case TraceReady():
                 pass
 

@@ -3,29 +3,32 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from decodescope.tui.palette import BLUE, GREEN, ORANGE, PURPLE, SKY
-
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from decodescope.analyzer.step_timeline import StepTimeline
-
-KIND_LABELS = ("kernel", "memcpy", "memset", "operator")
-KIND_COLORS = (SKY, ORANGE, PURPLE, GREEN, BLUE)
 
 
 @dataclass(frozen=True, slots=True)
 class StepColumns:
-    """Per column: busy fraction, op kind, largest gap in ns and its class; `span_ns` in all."""
+    """Per column: busy fraction, family of the ops ("" for none), largest gap and its class."""
 
-    busy: "NDArray[np.float64]"
-    kinds: "NDArray[np.int8]"
-    gap_ns: "list[int]"
+    busy: list[float]
+    families: list[str]
+    gap_ns: list[int]
     gap_classes: list[str]
     span_ns: int
 
 
 def step_columns(timeline: "StepTimeline", columns: int) -> StepColumns:
     """The timeline cut into `columns` equal slices of time; all arithmetic is the analyzer's."""
-    raise NotImplementedError
+    from decodescope.analyzer.kernel_family import FAMILIES, dominant_family
+    from decodescope.analyzer.step_timeline import busy_fraction, gap_class_name, largest_gap
+
+    gap_ns, gap_classes = largest_gap(timeline, columns)
+    return StepColumns(
+        busy=busy_fraction(timeline, columns).tolist(),
+        families=[FAMILIES[index] if index >= 0 else ""
+                  for index in dominant_family(timeline, columns).tolist()],
+        gap_ns=gap_ns.tolist(),
+        gap_classes=[gap_class_name(index) for index in gap_classes.tolist()],
+        span_ns=timeline.length_ns,
+    )  # fmt: skip
