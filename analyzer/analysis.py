@@ -9,8 +9,10 @@ from decodescope.analyzer.gaps import (
     HOST_WAIT_LABELS,
     Gaps,
     busy_by_device,
+    device_label,
     find_gaps,
     gap_totals,
+    largest_gaps,
 )
 from decodescope.analyzer.health import health
 from decodescope.analyzer.kernel_table import kernel_reports
@@ -26,7 +28,7 @@ from decodescope.analyzer.report import (
 from decodescope.analyzer.step_timeline import StepTimeline, step_timeline
 from decodescope.analyzer.steps import Steps, find_steps, median_step, step_reports, step_time_ns
 from decodescope.analyzer.timeline import Union, overlap_ns
-from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, KERNEL, Trace
+from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Trace
 from decodescope.analyzer.verdict import verdict
 
 
@@ -67,6 +69,7 @@ def analyze(trace: Trace) -> Analysis:
         verdict=verdict(devices, launch_figures, trace.capture, _step_ns(observer)),
         capture=trace.capture,
         observer=observer,
+        largest_gaps=largest_gaps(trace, gaps, busy),
     )
     return Analysis(report, trace, busy, gaps, launches, steps)
 
@@ -81,7 +84,7 @@ def _device_report(trace: Trace, device: int, busy: Union, gaps: Gaps) -> Device
     stands_for_kernel = CPU_OPERATOR if trace.on_cpu else KERNEL
     floor_ns = gaps.floors_ns[device]
     return DeviceReport(
-        device="cpu" if device == CPU_DEVICE and trace.on_cpu else device,
+        device=device_label(trace, device),
         name=trace.device_names.get(device, ""),
         gpu_ops=len(mine),
         kernels=int(np.count_nonzero(trace.ops.kind[mine] == stands_for_kernel)),

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.launches import LaunchCalls, graph_launch_calls
-from decodescope.analyzer.report import GAP_CLASSES, GapTotal
+from decodescope.analyzer.report import GAP_CLASSES, GapReport, GapTotal
 from decodescope.analyzer.timeline import Union, covered_until, union
-from decodescope.analyzer.trace import Int8s, Int64s, Trace
+from decodescope.analyzer.trace import CPU_DEVICE, Int8s, Int64s, Trace
 
 UNLINKED, GRAPH_INTERNAL, HOST_WAIT, KERNEL_FLOOR, DEPENDENCY, LAUNCH_LATENCY = range(6)
 HOST_WAIT_LABELS = ("sync", "allocation", "memcpy_api", "python")
@@ -34,6 +34,7 @@ _LABEL_APIS = (
 )
 _WAIT_EVENT = re.compile(r"StreamWaitEvent")
 QUEUED_AHEAD_NS = 50_000
+LARGEST_GAPS = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,20 +60,6 @@ class Gaps:
         return len(self.start_ns)
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """One gap with names; `call` is None where the launch call is not in the trace."""
-
-    device: int
-    start_ns: int
-    length_ns: int
-    kind: str
-    label: str | None
-    prev: str
-    next: str
-    call: str | None
-
-
 def find_gaps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> Gaps:
     """Every gap of every device; `unions` are the busy intervals, indexing `Trace.ops`."""
     start, end, device, prev, nxt = _between(unions)
@@ -96,21 +83,30 @@ def gap_totals(kinds: Int8s, lengths_ns: Int64s, names: tuple[str, ...]) -> dict
     return totals
 
 
-def largest_gaps(trace: Trace, gaps: Gaps, count: int) -> Iterator[Gap]:
-    """The longest gaps first; ties in order of device and start."""
-    order = np.argsort(gaps.start_ns - gaps.end_ns, kind="stable")[:count]
-    for index in order.tolist():
-        label, call = int(gaps.label[index]), int(gaps.call[index])
-        yield Gap(
-            device=int(gaps.device[index]),
-            start_ns=int(gaps.start_ns[index]),
-            length_ns=int(gaps.end_ns[index] - gaps.start_ns[index]),
-            kind=GAP_CLASSES[gaps.kind[index]],
-            label=HOST_WAIT_LABELS[label] if label >= 0 else None,
-            prev=trace.names[trace.ops.name[gaps.prev[index]]],
-            next=trace.names[trace.ops.name[gaps.next[index]]],
-            call=trace.names[trace.calls.name[call]] if call >= 0 else None,
-        )
+def largest_gaps(trace: Trace, gaps: Gaps, unions: dict[int, Union]) -> tuple[GapReport, ...]:
+    """The `LARGEST_GAPS` longest gaps, longest first; ties in order of device and start."""
+    order = np.argsort(gaps.start_ns - gaps.end_ns, kind="stable")[:LARGEST_GAPS]
+    return tuple(_gap_report(trace, gaps, unions, index) for index in order.tolist())
+
+
+def _gap_report(trace: Trace, gaps: Gaps, unions: dict[int, Union], index: int) -> GapReport:
+    device, start = int(gaps.device[index]), int(gaps.start_ns[index])
+    label, call = int(gaps.label[index]), int(gaps.call[index])
+    return GapReport(
+        device=device_label(trace, device),
+        at_ns=start - int(unions[device].start_ns[0]),
+        length_ns=int(gaps.end_ns[index]) - start,
+        gap_class=GAP_CLASSES[gaps.kind[index]],
+        label=HOST_WAIT_LABELS[label] if label >= 0 else None,
+        prev=trace.names[trace.ops.name[gaps.prev[index]]],
+        next=trace.names[trace.ops.name[gaps.next[index]]],
+        call=trace.names[trace.calls.name[call]] if call >= 0 else None,
+    )
+
+
+def device_label(trace: Trace, device: int) -> int | str:
+    """How reports call a device: its ordinal, or "cpu" where leaf operators stand for GPU ops."""
+    return "cpu" if device == CPU_DEVICE and trace.on_cpu else device
 
 
 def busy_by_device(trace: Trace) -> dict[int, Union]:

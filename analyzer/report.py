@@ -75,6 +75,23 @@ class GapTotal(Struct, frozen=True):
     max_ns: int
 
 
+class GapReport(Struct, frozen=True):
+    """One gap: `at_ns` after the device's first op, between the ops `prev` and `next`.
+
+    `label` says what the host did during a host_wait, `call` names the launch call of `next`; both
+    are null where there is none.
+    """
+
+    device: int | str
+    at_ns: int
+    length_ns: int
+    gap_class: str
+    label: str | None
+    prev: str
+    next: str
+    call: str | None
+
+
 class DeviceReport(Struct, frozen=True):
     """One device: `idle_ns = window_ns - busy_ns`, and the gap classes add up to `idle_ns`.
 
@@ -167,7 +184,10 @@ class Observer(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Everything one trace says; `msgspec.json.encode(report)` is `analyze --json`."""
+    """Everything one trace says; `msgspec.json.encode(report)` is `analyze --json`.
+
+    `largest_gaps` holds the ten longest gaps of all devices, longest first.
+    """
 
     schema_version: int
     source: Source
@@ -180,6 +200,7 @@ class Report(Struct, frozen=True):
     verdict: Verdict
     capture: CaptureInfo | None = None
     observer: Observer | None = None
+    largest_gaps: tuple[GapReport, ...] = ()
 
 
 class StepTimes(Struct, frozen=True):

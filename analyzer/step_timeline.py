@@ -9,10 +9,9 @@ from decodescope.analyzer.gaps import Gaps
 from decodescope.analyzer.report import GAP_CLASSES
 from decodescope.analyzer.steps import Steps, step_time_ns
 from decodescope.analyzer.timeline import covered_until, union
-from decodescope.analyzer.trace import KIND_NAMES, Int8s, Int32s, Int64s, Trace
+from decodescope.analyzer.trace import Int8s, Int32s, Int64s, Trace
 
 NO_GAP = -1
-NO_OP = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,22 +76,6 @@ def busy_fraction(timeline: StepTimeline, columns: int) -> NDArray[np.float64]:
     covered = covered_until(union(timeline.op_starts_ns, timeline.op_ends_ns), edges)
     widths = np.diff(edges)
     return np.divide(np.diff(covered), widths, out=np.zeros(columns), where=widths > 0)
-
-
-def dominant_kind(timeline: StepTimeline, columns: int) -> Int8s:
-    """The kind of op that ran longest in each column, `NO_OP` where none did.
-
-    Int8 [columns] of KERNEL, MEMCPY, MEMSET, CPU_OPERATOR; of kinds that tie the first counts.
-    """
-    edges = column_edges(timeline, columns)
-    ran = np.zeros((len(KIND_NAMES), columns), dtype=np.int64)
-    for kind in np.unique(timeline.op_kinds).tolist():
-        mine = timeline.op_kinds == kind
-        covered = covered_until(
-            union(timeline.op_starts_ns[mine], timeline.op_ends_ns[mine]), edges
-        )
-        ran[kind] = np.diff(covered)
-    return np.where(ran.any(axis=0), ran.argmax(axis=0), NO_OP).astype(np.int8)
 
 
 def largest_gap(timeline: StepTimeline, columns: int) -> tuple[Int64s, Int8s]:
