@@ -22,9 +22,9 @@ def models_table() -> Table:
         table.add_row(
             preset.name,
             f"{preset.parameters / 1e9:.2f} B",
-            str(preset.layers),
+            str(preset.num_hidden_layers),
             f"{preset.hidden_size:,}",
-            f"{preset.heads}/{preset.kv_heads}",
+            f"{preset.num_attention_heads}/{preset.num_key_value_heads}",
             f"{preset.vocab_size:,}",
             preset.hub_id,
         )
