@@ -16,7 +16,7 @@ _STATUS_MARK = {"ok": "ok", "warn": "!", "fail": "FAIL"}
 
 def models_table() -> Table:
     """`tiny` and the presets: shape, parameters, hub id."""
-    table = _table("model", "parameters", "layers", "hidden", "heads/KV", "vocabulary", "weights")
+    table = _table("model", "params", "layers", "hidden", "heads/KV", "vocab", "weights")
     table.add_row("tiny", "3.8 M", "4", "256", "4/2", "4,096", "bundled, trained")
     for preset in PRESETS.values():
         table.add_row(
@@ -56,6 +56,6 @@ def checks_table(checks: Sequence[Check]) -> Table:
 
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column)
+    for number, column in enumerate(columns):
+        table.add_column(column, no_wrap=number == 0, overflow="fold")
     return table
