@@ -34,6 +34,7 @@ POLL_NS = 20_000_000
 PUBLISH_NS = 100_000_000
 COLLECT_NS = 1_000_000_000
 WINDOW_STEPS = 3
+WINDOW_WARM_STEPS = 1
 
 
 class LiveLoop:
@@ -170,7 +171,7 @@ class LiveLoop:
         requested, self._capture_requested = self._capture_requested, False
         if requested:
             self._tell("capturing")
-        if self._left < min(WINDOW_STEPS, self._session.new_tokens):
+        if self._left < min(WINDOW_WARM_STEPS + WINDOW_STEPS, self._session.new_tokens):
             self._next_generation()
         self._recent.fresh += self._session.pacer.drain()
         started_ns = self._clock_ns()
@@ -188,15 +189,17 @@ class LiveLoop:
     def _write_window(self, requested: bool) -> None:
         assert self._step is not None
         step, session = self._step, self._session
-        steps = min(WINDOW_STEPS, self._left)
-        info = session.capture_info(self._variant, step, steps, self._recent.median_ns())
+        warm_steps = min(WINDOW_WARM_STEPS, self._left - 1)
+        steps = min(WINDOW_STEPS, self._left - warm_steps)
+        unprofiled_ns = self._recent.median_ns()
+        info = session.capture_info(self._variant, step, steps, unprofiled_ns, warm_steps)
         path = self._files.next_path()
         step.annotate_layers(True)
         try:
-            session.capture(lambda: session.tap.add(step.step()), steps, path, info)
+            session.capture(lambda: session.tap.add(step.step()), steps, path, info, warm_steps)
         finally:
             step.annotate_layers(False)
-        self._count(steps)
+        self._count(warm_steps + steps)
         self._files.written(path)
         self._channel.send(TraceReady(path=str(path), capture=info, requested=requested))
 

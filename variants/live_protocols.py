@@ -59,10 +59,15 @@ class LiveSession(Protocol):
     def prompt(self, generation: int) -> Any: ...
     def explain(self, error: Exception) -> DecodescopeError | None: ...
     def capture_info(
-        self, variant: str, step: Any, steps: int, unprofiled_step_ns: int | None
+        self, variant: str, step: Any, steps: int, unprofiled_step_ns: int | None, warm_steps: int
     ) -> CaptureInfo: ...
     def capture(
-        self, step: Callable[[], object], steps: int, path: Path, info: CaptureInfo
+        self,
+        step: Callable[[], object],
+        steps: int,
+        path: Path,
+        info: CaptureInfo,
+        warm_steps: int,
     ) -> None: ...
 
 

@@ -130,7 +130,12 @@ class FakeSession:
         return EnvironmentLacks("out of memory") if isinstance(error, MemoryError) else None
 
     def capture_info(
-        self, variant: str, step: FakeStep, steps: int, unprofiled_step_ns: int | None
+        self,
+        variant: str,
+        step: FakeStep,
+        steps: int,
+        unprofiled_step_ns: int | None,
+        warm_steps: int,
     ) -> CaptureInfo:
         return CaptureInfo(
             device="cpu",
@@ -141,7 +146,7 @@ class FakeSession:
             dtype="fp32",
             batch=self.batch,
             context=4,
-            position=step.position,
+            position=step.position + warm_steps,
             steps=steps,
             bytes_per_step=1,
             unprofiled_step_ns=unprofiled_step_ns,
@@ -149,10 +154,18 @@ class FakeSession:
         )
 
     def capture(
-        self, step: Callable[[], object], steps: int, path: Path, info: CaptureInfo
+        self,
+        step: Callable[[], object],
+        steps: int,
+        path: Path,
+        info: CaptureInfo,
+        warm_steps: int,
     ) -> None:
         if self.capture_error is not None:
             raise self.capture_error
+        for _ in range(warm_steps):
+            step()
+        assert self.steps[-1].position == info.position
         before = self.clock.now_ns
         for _ in range(steps):
             assert self.steps[-1].annotated
