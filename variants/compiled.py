@@ -80,11 +80,10 @@ class StaticStep:
     def step(self) -> torch.Tensor:
         """Decode one token for every sequence; returns the next ids [batch]."""
         last = self._history.last()
-        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         with self._ranges.open("model"):
             logits = self._decode(last[:, None], self._cache)
         with self._ranges.open("sampling"):
-            # The graph's output buffer is reused by the next replay; argmax makes a tensor of ours.
+            # A graph's output buffer is reused by the next replay; argmax makes a tensor of ours.
             ids = self._history.append(logits[:, -1].argmax(-1))
         self.position = self._history.position
         return ids
@@ -131,4 +130,11 @@ def _static_cache(config: Any, length: int) -> Any:
 
 
 def _reduce_overhead(forward: Forward) -> Forward:
-    return torch.compile(forward, mode="reduce-overhead", fullgraph=True, dynamic=False)
+    compiled = torch.compile(forward, mode="reduce-overhead", fullgraph=True, dynamic=False)
+
+    def replay(ids: torch.Tensor, cache: Any) -> torch.Tensor:
+        # Says that the logits of the step before are no longer needed.
+        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        return compiled(ids, cache)
+
+    return replay

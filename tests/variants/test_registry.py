@@ -1,0 +1,122 @@
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.variants import registry
+from decodescope.variants.registry import Variant, available_variants, build_variant, find_variant
+from decodescope.variants.workload import DecodeWorkload
+
+
+def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
+    return ("built", loaded.name, workload.batch, device)
+
+
+GOOD = Variant("mine", "my own step", False, build_nothing)
+ON_GPU = Variant("mine-gpu", "my own step on a GPU", True, build_nothing)
+TAKEN = Variant("eager", "not the real one", False, build_nothing)
+
+
+@pytest.fixture
+def packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed packages: two with good variants, and every way to be broken."""
+    module = ModuleType("third_party_steps")
+    module.__dict__.update(good=GOOD, on_gpu=ON_GPU, taken=TAKEN, wrong=42)
+    monkeypatch.setitem(sys.modules, "third_party_steps", module)
+
+    def entry(name: str, value: str) -> EntryPoint:
+        return EntryPoint(name, value, registry.ENTRY_POINT_GROUP)
+
+    installed = [
+        entry("wrong", "third_party_steps:wrong"),
+        entry("mine", "third_party_steps:good"),
+        entry("absent", "third_party_gone:variant"),
+        entry("mine-gpu", "third_party_steps:on_gpu"),
+        entry("shadow", "third_party_steps:taken"),
+    ]
+
+    def entry_points(group: str) -> list[EntryPoint]:
+        assert group == "decodescope.variants"
+        return installed
+
+    monkeypatch.setattr(registry, "entry_points", entry_points)
+
+
+def test_built_in_variants_by_device() -> None:
+    assert {info.name: info.unavailable for info in available_variants("cpu")} == {
+        "eager": None,
+        "compiled": "needs a CUDA device",
+    }
+    assert all(info.unavailable is None for info in available_variants("cuda"))
+
+
+@pytest.mark.usefixtures("packages")
+def test_packages_add_variants_and_broken_ones_hide_nothing() -> None:
+    listed = {info.name: info.unavailable for info in available_variants("cpu")}
+    assert list(listed) == ["eager", "compiled", "mine", "mine-gpu", "absent", "shadow", "wrong"]
+    assert listed["eager"] is None
+    assert listed["mine"] is None
+    assert listed["mine-gpu"] == "needs a CUDA device"
+    assert "No module named 'third_party_gone'" in str(listed["absent"])
+    assert "'eager' is taken" in str(listed["shadow"])
+    assert "no decodescope Variant but a int" in str(listed["wrong"])
+    assert find_variant("eager") is not TAKEN
+    with pytest.raises(InputError, match="variant absent: cannot be loaded"):
+        find_variant("absent")
+
+
+@pytest.mark.usefixtures("packages")
+def test_a_packages_variant_is_built(load_small: Callable[..., Any]) -> None:
+    step = build_variant("mine", load_small("llama"), DecodeWorkload(3, 4, 5), "cpu")
+    assert step == ("built", "llama", 3, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("eagre", "did you mean eager"),
+        ("complied", "did you mean compiled"),
+        ("zzz", "known: eager, compiled"),
+        ("fused+graph", "well-formed, but not built in this version"),
+        ("eager+int8", "well-formed, but not built in this version"),
+        ("compiled+graph", "already replays"),
+    ],
+)
+def test_what_cannot_be_built_is_bad_input(name: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        find_variant(name)
+
+
+def test_building_checks_device_and_length(load_small: Callable[..., Any]) -> None:
+    loaded = load_small("llama")
+    with pytest.raises(EnvironmentLacks, match="compiled: needs a CUDA device"):
+        build_variant("compiled", loaded, DecodeWorkload(1, 4, 5), "cpu")
+    with pytest.raises(ModelError, match="allows 256 positions"):
+        build_variant("eager", loaded, DecodeWorkload(1, 250, 7), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "summary", "build"),
+    [("two words", "x", build_nothing), ("", "x", build_nothing), ("a", "", build_nothing)],
+)
+def test_a_variant_validates_itself(name: str, summary: str, build: Any) -> None:
+    with pytest.raises(InputError):
+        Variant(name, summary, False, build)
+    with pytest.raises(InputError, match="not callable"):
+        Variant("a", "x", False, None)  # type: ignore[arg-type]
+
+
+def test_listing_variants_imports_no_torch(repository: Path) -> None:
+    code = (
+        "import sys; from decodescope.variants.registry import available_variants; "
+        "assert available_variants('cpu'); "
+        "sys.exit(any(name in sys.modules for name in ('torch', 'triton', 'transformers')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=repository / "src", check=False)
+    assert done.returncode == 0
