@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import msgspec
 import torch
@@ -114,13 +114,12 @@ class ProfilerSession:
                 with annotate(STEP_RANGE):
                     step()
             self._synchronize()
-            profiler.add_metadata_json(METADATA_KEY, msgspec.json.encode(info).decode())
         finally:
             with _without_chatter():
                 if not recording:
                     profiler.start_trace()
                 profiler.stop_trace()
-        _write(profiler, path)
+        _write(profiler, path, info)
 
     def _prepared(self) -> _KinetoProfile:
         profiler = _KinetoProfile(activities=self._activities)
@@ -132,16 +131,30 @@ class ProfilerSession:
             torch.cuda.synchronize()
 
 
-def _write(profiler: _KinetoProfile, path: Path) -> None:
-    with replacing(path) as temporary:
-        if path.suffix != ".gz":
-            profiler.export_chrome_trace(str(temporary))
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            exported = Path(folder, path.stem)
-            profiler.export_chrome_trace(str(exported))
-            with exported.open("rb") as plain, gzip.open(temporary, "wb", _GZIP_LEVEL) as archive:
-                shutil.copyfileobj(plain, archive, 1 << 20)
+def _write(profiler: _KinetoProfile, path: Path, info: CaptureInfo) -> None:
+    with replacing(path) as temporary, tempfile.TemporaryDirectory() as folder:
+        exported = Path(folder, "window.json")
+        profiler.export_chrome_trace(str(exported))
+        with exported.open("rb") as events, _open_for_writing(temporary) as target:
+            _copy_with(info, events, target)
+
+
+def _open_for_writing(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "wb", _GZIP_LEVEL))
+    return path.open("wb")
+
+
+def _copy_with(info: CaptureInfo, events: BinaryIO, target: BinaryIO) -> None:
+    """Copy a trace, with `info` as its first member.
+
+    The profiler's own way to add metadata turns every backslash into a slash, and so breaks the
+    JSON of a name that holds a quotation mark.
+    """
+    before, brace, rest = events.read(1 << 10).partition(b"{")
+    assert brace and not before.strip(), "a Chrome trace is one JSON object"
+    target.write(b'{"' + METADATA_KEY.encode() + b'": ' + msgspec.json.encode(info) + b"," + rest)
+    shutil.copyfileobj(events, target, 1 << 20)
 
 
 @contextmanager

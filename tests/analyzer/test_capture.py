@@ -1,0 +1,140 @@
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from decodescope.analyzer.capture import ProfilerSession, annotate  # noqa: E402
+from decodescope.analyzer.errors import InputError  # noqa: E402
+from decodescope.analyzer.report import CaptureInfo  # noqa: E402
+
+INFO = CaptureInfo(
+    device="cpu",
+    device_name='a "quoted" name, ünïcode',
+    model="tiny",
+    weights="bundled",
+    variant="eager",
+    dtype="fp32",
+    batch=1,
+    context=16,
+    position=17,
+    steps=3,
+    bytes_per_step=123,
+    unprofiled_step_ns=None,
+    decodescope_version="0.0.0",
+)
+
+
+def step() -> None:
+    with annotate("model"):
+        with annotate("attention"):
+            torch.ones(8, 8) @ torch.ones(8, 8)
+        torch.relu(torch.ones(4))
+    with annotate("sampling"):
+        torch.ones(4).argmax()
+
+
+def read(path: Path) -> dict[str, Any]:
+    data = path.read_bytes()
+    return dict(json.loads(gzip.decompress(data) if path.suffix == ".gz" else data))
+
+
+def spans(trace: dict[str, Any], name: str) -> list[tuple[float, float]]:
+    return [
+        (event["ts"], event["ts"] + event["dur"])
+        for event in trace["traceEvents"]
+        if event.get("ph") == "X" and event["name"] == name
+    ]
+
+
+@pytest.fixture(scope="module")
+def session() -> ProfilerSession:
+    session = ProfilerSession("cpu")
+    session.warm_up()
+    return session
+
+
+@pytest.mark.parametrize("name", ["window.json", "window.json.gz"])
+def test_a_window_holds_its_steps_ranges_and_description(
+    session: ProfilerSession, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    session.capture(step, 3, path, INFO)
+    trace = read(path)
+
+    assert msgspec.convert(trace["decodescope"], CaptureInfo) == INFO
+    steps = spans(trace, "decode_step")
+    assert len(steps) == 3
+    for inner, outer in [
+        ("model", "decode_step"),
+        ("attention", "model"),
+        ("aten::mm", "attention"),
+        ("aten::relu", "model"),
+        ("sampling", "decode_step"),
+        ("aten::argmax", "sampling"),
+    ]:
+        inside = spans(trace, inner)
+        assert len(inside) == 3, inner
+        for (start, end), (outer_start, outer_end) in zip(inside, spans(trace, outer), strict=True):
+            assert outer_start <= start <= end <= outer_end, (inner, outer)
+    assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_warm_steps_are_run_but_not_recorded(session: ProfilerSession, tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def counted() -> None:
+        calls.append(len(calls))
+        step()
+
+    session.capture(counted, 2, tmp_path / "w.json", INFO, warm_steps=3)
+    trace = read(tmp_path / "w.json")
+    assert len(calls) == 5
+    assert len(spans(trace, "decode_step")) == 2
+    assert len(spans(trace, "aten::mm")) == 2
+
+
+def test_windows_follow_one_another(session: ProfilerSession, tmp_path: Path) -> None:
+    for number in range(1, 4):
+        path = tmp_path / "again.json"
+        session.capture(step, number, path, INFO)
+        assert len(spans(read(path), "decode_step")) == number
+
+
+@pytest.mark.parametrize("warm_steps", [0, 1])
+def test_a_failing_step_leaves_no_file_and_a_usable_session(
+    session: ProfilerSession, tmp_path: Path, warm_steps: int
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("device error")
+
+    with pytest.raises(RuntimeError, match="device error"):
+        session.capture(fail, 1, tmp_path / "w.json", INFO, warm_steps)
+    assert list(tmp_path.iterdir()) == []
+    session.capture(step, 1, tmp_path / "w.json", INFO)
+    assert len(spans(read(tmp_path / "w.json"), "decode_step")) == 1
+
+
+def test_a_folder_that_is_not_there_is_told(session: ProfilerSession, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written"):
+        session.capture(step, 1, tmp_path / "no" / "w.json", INFO)
+
+
+def test_the_terminal_stays_clean(
+    session: ProfilerSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    session.capture(step, 1, tmp_path / "w.json.gz", INFO)
+    output = capfd.readouterr()
+    assert output.out == ""
+    assert output.err == ""
+
+
+def test_annotations_outside_a_window_do_no_harm() -> None:
+    for _ in range(3):
+        step()
+    with pytest.raises(ZeroDivisionError), annotate("broken"):
+        raise ZeroDivisionError

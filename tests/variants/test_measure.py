@@ -1,0 +1,80 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from decodescope.analyzer.capture import ProfilerSession
+from decodescope.variants.eager import EagerStep
+from decodescope.variants.measure import measure_run
+from decodescope.variants.prompts import make_prompt
+from decodescope.variants.workload import DecodeWorkload
+
+Load = Callable[..., Any]
+
+
+def measured(loaded: Any, workload: DecodeWorkload, path: Path) -> Any:
+    step = EagerStep(loaded, workload)
+    session = ProfilerSession("cpu")
+    session.warm_up()
+    prompt = make_prompt(loaded, workload)
+    return measure_run(step, loaded, workload, prompt, "cpu", session, path, "eager")
+
+
+def test_a_run_gives_every_token_and_a_time_per_step(load_small: Load, tmp_path: Path) -> None:
+    loaded = load_small("llama", eos_token_id=None)
+    workload = DecodeWorkload(2, 9, 12, "fp32")
+    path = tmp_path / "window.json"
+    result = measured(loaded, workload, path)
+
+    prompt = torch.tensor(result.prompt_token_ids)
+    assert prompt.shape == (2, 9)
+    expected = loaded.model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        max_new_tokens=12,
+        do_sample=False,
+        pad_token_id=0,
+    )[:, 9:]
+    assert result.output_token_ids == expected.tolist()
+    assert len(result.step_ns) == 12
+    assert min(result.step_ns) > 0
+    assert result.prefill_ns > 0
+
+
+def test_the_window_is_described_by_the_unprofiled_steps(load_small: Load, tmp_path: Path) -> None:
+    workload = DecodeWorkload(2, 9, 12, "fp32")
+    path = tmp_path / "window.json"
+    result = measured(load_small("llama"), workload, path)
+    info = result.capture
+    assert (info.position, info.steps, info.context, info.batch) == (10, 3, 9, 2)
+    assert info.unprofiled_step_ns is not None
+    assert min(result.step_ns) <= info.unprofiled_step_ns <= max(result.step_ns)
+    kv_position_bytes = 2 * 2 * 3 * 2 * 16 * 4
+    assert info.bytes_per_step - result.bytes_per_step == (11 - 14.5) * kv_position_bytes
+
+    trace = json.loads(path.read_bytes())
+    assert result.trace_path == path
+    names = [event["name"] for event in trace["traceEvents"] if event.get("ph") == "X"]
+    assert names.count("decode_step") == 3
+    assert names.count("layer.2") == 3
+    assert trace["decodescope"]["position"] == 10
+
+
+@pytest.mark.parametrize(("tokens", "steps", "position"), [(1, 1, 9), (2, 1, 10), (3, 2, 10)])
+def test_short_runs_have_short_windows(
+    load_small: Load, tmp_path: Path, tokens: int, steps: int, position: int
+) -> None:
+    workload = DecodeWorkload(1, 9, tokens, "fp32")
+    result = measured(load_small("qwen3"), workload, tmp_path / "w.json")
+    assert len(result.step_ns) == len(result.output_token_ids[0]) == tokens
+    assert (result.capture.steps, result.capture.position) == (steps, position)
+
+
+def test_ranges_are_off_again_after_an_error(load_small: Load, tmp_path: Path) -> None:
+    loaded = load_small("llama")
+    with pytest.raises(Exception, match="cannot be written"):
+        measured(loaded, DecodeWorkload(1, 4, 4, "fp32"), tmp_path / "gone" / "w.json")
+    assert not any(module._forward_hooks for module in loaded.model.modules())
