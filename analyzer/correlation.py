@@ -1,7 +1,6 @@
-"""Joins GPU ops with the host calls that launched them, and finds the leaf operators of a CPU."""
+"""Joins GPU ops with the host calls that launched them."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 from decodescope.analyzer.trace import HostEvents, Int64s
 
@@ -49,18 +48,3 @@ def _outermost_candidates(calls: HostEvents) -> tuple[Int64s, int]:
     candidates = candidates[np.concatenate(([True], ~nested))]
     ids = calls.correlation[candidates]
     return candidates, int(np.count_nonzero(ids[1:] == ids[:-1]))
-
-
-def leaf_events(events: HostEvents) -> NDArray[np.bool_]:
-    """Which events contain no other event of their own thread."""
-    order = np.lexsort((-events.end_ns, events.start_ns, events.tid, events.pid))
-    leaf = np.ones(len(order), dtype=np.bool_)
-    if len(order) > 1:
-        outer, inner = order[:-1], order[1:]
-        parent = (
-            (events.pid[outer] == events.pid[inner])
-            & (events.tid[outer] == events.tid[inner])
-            & (events.start_ns[inner] < events.end_ns[outer])
-        )
-        leaf[outer] = ~parent
-    return leaf

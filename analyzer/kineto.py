@@ -7,12 +7,13 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.byte_source import ByteSource, bytes_stream, open_stream
-from decodescope.analyzer.correlation import join_launches, leaf_events
+from decodescope.analyzer.correlation import join_launches
+from decodescope.analyzer.cpu_leaves import leaf_operators
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.kineto_columns import ColumnGroup, EventColumns
 from decodescope.analyzer.kineto_stream import EventStream
 from decodescope.analyzer.report import CaptureInfo, Finding, Source
-from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, GpuOps, HostEvents, Trace
+from decodescope.analyzer.trace import CPU_DEVICE, GpuOps, HostEvents, Trace
 
 CAPTURE_KEY = "decodescope"
 _PROFILER_STEP = re.compile(r"ProfilerStep\s*#\s*\d+$")
@@ -54,7 +55,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
     ranges = _host_events(columns.ranges, moved)
     cpu_ops, ranges = _promote_profiler_steps(cpu_ops, ranges, names)
     if capture is not None and capture.device == "cpu" and not columns.gpu.column("start").size:
-        ops = _leaf_operators(cpu_ops)
+        ops = leaf_operators(cpu_ops, names)
     else:
         ops, shared = _gpu_ops(columns.gpu, moved, calls)
         if shared:
@@ -181,25 +182,6 @@ def _gpu_ops(group: ColumnGroup, moved: np.ndarray, calls: HostEvents) -> tuple[
         launch=launch,
     )
     return ops, shared
-
-
-def _leaf_operators(cpu_ops: HostEvents) -> GpuOps:
-    """The innermost operators, as what stands for GPU ops in a CPU capture."""
-    leaf = np.flatnonzero(leaf_events(cpu_ops))
-    none = np.full(len(leaf), -1, dtype=np.int64)
-    return GpuOps(
-        start_ns=cpu_ops.start_ns[leaf],
-        end_ns=cpu_ops.end_ns[leaf],
-        name=cpu_ops.name[leaf],
-        device=np.full(len(leaf), CPU_DEVICE, dtype=np.int64),
-        stream=cpu_ops.tid[leaf],
-        kind=np.full(len(leaf), CPU_OPERATOR, dtype=np.int8),
-        correlation=none,
-        external_id=cpu_ops.external_id[leaf],
-        graph_id=none,
-        graph_node_id=none,
-        launch=none,
-    )
 
 
 def _promote_profiler_steps(

@@ -200,7 +200,9 @@ def _launches(launches: LaunchReport, width: int) -> Table:
     if launches.graph_launches:
         sizes = launches.gpu_ops_per_graph_launch
         spread = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,}-{max(sizes):,}"
-        table.add_row("graphs", f"{count(launches.graph_launches)} launches of {spread} GPU ops")
+        table.add_row(
+            "graphs", f"{count(launches.graph_launches)} graph launches of {spread} GPU ops each"
+        )
     table.add_row("call time", _percentiles(launches.api_ns))
     table.add_row("queue time", _percentiles(launches.queue_ns))
     table.add_row("call to start", _percentiles(launches.launch_latency_ns))

@@ -1,0 +1,73 @@
+"""The operators of a CPU capture that stand for GPU ops.
+
+They are the innermost operators that do work. Views, allocations and checks put nothing on a GPU
+either and are passed over; a matrix product counts as one operator although PyTorch's CPU version
+calls others (a bias copy, checks) before its own loop.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, GpuOps, HostEvents, Int64s
+
+_NO_WORK = frozenset(
+    "aten::" + name
+    for name in (
+        *("alias", "as_strided", "broadcast_to", "chunk", "detach", "detach_", "diagonal"),
+        *("empty", "empty_like", "empty_strided", "expand", "expand_as", "flatten", "is_nonzero"),
+        *("lift_fresh", "narrow", "new_empty", "permute", "resize_", "resolve_conj"),
+        *("resolve_neg", "result_type", "select", "set_", "slice", "split", "split_with_sizes"),
+        *("squeeze", "squeeze_", "t", "transpose", "transpose_", "unbind", "unflatten"),
+        *("unsqueeze", "unsqueeze_", "view", "view_as", "_reshape_alias", "_unsafe_view"),
+    )
+) | {"detach", "detach_"}
+_WHOLE = frozenset(
+    "aten::" + name
+    for name in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "_int_mm", "_scaled_mm")
+)
+
+
+def leaf_operators(cpu_ops: HostEvents, names: Sequence[str]) -> GpuOps:
+    """The leaf operators as GPU ops on `CPU_DEVICE`, one stream for each thread."""
+    leaf = _leaves(cpu_ops, names)
+    none = np.full(len(leaf), -1, dtype=np.int64)
+    return GpuOps(
+        start_ns=cpu_ops.start_ns[leaf],
+        end_ns=cpu_ops.end_ns[leaf],
+        name=cpu_ops.name[leaf],
+        device=np.full(len(leaf), CPU_DEVICE, dtype=np.int64),
+        stream=cpu_ops.tid[leaf],
+        kind=np.full(len(leaf), CPU_OPERATOR, dtype=np.int8),
+        correlation=none,
+        external_id=cpu_ops.external_id[leaf],
+        graph_id=none,
+        graph_node_id=none,
+        launch=none,
+    )
+
+
+def _leaves(cpu_ops: HostEvents, names: Sequence[str]) -> Int64s:
+    works = np.array([name not in _NO_WORK for name in names], dtype=np.bool_)
+    whole = np.array([name in _WHOLE for name in names], dtype=np.bool_)
+    working = np.flatnonzero(works[cpu_ops.name]) if len(names) else np.zeros(0, dtype=np.int64)
+    order = working[
+        np.lexsort((-cpu_ops.end_ns[working], cpu_ops.start_ns[working], cpu_ops.tid[working]))
+    ]
+    threads = np.split(order, np.flatnonzero(np.diff(cpu_ops.tid[order])) + 1)
+    leaves = [
+        _leaves_of_thread(mine, cpu_ops, whole[cpu_ops.name[mine]]) for mine in threads if len(mine)
+    ]
+    return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *leaves]))
+
+
+def _leaves_of_thread(mine: Int64s, cpu_ops: HostEvents, whole: NDArray[np.bool_]) -> Int64s:
+    """Of one thread's operators, sorted by start and longest first, those that are leaves."""
+    start, end = cpu_ops.start_ns[mine], cpu_ops.end_ns[mine]
+    earliest = np.iinfo(np.int64).min
+    whole_until = np.maximum.accumulate(np.where(whole, end, earliest))
+    outside = np.concatenate(([True], start[1:] >= whole_until[:-1]))
+    mine, start, end = mine[outside], start[outside], end[outside]
+    parent = np.concatenate((start[1:] < end[:-1], [False]))
+    return mine[~parent]
