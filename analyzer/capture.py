@@ -152,7 +152,7 @@ def _copy_with(info: CaptureInfo, events: BinaryIO, target: BinaryIO) -> None:
     JSON of a name that holds a quotation mark.
     """
     before, brace, rest = events.read(1 << 10).partition(b"{")
-    assert brace and not before.strip(), "a Chrome trace is one JSON object"
+    assert brace == b"{" + before.strip(), "a Chrome trace is one JSON object"
     target.write(b'{"' + METADATA_KEY.encode() + b'": ' + msgspec.json.encode(info) + b"," + rest)
     shutil.copyfileobj(events, target, 1 << 20)
 
