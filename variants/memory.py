@@ -12,16 +12,28 @@ _GIB = 1024**3
 
 @contextmanager
 def memory_errors(doing: str, device: str, needed_bytes: int | None = None) -> Iterator[None]:
-    """Turn torch's out-of-memory error inside the block into `EnvironmentLacks`.
+    """Turn an out-of-memory error inside the block into `EnvironmentLacks`.
 
+    Besides torch's own, the CUDA libraries and torch.compile report it as other runtime errors.
     `doing` completes "out of GPU memory while ..."; `needed_bytes` is what the whole of it needs,
     where that is known. What is free is read after the failed block's own memory was released.
     """
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        # Its frames hold the tensors of the failed block; without them the memory is free again.
         error.__traceback__ = None
         raise EnvironmentLacks(_message(doing, device, needed_bytes)) from error
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether `error` says that device memory ran out, in whatever words."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    words = str(error).lower()
+    return "cuda" in words and ("out of memory" in words or "alloc_failed" in words)
 
 
 def _message(doing: str, device: str, needed_bytes: int | None) -> str:

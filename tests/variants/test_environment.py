@@ -93,12 +93,20 @@ def test_the_driver_version_is_read_from_the_kernel(
     assert subject.driver_version() == "580.95.05"
 
 
-def test_running_out_of_memory_is_one_line() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB."),
+        RuntimeError("CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA`"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_running_out_of_memory_is_one_line(error: RuntimeError) -> None:
     with (
         pytest.raises(EnvironmentLacks) as caught,
         memory_errors("loading x in bf16", "cpu", needed_bytes=3 * 1024**3),
     ):
-        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB.")
+        raise error
     message = str(caught.value)
     assert message.startswith("out of GPU memory while loading x in bf16, needs about 3.0 GiB")
     assert "try a smaller model" in message
@@ -106,5 +114,6 @@ def test_running_out_of_memory_is_one_line() -> None:
 
 
 def test_other_errors_pass_unchanged() -> None:
-    with pytest.raises(ZeroDivisionError), memory_errors("doing sums", "cpu"):
-        raise ZeroDivisionError
+    for error in (ZeroDivisionError("by zero"), RuntimeError("CUDA error: invalid argument")):
+        with pytest.raises(type(error), match=str(error)), memory_errors("doing sums", "cpu"):
+            raise error

@@ -102,13 +102,13 @@ def test_compiled_can_be_built_again_and_again(load_small: Load) -> None:
     """As switching variants in the app does; recompilations must not pile up to their limit."""
     loaded = on_gpu(load_small("llama"), torch.float32)
     outputs = []
-    for context in range(4, 14):
-        workload = DecodeWorkload(1, context, 8, "fp32")
+    workload = DecodeWorkload(1, 4, 8, "fp32")
+    for _ in range(10):
         step = build_variant("compiled", loaded, workload, "cuda")
-        step.prefill(torch.ones(1, context, dtype=torch.int64))
+        step.prefill(torch.ones(1, 4, dtype=torch.int64))
         outputs.append(decoded(step, 8))
         del step
-    assert len(outputs) == 10
+    assert all(torch.equal(output, outputs[0]) for output in outputs)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
