@@ -122,7 +122,7 @@ class ProfilerSession:
         _write(profiler, path, info)
 
     def _prepared(self) -> _KinetoProfile:
-        profiler = _KinetoProfile(activities=self._activities)
+        profiler = _KinetoProfile(activities=self._activities, acc_events=True)
         profiler.prepare_trace()
         return profiler
 

@@ -18,14 +18,32 @@ from decodescope.variants.step import DecodeStep
 from decodescope.variants.workload import DecodeWorkload
 
 WARM_UP_STEPS = 5
+WINDOW_WARM_STEPS = 1
 WINDOW_STEPS = 3
+MIN_TIMED_STEPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """How many decode steps warm up, are timed, precede the profiled window and are in it.
+
+    `rewind`: each phase starts again at the prompt's end, because there are too few positions for
+    all of them in one generation.
+    """
+
+    warm_up: int
+    timed: int
+    window_warm: int
+    window: int
+    rewind: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One run of a variant. `step_ns` are the unprofiled steps, oldest first; `output_token_ids`
-    [batch][new_tokens] begin with the token that prefill gave. `bytes_per_step` is the mean over
-    the measured steps. `capture` describes the profiled window that was written to `trace_path`.
+    """One run of a variant. `step_ns` are the timed, unprofiled steps, oldest first;
+    `output_token_ids` [batch][new_tokens] begin with the token that prefill gave. `bytes_per_step`
+    is the mean over the timed steps. `capture` describes the profiled window that was written to
+    `trace_path`.
     """
 
     prefill_ns: int
@@ -37,6 +55,29 @@ class Measurement:
     trace_path: Path
 
 
+def phases(new_tokens: int) -> Phases:
+    """The phases of a run that decodes `new_tokens` tokens.
+
+    All are taken from one generation where it is long enough. Going back would make the later
+    phases cheaper than what they stand for: libraries keep what they planned for a KV length
+    (cuDNN's attention plans for milliseconds at each new one), so a position that was visited
+    before is faster.
+    """
+    outside = WARM_UP_STEPS + WINDOW_WARM_STEPS + WINDOW_STEPS
+    if new_tokens >= outside + MIN_TIMED_STEPS:
+        return Phases(
+            WARM_UP_STEPS, new_tokens - outside, WINDOW_WARM_STEPS, WINDOW_STEPS, rewind=False
+        )
+    window_warm = min(WINDOW_WARM_STEPS, new_tokens - 1)
+    return Phases(
+        warm_up=min(WARM_UP_STEPS, new_tokens),
+        timed=new_tokens,
+        window_warm=window_warm,
+        window=min(WINDOW_STEPS, new_tokens - window_warm),
+        rewind=True,
+    )
+
+
 def measure_run(
     step: DecodeStep,
     loaded: LoadedModel,
@@ -46,35 +87,37 @@ def measure_run(
     session: ProfilerSession,
     trace_path: Path,
     variant: str,
-    window_steps: int = WINDOW_STEPS,
 ) -> Measurement:
-    """Decode `workload.new_tokens` tokens from `prompt` [batch, context] and time every step.
+    """Decode `workload.new_tokens` tokens from `prompt` [batch, context], timed and profiled.
 
-    Order: prefill and a few steps to warm up; a timed prefill; the timed steps, unprofiled, paced
-    so that the host is never more than a few steps ahead; then, back at the prompt's end, a step
-    that is not recorded and a window of up to `window_steps` annotated steps under the profiler.
-    Tokens are fetched once, after the timed steps.
+    After a prefill to warm up and a timed one come the steps, in the order of `Phases`: a few to
+    warm up; the timed ones, unprofiled, paced so that the host is never more than a few steps
+    ahead; one that is not recorded; and a window of annotated steps under the profiler. Tokens are
+    fetched once, at the end.
 
     Raises:
         EnvironmentLacks: GPU memory ran out.
         InputError: `trace_path` cannot be written.
     """
+    plan = phases(workload.new_tokens)
     with memory_errors(f"decoding with variant {variant}", device):
-        _warm_up(step, prompt, workload)
+        step.prefill(prompt)
         ids, prefill_ns = _timed_prefill(step, prompt, device)
-        step_ns = _timed_steps(step, workload.new_tokens, device, ids)
-        output = torch.stack(ids[: workload.new_tokens], dim=1).tolist()
-        bytes_per_step = _mean_bytes(step, workload)
-        step.reset(workload.context)
-        warm_steps = min(1, workload.new_tokens - 1)
-        window_steps = min(window_steps, workload.new_tokens - warm_steps)
+        ids += [step.step() for _ in range(plan.warm_up)]
+        _next_phase(step, plan, workload, ids)
+        first_timed = step.position
+        step_ns = _timed_steps(step, plan.timed, device, ids)
+        bytes_per_step = _mean_bytes(step, first_timed)
+        output = ids[: workload.new_tokens]
+        _next_phase(step, plan, workload, ids)
         typical_ns = round(median(step_ns))
         capture = capture_info(
-            step, loaded, workload, device, variant, window_steps, typical_ns, warm_steps
+            step, loaded, workload, device, variant, plan.window, typical_ns, plan.window_warm
         )
-        _profiled_window(step, capture, session, trace_path, warm_steps)
+        output += _profiled_window(step, capture, session, trace_path, plan.window_warm)
+        output_ids = torch.stack(output[: workload.new_tokens], dim=1).tolist()
     return Measurement(
-        prefill_ns, step_ns, prompt.tolist(), output, bytes_per_step, capture, trace_path
+        prefill_ns, step_ns, prompt.tolist(), output_ids, bytes_per_step, capture, trace_path
     )
 
 
@@ -108,10 +151,13 @@ def capture_info(
     )
 
 
-def _warm_up(step: DecodeStep, prompt: torch.Tensor, workload: DecodeWorkload) -> None:
-    step.prefill(prompt)
-    for _ in range(min(WARM_UP_STEPS, workload.new_tokens)):
-        step.step()
+def _next_phase(
+    step: DecodeStep, plan: Phases, workload: DecodeWorkload, ids: list[torch.Tensor]
+) -> None:
+    """Go on where the last phase ended, or back to the prompt's end with its one new token."""
+    if plan.rewind:
+        step.reset(workload.context)
+        del ids[1:]
 
 
 def _timed_prefill(
@@ -143,16 +189,20 @@ def _profiled_window(
     session: ProfilerSession,
     trace_path: Path,
     warm_steps: int,
-) -> None:
+) -> list[torch.Tensor]:
+    """Capture the window; returns the ids of its steps, the unrecorded ones first."""
+    ids: list[torch.Tensor] = []
     step.annotate_layers(True)
     try:
-        session.capture(step.step, info.steps, trace_path, info, warm_steps)
+        session.capture(lambda: ids.append(step.step()), info.steps, trace_path, info, warm_steps)
     finally:
         step.annotate_layers(False)
+    return ids
 
 
-def _mean_bytes(step: DecodeStep, workload: DecodeWorkload) -> int:
-    positions = range(workload.context, workload.cache_length)
+def _mean_bytes(step: DecodeStep, first_position: int) -> int:
+    """Mean bytes that the steps from `first_position` to the present one had to read."""
+    positions = range(first_position, step.position)
     kv_bytes = sum(step.kv_bytes_read(position) for position in positions)
     return step.weight_bytes_read + kv_bytes // len(positions)
 

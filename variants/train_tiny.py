@@ -62,6 +62,7 @@ def model_config() -> transformers.LlamaConfig:
 def encode_files(tokenizer: Tokenizer, files: tuple[tuple[str, str], ...]) -> torch.Tensor:
     """All files as one int64 stream [tokens], each led by the end-of-text token."""
     end = tokenizer.token_to_id(END_OF_TEXT)
+    assert end is not None
     stream: list[int] = []
     for encoding in tokenizer.encode_batch([text for _, text in files]):
         stream.append(end)
@@ -95,7 +96,8 @@ def validation_loss(model: torch.nn.Module, stream: torch.Tensor, context: int) 
     count = (len(stream) - 1) // context
     windows = torch.stack([stream[i * context : (i + 1) * context + 1] for i in range(count)])
     losses = [
-        next_token_loss(model, part.to(device)).item() * len(part) for part in windows.split(16)
+        next_token_loss(model, part.to(device)).item() * len(part)
+        for part in torch.split(windows, 16)
     ]
     return sum(losses) / count
 
@@ -132,7 +134,7 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = learning_rate_at(step - 1, recipe)
         loss = next_token_loss(model, next(source))
-        loss.backward()
+        torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.variants.eager import EagerStep
-from decodescope.variants.measure import measure_run
+from decodescope.variants.measure import measure_run, phases
 from decodescope.variants.prompts import make_prompt
 from decodescope.variants.workload import DecodeWorkload
 
@@ -23,25 +25,45 @@ def measured(loaded: Any, workload: DecodeWorkload, path: Path) -> Any:
     return measure_run(step, loaded, workload, prompt, "cpu", session, path, "eager")
 
 
-def test_a_run_gives_every_token_and_a_time_per_step(load_small: Load, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tokens", [1, 2, 5, 12, 16, 17, 30])
+def test_a_run_gives_the_tokens_of_greedy_generation(
+    load_small: Load, tmp_path: Path, tokens: int
+) -> None:
     loaded = load_small("llama", eos_token_id=None)
-    workload = DecodeWorkload(2, 9, 12, "fp32")
-    path = tmp_path / "window.json"
-    result = measured(loaded, workload, path)
+    result = measured(loaded, DecodeWorkload(2, 9, tokens, "fp32"), tmp_path / "window.json")
 
     prompt = torch.tensor(result.prompt_token_ids)
     assert prompt.shape == (2, 9)
     expected = loaded.model.generate(
         prompt,
         attention_mask=torch.ones_like(prompt),
-        max_new_tokens=12,
+        max_new_tokens=tokens,
         do_sample=False,
         pad_token_id=0,
     )[:, 9:]
     assert result.output_token_ids == expected.tolist()
-    assert len(result.step_ns) == 12
+    assert len(result.step_ns) == phases(tokens).timed
     assert min(result.step_ns) > 0
     assert result.prefill_ns > 0
+
+
+@given(st.integers(1, 400))
+def test_phases_fit_the_tokens(tokens: int) -> None:
+    plan = phases(tokens)
+    parts = (plan.warm_up, plan.timed, plan.window_warm, plan.window)
+    assert plan.timed >= 1
+    assert plan.window >= 1
+    if plan.rewind:
+        assert max(plan.warm_up, plan.timed, plan.window_warm + plan.window) <= tokens
+    else:
+        assert sum(parts) == tokens
+
+
+def test_a_long_run_visits_every_position_once(load_small: Load, tmp_path: Path) -> None:
+    workload = DecodeWorkload(1, 9, 40, "fp32")
+    result = measured(load_small("llama"), workload, tmp_path / "window.json")
+    assert result.capture.position + result.capture.steps == workload.cache_length
+    assert len(result.step_ns) == 40 - 5 - 1 - 3
 
 
 def test_the_window_is_described_by_the_unprofiled_steps(load_small: Load, tmp_path: Path) -> None:
