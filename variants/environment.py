@@ -68,6 +68,7 @@ def environment() -> Environment:
     facts: Environment = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "decodescope": decodescope.__version__,
+        "commit": source_commit(),
         "python": platform.python_version(),
         **{name: package_version(name) for name in ("torch", "triton", "transformers")},
         "platform": platform.platform(),
