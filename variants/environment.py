@@ -12,6 +12,7 @@ from typing import Literal
 
 import decodescope
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
+from decodescope.analyzer.provenance import source_commit
 from decodescope.variants.workload import DType
 
 Environment = dict[str, str | int | float | None]
