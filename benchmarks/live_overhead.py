@@ -1,22 +1,20 @@
 """What the attached app costs the model: tokens/s of `live` against `run`, interleaved.
 
-Each repeat runs `decodescope run` and then the app in a pseudo-terminal for some seconds with
-`--record`; the app's tokens/s is the median of its recorded statistics (unprofiled steps). Writes
+Each repeat runs `decodescope run` and then the app in a pseudo-terminal with `--record`; the app's
+tokens/s is the median of its recorded statistics, which count unprofiled steps. Writes
 benchmarks/results/live-overhead-<variant>.json with every figure and the environment.
 """
 
 import argparse
-import contextlib
 import json
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import msgspec
-import pexpect
+from terminal import record_live
 
 from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.protocol import Stats
@@ -34,22 +32,26 @@ def run_tokens_per_s(options: list[str]) -> float:
     return float(json.loads(done.stdout)["tokens_per_s"])
 
 
-def live_tokens_per_s(options: list[str], seconds: float, recording: Path) -> list[float]:
-    """tokens/s in each of the app's statistics, after the first few, over about `seconds`."""
-    arguments = ["-m", "decodescope", "live", *options, "--record", str(recording)]
-    app = pexpect.spawn(sys.executable, arguments, dimensions=(40, 120), timeout=1)
-    deadline = None
-    while deadline is None or time.monotonic() < deadline:
-        with contextlib.suppress(pexpect.TIMEOUT):
-            app.read_nonblocking(65536, timeout=0.2)
-        partial = [recording, *recording.parent.glob(f"*{recording.name}*")]
-        if deadline is None and any(p.is_file() and p.stat().st_size > 20_000 for p in partial):
-            deadline = time.monotonic() + seconds
-    app.send("q")
-    app.expect(pexpect.EOF, timeout=30)
-    frames = read_recording(recording).frames
-    rates = [f.message.tokens_per_s for f in frames if isinstance(f.message, Stats)]
-    return rates[SETTLE_STATS:]
+def live_tokens_per_s(recording: Path) -> list[float]:
+    """tokens/s in each of a recording's statistics, after the first few."""
+    messages = (frame.message for frame in read_recording(recording).frames)
+    return [m.tokens_per_s for m in messages if isinstance(m, Stats)][SETTLE_STATS:]
+
+
+def measure_pair(options: list[str], seconds: float) -> dict[str, float]:
+    """One `run` and one attached app."""
+    run_rate = run_tokens_per_s(options)
+    with tempfile.TemporaryDirectory() as folder:
+        recording = Path(folder) / "live.dsrec"
+        record_live(options, seconds, recording)
+        rates = live_tokens_per_s(recording)
+    live_rate = statistics.median(rates)
+    return {
+        "run_tokens_per_s": run_rate,
+        "live_tokens_per_s": live_rate,
+        "live_statistics": len(rates),
+        "live_over_run": live_rate / run_rate,
+    }
 
 
 def main() -> None:
@@ -58,26 +60,13 @@ def main() -> None:
     parser.add_argument("--model", default="llama-3.2-1b@random")
     parser.add_argument("--variant", default="compiled")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--seconds", type=float, default=15)
     arguments = parser.parse_args()
     options = ["--model", arguments.model, "--variant", arguments.variant]
     pairs = []
-    with tempfile.TemporaryDirectory() as folder:
-        for repeat in range(arguments.repeats):
-            run_rate = run_tokens_per_s(options)
-            rates = live_tokens_per_s(
-                options, arguments.seconds, Path(folder) / f"live-{repeat}.dsrec"
-            )
-            live_rate = statistics.median(rates)
-            pairs.append(
-                {
-                    "run_tokens_per_s": run_rate,
-                    "live_tokens_per_s": live_rate,
-                    "live_statistics": len(rates),
-                    "live_over_run": live_rate / run_rate,
-                }
-            )
-            sys.stderr.write(f"{pairs[-1]}\n")
+    for _ in range(arguments.repeats):
+        pairs.append(measure_pair(options, arguments.seconds))
+        sys.stderr.write(f"{pairs[-1]}\n")
     record = {
         "command": f"python benchmarks/live_overhead.py {' '.join(sys.argv[1:])}".strip(),
         "model": arguments.model,

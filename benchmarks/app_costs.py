@@ -1,0 +1,75 @@
+"""What the app itself costs: seconds to its first paint, and CPU at rest, with a recording.
+
+Each repeat opens a bundled recording in a pseudo-terminal, times the first paint (the first screen
+that names the model), then freezes the view and counts CPU seconds over some time; then the same with
+the replay paused. Writes benchmarks/results/app-costs.json. Linux only (it reads /proc).
+"""
+
+import argparse
+import statistics
+import sys
+from pathlib import Path
+
+import msgspec
+from terminal import AppRun
+
+from decodescope.analyzer.files import write_atomically
+from decodescope.tui.sources import bundled_recordings
+from decodescope.variants.environment import environment
+
+RESULT = Path(__file__).resolve().parent / "results" / "app-costs.json"
+SETTLE_S = 3.0
+
+
+def core_share(app: AppRun, seconds: float) -> float:
+    """CPU seconds per second, over `seconds`, after the app has settled."""
+    app.read_for(SETTLE_S)
+    before = app.cpu_s()
+    app.read_for(seconds)
+    return (app.cpu_s() - before) / seconds
+
+
+def measure(recording: Path, seconds: float) -> dict[str, float]:
+    """One start of the app."""
+    app = AppRun("open", str(recording))
+    first_paint_s = app.read_until(lambda: b"llama" in app.output, limit_s=20)
+    app.read_for(SETTLE_S)
+    running = core_share(app, seconds)
+    app.press(" ")
+    frozen = core_share(app, seconds)
+    app.press(" ")
+    app.press("p")
+    paused = core_share(app, seconds)
+    app.quit()
+    return {
+        "first_paint_s": first_paint_s,
+        "running_core_share": running,
+        "frozen_core_share": frozen,
+        "paused_core_share": paused,
+    }
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=10)
+    arguments = parser.parse_args()
+    recording = bundled_recordings()[0]
+    runs = []
+    for _ in range(arguments.repeats):
+        runs.append(measure(recording, arguments.seconds))
+        sys.stderr.write(f"{runs[-1]}\n")
+    record = {
+        "command": f"python benchmarks/app_costs.py {' '.join(sys.argv[1:])}".strip(),
+        "recording": recording.name,
+        "seconds_each": arguments.seconds,
+        "median": {key: statistics.median(run[key] for run in runs) for key in runs[0]},
+        "runs": runs,
+        "environment": environment(),
+    }
+    write_atomically(RESULT, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+
+
+if __name__ == "__main__":
+    main()
