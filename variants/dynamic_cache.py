@@ -13,7 +13,7 @@ class RewindableCache:
 
     Layers that keep only a sliding window have lost the oldest positions once it is full. What they
     held when `mark` was called is kept (growing makes new tensors, so this copies nothing), and
-    `rewind` to that length restores it.
+    `rewind` to that length restores it. Without such layers nothing is kept.
     """
 
     def __init__(self, config: Any) -> None:
@@ -24,7 +24,8 @@ class RewindableCache:
     def mark(self, position: int) -> None:
         """Keep the present state, at cache length `position`, for `rewind`."""
         self._marked_at = position
-        self._marked = [(layer.keys, layer.values) for layer in self.cache.layers]
+        if any(layer.is_sliding for layer in self.cache.layers):
+            self._marked = [(layer.keys, layer.values) for layer in self.cache.layers]
 
     def rewind(self, position: int) -> None:
         """Cut the cache to `position` tokens.
@@ -55,5 +56,5 @@ def _still_holds(layer: Any, position: int) -> bool:
 
 def _restore(layer: Any, keys: torch.Tensor, values: torch.Tensor, position: int) -> None:
     layer.keys, layer.values = keys, values
-    if getattr(layer, "is_sliding", False):
+    if layer.is_sliding:
         layer.cumulative_length = position
