@@ -1,8 +1,8 @@
 """What the app itself costs: seconds to its first paint, and CPU at rest, with a recording.
 
 Each repeat opens a bundled recording in a pseudo-terminal, times the first paint (the first screen
-that names the model), then freezes the view and counts CPU seconds over some time; then the same with
-the replay paused. Writes benchmarks/results/app-costs.json. Linux only (it reads /proc).
+that names the model), then freezes the view and counts CPU seconds over some time; then the same
+with the replay paused. Writes benchmarks/results/app-costs.json. Linux only (it reads /proc).
 """
 
 import argparse

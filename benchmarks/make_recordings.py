@@ -1,6 +1,7 @@
 """Makes the bundled recordings: the app on a GPU, one recording a variant, a few seconds each.
 
-Run on the machine whose runs are to be bundled; writes analyzer/recordings/<gpu>-<model>-<variant>.dsrec.
+Run it on the machine whose runs are to be bundled; it writes <gpu>-<model>-<variant>.dsrec below
+analyzer/recordings.
 """
 
 import argparse
