@@ -40,12 +40,14 @@ def write_atomically(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
-def check_writable(path: Path, option: str) -> None:
-    """Refuse an output path before any work is done for it.
+def check_writable(path: Path | None, option: str) -> None:
+    """Refuse an output path before any work is done for it; None asks for no file.
 
     Raises:
         InputError: a folder, or one whose folder is missing or not writable; names `option`.
     """
+    if path is None:
+        return
     if path.is_dir():
         raise InputError(f"{option} {path}: is a folder; name a file")
     if not path.parent.is_dir():

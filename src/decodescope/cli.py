@@ -18,10 +18,12 @@ import rich_click as click
 
 from decodescope import __version__
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
+from decodescope.analyzer.files import check_writable
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol import WorkerConfig
     from decodescope.tui.app import DecodescopeApp
+    from decodescope.tui.sources import Source
 
 FILE = click.Path(path_type=Path)
 DEFAULT_TOKENS = 128
@@ -94,7 +96,7 @@ def live(record: Path | None, context: int | None, **options: Any) -> None:
         _run(context=context, **options)
         return
     _require_run_packages()
-    _check_writable(record, "--record")
+    check_writable(record, "--record")
     config = _worker_config(context=context, **options)
     _start(_live_app(config, record, cpu_chosen=config.device == "cpu"))
 
@@ -159,7 +161,7 @@ def export(file: Path, target: str, output: Path) -> None:
     from decodescope import analyzer
     from decodescope.analyzer.chrome_export import export_chrome
 
-    _check_writable(output, "-o")
+    check_writable(output, "-o")
     export_chrome(analyzer.analyze(analyzer.load(file)), output)
     _say(f"wrote {output} ({target})")
 
@@ -209,7 +211,7 @@ def bench_analyzer(as_json: bool, output: Path | None, repeats: int) -> None:
     from decodescope.analyzer.benchmark import benchmark_table, run_analyzer_benchmark
     from decodescope.tui.sources import bundled_recordings
 
-    _check_writable(output, "-o")
+    check_writable(output, "-o")
     result = run_analyzer_benchmark(bundled_recordings()[0], repeats)
     if output is not None:
         from decodescope.analyzer.files import write_atomically
@@ -229,7 +231,7 @@ def _run(
     **options: Any,
 ) -> None:
     _require_run_packages()
-    _check_writable(trace, "--trace")
+    check_writable(trace, "--trace")
     config = _worker_config(tokens=tokens, **options)
     from decodescope.analyzer.run_table import run_table
 
@@ -303,33 +305,27 @@ def _check_readable(path: Path) -> None:
         raise InputError(f"{path}: not readable; check its permissions")
 
 
-def _check_writable(path: Path | None, option: str) -> None:
-    if path is None:
-        return
-    if path.is_dir():
-        raise InputError(f"{option} {path}: is a folder; name a file")
-    if not path.parent.is_dir():
-        raise InputError(f"{option} {path}: the folder {path.parent} does not exist; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{option} {path}: the folder {path.parent} is not writable")
-
-
-def _app(source: Any, **options: Any) -> "DecodescopeApp":
+def _app(source: "Source") -> "DecodescopeApp":
     from decodescope.tui.app import DecodescopeApp
     from decodescope.tui.traits import TerminalTraits
 
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     traits = TerminalTraits(unicode=encoding == "utf8", color=not os.environ.get("NO_COLOR"))
-    return DecodescopeApp(source, traits, **options)
+    return DecodescopeApp(source, traits)
 
 
 def _live_app(config: "WorkerConfig", record: Path | None, cpu_chosen: bool) -> "DecodescopeApp":
-    from decodescope.analyzer.recording import RecordingWriter
+    from decodescope.tui.link import Link
     from decodescope.tui.sources import LiveSource
     from decodescope.tui.worker_link import WorkerLink
 
-    recorder = None if record is None else RecordingWriter(record)
-    return _app(LiveSource(WorkerLink(config), cpu_chosen=cpu_chosen), recorder=recorder)
+    link: Link = WorkerLink(config)
+    if record is not None:
+        from decodescope.analyzer.recording import RecordingWriter
+        from decodescope.tui.recording_link import RecordingLink
+
+        link = RecordingLink(link, RecordingWriter(record))
+    return _app(LiveSource(link, cpu_chosen=cpu_chosen))
 
 
 def _start(app: "DecodescopeApp") -> None:
