@@ -43,7 +43,11 @@ class Link(Protocol):
         ...
 
     async def start(self) -> None:
-        """Begin; returns at once, `Progress` and `Hello` arrive through `receive`."""
+        """Begin; returns at once, `Progress` and `Hello` arrive through `receive`.
+
+        Raises:
+            DecodescopeError: there is no beginning (no process can be started).
+        """
         ...
 
     async def receive(self) -> LinkEvent | None:

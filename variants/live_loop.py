@@ -241,8 +241,10 @@ class LiveLoop:
         if refusal := self._session.refusal(variant):
             self._channel.send(Failure(str(refusal), refusal.exit_code, fatal=False))
             return
-        previous = self._variant if self._step is not None else None
-        self._drop_step()
+        previous = None
+        if self._step is not None:
+            previous = self._variant
+            self._drop_step()
         if not self._build(variant) and (previous is None or not self._build(previous)):
             self._variant = variant
             self._tell("failed")

@@ -174,6 +174,16 @@ async def test_a_real_worker_lives_through_a_session(checkpoint):
         events = await until(link, is_a(TraceReady))
         assert not of(events, WorkerDied)
         assert Path(events[-1].path).name > Path(ready.path).name
+
+        os.kill(pid, signal.SIGINT)
+        await until(link, is_a(Stats))
+        os.kill(pid, signal.SIGTERM)
+        events = await until(link, is_a(WorkerDied))
+        assert of(events, Bye) == [Bye("terminated")]
+        assert events[-1].exit_code == 0
+        await link.restart()
+        pid = link.pid
+        await until(link, is_a(Hello))
     finally:
         folder = link._own_dir
         await link.close()

@@ -50,9 +50,14 @@ def test_clear_forgets_what_is_on_its_way(device):
 @pytest.mark.gpu
 def test_an_exchange_does_not_wait_for_the_device():
     tap = TokenTap("cuda")
-    torch.cuda._sleep(200_000_000)
+    zeros = [torch.zeros(3, dtype=torch.int64, device="cuda") for _ in range(4)]
+    for ids in zeros:  # the first exchange also loads kernels and allocates pinned memory
+        tap.add(ids)
+    tap.exchange()
+    tap.finish()
+    torch.cuda._sleep(1_000_000_000)
     busy = torch.cuda.Event()
-    for ids in [torch.zeros(3, dtype=torch.int64, device="cuda") for _ in range(4)]:
+    for ids in zeros:
         tap.add(ids)
     assert tap.exchange() == []
     busy.record()
