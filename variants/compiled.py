@@ -17,6 +17,7 @@ from decodescope.variants.workload import DecodeWorkload
 Forward = Callable[[torch.Tensor, Any], torch.Tensor]
 
 _WARM_UP_STEPS = 3
+_COUNTER = "cumulative_length"
 
 
 def build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> "StaticStep":
@@ -114,7 +115,7 @@ class StaticStep:
 
     def _move_to(self, position: int) -> None:
         for layer in self._cache.layers:
-            layer.cumulative_length.fill_(position)
+            getattr(layer, _COUNTER).fill_(position)
 
 
 def _static_cache(config: Any, length: int) -> Any:
@@ -126,6 +127,11 @@ def _static_cache(config: Any, length: int) -> Any:
     """
     cache = StaticCache(config=config, max_cache_len=length)
     cache.layers = [StaticLayer(max_cache_len=length) for _ in cache.layers]
+    if not all(hasattr(layer, _COUNTER) for layer in cache.layers):
+        raise EnvironmentLacks(
+            "variant compiled: needs transformers 5.5 or later, whose static cache counts its "
+            "positions on the device; upgrade it with: pip install -U transformers"
+        )
     return cache
 
 

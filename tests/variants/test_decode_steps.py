@@ -216,6 +216,16 @@ def test_misuse_is_told(load_small: Load, build: Build) -> None:
     assert all(torch.equal(kept, old) for kept, old in zip(ids, before, strict=True))
 
 
+def test_an_older_transformers_is_told(load_small: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    class LayerWithoutCounter:
+        def __init__(self, max_cache_len: int) -> None:
+            self.max_cache_len = max_cache_len
+
+    monkeypatch.setattr("decodescope.variants.compiled.StaticLayer", LayerWithoutCounter)
+    with pytest.raises(EnvironmentLacks, match=r"transformers 5\.5 or later"):
+        uncompiled(load_small("llama"), WORKLOAD)
+
+
 def test_compiled_needs_cuda(load_small: Load) -> None:
     with pytest.raises(EnvironmentLacks, match="CUDA"):
         build_compiled(load_small("llama"), WORKLOAD, "cpu")
