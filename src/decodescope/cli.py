@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
+from click.exceptions import Exit
 
 from decodescope import __version__
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
@@ -388,7 +389,7 @@ def main() -> None:
         code, message = error.exit_code, str(error)
         if debug:
             raise
-    except click.exceptions.Exit as end:
+    except Exit as end:
         sys.exit(end.exit_code)
     except click.ClickException as error:
         code, message = 2, error.format_message()
