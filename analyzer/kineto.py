@@ -41,6 +41,8 @@ def _read(stream: BinaryIO, path: str) -> Trace:
             columns.add(batch)
     except OSError as error:
         raise TraceError(f"{path}: reading failed ({error}); check the file") from error
+    if not columns.events and (events.truncated or events.broken_at is not None):
+        raise TraceError(f"{path}: broken off before its first whole event; record it again")
     if columns.events + events.skipped > 0 and columns.with_phase == 0:
         raise TraceError(f"{path}: JSON whose list holds no trace events; give a Chrome trace")
     return _assemble(columns, events, path)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.kineto_stream import Event, EventArgs, Id
+from decodescope.analyzer.kineto_event import Event, EventArgs, Id
 from decodescope.analyzer.microseconds import LIMIT_NS, to_nanoseconds
 from decodescope.analyzer.trace import KERNEL, MEMCPY, MEMSET, Int64s
 

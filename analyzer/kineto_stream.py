@@ -14,8 +14,8 @@ import msgspec
 
 from decodescope.analyzer.byte_source import ByteSource
 from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.kineto_event import Event, clean, clean_text, event_of
 
-Id = int | str | float | None
 _MAX_VALUE_BYTES = 64 << 20
 _CUT_CANDIDATES = 64
 _CUT_ATTEMPTS = 4
@@ -24,31 +24,6 @@ _SPACE = b" \t\r\n"
 _SEPARATORS = b" \t\r\n,"
 _SEPARATOR_RUN = re.compile(r"[ \t\r\n,]*")
 _NEXT_EVENT = re.compile(rb"\s*,\s*(?=\{)")
-
-
-class EventArgs(msgspec.Struct, gc=False):
-    """The arguments that analyses need; every other key is skipped unread."""
-
-    device: Id = None
-    stream: Id = None
-    correlation: Id = None
-    external_id: Id = msgspec.field(default=None, name="External id")
-    old_external_id: Id = msgspec.field(default=None, name="external id")
-    graph_id: Id = msgspec.field(default=None, name="graph id")
-    graph_node_id: Id = msgspec.field(default=None, name="graph node id")
-
-
-class Event(msgspec.Struct, gc=False):
-    """One event; `ts` and `dur` stay literals in µs until they are converted exactly."""
-
-    ph: str = ""
-    cat: str | None = None
-    name: str | None = None
-    pid: Id = None
-    tid: Id = None
-    ts: msgspec.Raw = msgspec.Raw(b"")
-    dur: msgspec.Raw = msgspec.Raw(b"")
-    args: EventArgs | None = None
 
 
 _batch_decoder = msgspec.json.Decoder(list[Event])
@@ -117,7 +92,11 @@ class EventStream:
             if self._expect() == b"[" and key == "traceEvents":
                 yield from self._events()
             else:
-                self.metadata[_text(key)] = self._value()
+                value = self._value()
+                try:
+                    self.metadata[clean_text(key)] = clean(value)
+                except RecursionError:
+                    raise _Broken from None
 
     def _events(self) -> Iterator[list[Event]]:
         self._drop(1)
@@ -158,7 +137,7 @@ class EventStream:
     def _careful_batch(self) -> tuple[list[Event], bool]:
         """Every whole event of the buffer, and whether the array ended."""
         batch: list[Event] = []
-        text = self._buffer.decode("latin-1")
+        text = self._buffer.decode("utf-8", "surrogateescape")
         position, ended = 0, False
         while not ended:
             position = _skip(text, position)
@@ -170,16 +149,16 @@ class EventStream:
             except _Incomplete:
                 break
             except _Broken:
-                self.broken_at = self._offset + position
+                self.broken_at = self._offset + _byte_length(text, position)
                 ended = True
                 break
             position = end
-            event = _event(value)
+            event = event_of(value)
             if event is None:
                 self.skipped += 1
             else:
                 batch.append(event)
-        self._drop(position)
+        self._drop(_byte_length(text, position))
         stuck = not batch and not ended and position == 0
         if stuck and (len(text) > _MAX_VALUE_BYTES or not self._grow(max(len(text), 1))):
             self.truncated = ended = True
@@ -189,7 +168,7 @@ class EventStream:
         """Decode and consume the value at the head of the buffer."""
         while True:
             self._expect()
-            text = self._buffer.decode("latin-1")
+            text = self._buffer.decode("utf-8", "surrogateescape")
             try:
                 value, end = _decode_at(_value_decoder, text, 0)
             except _Incomplete:
@@ -197,7 +176,7 @@ class EventStream:
                     raise
             else:
                 if end < len(text) or not self._grow():
-                    self._drop(end)
+                    self._drop(_byte_length(text, end))
                     return value
 
     def _peek(self) -> bytes:
@@ -252,47 +231,6 @@ def _decode_at(decoder: json.JSONDecoder, text: str, position: int) -> tuple[obj
         raise _Broken from None
 
 
-def _text(text: str) -> str:
-    """Undo the byte-wise reading of UTF-8 that keeps offsets right."""
-    try:
-        return text.encode("latin-1").decode("utf-8", "replace")
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _event(value: object) -> Event | None:
-    if not isinstance(value, dict):
-        return None
-    args = value.get("args")
-    known = args if isinstance(args, dict) else {}
-    return Event(
-        ph=_string(value.get("ph")) or "",
-        cat=_string(value.get("cat")),
-        name=_string(value.get("name")),
-        pid=_id(value.get("pid")),
-        tid=_id(value.get("tid")),
-        ts=_literal(value.get("ts")),
-        dur=_literal(value.get("dur")),
-        args=EventArgs(
-            device=_id(known.get("device")),
-            stream=_id(known.get("stream")),
-            correlation=_id(known.get("correlation")),
-            external_id=_id(known.get("External id")),
-            old_external_id=_id(known.get("external id")),
-            graph_id=_id(known.get("graph id")),
-            graph_node_id=_id(known.get("graph node id")),
-        ),
-    )
-
-
-def _string(value: object) -> str | None:
-    return _text(value) if isinstance(value, str) else None
-
-
-def _id(value: object) -> Id:
-    return _text(value) if isinstance(value, str) else None
-
-
-def _literal(value: object) -> msgspec.Raw:
-    text = value if isinstance(value, str) else ""
-    return msgspec.Raw(text.encode("utf-8", "replace"))
+def _byte_length(text: str, position: int) -> int:
+    """How many bytes of the file the text before `position` was."""
+    return len(text[:position].encode("utf-8", "surrogateescape"))

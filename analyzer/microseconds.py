@@ -26,7 +26,8 @@ def to_nanoseconds(numbers: Sequence[msgspec.Raw]) -> tuple[Int64s, NDArray[np.b
     """
     fast = _fixed_point(b",".join(numbers))
     if fast is not None and len(fast) == len(numbers):
-        return fast, np.abs(fast) <= LIMIT_NS
+        within = np.abs(fast) <= LIMIT_NS
+        return np.where(within, fast, 0), within
     slow = [_one(bytes(number)) for number in numbers]
     usable = np.array([value is not None for value in slow], dtype=np.bool_)
     return np.array([value or 0 for value in slow], dtype=np.int64), usable

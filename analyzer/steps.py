@@ -20,7 +20,11 @@ MARKERS = (
     re.compile(r"decode_step" + _NUMBER),
     re.compile(r"ProfilerStep" + _NUMBER),
     re.compile(r"execute_(?:model\b|(?:\d+_)?context_)"),
-    re.compile(r"(?:[a-z]+[_ ])?(?:step|iteration|iter)" + _NUMBER, re.IGNORECASE),
+    re.compile(
+        r"(?:(?:train|training|inference|generation|decode|engine)[_ ])?(?:step|iteration|iter)"
+        + _NUMBER,
+        re.IGNORECASE,
+    ),
 )
 _TRAILING_NUMBER = re.compile(_NUMBER)
 

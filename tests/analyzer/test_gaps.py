@@ -1,0 +1,286 @@
+"""Gap classes against a slow reference that follows the definitions word by word."""
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kineto_events import Event, call, op, trace_of
+
+from decodescope.analyzer import Analysis, analyze
+from decodescope.analyzer.gaps import HOST_WAIT_LABELS
+from decodescope.analyzer.report import GAP_CLASSES
+
+US = 1000
+APIS = {
+    "cudaLaunchKernel": None,
+    "cudaGraphLaunch": None,
+    "cudaStreamWaitEvent": None,
+    "cudaStreamSynchronize": "sync",
+    "cudaMalloc": "allocation",
+    "cudaMemcpyAsync": "memcpy_api",
+}
+
+
+@dataclass(frozen=True)
+class Op:
+    start: int
+    end: int
+    correlation: int
+    stream: int
+    device: int
+
+
+@dataclass(frozen=True)
+class Call:
+    start: int
+    end: int
+    correlation: int
+    name: str
+    tid: int
+
+
+def analysed(ops: list[Op], calls: list[Call]) -> Analysis:
+    events: list[Event] = [
+        op(o.start, o.end, o.correlation, stream=o.stream, device=o.device) for o in ops
+    ]
+    events += [call(c.start, c.end, c.correlation, name=c.name, tid=c.tid) for c in calls]
+    return analyze(trace_of(*events))
+
+
+def reference(ops: list[Op], calls: list[Call], device: int) -> list[tuple[int, int, str, str]]:
+    """(start, end, class, label) of every gap, by the definitions."""
+    launches = {c.correlation: c for c in calls}
+    launching = {o.correlation for o in ops} & set(launches)
+    mine = sorted(
+        (o for o in ops if o.device == device),
+        key=lambda o: (o.start, o.end, o.stream, o.correlation),
+    )
+    gaps = []
+    for position in range(1, len(mine)):
+        before = mine[:position]
+        end_of_busy = max(o.end for o in before)
+        if mine[position].start > end_of_busy:
+            prev = [o for o in before if o.end == end_of_busy][-1]
+            gaps.append((prev, mine[position]))
+    floor = floor_of(gaps, launches)
+    found = []
+    for prev, nxt in gaps:
+        kind = class_of(prev, nxt, launches, floor, calls, launching)
+        label = ""
+        if kind == "host_wait":
+            label = label_of(prev.end, launches[nxt.correlation], calls)
+        found.append((prev.end, nxt.start, kind, label))
+    return found
+
+
+def early_class(prev: Op, nxt: Op, launches: dict[int, Call]) -> str | None:
+    launch = launches.get(nxt.correlation)
+    if launch is None:
+        return "unlinked"
+    if launch.name == "cudaGraphLaunch" and prev.correlation == nxt.correlation:
+        return "graph_internal"
+    return "host_wait" if launch.start > prev.end else None
+
+
+def floor_of(gaps: list[tuple[Op, Op]], launches: dict[int, Call]) -> int | None:
+    lengths = sorted(
+        nxt.start - prev.end
+        for prev, nxt in gaps
+        if early_class(prev, nxt, launches) is None
+        and prev.end - launches[nxt.correlation].end >= 50 * US
+    )
+    return lengths[(len(lengths) - 1) // 2] if lengths else None
+
+
+def class_of(
+    prev: Op,
+    nxt: Op,
+    launches: dict[int, Call],
+    floor: int | None,
+    calls: list[Call],
+    launching: set[int],
+) -> str:
+    early = early_class(prev, nxt, launches)
+    if early is not None:
+        return early
+    launch = launches[nxt.correlation]
+    if launch.end <= prev.end and floor is not None and nxt.start - prev.end <= floor:
+        return "kernel_floor"
+    if prev.stream != nxt.stream:
+        return "dependency"
+    for other in sorted(calls, key=lambda c: c.start, reverse=True):
+        if other.tid == launch.tid and other.start < launch.start:
+            if other.name == "cudaStreamWaitEvent":
+                return "dependency"
+            if other.correlation in launching:
+                break
+    return "launch_latency"
+
+
+def label_of(start: int, launch: Call, calls: list[Call]) -> str:
+    covered = dict.fromkeys(HOST_WAIT_LABELS[:-1], 0)
+    for at in range(start, launch.start, US):
+        doing = {APIS[c.name] for c in calls if c.tid == launch.tid and c.start <= at < c.end}
+        for label in covered:
+            covered[label] += label in doing
+    best = max(covered, key=lambda label: covered[label])
+    return best if 2 * covered[best] * US >= launch.start - start else "python"
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> tuple[list[Op], list[Call]]:
+    """Calls at distinct starts and ids, ops on two devices and two streams, all in whole µs."""
+    count = draw(st.integers(1, 12))
+    starts = draw(st.lists(st.integers(0, 150), min_size=count, max_size=count, unique=True))
+    calls = [
+        Call(
+            start=start * US,
+            end=(start + draw(st.integers(0, 8))) * US,
+            correlation=number + 1,
+            name=draw(st.sampled_from(sorted(APIS))),
+            tid=draw(st.integers(1, 2)),
+        )
+        for number, start in enumerate(starts)
+    ]
+    ops = []
+    for start in draw(st.lists(st.integers(0, 260), min_size=2, max_size=14)):
+        ops.append(
+            Op(
+                start=start * US,
+                end=(start + draw(st.integers(0, 20))) * US,
+                correlation=draw(st.integers(1, count + 2)),
+                stream=draw(st.integers(7, 8)),
+                device=draw(st.integers(0, 1)),
+            )
+        )
+    launchers = {"cudaLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync"}
+    ids = {c.correlation for c in calls if c.name not in launchers}
+    ops = [o for o in ops if o.correlation not in ids]
+    return list(dict.fromkeys(ops)), calls
+
+
+@given(windows())
+@settings(max_examples=300, deadline=None)
+def test_classes_follow_the_definitions(window: tuple[list[Op], list[Call]]) -> None:
+    ops, calls = window
+    analysis = analysed(ops, calls)
+    gaps = analysis.gaps
+    for report in analysis.report.devices:
+        assert isinstance(report.device, int)
+        here = (gaps.device == report.device).nonzero()[0].tolist()
+        found = [
+            (
+                int(gaps.start_ns[i]),
+                int(gaps.end_ns[i]),
+                GAP_CLASSES[gaps.kind[i]],
+                HOST_WAIT_LABELS[gaps.label[i]] if gaps.label[i] >= 0 else "",
+            )
+            for i in here
+        ]
+        assert found == reference(ops, calls, report.device)
+
+
+@given(windows())
+@settings(max_examples=150, deadline=None)
+def test_classes_add_up_to_idle(window: tuple[list[Op], list[Call]]) -> None:
+    ops, calls = window
+    for device in analysed(ops, calls).report.devices:
+        mine = [o for o in ops if o.device == device.device]
+        start, end = min(o.start for o in mine), max(o.end for o in mine)
+        covered = sum(any(o.start <= at < o.end for o in mine) for at in range(start, end, US))
+        assert device.window_ns == end - start
+        assert device.busy_ns == covered * US <= device.window_ns
+        assert device.idle_ns == device.window_ns - device.busy_ns
+        assert sum(total.total_ns for total in device.gaps.values()) == device.idle_ns
+        waits = device.gaps["host_wait"]
+        assert sum(total.total_ns for total in device.host_wait.values()) == waits.total_ns
+        assert sum(total.count for total in device.host_wait.values()) == waits.count
+
+
+def kinds(*events: Event) -> list[str]:
+    gaps = analyze(trace_of(*events)).gaps
+    return [GAP_CLASSES[kind] for kind in gaps.kind]
+
+
+def test_a_call_that_begins_when_prev_ends_is_not_late() -> None:
+    assert kinds(op(0, 10, 1), call(10, 12, 2), op(20, 30, 2)) == ["launch_latency"]
+    assert kinds(op(0, 10, 1), call(11, 12, 2), op(20, 30, 2)) == ["host_wait"]
+
+
+def test_ops_of_one_graph_launch_but_not_of_two() -> None:
+    first, second = call(0, 5, 1, name="cudaGraphLaunch"), call(6, 9, 2, name="hipGraphLaunch")
+    ops = [op(20, 30, 1), op(32, 40, 1), op(45, 50, 2), op(55, 60, 2)]
+    assert kinds(first, second, *ops) == ["graph_internal", "launch_latency", "graph_internal"]
+
+
+def test_graph_ops_need_no_node_ids_and_may_have_them() -> None:
+    launch = call(0, 5, 1, name="cudaGraphLaunch")
+    node = {"graph id": 1, "graph node id": 1 << 32}
+    assert kinds(launch, op(20, 30, 1, **node), op(32, 40, 1, **node)) == ["graph_internal"]
+
+
+def test_a_gap_of_zero_length_ops_is_two_gaps() -> None:
+    report = analyze(trace_of(op(0, 10), op(15, 15), op(20, 30))).report
+    (device,) = report.devices
+    assert (device.gaps["unlinked"].count, device.gaps["unlinked"].total_ns) == (2, 10)
+
+
+def test_an_event_wait_before_the_launch_is_a_dependency() -> None:
+    wait = call(3, 4, name="cudaStreamWaitEvent")
+    ops = [op(6, 100, 1), op(120, 130, 2)]
+    assert kinds(call(0, 2, 1), wait, call(5, 6, 2), *ops) == ["dependency"]
+    assert kinds(wait, call(4, 5, 1), call(6, 7, 2), *ops) == ["launch_latency"]
+
+
+@pytest.mark.parametrize(
+    ("api", "label"),
+    [
+        ("cudaStreamSynchronize", "sync"),
+        ("hipDeviceSynchronize", "sync"),
+        ("cudaEventSynchronize", "sync"),
+        ("cudaMalloc", "allocation"),
+        ("hipFree", "allocation"),
+        ("cudaHostAlloc", "allocation"),
+        ("cuMemCreate", "allocation"),
+        ("cudaMemcpyAsync", "memcpy_api"),
+        ("hipMemcpyWithStream", "memcpy_api"),
+        ("cudaMemsetAsync", "memcpy_api"),
+        ("cudaStreamIsCapturing", "python"),
+    ],
+)
+def test_labels_of_host_wait(api: str, label: str) -> None:
+    wait = call(5, 90, name=api)
+    report = analyze(trace_of(op(0, 10, 1), wait, call(100, 105, 2), op(110, 120, 2))).report
+    (device,) = report.devices
+    assert device.host_wait[label].total_ns == 100
+    assert device.gaps["host_wait"].max_ns == 100
+
+
+def test_another_threads_wait_does_not_count() -> None:
+    wait = call(5, 90, name="cudaStreamSynchronize", tid=2)
+    report = analyze(trace_of(op(0, 10, 1), wait, call(100, 105, 2), op(110, 120, 2))).report
+    assert report.devices[0].host_wait["python"].count == 1
+
+
+def test_the_floor_is_the_median_of_gaps_queued_far_ahead_and_says_so() -> None:
+    calls = [call(i, i + 1, i + 1) for i in range(5)]
+    ops, at = [], 60 * US
+    for number, gap in enumerate((0, 900, 1100, 1000, 5000)):
+        ops.append(op(at + gap, at + gap + 10 * US, number + 1))
+        at += gap + 10 * US
+    (device,) = analyze(trace_of(*calls, *ops)).report.devices
+    assert (device.kernel_floor_ns, device.kernel_floor_estimated) == (1000, True)
+    assert device.gaps["kernel_floor"].total_ns == 1900
+    assert device.gaps["launch_latency"].total_ns == 6100
+
+
+def test_largest_gaps_come_first_with_their_neighbours() -> None:
+    events = [op(0, 10, 1, name="a"), op(15, 20, 2, name="b"), call(30, 31, 3), op(70, 80, 3)]
+    first, second = analyze(trace_of(*events)).report.largest_gaps
+    assert (first.at_ns, first.length_ns, first.gap_class, first.label) == (
+        *(20, 50, "host_wait"),
+        "python",
+    )
+    assert (first.prev, first.next, first.call) == ("b", "kernel", "cudaLaunchKernel")
+    assert (second.prev, second.next, second.call, second.label) == ("a", "b", None, None)

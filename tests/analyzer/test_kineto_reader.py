@@ -1,0 +1,490 @@
+"""The Kineto reader: every shape that files have, and every way in which they are broken."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kineto_events import DATA, PID, call, document, event, op, span, trace_of
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.byte_source import ByteSource, bytes_stream
+from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.kineto import read_kineto_bytes
+from decodescope.analyzer.kineto_stream import EventStream
+from decodescope.analyzer.report import CaptureInfo
+from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, KERNEL, MEMCPY, MEMSET, Trace
+
+ABSOLUTE_NS = 1_661_938_466_265_032_123
+
+
+def codes(trace: Trace) -> set[str]:
+    return {finding.code for finding in trace.findings}
+
+
+def read(text: str | bytes) -> Trace:
+    return read_kineto_bytes(text.encode() if isinstance(text, str) else text, "some.json")
+
+
+def test_absolute_times_keep_every_digit() -> None:
+    trace = trace_of(
+        call(ABSOLUTE_NS, ABSOLUTE_NS + 4_001, 9),
+        op(ABSOLUTE_NS + 5_002, ABSOLUTE_NS + 7_005, 9),
+    )
+    assert trace.ops.start_ns.tolist() == [1_661_938_466_265_037_125]
+    assert trace.ops.end_ns.tolist() == [1_661_938_466_265_039_128]
+    assert trace.calls.end_ns.tolist() == [1_661_938_466_265_036_124]
+
+
+def test_integer_microseconds_and_exponents() -> None:
+    text = """{"traceEvents": [
+      {"ph":"X","cat":"kernel","name":"a","pid":0,"tid":7,"ts":1661938466265032,"dur":25},
+      {"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,"ts":1.5e3,"dur":2E-3}]}"""
+    trace = read(text)
+    assert trace.ops.start_ns.tolist() == [1_500_000, 1_661_938_466_265_032_000]
+    assert (trace.ops.end_ns - trace.ops.start_ns).tolist() == [2, 25_000]
+
+
+def test_base_time_and_device_names() -> None:
+    trace = trace_of(
+        op(0, 5),
+        baseTimeNanoseconds=1_790_857_026_000_000_000,
+        deviceProperties=[{"id": 0, "name": "NVIDIA H200"}, {"id": 1, "name": "NVIDIA H200"}],
+    )
+    assert trace.base_ns == 1_790_857_026_000_000_000
+    assert trace.device_names == {0: "NVIDIA H200", 1: "NVIDIA H200"}
+
+
+@pytest.mark.parametrize(
+    ("category", "kind"),
+    [
+        ("kernel", KERNEL),
+        ("Kernel", KERNEL),
+        ("gpu_memcpy", MEMCPY),
+        ("Memcpy", MEMCPY),
+        ("gpu_memset", MEMSET),
+        ("Memset", MEMSET),
+    ],
+)
+def test_categories_of_gpu_ops(category: str, kind: int) -> None:
+    assert trace_of(op(0, 5, cat=category)).ops.kind.tolist() == [kind]
+
+
+@pytest.mark.parametrize("category", ["cuda_runtime", "cuda_driver", "Runtime"])
+def test_categories_of_calls(category: str) -> None:
+    launch = event(category, "hipExtModuleLaunchKernel", 0, 2, PID, 1, correlation=5)
+    trace = trace_of(launch, op(3, 9, 5))
+    assert trace.ops.launch.tolist() == [0]
+
+
+def test_gpu_user_annotations_never_count() -> None:
+    trace = trace_of(
+        op(10, 20), event("gpu_user_annotation", "decode_step", 0, 100, 0, 7, stream=7)
+    )
+    report = analyze(trace).report
+    assert (report.devices[0].gpu_ops, report.devices[0].window_ns) == (1, 10)
+
+
+def test_a_bare_list_is_a_trace() -> None:
+    events = json.loads(document([op(0, 5)]))["traceEvents"]
+    assert len(read(json.dumps(events)).ops) == 1
+
+
+def test_metadata_may_come_first_and_last_and_hold_event_lists() -> None:
+    inner = [{"ph": "X"}, {"ph": "X"}]
+    before = {"notes": inner, "nested": {"traceEvents": inner}}
+    text = json.dumps({**before, "traceEvents": [], "after": inner, "baseTimeNanoseconds": 7})
+    body = document([op(0, 5), op(6, 8)])[: -len(b"]}")].split(b"[", 1)[1]
+    trace = read(text.replace('"traceEvents": [], ', f'"traceEvents": [{body.decode()}], '))
+    assert (len(trace.ops), trace.base_ns, trace.findings) == (2, 7, ())
+
+
+def test_text_ids_join_within_their_thread_and_missing_ids_are_minus_one() -> None:
+    trace = trace_of(
+        event("user_annotation", "decode_step", 0, 100, "Spans", "loop"),
+        event("cuda_runtime", "cudaLaunchKernel", 5, 6, "Spans", "loop", correlation="77"),
+        event("kernel", "k", 10, 20, -1, "", correlation=77),
+    )
+    assert trace.ranges.tid[0] == trace.calls.tid[0] < -1
+    assert trace.ops.device.tolist() == [-1]
+    assert trace.ops.launch.tolist() == [0]
+    assert analyze(trace).report.steps[0].gpu_ops == 1
+
+
+def test_graph_ids_and_external_ids() -> None:
+    trace = trace_of(
+        op(0, 5, 3, **{"graph id": 4, "graph node id": (4 << 32) | 9, "External id": 11}),
+        op(6, 8, 3, **{"external id": 12}),
+    )
+    assert trace.ops.graph_id.tolist() == [4, -1]
+    assert trace.ops.graph_node_id.tolist() == [(4 << 32) | 9, -1]
+    assert trace.ops.external_id.tolist() == [11, 12]
+
+
+def test_duplicate_correlations_go_to_the_last_call_before_the_op() -> None:
+    trace = trace_of(
+        call(0, 2, 5), call(100, 102, 5), call(200, 202, 5), op(10, 20, 5), op(150, 160, 5),
+        op(-5, -2, 5),
+    )  # fmt: skip
+    starts = trace.calls.start_ns[trace.ops.launch].tolist()
+    assert starts == [0, 0, 100]
+    assert codes(trace) == {"duplicate_correlation"}
+
+
+def test_a_driver_call_inside_its_runtime_call_is_passed_over() -> None:
+    inner = event("cuda_driver", "cuLaunchKernel", 1, 3, PID, 1, correlation=5)
+    trace = trace_of(call(0, 4, 5), inner, op(10, 20, 5))
+    assert trace.names[trace.calls.name[trace.ops.launch[0]]] == "cudaLaunchKernel"
+    assert codes(trace) == set()
+
+
+def test_correlation_zero_links_nothing() -> None:
+    assert trace_of(call(0, 4, 0), op(10, 20, 0)).ops.launch.tolist() == [-1]
+
+
+def test_the_order_of_events_does_not_matter() -> None:
+    events = [
+        span(0, 100, "decode_step"), call(1, 3, 1), call(4, 6, 2), op(5, 9, 1), op(5, 9, 2),
+        op(5, 12, 3, name="other"),
+    ]  # fmt: skip
+    forwards, backwards = trace_of(*events), trace_of(*reversed(events))
+    assert forwards.names == backwards.names
+    for column in ("start_ns", "end_ns", "name", "correlation", "launch"):
+        assert getattr(forwards.ops, column).tolist() == getattr(backwards.ops, column).tolist()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("dur", "NaN"),
+        ("dur", "-5"),
+        ("dur", "-0.001"),
+        ("dur", "null"),
+        ("dur", '"soon"'),
+        ("dur", "Infinity"),
+        ("dur", "1e400"),
+        ("ts", "NaN"),
+        ("ts", "-Infinity"),
+        ("ts", "null"),
+        ("ts", "1e30"),
+        ("ts", "[1]"),
+        ("ts", None),
+        ("dur", None),
+    ],
+)
+def test_an_event_without_usable_times_is_dropped_and_counted(
+    field: str, value: str | None
+) -> None:
+    good, bad = document([op(0, 5), op(10, 20)]).decode().rsplit("{", 2)[0], ""
+    fields = {"ts": "0.010", "dur": "0.010"}
+    if value is None:
+        del fields[field]
+    else:
+        fields[field] = value
+    times = ", ".join(f'"{key}": {text}' for key, text in fields.items())
+    bad = f'{{"ph":"X","cat":"kernel","name":"b","pid":0,"tid":7,{times}}}'
+    trace = read(f"{good}{bad}]}}")
+    assert len(trace.ops) == 1
+    assert codes(trace) == {"dropped_events"}
+    assert "1 events" in trace.findings[0].message
+    assert analyze(trace).report.health.status == "degraded"
+
+
+def test_nan_in_an_argument_costs_nothing() -> None:
+    text = document([op(0, 5, 1, occupancy=float("nan")), op(6, 9, 2, occupancy=float("inf"))])
+    assert b"NaN" in text
+    trace = read(text)
+    assert (len(trace.ops), trace.findings) == (2, ())
+
+
+def test_entries_that_are_no_events_are_counted() -> None:
+    trace = read(
+        '{"traceEvents": [null, 5, [{"ph":"X"}], {"ph":"X","cat":"kernel","ts":1,"dur":2}]}'
+    )
+    assert len(trace.ops) == 1
+    assert codes(trace) == {"no_events"}
+
+
+def test_a_trailing_comma_is_forgiven() -> None:
+    trace = read(document([op(0, 5)])[:-2] + b",\n]}")
+    assert (len(trace.ops), trace.findings) == (1, ())
+
+
+def test_bytes_that_are_no_utf8_spoil_only_the_name() -> None:
+    trace = read(document([op(0, 5, name="k\xe9")]).replace(b"k\\u00e9", b"k\xe9\xff"))
+    assert trace.names == ("k\ufffd\ufffd",)
+
+
+def test_lone_surrogates_can_be_encoded_again() -> None:
+    trace = read('[{"ph":"X","cat":"kernel","name":"\\ud800k","ts":1,"dur":NaN},'
+                 '{"ph":"X","cat":"kernel","name":"\\ud800k","ts":1,"dur":2}]')  # fmt: skip
+    assert trace.names == ("\ufffdk",)
+
+
+def test_begin_end_pairs_are_not_read_and_said_so() -> None:
+    pair = '{"ph":"B","cat":"cpu_op","name":"x","ts":1},{"ph":"E","cat":"cpu_op","ts":2}'
+    assert codes(read(f"[{pair}]")) == {"open_ended_events"}
+
+
+def test_profiler_overhead_is_reported_and_harmless() -> None:
+    trace = trace_of(op(0, 5, 1), call(0, 1, 1), event("overhead", "Flush", 0, 2_500_000, -1, 0))
+    assert "1 pauses of its own, 2.500 ms" in trace.findings[0].message
+    assert analyze(trace).report.health.status == "ok"
+
+
+MANY = [op(10 * i, 10 * i + 5, i + 1, name=f"kernel<{i % 7}>") for i in range(40)]
+
+
+def test_every_truncation_of_json_uses_the_whole_events() -> None:
+    text = document(MANY, deviceProperties=[{"id": 0, "name": "GPU"}])
+    starts = [text.index(b'"traceEvents": [') + len(b'"traceEvents": [')]
+    ends = []
+    position = starts[0]
+    decoder = json.JSONDecoder()
+    for _ in MANY:
+        _, end = decoder.raw_decode(text.decode(), position)
+        ends.append(end)
+        position = end + 2
+    for cut in range(ends[0], len(text) - 2, 7):
+        trace = read(text[:cut])
+        assert len(trace.ops) == sum(end <= cut for end in ends)
+        assert codes(trace) == {"truncated"}
+
+
+def test_truncated_gzip_uses_the_whole_events() -> None:
+    packed = gzip.compress(document(MANY * 200), mtime=0)
+    trace = read(packed[: len(packed) // 2])
+    assert 0 < len(trace.ops) < len(MANY) * 200
+    assert "truncated" in codes(trace)
+
+
+def test_a_missing_gzip_trailer_is_said() -> None:
+    trace = read(gzip.compress(document(MANY))[:-8])
+    assert (len(trace.ops), codes(trace)) == (40, {"truncated"})
+
+
+def test_gzip_members_are_joined_and_padding_ignored() -> None:
+    text = document(MANY)
+    packed = gzip.compress(text[:500]) + gzip.compress(text[500:]) + b"\0" * 40
+    assert len(read(packed).ops) == 40
+
+
+def test_text_that_breaks_off_in_the_middle_is_reported_with_its_place() -> None:
+    text = document(MANY)
+    middle = text.index(b"{", len(text) // 2)
+    trace = read(text[:middle] + b"@@@@" + text[middle:])
+    assert 0 < len(trace.ops) < 40
+    (finding,) = trace.findings
+    assert finding.code == "broken_json"
+    assert f"byte {middle}" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "an empty file"),
+        (b"  \n", "an empty file"),
+        (b"hello", "not a JSON trace"),
+        (b"\x89PNG\r\n\x1a\n....", "not a JSON trace"),
+        (b"<html></html>", "not a JSON trace"),
+        (b'{"a": 1}', "JSON without a traceEvents list"),
+        (b'{"traceEvents": {"ph": "X"}}', "JSON without a traceEvents list"),
+        (b'{"a": [1, 2', "broken JSON without a traceEvents list"),
+        (b"{", "broken JSON without a traceEvents list"),
+        (b'{"a" 1}', "broken JSON without a traceEvents list"),
+        (b"[1, 2, 3]", "no trace events"),
+        (b'[{"name": "x"}]', "no trace events"),
+        (b"\x1f\x8b", "a broken gzip file"),
+        (b"\x1f\x8b\x08\x00garbage-garbage", "a broken gzip file"),
+        (gzip.compress(b""), "an empty file"),
+        (gzip.compress(b"hello"), "not a JSON trace"),
+        (b"[" * 100_000, "before its first whole event"),
+        (b"[", "before its first whole event"),
+        (b'{"traceEvents": [{"ph": "X", "na', "before its first whole event"),
+    ],
+    ids=lambda value: repr(value[:24]),
+)
+def test_what_is_no_trace_is_one_line(data: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(data)
+    with pytest.raises(TraceError) as raised:
+        load(path)
+    message = str(raised.value)
+    assert message.startswith(f"{path}: ")
+    assert says in message
+    assert "\n" not in message
+
+
+def test_missing_files_folders_and_unreadable_paths(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no such file"):
+        load(tmp_path / "none.json")
+    with pytest.raises(TraceError, match="is a folder"):
+        load(tmp_path)
+    with pytest.raises(TraceError, match="cannot be read"):
+        load(str(tmp_path / "a\0b"))
+    file = tmp_path / "file"
+    file.write_bytes(b"[]")
+    with pytest.raises(TraceError, match="cannot be read"):
+        load(file / "below.json")
+
+
+def test_a_trace_of_nothing_is_no_gpu_activity() -> None:
+    report = analyze(read('{"traceEvents": []}')).report
+    assert report.health.status == "no_gpu_activity"
+    assert report.source.events == 0
+
+
+def test_a_gzip_bomb_is_stopped() -> None:
+    bomb = gzip.compress(b"[" + b" " * 40_000_000)
+    source = ByteSource(bytes_stream(bomb), "bomb.gz", max_bytes=10_000_000)
+    with pytest.raises(TraceError, match="unpacks to more than"):
+        list(EventStream(source).batches())
+
+
+def test_one_endless_value_is_not_held_in_memory() -> None:
+    bomb = gzip.compress(b'[{"ph": "' + b"x" * 200_000_000)
+    trace = None
+    with pytest.raises(TraceError):
+        trace = read(bomb)
+    assert trace is None
+
+
+def fast_and_careful(events: list[dict[str, object]]) -> tuple[Trace, Trace]:
+    text = document(events)
+    careful = text.replace(b'"traceEvents": [', b'"traceEvents": [{"ph":"X","pid":NaN},')
+    return read(text), read(careful)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-(10**12), 10**18),
+            st.integers(0, 10**12),
+            st.integers(-3, 2**40),
+            st.text(max_size=20),
+        ),
+        min_size=1,
+        max_size=30,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_both_paths_read_the_same(rows: list[tuple[int, int, int, str]]) -> None:
+    events = [op(start, start + dur, c, name=name or "k") for start, dur, c, name in rows]
+    fast, careful = fast_and_careful(events)
+    assert fast.names == careful.names
+    for column in ("start_ns", "end_ns", "name", "correlation", "stream", "device"):
+        assert getattr(fast.ops, column).tolist() == getattr(careful.ops, column).tolist()
+    expected = sorted((start, start + dur) for start, dur, _, _ in rows)
+    assert list(zip(fast.ops.start_ns.tolist(), fast.ops.end_ns.tolist(), strict=True)) == expected
+
+
+class SmallPieces(ByteSource):
+    """Hands out its bytes a few at a time, so that every cut falls somewhere awkward."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        super().__init__(bytes_stream(b""), "pieces.json")
+        self._data, self._size = data, size
+
+    def read(self) -> bytes:
+        piece, self._data = self._data[: self._size], self._data[self._size :]
+        return piece
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 64, 501, 4096])
+def test_any_chunking_gives_the_same_events(size: int) -> None:
+    nasty = 'a},\n  {"ph": "X", "b": [{"x": 1}, {"y": 2}], "q": "\\"}, {'
+    events = [op(i, i + 1, i, name=nasty, list=[{"a": {}}, {"b": nasty}]) for i in range(60)]
+    stream = EventStream(SmallPieces(document(events, tail=[{"z": 1}, {"z": 2}]), size))
+    found = [event for batch in stream.batches() for event in batch]
+    assert [event.name for event in found] == [nasty] * 60
+    assert [bytes(event.ts) for event in found] == [b"0.%03d" % i for i in range(60)]
+    assert not stream.truncated
+    assert stream.broken_at is None
+
+
+def test_the_recorded_cpu_window() -> None:
+    trace = load(DATA / "cpu_two_blocks.json.gz")
+    assert isinstance(trace.capture, CaptureInfo)
+    assert trace.on_cpu
+    assert set(trace.ops.device.tolist()) == {CPU_DEVICE}
+    assert set(trace.ops.kind.tolist()) == {CPU_OPERATOR}
+    report = analyze(trace).report
+    (device,) = report.devices
+    assert (device.device, device.name) == ("cpu", "test CPU")
+    assert set(device.gaps) - {"host_wait"} == {n for n, t in device.gaps.items() if not t.count}
+    assert device.gaps["host_wait"].total_ns == device.idle_ns
+    assert device.host_wait["python"].total_ns == device.idle_ns
+    kernels = {kernel.name: kernel.count for kernel in report.kernels}
+    assert kernels == {
+        "aten::addmm": 15,
+        "aten::native_layer_norm": 6,
+        "aten::add": 6,
+        "aten::silu": 6,
+        "aten::argmax": 3,
+    }
+    assert [step.gpu_ops for step in report.steps] == [12, 12, 12]
+    paths = {found.path: found.gpu_ops for found in report.ranges}
+    assert paths["decode_step/layer.1/mlp"] == 12
+    assert paths["decode_step/lm_head"] == 3
+    assert report.launches.calls == 0
+    assert report.health.status == "ok"
+    assert report.verdict.bound == "unknown"
+    assert "device: cpu" in report.verdict.because[0]
+    assert report.observer is not None
+    assert report.observer.unprofiled_step_ns == 150_000
+
+
+@pytest.mark.parametrize("block", ["null", '"text"', '{"device": 3}', "{}", "[1]"])
+def test_a_malformed_capture_block_is_ignored_with_a_finding(block: str) -> None:
+    trace = read(document([op(0, 5)])[:-1] + f', "decodescope": {block}}}'.encode())
+    assert trace.capture is None
+    assert codes(trace) == {"bad_capture_info"}
+
+
+REAL = gzip.decompress((DATA / "cpu_two_blocks.json.gz").read_bytes())
+
+
+def survives(data: bytes) -> None:
+    try:
+        trace = read(data)
+    except TraceError:
+        return
+    report = analyze(trace).report
+    for device in report.devices:
+        assert sum(total.total_ns for total in device.gaps.values()) == device.idle_ns
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_mutated_bytes_give_a_trace_or_a_trace_error(data: st.DataObject) -> None:
+    mutated = bytearray(REAL)
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(mutated) - 1))
+        kind = data.draw(st.sampled_from(["set", "cut", "insert", "double"]))
+        if kind == "set":
+            mutated[at] = data.draw(st.integers(0, 255))
+        elif kind == "cut":
+            del mutated[at : at + data.draw(st.integers(1, 400))]
+        elif kind == "insert":
+            tokens = [b"{", b"}", b"[", b"]", b'"', b",", b"\\", b"NaN", b"1e999", b"-", b"\xff"]
+            mutated[at:at] = data.draw(st.sampled_from(tokens))
+        else:
+            mutated[at:at] = mutated[at : at + 300]
+    survives(bytes(mutated))
+
+
+@given(st.integers(0, len(REAL)))
+@settings(max_examples=40, deadline=None)
+def test_truncated_bytes_give_a_trace_or_a_trace_error(length: int) -> None:
+    survives(REAL[:length])
+    survives(gzip.compress(REAL)[: length // 10])
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=150, deadline=None)
+def test_any_bytes_give_a_trace_or_a_trace_error(data: bytes) -> None:
+    survives(data)
+    survives(b'{"traceEvents": [' + data)
+    survives(b"\x1f\x8b" + data)
