@@ -232,7 +232,8 @@ class RunReport(Struct, frozen=True):
     """One measured variant; `msgspec.json.encode(run_report)` is `run --json`.
 
     tokens/s and step times come from unprofiled steps; launches, ops and idle from a profiled
-    window of the same run, whose cost `observer` states. The waterfall adds up to the profiled step.
+    window of the same run, whose cost `observer` states. The waterfall adds up to the profiled
+    step.
     """
 
     schema_version: int

@@ -1,6 +1,7 @@
 """Hand-made Kineto events, in nanoseconds, for tests."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ def span(start: int, end: int, name: str, *, tid: int = 1, pid: int = PID) -> Ev
 
 def document(events: list[Event], **keys: Any) -> bytes:
     text = json.dumps({"schemaVersion": 1, **keys, "traceEvents": events})
-    return text.replace('"@', "").replace('@"', "").encode()
+    return re.sub(r'"@(-?\d+\.\d{3})@"', r"\1", text).encode()
 
 
 def trace_of(*events: Event, **keys: Any) -> Trace:
