@@ -25,6 +25,7 @@ from decodescope.tui.session import View
 
 STALE_AFTER_S = 3.0
 _OBSERVED_MATTERS = 1.05
+_FILE_CELLS = 28
 _TONES: dict[str, BadgeTone] = {
     "running": "good", "capturing": "busy", "paused": "idle", "ended": "idle", "failed": "bad",
     "worker died": "bad", "trace": "good", "unreadable": "bad",
@@ -60,22 +61,22 @@ def title(view: View, moment: Moment) -> TitleData:
 
 def _facts(view: View) -> tuple[tuple[str, ...], frozenset[str]]:
     about = view.hello or (view.window.capture if view.window else None)
+    file = view.variant if view.kind == "trace" else view.source_name
+    facts = [fmt.shorten(file, _FILE_CELLS)] if file else []
     if about is None:
-        return (view.source_name,) if view.source_name else (), frozenset()
-    facts = [about.model]
+        return tuple(facts), frozenset()
+    facts.append(about.model)
     if about.device == "cpu":
         facts.append("device: cpu")
     if about.weights == "random":
         facts.append("random weights")
-    if view.variant and view.kind != "trace":
+    if view.kind != "trace" and view.variant:
         facts.append(view.variant)
-    elif view.kind == "trace" and view.window is not None and view.window.capture is not None:
+    elif view.window is not None and view.window.capture is not None:
         facts.append(view.window.capture.variant)
     if about.device != "cpu":
         facts.append(about.device_name)
     facts.extend((about.dtype, f"batch {about.batch}", f"context {about.context}"))
-    if view.kind != "live" and view.source_name:
-        facts.append(view.source_name)
     return tuple(facts), frozenset({"random weights", "device: cpu"})
 
 

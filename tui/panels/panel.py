@@ -131,7 +131,7 @@ class Panel(Widget, Generic[Data], can_focus=False):
         changed = [
             Region(0, y, width, 1)
             for y, strip in enumerate(self._strips)
-            if y >= len(old) or strip != old[y]
+            if strip != old[y]
         ]
         if changed:
             self.refresh(*changed)
@@ -142,11 +142,12 @@ class Panel(Widget, Generic[Data], can_focus=False):
         if width < 1 or height < 1:
             return []
         if not self.FRAMED:
-            rows = self.draw(width, height).rows
+            rows = list(self.draw(width, height).rows)
         elif self._brush.frame == "box":
             rows = self._boxed(width, height)
         else:
             rows = self._ruled(width, height)
+        rows += [Row() for _ in range(height - len(rows))]
         return [row.strip(width, self._brush.inks.base) for row in rows[:height]]
 
     def _ruled(self, width: int, height: int) -> list[Row]:

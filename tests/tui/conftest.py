@@ -1,0 +1,16 @@
+"""Makes `scripted` (a worker that says what a test wants) importable, and gives its trace file."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+import scripted
+
+
+@pytest.fixture
+def trace_file(tmp_path: Path) -> Path:
+    """A Kineto trace of three launch-bound steps, as a worker captures it."""
+    return scripted.write_trace(tmp_path / "window-0001.json")
