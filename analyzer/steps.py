@@ -200,7 +200,7 @@ def _spans(
     mine = np.flatnonzero(op_step >= 0)
     by_step = mine[np.argsort(op_step[mine], kind="stable")]
     edges = np.searchsorted(op_step[by_step], np.arange(count + 1))
-    merged: dict[tuple[int, ...], Union] = {}
+    steps_on: dict[tuple[int, ...], list[int]] = {}
     for index in range(count):
         ops = by_step[edges[index] : edges[index + 1]]
         if not len(ops):
@@ -209,13 +209,10 @@ def _spans(
         device[index] = devices[of_device.argmax()]
         start[index] = trace.ops.start_ns[ops].min()
         end[index] = trace.ops.end_ns[ops].max()
-        key = tuple(devices.tolist())
-        if key not in merged:
-            merged[key] = _merge([unions[one] for one in key])
-        until_start, until_end = covered_until(
-            merged[key], np.array([start[index], end[index]], dtype=np.int64)
-        )
-        busy[index] = until_end - until_start
+        steps_on.setdefault(tuple(devices.tolist()), []).append(index)
+    for devices_used, indices in steps_on.items():
+        merged = _merge([unions[one] for one in devices_used])
+        busy[indices] = covered_until(merged, end[indices]) - covered_until(merged, start[indices])
     return device, start, end, busy
 
 
