@@ -12,7 +12,7 @@ from decodescope.analyzer.errors import EnvironmentLacks
 BUFFER_BYTES = 4 * 1024**3
 RUNS = 12
 WARM_UP_RUNS = 3
-PROGRAMS_PER_SM = (2, 4, 8)
+PROGRAMS_PER_SM = (8, 64, 256)
 
 _L2_MULTIPLE = 8
 
