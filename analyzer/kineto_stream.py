@@ -23,6 +23,10 @@ _LONGEST_LITERAL = 16
 _SPACE = b" \t\r\n"
 _SEPARATORS = b" \t\r\n,"
 _SEPARATOR_RUN = re.compile(r"[ \t\r\n,]*")
+# A quote inside a string is escaped, so an unescaped one and a colon are never inside a string.
+_NON_FINITE = re.compile(
+    rb'(?<=[^\\]":)\s*-?(?:nan(?:\(\w*\))?|inf(?:inity)?)(?=\s*[,}\]])', re.IGNORECASE
+)
 _NEXT_EVENT = re.compile(rb"\s*,\s*(?=\{)")
 
 
@@ -125,7 +129,7 @@ class EventStream:
                 continue
             attempts += 1
             try:
-                batch = _batch_decoder.decode(b"[" + self._buffer[: position + 1] + b"]")
+                batch = self._decode_first(position + 1)
             except msgspec.ValidationError:
                 return None
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -134,9 +138,26 @@ class EventStream:
             return batch
         return None
 
+    def _decode_first(self, length: int) -> list[Event]:
+        try:
+            return _batch_decoder.decode(b"[" + self._buffer[:length] + b"]")
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            if not self._blank_non_finite():
+                raise
+            return _batch_decoder.decode(b"[" + self._buffer[:length] + b"]")
+
+    def _blank_non_finite(self) -> bool:
+        """Put empty strings for values such as nan and inf, which are no JSON; whether any were."""
+        before = self._buffer
+        self._buffer = _NON_FINITE.sub(lambda found: b'""'.ljust(len(found[0])), before)
+        return self._buffer != before
+
     def _careful_batch(self) -> tuple[list[Event], bool]:
         """Every whole event of the buffer, and whether the array ended."""
         batch: list[Event] = []
+        self._blank_non_finite()
         text = self._buffer.decode("utf-8", "surrogateescape")
         position, ended = 0, False
         while not ended:
@@ -173,6 +194,9 @@ class EventStream:
                 value, end = _decode_at(_value_decoder, text, 0)
             except _Incomplete:
                 if len(text) > _MAX_VALUE_BYTES or not self._grow(len(text)):
+                    raise
+            except _Broken:
+                if not self._blank_non_finite():
                     raise
             else:
                 if end < len(text) or not self._grow():

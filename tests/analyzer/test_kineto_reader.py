@@ -199,6 +199,18 @@ def test_nan_in_an_argument_costs_nothing() -> None:
     assert (len(trace.ops), trace.findings) == (2, ())
 
 
+@pytest.mark.parametrize("token", ["nan", "-nan", "inf", "-inf", "NaN", "-nan(ind)", "INF"])
+def test_bare_words_of_c_streams_are_blanked(token: str) -> None:
+    name = 'k\\": nan, inf'
+    many = [op(2 * i, 2 * i + 1, i, name=name, occupancy="@@") for i in range(9)]
+    text = document(many).replace(b'"@@"', token.encode())
+    trace = read(text[:-1] + f', "scale": {token}, "baseTimeNanoseconds": 5}}'.encode())
+    assert (len(trace.ops), trace.findings, trace.base_ns) == (9, (), 5)
+    assert trace.names == (name,)
+    without_times = text.replace(b'"ts": 0.000', b'"ts": ' + token.encode())
+    assert codes(read(without_times)) == {"dropped_events"}
+
+
 def test_entries_that_are_no_events_are_counted() -> None:
     trace = read(
         '{"traceEvents": [null, 5, [{"ph":"X"}], {"ph":"X","cat":"kernel","ts":1,"dur":2}]}'
