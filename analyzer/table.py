@@ -55,6 +55,14 @@ def _on_cpu(report: Report) -> bool:
     return any(device.device == "cpu" for device in report.devices)
 
 
+def _ops(report: Report) -> str:
+    return "operators" if _on_cpu(report) else "GPU ops"
+
+
+def _span(report: Report) -> str:
+    return "op span" if _on_cpu(report) else "GPU span"
+
+
 def _section(title: str, content: RenderableType) -> RenderResult:
     yield ""
     yield Text(title, style="bold")
@@ -117,9 +125,8 @@ def _health(report: Report) -> RenderResult:
 
 
 def _devices(report: Report, width: int) -> Table:
-    ops = "operators" if _on_cpu(report) else "GPU ops"
     table = _plain_table(
-        "device", ops, "kernels", "window", "busy", "idle", "idle %", "overlap", "floor"
+        "device", _ops(report), "kernels", "window", "busy", "idle", "idle %", "overlap", "floor"
     )
     for device in report.devices:
         share = device.idle_ns / device.window_ns if device.window_ns else None
@@ -218,7 +225,7 @@ def _percentiles(values: Percentiles | None) -> str:
 
 def _steps(report: Report, width: int) -> Table:
     table = _plain_table(
-        "step", "host", "GPU span", "busy", "idle", "idle %", "launches", "GPU ops"
+        "step", "host", _span(report), "busy", "idle", "idle %", "launches", _ops(report)
     )
     shown = report.steps[:_STEP_ROWS]
     cells = max(width - 64, 12)
@@ -249,7 +256,8 @@ def _kernels(report: Report, width: int, rows: int) -> Table:
 
 
 def _ranges(report: Report, width: int, rows: int) -> Table:
-    table = _plain_table("range", "GPU time", "GPU ops", "launches", "confidence")
+    time = "time" if _on_cpu(report) else "GPU time"
+    table = _plain_table("range", time, _ops(report), "launches", "confidence")
     shown = report.ranges[:rows]
     cells = max(width - 43, 16)
     open_paths: list[str] = []
