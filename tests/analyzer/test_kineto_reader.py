@@ -500,3 +500,19 @@ def test_any_bytes_give_a_trace_or_a_trace_error(data: bytes) -> None:
     survives(data)
     survives(b'{"traceEvents": [' + data)
     survives(b"\x1f\x8b" + data)
+
+
+@pytest.mark.parametrize("value", ["1e300", "-1e300", "1.5", "5.0", "99999999999999999999", "true",
+                                   "null", "[]", "{}", '"x"', '"007"', "-7", "1e999"])  # fmt: skip
+@pytest.mark.parametrize("key", ["correlation", "device", "stream", "External id", "graph id"])
+def test_odd_ids_harm_nothing_but_their_own_link(key: str, value: str) -> None:
+    text = document([call(0, 1, 9), op(2, 3, 9), op(5, 7, 9)]).decode()
+    odd = (
+        '{"ph": "X", "cat": "kernel", "name": "odd", "pid": 0, "tid": 7, "ts": 1, "dur": 2, '
+        f'"args": {{"{key}": {value}}}}}'
+    )
+    trace = read(text.replace("]}", f", {odd}]}}"))
+    assert len(trace.ops) == 3
+    assert trace.ops.launch.tolist() == [0, 0, -1]
+    report = analyze(trace).report
+    assert sum(device.gpu_ops for device in report.devices) == 3
