@@ -87,4 +87,6 @@ class Trace:
     @property
     def on_cpu(self) -> bool:
         """Whether leaf operators of a CPU stand for GPU ops."""
-        return self.capture is not None and self.capture.device == "cpu"
+        if self.capture is None or self.capture.device != "cpu":
+            return False
+        return bool((self.ops.kind == CPU_OPERATOR).all())

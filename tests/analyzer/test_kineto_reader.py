@@ -516,3 +516,12 @@ def test_odd_ids_harm_nothing_but_their_own_link(key: str, value: str) -> None:
     assert trace.ops.launch.tolist() == [0, 0, -1]
     report = analyze(trace).report
     assert sum(device.gpu_ops for device in report.devices) == 3
+
+
+def test_a_capture_called_cpu_that_holds_gpu_ops_is_read_as_a_gpu_trace() -> None:
+    capture = json.loads(REAL[: REAL.index(b"schemaVersion") - 2].rstrip(b" \n,") + b"}")
+    launches = [call(0, 1, 1), call(5, 40, 2, name="cudaStreamSynchronize"), call(41, 42, 3)]
+    trace = trace_of(*launches, op(2, 4, 1), op(50, 60, 3), **capture)
+    (device,) = analyze(trace).report.devices
+    assert device.device == 0
+    assert device.host_wait["sync"].count == 1
