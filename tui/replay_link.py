@@ -29,12 +29,15 @@ from decodescope.analyzer.recording import (
 from decodescope.tui.link import LOG_TAIL_LINES, LinkEvent
 
 END_REASON = "end of recording"
+LONGEST_WAIT_S = 1.0
 _KEPT_WINDOWS = 4
 
 
 class ReplayLink:
     """A `Link` that plays the recording at `path` with its own timing, `speed` times as fast.
 
+    Where nothing was said for longer than `LONGEST_WAIT_S` (a model loading, a compilation), the
+    replay waits that long and goes on.
     Only Pause and Resume have an effect: they stop and continue the replay's clock. After the last
     frame comes `Bye("end of recording")`, then nothing until `restart()` or `close()`. Windows are
     unpacked to files of their own, so that `TraceReady` is handled as from a worker. A recording
@@ -126,6 +129,8 @@ class ReplayLink:
         if self._upcoming is None:
             self._finished = True
             self._waiting.append(Bye(END_REASON))
+        else:
+            self._clock.skip_to(self._upcoming.t_ns / 1e9 - LONGEST_WAIT_S)
 
     async def _due(self, t_ns: int) -> bool:
         """Wait until the replay's clock shows `t_ns`; False when something changed before."""
@@ -184,6 +189,10 @@ class _ReplayClock:
 
     def resume(self) -> None:
         self._since = time.monotonic()
+
+    def skip_to(self, t_s: float) -> None:
+        """Show at least `t_s` from now on."""
+        self._elapsed_s += max(0.0, t_s - self._now())
 
     def seconds_until(self, t_ns: int) -> float | None:
         """Real seconds until recorded time `t_ns`; None while the clock stands still."""

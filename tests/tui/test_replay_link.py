@@ -85,6 +85,19 @@ async def test_messages_come_in_order_and_not_before_their_time(path):
         assert came >= at / 2 - 0.01
 
 
+async def test_long_silences_are_shortened_also_after_a_pause(path):
+    link = ReplayLink(record(path, [(0.0, stats(0)), (600.0, stats(1)), (600.5, stats(2))]))
+    await link.start()
+    assert isinstance(await link.receive(), Stats)
+    await link.send(Pause())
+    await link.send(Resume())
+    events = await play(link, seconds=4)
+    sequence = [event.seq for _, event in events if isinstance(event, Stats)]
+    assert sequence == [1, 2]
+    assert events[-1][0] >= 1.0
+    await link.close()
+
+
 async def test_after_the_end_the_replay_holds_until_it_is_restarted_or_closed(path):
     link = ReplayLink(record(path, [(0, stats(1))]))
     await link.start()
