@@ -3,14 +3,10 @@
 The trace is made from recorded events; each repetition runs in a process of its own.
 """
 
-import os
-import platform
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
@@ -20,10 +16,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decodescope import __version__
 from decodescope.analyzer.benchmark_trace import make_trace
 from decodescope.analyzer.byte_source import GZIP_MAGIC, ByteSource, open_stream
 from decodescope.analyzer.errors import DecodescopeError, TraceError
+from decodescope.analyzer.provenance import Environment, host_facts, package_version
 
 EVENTS = 230_000
 TARGET_READ_NS = 1_200_000_000
@@ -166,42 +162,6 @@ def _spread(values: Sequence[int]) -> Spread:
     return Spread(min=min(values), median=int(np.median(values)), max=max(values))
 
 
-def _environment(source: Path) -> dict[str, str | int | float | None]:
-    return {
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "cpu": _cpu_name(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "platform": platform.platform(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "msgspec": version("msgspec"),
-        "decodescope": __version__,
-        "commit": _commit(),
-        "source": source.name,
-    }
-
-
-def _cpu_name() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def _commit() -> str | None:
-    """The commit of the checkout this file belongs to, with "+" where it was changed since."""
-    here = Path(__file__).resolve()
-    try:
-        commit = _git(here.parent, "log", "-1", "--format=%h")
-        changed = _git(here.parent, "status", "--porcelain", "--untracked-files=no")
-        _git(here.parent, "ls-files", "--error-unmatch", here.name)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return commit + "+" if changed else commit
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, check=True)
-    return done.stdout.decode().strip()
+def _environment(source: Path) -> Environment:
+    versions = {name: package_version(name) for name in ("numpy", "msgspec")}
+    return {**host_facts(), **versions, "source": source.name}

@@ -1,22 +1,72 @@
-"""Which source a figure was made with."""
+"""Where a figure comes from: source, versions, host. Every recorded result carries this."""
 
+import os
+import platform
 import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
+
+from decodescope import __version__
+
+Environment = dict[str, str | int | float | None]
+
+_GIT_TIMEOUT_S = 10
+
+
+def host_facts() -> Environment:
+    """Date (UTC), decodescope's version and commit, Python, platform, processor and its cores."""
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "decodescope": __version__,
+        "commit": source_commit(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": cpu_name(),
+        "cpu_cores": os.cpu_count(),
+    }
+
+
+def package_version(name: str) -> str | None:
+    """The installed version of a distribution, None if it is not installed."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def cpu_name() -> str | None:
+    """The processor's model name where the system tells it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or None
 
 
 def source_commit() -> str | None:
-    """The commit of the checkout that this package is run from; None for an installed one."""
+    """The commit of the checkout that this package is run from, with "+" where tracked files were
+    changed since; None for an installed package."""
     room = Path(__file__).resolve().parent
     if not (room.parent / ".git").exists():
         return None
+    commit = _git(room, "rev-parse", "--verify", "HEAD")
+    changed = _git(room, "status", "--porcelain", "--untracked-files=no")
+    return f"{commit}+" if commit and changed else commit
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What a git command prints, None where there is no git or it fails."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(room), "rev-parse", "HEAD"],
+            ["git", "-C", str(folder), *arguments],
             capture_output=True,
             text=True,
             check=True,
-            timeout=10,
+            timeout=_GIT_TIMEOUT_S,
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+    return done.stdout.strip()

@@ -1,21 +1,21 @@
 """On what a figure was measured: versions, GPU, driver, host; and which device to use."""
 
-import os
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-import decodescope
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
-from decodescope.analyzer.provenance import source_commit
+from decodescope.analyzer.provenance import (
+    Environment,
+    cpu_name,
+    host_facts,
+    package_version,
+)
 from decodescope.variants.workload import DType
 
-Environment = dict[str, str | int | float | None]
 CheckStatus = Literal["ok", "warn", "fail"]
 
 _RUN_PACKAGES = ("torch", "transformers", "safetensors")
@@ -66,36 +66,8 @@ def why_no_cuda() -> str | None:
 
 def environment() -> Environment:
     """What a result was measured on; null where a part is absent."""
-    facts: Environment = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "decodescope": decodescope.__version__,
-        "commit": source_commit(),
-        "python": platform.python_version(),
-        **{name: package_version(name) for name in ("torch", "triton", "transformers")},
-        "platform": platform.platform(),
-        "cpu": cpu_name(),
-        "cpu_cores": os.cpu_count(),
-    }
-    return facts | gpu_facts()
-
-
-def package_version(name: str) -> str | None:
-    """The installed version of a distribution, None if it is not installed."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def cpu_name() -> str | None:
-    """The processor's model name where the system tells it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    return platform.processor() or None
+    names = ("torch", "triton", "transformers")
+    return host_facts() | {name: package_version(name) for name in names} | gpu_facts()
 
 
 def device_name(device: str) -> str:

@@ -14,12 +14,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import rich_click as click
 from click.exceptions import Exit
 
 from decodescope import __version__
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
-from decodescope.analyzer.files import check_writable
+from decodescope.analyzer.files import check_writable, write_atomically
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol import WorkerConfig
@@ -213,11 +214,10 @@ def bench_analyzer(as_json: bool, output: Path | None, repeats: int) -> None:
     from decodescope.tui.sources import bundled_recordings
 
     check_writable(output, "-o")
-    result = run_analyzer_benchmark(bundled_recordings()[0], repeats)
+    most_events = max(bundled_recordings(), key=lambda path: path.stat().st_size)
+    result = run_analyzer_benchmark(most_events, repeats)
     if output is not None:
-        from decodescope.analyzer.files import write_atomically
-
-        write_atomically(output, _json_bytes(result) + b"\n")
+        write_atomically(output, msgspec.json.format(_json_bytes(result)) + b"\n")
         _say(f"wrote {output}")
     if as_json:
         _print_json(result)
@@ -336,8 +336,6 @@ def _start(app: "DecodescopeApp") -> None:
 
 
 def _json_bytes(structure: object) -> bytes:
-    import msgspec
-
     return msgspec.json.encode(structure)
 
 
