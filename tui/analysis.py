@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from decodescope.tui.session import KernelLabel, Window
+from decodescope.tui.session import Window
 
 KERNELS_SHOWN = 30
 
@@ -20,8 +20,6 @@ def analyse_file(path: Path, at: float) -> Window:
     analysis = analyze(load(str(path)))
     report = analysis.report
     timeline = analysis.step_timeline() if report.steps else None
-    kernels = tuple(
-        KernelLabel(kernel.name, FAMILIES[kernel_family(kernel.name)])
-        for kernel in report.kernels[:KERNELS_SHOWN]
-    )
-    return Window(path, report, timeline, kernels, at)
+    shown = report.kernels[:KERNELS_SHOWN]
+    families = tuple(FAMILIES[kernel_family(kernel.name)] for kernel in shown)
+    return Window(path, report, timeline, families, at)

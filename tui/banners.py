@@ -20,7 +20,7 @@ def died(event: WorkerDied) -> Banner:
 
 def no_cuda(hello: Hello, recordings: bool) -> Banner:
     """The model runs on the CPU because there is no CUDA device."""
-    offer = "o open a recorded H200 run   esc dismiss" if recordings else "esc dismiss"
+    offer = "o opens a recorded H200 run   esc" if recordings else "esc dismiss"
     return Banner("warning", f"No CUDA device: running {hello.model} on the CPU", (), offer)
 
 

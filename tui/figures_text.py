@@ -26,7 +26,7 @@ def figures_text(view: View, moment: Moment) -> str:
         lines.append(f"{kernels.title.lower()} ({kernels.note}): count and µs per {kernels.per}, "
                      "share of kernel time")  # fmt: skip
         lines += [
-            f"  {row.count:>9.1f} {row.ns / 1e3:>12.1f} {row.share:>7.1%}  {name}"
-            for name, row in zip(kernels.names, kernels.rows, strict=True)
+            f"  {row.count:>9.1f} {row.ns / 1e3:>12.1f} {row.share:>7.1%}  {row.name}"
+            for row in kernels.rows
         ]
     return "\n".join(lines) + "\n"

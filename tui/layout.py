@@ -49,7 +49,7 @@ def figure_rows(width: int, frame: Frame) -> int:
     return 2 if width >= 80 else 4
 
 
-def _rows(width: int, height: int, frame: Frame, banner: int, timeline_extra: int) -> list[_Row]:
+def _rows(width: int, frame: Frame, banner: int, timeline_extra: int, text: bool) -> list[_Row]:
     edge = 2 if frame == "box" else 1
     wide = width >= SIDE_BY_SIDE_WIDTH
     figures = figure_rows(width, frame) + (edge if frame == "box" else 0)
@@ -58,7 +58,7 @@ def _rows(width: int, height: int, frame: Frame, banner: int, timeline_extra: in
     if wide:
         spark = (("spark", 0.68), ("variants", 0.32))
     tables: tuple[tuple[str, float], ...] = (("kernels", 1.0),)
-    if width >= 160 and frame == "box":
+    if width >= 160 and frame == "box" and text:
         tables = (("kernels", 0.36), ("gaps", 0.34), ("text", 0.30))
     elif wide:
         tables = (("kernels", 0.52), ("gaps", 0.48))
@@ -70,7 +70,8 @@ def _rows(width: int, height: int, frame: Frame, banner: int, timeline_extra: in
         _Row((("timeline", 1.0),), timeline, timeline, 4),
         _Row((("gaps", 1.0),), edge + 4, edge + 8, 6, 2) if not wide else None,
         _Row(tables, edge + (7 if wide else 3), edge + 30, 7, 6),
-        _Row((("text", 1.0),), edge + 1, edge + 12, 8, 3) if tables[-1][0] != "text" else None,
+        _Row((("text", 1.0),), edge + 1, edge + 12, 8, 3)
+        if text and tables[-1][0] != "text" else None,
         _Row((("log", 1.0),), 1, 1 if frame == "rule" else 3, 9, 0),
         _Row((("keys", 1.0),), 1, 1, 2),
     ]
@@ -105,14 +106,17 @@ def _columns(panels: tuple[tuple[str, float], ...], width: int) -> list[tuple[st
     ]
 
 
-def plan(width: int, height: int, banner: int = 0, timeline_extra: int = 0) -> Plan:
+def plan(
+    width: int, height: int, banner: int = 0, timeline_extra: int = 0, text: bool = True
+) -> Plan:
     """Place the panels on `width` x `height` cells.
 
     `banner` is the number of rows a banner wants (0: there is none), `timeline_extra` rows are
-    added to the timeline (the row of class letters where there are no colours).
+    added to the timeline (the row of class letters where there are no colours), `text` says whether
+    there can be generated text.
     """
     frame: Frame = "box" if height >= BOX_MIN_HEIGHT and width >= BOX_MIN_WIDTH else "rule"
-    rows = _rows(width, height, frame, banner, timeline_extra)
+    rows = _rows(width, frame, banner, timeline_extra, text)
     while rows and sum(row.least for row in rows) > height:
         rows.remove(max(rows, key=lambda row: row.priority))
     heights = _share(rows, height - sum(row.least for row in rows))

@@ -41,6 +41,7 @@ class MainScreen(Screen[None]):
         super().__init__()
         self._brush = brush
         self._plan: Plan | None = None
+        self._with_text = True
         self._title = TitlePanel("title", TitleData((), ()), brush)
         self._banner = BannerPanel("banner", None, brush)
         self._figures = FiguresPanel("figures", FiguresData((), ()), brush)
@@ -48,7 +49,7 @@ class MainScreen(Screen[None]):
         self._spark = SparkPanel("spark", SparkData((), ()), brush)
         self._variants = VariantsPanel("variants", VariantsData("Variants", (), -1), brush)
         self._timeline = TimelinePanel("timeline", TimelineData(None, "Last step", "", ""), brush)
-        self._kernels = KernelsPanel("kernels", KernelTable("", "", (), (), (), "step", ""), brush)
+        self._kernels = KernelsPanel("kernels", KernelTable("", "", (), (), "step", ""), brush)
         self._gaps = GapsPanel("gaps", GapTable("", "", (), "step", ""), brush)
         self._text = TextPanel("text", TextData("Text", "", "", ""), brush)
         self._log = LogPanel("log", (), brush)
@@ -108,6 +109,9 @@ class MainScreen(Screen[None]):
 
     def show(self, view: View, moment: Moment) -> None:
         """Everything; panels whose part did not change do nothing."""
+        if self._with_text != (view.kind != "trace"):
+            self._with_text = view.kind != "trace"
+            self._arrange()
         self.show_title(view, moment)
         self.show_ages(view, moment)
         self.show_log(view)
@@ -123,7 +127,8 @@ class MainScreen(Screen[None]):
         if width < 1 or height < 1:
             return
         rows = self._banner.data.rows(height) if self._banner.data else 0
-        new = plan(width, height, rows, 0 if self._brush.inks.color else 1)
+        new = plan(width, height, rows, 0 if self._brush.inks.color else 1,
+                   self._with_text)  # fmt: skip
         if new == self._plan:
             return
         self._plan = new

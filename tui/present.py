@@ -26,6 +26,7 @@ from decodescope.tui.session import View
 STALE_AFTER_S = 3.0
 _OBSERVED_MATTERS = 1.05
 _FILE_CELLS = 28
+_OTHER_PACE = 1.3
 _TONES: dict[str, BadgeTone] = {
     "running": "good", "capturing": "busy", "paused": "idle", "ended": "idle", "failed": "bad",
     "worker died": "bad", "trace": "good", "unreadable": "bad",
@@ -151,12 +152,25 @@ def window_note(view: View, moment: Moment) -> str:
         parts.append(f"window {fmt.age(moment.now - window.at)} ago")
     elif moment.frozen:
         parts.append("frozen")
+    parts.extend(_other_pace(view))
     observer = window.report.observer
     if observer is not None and observer.ratio is not None and observer.ratio > _OBSERVED_MATTERS:
         parts.append(f"profiler \u00d7{observer.ratio:.2f}")
     if window.report.health.status == "degraded":
         parts.append("degraded trace")
     return " · ".join(parts)
+
+
+def _other_pace(view: View) -> list[str]:
+    """A warning where the run was faster or slower when the window was captured."""
+    capture = view.window.capture if view.window is not None else None
+    then_ns = capture.unprofiled_step_ns if capture is not None else None
+    if view.stats is None or not then_ns:
+        return []
+    now_ns = view.stats.step_p50_ns
+    if max(now_ns, then_ns) <= _OTHER_PACE * min(now_ns, then_ns):
+        return []
+    return [f"a step took {fmt.duration(then_ns)} then"]
 
 
 def _table_note(view: View) -> str:
@@ -223,13 +237,11 @@ def kernels(view: View) -> KernelTable:
     heading, noun = ("Top operators", "operator") if on_cpu(view) else ("Top kernels", "kernel")
     window = view.window
     if window is None:
-        return KernelTable(heading, "", (), (), (), "step", waiting(view))
-    rows = kernel_rows(window.report)[: len(window.kernels)]
-    names = tuple(kernel.name for kernel in window.kernels)
-    families = tuple(kernel.family for kernel in window.kernels)
+        return KernelTable(heading, "", (), (), "step", waiting(view))
+    rows = kernel_rows(window.report)[: len(window.families)]
     per = "step" if window.report.steps else "trace"
     hint = f"no {noun}s in this window"
-    return KernelTable(heading, _table_note(view), names, families, rows, per, hint, noun)
+    return KernelTable(heading, _table_note(view), window.families, rows, per, hint, noun)
 
 
 def gaps(view: View) -> GapTable:

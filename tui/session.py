@@ -34,22 +34,14 @@ Level = Literal["info", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class KernelLabel:
-    """How a kernel is shown: its shortened name, and the family of work it does."""
-
-    name: str
-    family: str
-
-
-@dataclass(frozen=True, slots=True)
 class Window:
     """One analysed window; `at` is the monotonic second at which its trace was announced, and
-    `kernels` describe the report's first kernels."""
+    `families` are the kinds of work that the report's first kernels do."""
 
     path: Path
     report: Report
     timeline: "StepTimeline | None"
-    kernels: tuple[KernelLabel, ...]
+    families: tuple[str, ...]
     at: float
 
     @property

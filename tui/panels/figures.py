@@ -79,7 +79,8 @@ class FiguresPanel(Panel[FiguresData]):
         slots = len(self._data.main)
         for index, figure in enumerate(self._data.main):
             start, end = index * main_width // slots, (index + 1) * main_width // slots
-            rows[0].to(start).left(figure.label, end - start - 1, inks.dim)
+            label = figure.label if len(figure.label) < end - start else figure.short
+            rows[0].to(start).left(label, end - start - 1, inks.dim)
             pieces = self._digits(figure.text, end - start - 1, figure.tone == "lead")
             for row, piece in zip(rows[1:], pieces, strict=True):
                 row.to(start).add(piece, self._style(figure))

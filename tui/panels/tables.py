@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from decodescope.analyzer.formatting import duration, microseconds, number, percent
+from decodescope.analyzer.kernel_names import shorten_kernel
 from decodescope.analyzer.per_step import GapRow, KernelRow
 from decodescope.tui.glyphs import horizontal_bar
 from decodescope.tui.palette import GAP_LETTERS
@@ -24,11 +25,10 @@ _MEANING_CELLS = 26
 
 @dataclass(frozen=True, slots=True)
 class KernelTable:
-    """`names` and `families` of `rows`; `per` is "step", or "trace" without steps."""
+    """`families` of `rows`; `per` is "step", or "trace" without steps."""
 
     title: str
     note: str
-    names: tuple[str, ...]
     families: tuple[str, ...]
     rows: tuple[KernelRow, ...]
     per: str
@@ -50,14 +50,6 @@ def number_cells(width: int) -> tuple[int, int, int]:
     return (7, 9, 8) if width >= 46 else (6, 7, 7)
 
 
-def middle_cut(name: str, cells: int) -> str:
-    """`name` cut in its middle: kernels differ at their ends as much as at their beginnings."""
-    if len(name) <= cells or cells < 5:
-        return name
-    tail = (cells - 1) // 3
-    return f"{name[: cells - 1 - tail]}…{name[-tail:]}"
-
-
 class KernelsPanel(Panel[KernelTable]):
     """Name, count and µs per step, share of the kernel time, and a bar of it."""
 
@@ -65,17 +57,17 @@ class KernelsPanel(Panel[KernelTable]):
         table, inks = self._data, self._brush.inks
         if not table.rows:
             return Sheet(table.title, table.note, [Row().add(table.hint, inks.faint)])
-        bar = 0 if width < 44 else min(10, width // 6)
+        bar = 0 if width < 44 else min(12, width // 7)
         cells = number_cells(width)
         names = max(width - sum(cells) - (bar + 1 if bar else 0), 6)
         head = Row().left(table.noun, names, inks.dim).right(f"/{table.per}", cells[0], inks.dim)
         head.right("µs", cells[1], inks.dim).right("share", cells[2], inks.dim)
         rows = [head]
         largest = max(row.share for row in table.rows)
-        for name, family, kernel in zip(table.names, table.families, table.rows, strict=True):
+        for family, kernel in zip(table.families, table.rows, strict=True):
             if len(rows) >= height:
                 break
-            row = Row().left(middle_cut(name, names - 1), names, inks.text)
+            row = Row().left(shorten_kernel(kernel.name, names - 1), names, inks.text)
             row.right(number(kernel.count), cells[0], inks.text)
             row.right(microseconds(kernel.ns), cells[1], inks.strong)
             row.right(f"{percent(kernel.share)} %", cells[2], inks.text)

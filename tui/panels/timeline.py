@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.style import Style
+
 from decodescope.analyzer.formatting import duration
 from decodescope.tui.glyphs import Glyphs, column
 from decodescope.tui.palette import FAMILY_COLORS, GAP_COLORS, GAP_LETTERS
@@ -17,6 +19,7 @@ from decodescope.tui.timeline_columns import StepColumns, step_columns
 if TYPE_CHECKING:
     from decodescope.analyzer.step_timeline import StepTimeline
 
+Entry = tuple[str, Style, str]
 _SCALE_STEPS = (1, 2, 5)
 _LOWEST_GAP_NS = 1_000
 _GUTTER = 5
@@ -60,6 +63,21 @@ def scale_step_ns(span_ns: int, columns: int, label_cells: int = 12) -> int:
 def _round_label(ns: int) -> str:
     value, unit = duration(ns).split(" ")
     return f"{value.rstrip('0').rstrip('.') if '.' in value else value} {unit}"
+
+
+def fitting_legend(
+    busy: list[Entry], ramp: list[Entry], why: list[Entry], cells: int
+) -> list[Entry]:
+    """The entries that fit in `cells`: the ramp goes first, then families, then gap classes."""
+    busy, why = list(busy), list(why)
+    while busy or ramp or why:
+        entries = [*busy, *ramp, *why]
+        if sum(len(mark) + len(name) + 3 for mark, _, name in entries) - 2 <= cells:
+            return entries
+        ramp, dropped = [], (ramp or busy or why)
+        if dropped:
+            dropped.pop()
+    return []
 
 
 class TimelinePanel(Panel[TimelineData]):
@@ -122,17 +140,13 @@ class TimelinePanel(Panel[TimelineData]):
         inks, glyphs = self._brush.inks, self._brush.glyphs
         families = [name for name in FAMILY_COLORS if name in columns.families]
         gaps = [name for name in GAP_COLORS if name in columns.gap_classes]
-        entries = []
-        if inks.color:
-            entries += [(glyphs.swatch, inks.family(name), name) for name in families]
-        if gaps:
-            entries.append((f"  gaps {glyphs.ramp[1:-1]}", inks.dim, "1 µs to 1 ms"))
-        entries += [
+        busy = [(glyphs.swatch, inks.family(name), name) for name in families if inks.color]
+        why = [
             (glyphs.swatch if inks.color else GAP_LETTERS[name], inks.gap(name), name)
             for name in gaps
         ]
+        ramp = [(f"gaps {glyphs.ramp[1:-1]}", inks.dim, "1 µs to 1 ms")] if gaps else []
         row = self._gutter("")
-        for mark, style, name in entries:
-            if row.cells + len(mark) + len(name) + 1 <= width:
-                row.add(f"{mark} ", style).add(f"{name}  ", inks.dim)
+        for mark, style, name in fitting_legend(busy, ramp, why, width - row.cells):
+            row.add(f"{mark} ", style).add(f"{name}  ", inks.dim)
         return row

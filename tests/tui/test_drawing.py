@@ -1,0 +1,171 @@
+"""Level of detail and small drawing functions, against their definitions."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from decodescope.tui.ascii import to_ascii
+from decodescope.tui.glyphs import ASCII, UNICODE, big, big_width, column, horizontal_bar, level
+from decodescope.tui.panels.lines import Banner, KeyHint, fitting_keys, wrapped_tail
+from decodescope.tui.panels.spark import (
+    HOLD_S,
+    SPAN_S,
+    slice_seconds,
+    sliced,
+    switches,
+)
+from decodescope.tui.panels.timeline import gap_level, scale_step_ns
+from decodescope.tui.panels.variants import first_shown
+from decodescope.tui.session import Sample
+
+fractions = st.floats(0, 1)
+glyph_sets = st.sampled_from([UNICODE, ASCII])
+
+
+@given(fractions, fractions, glyph_sets)
+def test_a_level_grows_with_the_fraction_and_shows_the_smallest(low, high, glyphs):
+    assume(low <= high)
+    assert glyphs.ramp.index(level(low, glyphs)) <= glyphs.ramp.index(level(high, glyphs))
+    assert (level(high, glyphs) == glyphs.ramp[0]) == (high == 0)
+    assert level(1.0, glyphs) == glyphs.ramp[-1]
+
+
+@given(fractions, st.integers(1, 6), glyph_sets)
+def test_a_column_fills_from_below(fraction, rows, glyphs):
+    cells = column(fraction, rows, glyphs)
+    heights = [glyphs.ramp.index(cell) for cell in cells]
+    top = len(glyphs.ramp) - 1
+    assert heights == sorted(heights)
+    assert sum(0 < height < top for height in heights) <= 1
+    if fraction > 0:
+        assert abs(sum(heights) - fraction * rows * top) <= 1
+    else:
+        assert sum(heights) == 0
+
+
+@given(st.floats(-1, 2), st.integers(-1, 40), st.booleans())
+def test_a_horizontal_bar_has_its_width(fraction, cells, unicode):
+    bar = horizontal_bar(fraction, cells, unicode)
+    assert cell_len(bar) == max(cells, 0)
+    if cells > 0:
+        assert bar.strip() == "" or fraction > 0
+        assert (bar == ("█" if unicode else "=") * cells) or fraction < 1
+
+
+@given(st.text("0123456789.,\u2013<>", min_size=1, max_size=9), st.booleans())
+def test_big_digits_have_three_rows_of_one_width(text, bold):
+    rows = big(text, bold)
+    assert {cell_len(row) for row in rows} == {big_width(text)}
+
+
+@given(st.text())
+def test_ascii_keeps_the_cells(text):
+    shown = to_ascii(text)
+    assert shown.isascii()
+    assert cell_len(shown) == cell_len(text) or not text.isprintable()
+
+
+def test_every_glyph_of_the_screens_has_an_ascii_stand_in():
+    used = "▁▂▃▄▅▆▇█▏▎▍▌▋▊▉■▸▲╭╮╰╯─│╵·…\u2013\u00d7÷µ"
+    assert "?" not in to_ascii(used)
+
+
+@given(st.text(), st.integers(0, 60), st.integers(0, 12))
+def test_wrapped_text_fits_and_ends_with_the_end(text, width, height):
+    lines = wrapped_tail(text, width, height)
+    assert len(lines) <= height
+    for line in lines:
+        assert cell_len(line) <= max(width, 2)
+        assert line.isprintable()
+
+
+def test_wrapping_breaks_between_words_and_keeps_indentation():
+    assert wrapped_tail("    one two three", 11, 5) == ["    one two", "three"]
+    assert wrapped_tail("a\n\n  b", 10, 5) == ["a", "", "  b"]
+    assert wrapped_tail("abcdefgh", 3, 5) == ["abc", "def", "gh"]
+
+
+@st.composite
+def histories(draw):
+    at, samples = 100.0, []
+    for _ in range(draw(st.integers(1, 60))):
+        at += draw(st.floats(0.05, 20))
+        samples.append(Sample(at, draw(st.floats(0, 1e4)), draw(st.integers(0, 2))))
+    return tuple(samples)
+
+
+@given(histories(), st.integers(1, 120), st.sampled_from([0.25, 1.0, 5.0]))
+def test_each_slice_shows_its_last_sample_and_holes_stay_holes(samples, columns, slice_s):
+    shown = sliced(samples, columns, slice_s)
+    newest = int(samples[-1].at // slice_s)
+    own: dict[int, Sample] = {}
+    for sample in samples:
+        own[columns - 1 - (newest - int(sample.at // slice_s))] = sample
+    assert len(shown) == columns
+    assert shown[-1] == samples[-1]
+    for place, sample in enumerate(shown):
+        if place in own:
+            assert sample == own[place]
+        elif sample is not None:
+            begin = (newest - (columns - 1 - place)) * slice_s
+            assert begin - sample.at <= HOLD_S
+            following = min(s.at for s in samples if s.at > sample.at)
+            assert following - sample.at <= HOLD_S
+
+
+@given(histories(), st.integers(2, 200))
+def test_the_slices_hold_the_whole_history_up_to_the_span(samples, columns):
+    slice_s = slice_seconds(samples, columns)
+    span = min(samples[-1].at - samples[0].at, SPAN_S)
+    assert slice_s * (columns - 1) >= span
+
+
+def test_a_mark_stands_where_the_variant_changes():
+    first, second = Sample(1.0, 5.0, 0), Sample(2.0, 6.0, 1)
+    assert switches([None, first, first, None, second, first]) == [(1, 0), (4, 1), (5, 0)]
+
+
+@given(st.integers(0, 10**11), st.integers(0, 10**11), glyph_sets)
+def test_a_longer_gap_is_never_drawn_smaller(short, long, glyphs):
+    assume(short <= long)
+    assert gap_level(short, glyphs) <= gap_level(long, glyphs) <= len(glyphs.ramp) - 2
+    assert (gap_level(short, glyphs) == 0) == (short == 0)
+
+
+@pytest.mark.parametrize(
+    ("gap_ns", "expected"),
+    [(0, 0), (1, 1), (999, 1), (2_000, 1), (4_000, 2), (20_000, 3), (50_000, 4), (2_000_000, 7)],
+)
+def test_gap_levels_are_half_decades(gap_ns, expected):
+    assert gap_level(gap_ns, UNICODE) == expected
+
+
+@given(st.integers(1, 10**12), st.integers(1, 300))
+def test_scale_labels_are_round_and_apart(span_ns, columns):
+    step = scale_step_ns(span_ns, columns)
+    assert str(step).rstrip("0") in ("1", "2", "5")
+    assert step * columns >= span_ns * 12 or step == 1
+
+
+@given(st.integers(1, 40), st.integers(-1, 39), st.integers(1, 12))
+def test_the_current_choice_is_among_the_shown(total, current, rows):
+    assume(current < total)
+    first = first_shown(total, current, rows)
+    assert 0 <= first <= max(total - rows, 0)
+    if current >= 0:
+        assert first <= current < first + rows
+
+
+@given(st.integers(0, 120))
+def test_keys_fit_and_the_important_stay(width):
+    hints = tuple(KeyHint("k" * n, "label", "app.quit", n) for n in range(1, 8))
+    kept = fitting_keys(hints, width)
+    assert sum(len(hint.key) + len(hint.label) + 3 for hint in kept) <= width
+    assert kept == hints[: len(kept)]
+
+
+@given(st.integers(0, 12), st.integers(1, 100))
+def test_a_banner_takes_at_most_a_quarter(details, height):
+    rows = Banner("error", "head", ("line",) * details, "hint").rows(height)
+    assert 1 <= rows <= max(1, height // 4)

@@ -1,0 +1,135 @@
+"""The app on a real pseudo-terminal: it paints, resizes, survives its worker, and tidies up."""
+
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+import pyte
+import pytest
+
+pexpect = pytest.importorskip("pexpect")
+
+APP = Path(__file__).with_name("pty_app.py")
+PATIENCE_S = 30.0
+
+
+class Terminal:
+    """A process on a pseudo-terminal, and what its screen shows."""
+
+    def __init__(self, folder: Path, glyphs: str, width: int, height: int) -> None:
+        source = Path(__file__).resolve().parents[2] / "src"
+        self.raw = b""
+        self.screen = pyte.Screen(width, height)
+        self._stream = pyte.ByteStream(self.screen)
+        environment = os.environ | {"TERM": "xterm-256color", "PYTHONPATH": str(source)}
+        environment.pop("NO_COLOR", None)
+        self.child = pexpect.spawn(
+            sys.executable,
+            [str(APP), str(folder), glyphs],
+            dimensions=(height, width),
+            env=environment,
+        )
+
+    def until(self, condition) -> None:
+        """Read until `condition` holds or patience ends."""
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < end, "\n".join(self.screen.display)
+            self._read()
+
+    def shows(self, text: str) -> bool:
+        return any(text in line for line in self.screen.display)
+
+    def resize(self, width: int, height: int) -> None:
+        self.screen.resize(height, width)
+        self.child.setwinsize(height, width)
+
+    def _read(self) -> None:
+        try:
+            data = self.child.read_nonblocking(65536, 0.05)
+        except pexpect.TIMEOUT:
+            return
+        except pexpect.EOF:
+            self.child.wait()
+            return
+        self.raw += data
+        self._stream.feed(data)
+
+    def gone(self) -> bool:
+        self._read()
+        return not self.child.isalive()
+
+
+@pytest.fixture
+def start(tmp_path):
+    terminals = []
+
+    def begin(glyphs: str = "unicode", width: int = 80, height: int = 24) -> Terminal:
+        terminals.append(Terminal(tmp_path, glyphs, width, height))
+        return terminals[-1]
+
+    yield begin
+    for terminal in terminals:
+        terminal.child.close(force=True)
+
+
+def restored(raw: bytes) -> bool:
+    """Whether what was switched on at the start was switched off again at the end."""
+    modes = {}
+    for mode, switch in re.findall(rb"\x1b\[\?(\d+)([hl])", raw):
+        modes[mode] = switch
+    return (
+        modes[b"1049"] == b"l"
+        and modes[b"25"] == b"h"
+        and all(modes[mode] == b"l" for mode in (b"1000", b"1003", b"1006") if mode in modes)
+    )
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "ctrl+c"])
+def test_start_resize_and_leave(start, key):
+    terminal = start()
+    terminal.until(lambda: terminal.shows("47.2") and terminal.shows("launch-bound"))
+    terminal.resize(120, 40)
+    terminal.until(lambda: terminal.shows("╭─ Decode step"))
+    terminal.resize(20, 5)
+    terminal.until(lambda: not terminal.shows("Decode step"))
+    terminal.resize(80, 24)
+    terminal.until(lambda: terminal.shows("Idle gaps"))
+    terminal.child.send(key)
+    terminal.until(terminal.gone)
+    assert terminal.child.exitstatus == 0
+    assert restored(terminal.raw)
+
+
+def test_a_killed_worker_leaves_the_app_usable(start, tmp_path):
+    terminal = start()
+    terminal.until(lambda: terminal.shows("47.2"))
+    (tmp_path / "die").touch()
+    terminal.until(lambda: terminal.shows("killed by SIGKILL") and terminal.shows("last words"))
+    assert terminal.shows("worker died")
+    assert terminal.shows("47.2")
+    terminal.child.send("?")
+    terminal.until(lambda: terminal.shows("decodescope help"))
+    terminal.child.send("\x1b")
+    terminal.until(lambda: not terminal.shows("decodescope help"))
+    terminal.child.send("q")
+    terminal.until(terminal.gone)
+    assert restored(terminal.raw)
+
+
+def test_a_terminal_without_unicode_gets_ascii(start):
+    terminal = start("ascii", 120, 40)
+    terminal.until(lambda: terminal.shows("launch-bound") and terminal.shows("47.2"))
+    drawn = "".join(terminal.screen.display)
+    assert drawn.isascii(), sorted({char for char in drawn if not char.isascii()})
+    terminal.child.send("q")
+    terminal.until(terminal.gone)
+
+
+def test_copying_uses_osc_52(start):
+    terminal = start()
+    terminal.until(lambda: terminal.shows("47.2"))
+    terminal.child.send("y")
+    terminal.until(lambda: b"\x1b]52;c;" in terminal.raw)
