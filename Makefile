@@ -16,7 +16,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "decodescope needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 3; }
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version): PyTorch, transformers, Textual and the test tools."
-	@echo "It takes about 1.4 GB of disk with a CPU build of PyTorch, about 7 GB with the CUDA build, once."
+	@echo "It takes about 2.4 GB of disk with a CPU build of PyTorch, about 8 GB with the CUDA build, once."
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[run,dev]'
 	@touch $@
