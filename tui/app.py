@@ -1,5 +1,8 @@
 """The decodescope terminal app: one screen over a live worker, a recording or trace files."""
 
+import asyncio
+import contextlib
+import signal
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -99,14 +102,18 @@ class DecodescopeApp(App[None]):
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
 
     def on_mount(self) -> None:
-        """Start reading the source."""
+        """Start reading the source; a terminated app leaves the terminal as it found it."""
         assert self._main is not None
         self._painter = Painter(self._main, self._clock)
         self.theme_changed_signal.subscribe(self, self._recolour)
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self._show(self._feed)
 
     async def on_unmount(self) -> None:
         """End the worker and the replay."""
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
         for feed in {self._feed, self._live or self._feed}:
             if feed.link is not None:
                 await feed.link.close()

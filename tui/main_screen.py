@@ -123,8 +123,8 @@ class MainScreen(Screen[None]):
         self._text.show(present.text(view))
 
     def _arrange(self) -> None:
-        width, height = self.size.width, self.size.height
-        if width < 1 or height < 1:
+        width, height, panels = self.size.width, self.size.height, self._panels
+        if width < 1 or height < 1 or not panels:
             return
         rows = self._banner.data.rows(height) if self._banner.data else 0
         new = plan(width, height, rows, 0 if self._brush.inks.color else 1,
@@ -133,7 +133,7 @@ class MainScreen(Screen[None]):
             return
         self._plan = new
         brush = Brush(self._brush.inks, self._brush.glyphs, self._brush.unicode, new.frame)
-        for panel in self._panels:
+        for panel in panels:
             place = new.places.get(panel.id or "")
             panel.display = place is not None
             panel.use(brush)

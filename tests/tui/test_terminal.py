@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sys
 import time
 from pathlib import Path
@@ -87,8 +88,8 @@ def restored(raw: bytes) -> bool:
     )
 
 
-@pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "ctrl+c"])
-def test_start_resize_and_leave(start, key):
+@pytest.mark.parametrize("way", ["q", "ctrl+c", "SIGTERM"])
+def test_start_resize_and_leave(start, way):
     terminal = start()
     terminal.until(lambda: terminal.shows("47.2") and terminal.shows("launch-bound"))
     terminal.resize(120, 40)
@@ -97,7 +98,10 @@ def test_start_resize_and_leave(start, key):
     terminal.until(lambda: not terminal.shows("Decode step"))
     terminal.resize(80, 24)
     terminal.until(lambda: terminal.shows("Idle gaps"))
-    terminal.child.send(key)
+    if way == "SIGTERM":
+        terminal.child.kill(signal.SIGTERM)
+    else:
+        terminal.child.send({"q": "q", "ctrl+c": "\x03"}[way])
     terminal.until(terminal.gone)
     assert terminal.child.exitstatus == 0
     assert restored(terminal.raw)
