@@ -26,7 +26,10 @@ def require_run_packages() -> None:
     """Raise `EnvironmentLacks` where the packages that run a model are not installed."""
     missing = [name for name in _RUN_PACKAGES if find_spec(name) is None]
     if missing:
-        raise EnvironmentLacks(f"{', '.join(missing)} not installed; {_INSTALL_HINT}")
+        raise EnvironmentLacks(
+            f"{', '.join(missing)} not installed, so no model can run here; {_INSTALL_HINT}, "
+            "or look at a recorded run: decodescope open"
+        )
 
 
 def choose_device(requested: str | None) -> str:

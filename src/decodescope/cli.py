@@ -4,13 +4,10 @@ Data goes to stdout, progress and messages to stderr. An error a user can cause 
 exit code: 1 a regression gate failed, 2 bad usage or input, 3 the environment lacks something.
 """
 
-import contextlib
 import difflib
-import io
 import os
 import sys
-from collections.abc import Callable, Iterator
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +18,14 @@ from click.exceptions import Exit
 from decodescope import __version__
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
 from decodescope.analyzer.files import check_writable, write_atomically
+from decodescope.terminal_io import (
+    json_bytes,
+    library_output_to_stderr,
+    print_json,
+    print_rich,
+    progress,
+    say,
+)
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol import WorkerConfig
@@ -97,7 +102,9 @@ def live(record: Path | None, context: int | None, **options: Any) -> None:
             raise InputError("--record: needs a terminal; without one, use run --trace FILE")
         _run(context=context, **options)
         return
-    _require_run_packages()
+    from decodescope.variants.environment import require_run_packages
+
+    require_run_packages()
     check_writable(record, "--record")
     config = _worker_config(context=context, **options)
     _start(_live_app(config, record, cpu_chosen=config.device == "cpu"))
@@ -127,7 +134,7 @@ def analyze(file: Path, as_json: bool, output_format: str, by: str) -> None:
 
     report = analyzer.analyze(analyzer.load(file)).report
     if as_json:
-        _print_json(report)
+        print_json(report)
     elif output_format == "csv":
         from decodescope.analyzer.csv_export import render_csv
 
@@ -135,7 +142,7 @@ def analyze(file: Path, as_json: bool, output_format: str, by: str) -> None:
     else:
         from decodescope.analyzer.table import report_table
 
-        _print_rich(report_table(report, by))
+        print_rich(report_table(report, by))
 
 
 @cli.command("open")
@@ -165,7 +172,7 @@ def export(file: Path, target: str, output: Path) -> None:
 
     check_writable(output, "-o")
     export_chrome(analyzer.analyze(analyzer.load(file)), output)
-    _say(f"wrote {output} ({target})")
+    say(f"wrote {output} ({target})")
 
 
 @cli.command()
@@ -173,7 +180,7 @@ def models() -> None:
     """List the models that need no download, and the presets."""
     from decodescope.variants.listings import models_table
 
-    _print_rich(models_table())
+    print_rich(models_table())
 
 
 @cli.command()
@@ -183,7 +190,7 @@ def variants(device: str | None) -> None:
     from decodescope.variants.environment import choose_device
     from decodescope.variants.listings import variants_table
 
-    _print_rich(variants_table(choose_device(device)))
+    print_rich(variants_table(choose_device(device)))
 
 
 @cli.command()
@@ -193,7 +200,7 @@ def doctor() -> None:
     from decodescope.variants.listings import checks_table
 
     checks = run_checks()
-    _print_rich(checks_table(checks))
+    print_rich(checks_table(checks))
     failed = [check.name for check in checks if check.status == "fail"]
     if failed:
         raise EnvironmentLacks(f"doctor: {', '.join(failed)} failed; see the advice above")
@@ -217,12 +224,12 @@ def bench_analyzer(as_json: bool, output: Path | None, repeats: int) -> None:
     most_events = max(bundled_recordings(), key=lambda path: path.stat().st_size)
     result = run_analyzer_benchmark(most_events, repeats)
     if output is not None:
-        write_atomically(output, msgspec.json.format(_json_bytes(result)) + b"\n")
-        _say(f"wrote {output}")
+        write_atomically(output, msgspec.json.format(json_bytes(result)) + b"\n")
+        say(f"wrote {output}")
     if as_json:
-        _print_json(result)
+        print_json(result)
     else:
-        _print_rich(benchmark_table(result))
+        print_rich(benchmark_table(result))
 
 
 def _run(
@@ -231,19 +238,21 @@ def _run(
     tokens: int = DEFAULT_TOKENS,
     **options: Any,
 ) -> None:
-    _require_run_packages()
+    from decodescope.analyzer.run_table import run_table
+    from decodescope.variants.environment import require_run_packages
+
+    require_run_packages()
     check_writable(trace, "--trace")
     config = _worker_config(tokens=tokens, **options)
-    from decodescope.analyzer.run_table import run_table
 
-    with _progress() as say, _library_output_to_stderr():
+    with progress() as show, library_output_to_stderr():
         from decodescope.variants.run import run_variant
 
-        report = run_variant(config, trace, say)
+        report = run_variant(config, trace, show)
     if as_json:
-        _print_json(report)
+        print_json(report)
     else:
-        _print_rich(run_table(report))
+        print_rich(run_table(report))
 
 
 def _worker_config(
@@ -289,15 +298,6 @@ def _parse_ids(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def _require_run_packages() -> None:
-    missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
-    if missing:
-        raise EnvironmentLacks(
-            f"{' and '.join(missing)} not installed, so no model can run here: "
-            "pip install 'decodescope[run]', or look at a recorded run: decodescope open"
-        )
-
-
 def _check_readable(path: Path) -> None:
     if not path.is_file():
         reason = "is a folder, not a file" if path.is_dir() else "no such file"
@@ -335,47 +335,6 @@ def _start(app: "DecodescopeApp") -> None:
         sys.exit(app.return_code)
 
 
-def _json_bytes(structure: object) -> bytes:
-    return msgspec.json.encode(structure)
-
-
-def _print_json(structure: object) -> None:
-    click.echo(_json_bytes(structure))
-
-
-def _print_rich(renderable: Any) -> None:
-    from rich.console import Console
-
-    Console().print(renderable)
-
-
-def _say(text: str) -> None:
-    click.echo(text, err=True)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """A function that shows the current stage on stderr: a spinner, or nothing when piped."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda stage: None
-        return
-    with console.status("starting") as status:
-        yield status.update
-
-
-@contextlib.contextmanager
-def _library_output_to_stderr() -> Iterator[None]:
-    """What a library prints while a model loads must not mix with the data on stdout."""
-    with contextlib.redirect_stdout(io.TextIOWrapper(sys.stderr.buffer, write_through=True)) as out:
-        try:
-            yield
-        finally:
-            out.detach()
-
-
 def main() -> None:
     """The entry point: runs a command and turns errors into one line and an exit code."""
     arguments = sys.argv[1:]
@@ -396,5 +355,5 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    _say(f"decodescope: {' '.join(message.split())}")
+    say(f"decodescope: {' '.join(message.split())}")
     sys.exit(code)
