@@ -160,7 +160,8 @@ class DecodescopeApp(App[None]):
         self._changed(feed)
 
     def _alarm(self, feed: Feed, banner: Banner) -> None:
-        feed.banner = banner
+        if feed.view().died is None:
+            feed.banner = banner
         feed.session.note("error", banner.headline)
         self._changed(feed)
 
@@ -189,7 +190,8 @@ class DecodescopeApp(App[None]):
             feed.unreadable[message.job.index] = message.text
             if message.job.index == feed.view().current:
                 feed.session.set_state("unreadable")
-        self._alarm(feed, banners.error(message.text))
+        if message.text:
+            self._alarm(feed, banners.error(message.text))
         self._start_analysis()
 
     def _select_file(self, feed: Feed, index: int) -> None:

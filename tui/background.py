@@ -60,7 +60,8 @@ class Background:
             try:
                 path = write(folder)
             except OSError as error:
-                self._app.post_message(FileNotWritten(what, str(error)))
+                text = f"{error.filename or folder}: {error.strerror or error}"
+                self._app.post_message(FileNotWritten(what, text))
             else:
                 self._app.post_message(FileWritten(what, path))
 
@@ -72,7 +73,8 @@ class Background:
         try:
             window = analysis.analyse_file(job.path, job.at)
         except (DecodescopeError, OSError) as error:
-            self._app.post_message(AnalysisFailed(feed, job, str(error)))
+            gone = feed.kind != "trace" and not job.path.exists()
+            self._app.post_message(AnalysisFailed(feed, job, "" if gone else str(error)))
         except Exception as error:
             text = f"{job.path}: the analysis failed ({type(error).__name__}: {error})"
             self._app.post_message(AnalysisFailed(feed, job, text))

@@ -20,7 +20,8 @@ class Analyzed(Message):
 
 @dataclass
 class AnalysisFailed(Message):
-    """A file of `feed` could not be analysed; `text` is one line."""
+    """A file of `feed` could not be analysed; `text` is one line, empty for an old window whose
+    file is gone."""
 
     feed: Feed
     job: Job

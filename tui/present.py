@@ -101,7 +101,7 @@ def figures(view: View, moment: Moment) -> FiguresData:
         Figure("MS/STEP p50", "ms p50", fmt.milliseconds(stats.step_p50_ns if stats else None),
                live),
         Figure("LAUNCHES/STEP", "launches",
-               fmt.number(launch_calls_per_step(report) if report else None), live),
+               fmt.number(launch_calls_per_step(report) if report and not cpu else None), live),
         Figure(f"{ops.upper()}/STEP", op,
                fmt.number(gpu_ops_per_step(report) if report else None), live),
         Figure("OP IDLE %" if cpu else "GPU IDLE %", "idle %",
@@ -251,7 +251,8 @@ def gaps(view: View) -> GapTable:
         return GapTable(heading, "", (), "step", waiting(view))
     per = "step" if view.window.report.steps else "trace"
     rows = gap_rows(view.window.report)
-    return GapTable(heading, _table_note(view), rows, per, "no gaps in this window")
+    hint = "no gaps in this window"
+    return GapTable(heading, _table_note(view), rows, per, hint, on_cpu(view))
 
 
 def text(view: View) -> TextData:

@@ -30,10 +30,11 @@ from decodescope.analyzer.protocol import (
     State,
     SwitchVariant,
 )
+from decodescope.analyzer.recording import RecordingWriter
 from decodescope.tui import analysis
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link import WorkerDied
-from decodescope.tui.sources import TraceSource
+from decodescope.tui.sources import ReplaySource, TraceSource
 
 DIED = WorkerDied(None, "SIGKILL", ("loading weights", "CUDA error: an illegal memory access"))
 
@@ -190,11 +191,12 @@ async def test_a_captured_trace_is_written_and_never_overwrites(session, trace_f
 
 
 async def test_a_trace_that_cannot_be_written_is_an_error_on_screen(session, tmp_path):
-    async with session.app.run_test(size=(80, 24)) as pilot:
+    async with session.app.run_test(size=(200, 40)) as pilot:
         await session.run(pilot, ready(tmp_path / "gone.json", requested=True))
         await session.settle(pilot)
         shown = text_of(session.app)
-    assert "trace not written" in shown or "gone.json" in shown
+    assert "trace not written" in shown
+    assert "gone.json" in shown
 
 
 async def test_death_shows_a_banner_keeps_the_data_and_r_restarts(session, trace_file):
@@ -261,6 +263,89 @@ async def test_a_bad_trace_is_an_error_on_screen(session, tmp_path):
         await session.settle(pilot)
         assert "66.6" in text_of(session.app)
     assert "broken.json" in shown
+
+
+async def test_a_window_whose_file_is_gone_is_no_error(session, tmp_path):
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot, ready(tmp_path / "gone.json"))
+        assert "gone.json" not in text_of(session.app)
+        assert "waiting for the first window of eager" in text_of(session.app)
+
+
+async def test_a_death_is_not_hidden_by_a_later_error(session, tmp_path):
+    broken = tmp_path / "broken.json"
+    broken.write_text("this is no trace")
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot, DIED, ready(broken))
+        assert "killed by SIGKILL" in text_of(session.app).splitlines()[1]
+
+
+async def test_variants_and_keys_can_be_clicked(session):
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot)
+        lines = text_of(session.app).splitlines()
+        row = next(y for y, line in enumerate(lines) if "2 compiled" in line)
+        await pilot.click(offset=(lines[row].index("compiled"), row))
+        await pilot.click(offset=(lines[-1].index("pause"), len(lines) - 1))
+        await session.settle(pilot)
+    assert session.link.sent == [SwitchVariant("compiled"), Pause()]
+
+
+async def test_a_recording_plays_pauses_ends_and_starts_over(tmp_path, trace_file):
+    path = tmp_path / "run.dsrec"
+    with RecordingWriter(path, clock_ns=iter(range(10**6)).__next__) as recording:
+        for message in (hello(), State("running", "eager"), stats(1), ready(trace_file)):
+            recording.write(message)
+    app = DecodescopeApp(ReplaySource(path), clock=StillClock(), folder=tmp_path)
+    settle = Session.settle
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause(0.3)
+        await settle(None, pilot)
+        ended = text_of(app)
+        await pilot.press("2")
+        await pilot.press("t")
+        await settle(None, pilot)
+        await pilot.press("R")
+        await pilot.pause(0.3)
+        await settle(None, pilot)
+        again = text_of(app)
+    for shown in (ended, again):
+        assert "replay" in shown.splitlines()[0]
+        assert "ended: end of recording" in shown.splitlines()[0]
+        assert "run.dsrec" in shown.splitlines()[0]
+        assert "launch-bound" in shown
+    assert (tmp_path / "decodescope-eager-20260102-030405.json.gz").exists()
+
+
+async def test_a_broken_recording_is_an_error_on_screen(tmp_path):
+    path = tmp_path / "run.dsrec"
+    path.write_bytes(b"nothing of the kind")
+    app = DecodescopeApp(ReplaySource(path), clock=StillClock(), folder=tmp_path)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.pause(0.3)
+        await Session.settle(None, pilot)
+        assert "run.dsrec" in text_of(app).splitlines()[1]
+        assert "failed" in text_of(app).splitlines()[0]
+
+
+async def test_launches_on_a_cpu_are_unknown(session, trace_file):
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        session.link.say(hello("cpu"), State("running", "eager"), stats(1), ready(trace_file))
+        await session.settle(pilot)
+        await pilot.press("escape")
+        await session.settle(pilot)
+        figures = text_of(session.app).splitlines()[2].split()
+    assert figures[3] == "\u2013"
+    assert figures[4] == "48"
+
+
+async def test_a_window_taken_at_another_pace_says_so(session, trace_file):
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot, ready(trace_file))
+        assert "a step took 1.15 ms then" in text_of(session.app)
+        session.link.say(stats(2, "eager", 850.0))
+        await session.settle(pilot)
+        assert "a step took" not in text_of(session.app)
 
 
 async def test_a_crash_of_the_analysis_is_an_error_on_screen(session, trace_file, monkeypatch):

@@ -19,8 +19,9 @@ MEANINGS = {
 }
 
 
+CPU_MEANINGS = {"host_wait": "Python and dispatch meanwhile"}
 _NAME_CELLS = 17
-_MEANING_CELLS = 26
+_MEANING_CELLS = 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,12 @@ class GapTable:
     rows: tuple[GapRow, ...]
     per: str
     hint: str
+    on_cpu: bool = False
+
+    def meaning(self, gap_class: str) -> str:
+        """The class in plain words."""
+        words = CPU_MEANINGS if self.on_cpu and gap_class in CPU_MEANINGS else MEANINGS
+        return words.get(gap_class, "")
 
 
 def number_cells(width: int) -> tuple[int, int, int]:
@@ -99,7 +106,7 @@ class GapsPanel(Panel[GapTable]):
         for gap in table.rows[: max(height - 1, 0)]:
             rows.append(self._line(gap, names, meaning, cells, largest))
             if explain:
-                rows.append(Row().to(2).add(MEANINGS.get(gap.gap_class, ""), inks.faint))
+                rows.append(Row().to(2).add(table.meaning(gap.gap_class), inks.faint))
         return Sheet(table.title, table.note, rows)
 
     def _line(
@@ -109,7 +116,7 @@ class GapsPanel(Panel[GapTable]):
         swatch = self._brush.glyphs.swatch if inks.color else GAP_LETTERS.get(gap.gap_class, "?")
         row = Row().add(f"{swatch} ", inks.gap(gap.gap_class))
         row.left(gap.gap_class, names - 2, inks.text)
-        row.left(" " + MEANINGS.get(gap.gap_class, ""), meaning, inks.dim)
+        row.left(" " + self._data.meaning(gap.gap_class), meaning, inks.dim)
         row.right(number(gap.count), cells[0], inks.text)
         row.right(microseconds(gap.ns), cells[1], inks.strong)
         row.right(f"{percent(gap.window_share)} %", cells[2], inks.text)
