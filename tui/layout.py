@@ -33,13 +33,15 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A band of panels side by side: `least` rows needed, up to `most` by share of what is left."""
+    """A band of panels side by side: at `least` so many rows, then up to `comfort`, then up to
+    `most` by `appetite`; bands of high `priority` are dropped first."""
 
     panels: tuple[tuple[str, float], ...]
     least: int
     most: int
     priority: int
     appetite: int = 0
+    comfort: int = 0
 
 
 def figure_rows(width: int, frame: Frame) -> int:
@@ -69,7 +71,7 @@ def _rows(width: int, frame: Frame, banner: int, timeline_extra: int, text: bool
         _Row(spark, edge + 2, edge + (2 if frame == "rule" else 6), 5, 1),
         _Row((("timeline", 1.0),), timeline, timeline, 4),
         _Row((("gaps", 1.0),), edge + 4, edge + 8, 6, 2) if not wide else None,
-        _Row(tables, edge + (7 if wide else 3), edge + 30, 7, 6),
+        _Row(tables, edge + 4, edge + 30, 7, 6, edge + 7),
         _Row((("text", 1.0),), edge + 1, edge + 12, 8, 3)
         if text and tables[-1][0] != "text" else None,
         _Row((("log", 1.0),), 1, 1 if frame == "rule" else 3, 9, 0),
@@ -83,11 +85,16 @@ def _rows(width: int, frame: Frame, banner: int, timeline_extra: int, text: bool
 
 def _share(rows: list[_Row], spare: int) -> list[int]:
     heights = [row.least for row in rows]
+    for index in sorted(range(len(rows)), key=lambda index: rows[index].priority):
+        more = max(min(rows[index].comfort - heights[index], spare), 0)
+        heights[index] += more
+        spare -= more
+    base = list(heights)
     while spare > 0:
         hungry = [i for i, row in enumerate(rows) if heights[i] < row.most and row.appetite]
         if not hungry:
             break
-        chosen = min(hungry, key=lambda i: ((heights[i] - rows[i].least) / rows[i].appetite, i))
+        chosen = min(hungry, key=lambda i: ((heights[i] - base[i]) / rows[i].appetite, i))
         heights[chosen] += 1
         spare -= 1
     return heights
