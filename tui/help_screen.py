@@ -1,5 +1,6 @@
 """The help screen: all keys, and what each figure means."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.table import Table
@@ -90,11 +91,10 @@ class HelpScreen(ModalScreen[None]):
     def _heading(self, text: str) -> Text:
         return Text(f"\n{text}", style=self._inks.title)
 
-    def _table(self, rows: object) -> Table:
+    def _table(self, rows: Sequence[tuple[str, str]]) -> Table:
         table = Table.grid(padding=(0, 2))
         table.add_column(width=14, no_wrap=True, style=self._inks.key)
         table.add_column(style=self._inks.text)
-        assert isinstance(rows, list | tuple)
         for name, meaning in rows:
             table.add_row(name, meaning)
         return table

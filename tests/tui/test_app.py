@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ from decodescope.analyzer.recording import RecordingWriter
 from decodescope.tui import analysis
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link import WorkerDied
+from decodescope.tui.painter import PAINT_INTERVAL_S
 from decodescope.tui.sources import ReplaySource, TraceSource
 
 DIED = WorkerDied(None, "SIGKILL", ("loading weights", "CUDA error: an illegal memory access"))
@@ -53,7 +55,9 @@ class Session:
             for worker in pilot.app.workers:
                 if worker.name != "link":
                     await worker.wait()
-        await pilot.pause(0.3)
+        await pilot.pause(0.02)
+        pilot.app._repaint()
+        await pilot.pause()
 
     async def run(self, pilot, *events: object) -> None:
         self.link.say(hello(), State("running", "eager"), stats(1), *events)
@@ -513,6 +517,21 @@ async def test_the_end_of_a_run_is_said(session):
     async with session.app.run_test(size=(100, 30)) as pilot:
         await session.run(pilot, Bye("end of recording"))
         assert "ended: end of recording" in text_of(session.app).splitlines()[0]
+
+
+async def test_a_burst_of_reports_is_painted_a_few_times_only(session):
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot)
+        figures, drawn = session.app.screen.query_one("#figures"), []
+        draw = figures.draw
+        figures.draw = lambda *size: drawn.append(size) or draw(*size)
+        began = time.monotonic()
+        for seq in range(60):
+            session.link.say(stats(seq, "eager", 50.0 + seq))
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.4)
+        assert 1 <= len(drawn) <= (time.monotonic() - began) / PAINT_INTERVAL_S + 2
+        assert "109" in text_of(session.app)
 
 
 async def test_at_rest_nothing_is_drawn(session, trace_file):

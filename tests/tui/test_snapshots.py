@@ -42,7 +42,9 @@ class Scene:
             for worker in pilot.app.workers:
                 if worker.name != "link":
                     await worker.wait()
-        await pilot.pause(0.3)
+        await pilot.pause(0.02)
+        pilot.app._repaint()
+        await pilot.pause()
 
     async def run(self, pilot) -> None:
         """Ninety seconds of a run, a window, and 2.4 s without a word."""
