@@ -75,6 +75,11 @@ class DecodescopeApp(App[None]):
         self.register_theme(LIGHT)
         self.theme = DARK.name if self._traits.color else "ansi-dark"
 
+    @property
+    def fatal_failure(self) -> Failure | None:
+        """Why the live worker gave up, if it did and was not restarted since."""
+        return self._live.view().fatal if self._live is not None else None
+
     def get_default_screen(self) -> Screen[None]:
         """The main screen."""
         self._main = MainScreen(self._brush(), key_hints(self._feed.kind, 0))
@@ -143,7 +148,7 @@ class DecodescopeApp(App[None]):
         now = self._clock.monotonic()
         if isinstance(event, WorkerDied):
             feed.session.died(event)
-            feed.banner = banners.died(event)
+            feed.banner = banners.died(event, feed.view().fatal)
         else:
             feed.session.receive(event, now)
         match event:

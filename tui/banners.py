@@ -8,13 +8,16 @@ from decodescope.tui.session import describe_death
 LOG_LINES = 5
 
 
-def died(event: WorkerDied) -> Banner:
-    """The worker is gone; the last lines of its log say why."""
+def died(event: WorkerDied, fatal: Failure | None) -> Banner:
+    """The worker is gone: it said why, or else the last lines of its log do."""
+    hint = "R restart it   esc dismiss   q quit"
+    if fatal is not None:
+        return Banner("error", fatal.message, (), hint)
     return Banner(
         "error",
         f"{describe_death(event)}. The figures below are its last.",
         event.log_tail[-LOG_LINES:],
-        "R restart it   esc dismiss   q quit",
+        hint,
     )
 
 

@@ -126,7 +126,7 @@ class MainScreen(Screen[None]):
         width, height, panels = self.size.width, self.size.height, self._panels
         if width < 1 or height < 1 or not panels:
             return
-        rows = self._banner.data.rows(height) if self._banner.data else 0
+        rows = self._banner.data.rows(width, height) if self._banner.data else 0
         new = plan(width, height, rows, 0 if self._brush.inks.color else 1,
                    self._with_text)  # fmt: skip
         if new == self._plan:

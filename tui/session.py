@@ -91,6 +91,7 @@ class View:
     samples: tuple[Sample, ...] = ()
     log: tuple[LogLine, ...] = ()
     died: WorkerDied | None = None
+    fatal: Failure | None = None
 
     @property
     def variant(self) -> str | None:
@@ -168,12 +169,13 @@ class Session:
 
     def restarted(self) -> None:
         """Forget that the worker died; its data stays until the new one speaks."""
-        self._state = replace(self._state, died=None, state="starting", detail="")
+        self._state = replace(self._state, died=None, fatal=None, state="starting", detail="")
 
     def died(self, event: WorkerDied) -> None:
-        """The worker is gone; everything it said is kept."""
+        """The worker is gone; everything it said is kept, above all why it gave up."""
         self._state = replace(self._state, died=event, state="worker died", detail="")
-        self.note("error", describe_death(event))
+        if self._state.fatal is None:
+            self.note("error", describe_death(event))
 
     def receive(self, message: WorkerMessage, now: float) -> None:
         """Take in one message of the worker."""
@@ -192,7 +194,7 @@ class Session:
             case Failure(message=text, fatal=fatal):
                 self.note("error", text)
                 if fatal:
-                    self.set_state("failed")
+                    self._state = replace(self._state, fatal=message, state="failed", detail="")
             case Bye(reason=reason):
                 if self._state.state != "failed":
                     self.set_state("ended", reason)

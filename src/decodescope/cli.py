@@ -331,6 +331,9 @@ def _live_app(config: "WorkerConfig", record: Path | None, cpu_chosen: bool) -> 
 
 def _start(app: "DecodescopeApp") -> None:
     app.run()
+    if app.fatal_failure is not None:
+        say(f"decodescope: {app.fatal_failure.message}")
+        sys.exit(app.fatal_failure.exit_code)
     if app.return_code:
         sys.exit(app.return_code)
 

@@ -120,9 +120,7 @@ async def test_freeze_holds_the_view_and_skips_analyses(session, trace_file, mon
         await pilot.press("space")
         before = text_of(session.app)
         called = []
-        monkeypatch.setattr(
-            analysis, "analyse_file", lambda path, at: called.append(path) or 1 / 0
-        )
+        monkeypatch.setattr(analysis, "analyse_file", lambda path, at: called.append(path) or 1 / 0)
         session.link.say(stats(2, "eager", 88.8), ready(trace_file))
         await session.settle(pilot)
         frozen = text_of(session.app)
@@ -148,6 +146,30 @@ async def test_a_frozen_view_still_says_that_the_worker_died(session):
         shown = text_of(session.app)
     assert "worker died" in shown.splitlines()[0]
     assert "killed by SIGKILL" in shown
+
+
+NOT_FOUND = (
+    "model not found: nope/nope is not in the local cache and the hub cannot be reached; "
+    "check the name and the network, or use `tiny` or a preset's random weights"
+)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_a_worker_that_gave_up_says_why_in_full(session, size):
+    async with session.app.run_test(size=size) as pilot:
+        session.link.say(Progress("loading nope/nope"), Failure(NOT_FOUND, 3, True), Bye("failed"))
+        session.link.say(WorkerDied(3, None, ("Traceback",)))
+        await session.settle(pilot)
+        shown = text_of(session.app)
+        assert session.app.fatal_failure == Failure(NOT_FOUND, 3, True)
+        session.link.say(hello(), State("running", "eager"))
+        await pilot.press("R")
+        await session.settle(pilot)
+        assert session.app.fatal_failure is None
+    flat = " ".join(shown.replace("▌", " ").split())
+    assert NOT_FOUND in flat
+    assert "R restart it" in flat
+    assert "Traceback" not in flat
 
 
 async def test_a_frozen_view_survives_a_resize(session):

@@ -7,7 +7,15 @@ from rich.cells import cell_len
 
 from decodescope.tui.ascii import to_ascii
 from decodescope.tui.glyphs import ASCII, UNICODE, big, big_width, column, horizontal_bar, level
-from decodescope.tui.panels.lines import Banner, KeyHint, fitting_keys, wrapped_tail
+from decodescope.tui.palette import plain_inks
+from decodescope.tui.panels.lines import (
+    Banner,
+    BannerPanel,
+    KeyHint,
+    fitting_keys,
+    wrapped_tail,
+)
+from decodescope.tui.panels.panel import Brush
 from decodescope.tui.panels.spark import (
     HOLD_S,
     SPAN_S,
@@ -165,7 +173,23 @@ def test_keys_fit_and_the_important_stay(width):
     assert kept == hints[: len(kept)]
 
 
-@given(st.integers(0, 12), st.integers(1, 100))
-def test_a_banner_takes_at_most_a_quarter(details, height):
-    rows = Banner("error", "head", ("line",) * details, "hint").rows(height)
-    assert 1 <= rows <= max(1, height // 4)
+WORDS = st.lists(st.text("abcxyz", min_size=1, max_size=30), min_size=1, max_size=40)
+
+
+@given(WORDS, st.integers(0, 12), st.integers(1, 300), st.integers(1, 100))
+def test_a_banner_takes_at_most_a_quarter(words, details, width, height):
+    banner = Banner("error", " ".join(words), ("line",) * details, "hint")
+    assert 1 <= banner.rows(width, height) <= max(1, height // 4)
+
+
+@given(WORDS, st.integers(0, 6), st.integers(3, 300), st.integers(1, 12))
+def test_a_banner_draws_what_fits_and_loses_no_words_when_all_does(words, details, width, height):
+    banner = Banner("error", " ".join(words), tuple("line" * n for n in range(details)), "hint")
+    panel = BannerPanel("banner", banner, Brush(plain_inks(), UNICODE, True))
+    rows = panel.draw(width, height).rows
+    assert 1 <= len(rows) <= height
+    assert all(row.cells <= width for row in rows)
+    wanted = len(banner.headlines(width)) + details + banner.hint_has_own_row(width)
+    if height >= wanted:
+        shown = "".join(segment.text for row in rows for segment in row.segments)
+        assert "".join(words) in "".join(shown.replace("▌", "").split())

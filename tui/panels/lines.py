@@ -1,5 +1,6 @@
 """The plain panels: verdict, generated text, log, banner, and the line of keys."""
 
+import textwrap
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,10 @@ from rich.style import Style
 from decodescope.analyzer.formatting import plain_text, shorten
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.session import LogLine
+
+BAR = "▌ "
+BAR_CELLS = len(BAR)
+HINT_GAP = "   "
 
 Severity = Literal["error", "warning", "info"]
 
@@ -128,14 +133,26 @@ class Banner:
     details: tuple[str, ...] = ()
     hint: str = ""
 
-    def rows(self, height: int) -> int:
-        """Rows the banner takes on a screen of `height` rows: at most a quarter of it."""
-        wanted = 1 + len(self.details) + (1 if self.hint and self.details else 0)
+    def headlines(self, width: int) -> list[str]:
+        """The headline, wrapped into `width` cells beside the bar."""
+        return textwrap.wrap(plain_text(self.headline), max(width - BAR_CELLS, 1)) or [""]
+
+    def hint_has_own_row(self, width: int) -> bool:
+        """Whether the hint needs a row: under details, or where the headline leaves no room."""
+        beside = len(self.headlines(width)[-1]) + len(HINT_GAP) + len(self.hint)
+        return bool(self.hint) and (bool(self.details) or beside > width - BAR_CELLS)
+
+    def rows(self, width: int, height: int) -> int:
+        """Rows it wants on a screen of this size: at most a quarter of the height, at least one."""
+        wanted = len(self.headlines(width)) + len(self.details) + self.hint_has_own_row(width)
         return max(1, min(wanted, height // 4))
 
 
 class BannerPanel(Panel[Banner | None]):
-    """A coloured block; where rows are short the oldest details go first."""
+    """A coloured block; where rows are short the oldest details go first, then the headline's end.
+
+    On a single row the hint is cut off with the headline.
+    """
 
     FRAMED = False
 
@@ -144,18 +161,23 @@ class BannerPanel(Panel[Banner | None]):
         if banner is None:
             return Sheet("", "", [])
         ink = {"error": inks.bad, "warning": inks.warn, "info": inks.accent}[banner.severity]
-        bar = "▌ "
-        hint_fits = bool(banner.hint) and height > 1
-        room = max(height - 1 - hint_fits, 0)
-        head = Row().add(bar, ink).add(shorten(banner.headline, max(width - 2, 0)), ink)
-        if not hint_fits and banner.hint:
-            head.left(f"   {banner.hint}", max(width - head.cells, 0), inks.dim)
-        rows = [head]
-        for detail in banner.details[len(banner.details) - room :] if room else ():
+        room = max(width - BAR_CELLS, 0)
+        own_hint = banner.hint_has_own_row(width) and height > 1
+        headlines = banner.headlines(width)
+        if len(headlines) > (most := max(height - own_hint, 1)):
+            last = " ".join(headlines[most - 1 :])
+            headlines = [*headlines[: most - 1], shorten(last, room)]
+        rows = [Row().add(BAR, ink).left(line, room, ink) for line in headlines[:-1]]
+        last_row = Row().add(BAR, ink).add(headlines[-1], ink)
+        if banner.hint and not own_hint:
+            last_row.left(HINT_GAP + banner.hint, max(width - last_row.cells, 0), inks.dim)
+        rows.append(last_row)
+        left = max(height - len(rows) - own_hint, 0)
+        for detail in banner.details[len(banner.details) - left :] if left else ():
             text = " ".join(plain_text(detail).split())
-            rows.append(Row().add(bar, ink).left(text, max(width - 2, 0), inks.dim))
-        if hint_fits:
-            rows.append(Row().add(bar, ink).left(banner.hint, max(width - 2, 0), inks.text))
+            rows.append(Row().add(BAR, ink).left(text, room, inks.dim))
+        if own_hint:
+            rows.append(Row().add(BAR, ink).left(banner.hint, room, inks.text))
         return Sheet("", "", rows)
 
 
