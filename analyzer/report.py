@@ -32,7 +32,8 @@ class CaptureInfo(Struct, frozen=True):
 
     `device` is "cuda" or "cpu"; on "cpu" the leaf operators stand for GPU ops. `position` is the
     KV-cache length before the first captured step. `unprofiled_step_ns` is the median step time
-    measured without a profiler just before the window.
+    measured without a profiler just before the window, and `measured_peak_bytes_per_s` the read
+    bandwidth of this GPU in this run, null where it was not measured.
     """
 
     device: str
@@ -48,6 +49,7 @@ class CaptureInfo(Struct, frozen=True):
     bytes_per_step: int
     unprofiled_step_ns: int | None
     decodescope_version: str
+    measured_peak_bytes_per_s: float | None = None
 
 
 class Source(Struct, frozen=True):

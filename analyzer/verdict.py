@@ -20,12 +20,11 @@ def verdict(
     launches: LaunchReport,
     capture: CaptureInfo | None,
     step_ns: int | None,
-    peak_bytes_per_s: float | None = None,
 ) -> Verdict:
     """Judge one window.
 
-    `step_ns` is the step time that the bytes of `capture` are read in, unprofiled where known;
-    `peak_bytes_per_s` a measured peak, for lack of which the datasheet's is used.
+    `step_ns` is the step time that the bytes of `capture` are read in, unprofiled where known.
+    The peak is the one measured with the capture, for lack of it the datasheet's.
     """
     window_ns = sum(device.window_ns for device in devices)
     if not window_ns:
@@ -35,7 +34,7 @@ def verdict(
             "unknown", ("device: cpu; leaf operators stand for GPU ops and are not launched",)
         )
     launch_bound, because = _launch_condition(devices, window_ns, launches)
-    memory_bound, reason = _memory_condition(capture, step_ns, peak_bytes_per_s)
+    memory_bound, reason = _memory_condition(capture, step_ns)
     because.append(reason)
     return Verdict(_bound(launch_bound, memory_bound), tuple(because))
 
@@ -74,16 +73,17 @@ def _launch_condition(
     return late and shallow, because
 
 
-def _memory_condition(
-    capture: CaptureInfo | None, step_ns: int | None, measured_peak: float | None
-) -> tuple[bool | None, str]:
+def _memory_condition(capture: CaptureInfo | None, step_ns: int | None) -> tuple[bool | None, str]:
     if capture is None:
         return None, "bandwidth unknown: the trace does not say how many bytes a step reads"
     if not step_ns or capture.bytes_per_step <= 0:
         return None, "bandwidth unknown: no step time or no bytes per step"
     sheet = datasheet_peak(capture.device_name)
     used = bandwidth(
-        capture.bytes_per_step, step_ns, measured_peak, sheet.bytes_per_s if sheet else None
+        capture.bytes_per_step,
+        step_ns,
+        capture.measured_peak_bytes_per_s,
+        sheet.bytes_per_s if sheet else None,
     )
     if used.mbu is None:
         return None, f"bandwidth unknown: no peak known for {capture.device_name}"

@@ -14,14 +14,12 @@ from decodescope.analyzer.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.steps import median_step, step_time_ns
 
 
-def waterfall(
-    analysis: Analysis, peak_bytes_per_s: float | None = None, index: int | None = None
-) -> tuple[WaterfallPart, ...]:
+def waterfall(analysis: Analysis, index: int | None = None) -> tuple[WaterfallPart, ...]:
     """The parts of step `index`, by default of the step with the median time; empty without steps.
 
-    The limit is taken from `peak_bytes_per_s` (measured), else from the datasheet of the captured
-    device. Where peak or bytes are unknown, one part `busy` stands for limit and inefficiency.
-    Of a step on several devices, the one with most ops counts.
+    The limit is taken from the peak measured with the capture, else from its device's datasheet.
+    Where peak or bytes are unknown, one part `busy` stands for limit and inefficiency. Of a step on
+    several devices, the one with most ops counts.
     """
     trace, steps = analysis.trace, analysis.steps
     if index is None:
@@ -39,7 +37,7 @@ def waterfall(
     idle = [int(length_ns[kind == k].sum()) for k in range(len(GAP_CLASSES))]
     busy_ns = end - start - sum(idle)
     return (
-        *_busy_parts(busy_ns, _limit_ns(analysis, peak_bytes_per_s)),
+        *_busy_parts(busy_ns, _limit_ns(analysis)),
         *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),
         WaterfallPart("host_tail", step_ns - (end - start)),
     )
@@ -54,11 +52,12 @@ def _busy_parts(busy_ns: int, limit_ns: int | None) -> tuple[WaterfallPart, ...]
     )
 
 
-def _limit_ns(analysis: Analysis, peak_bytes_per_s: float | None) -> int | None:
+def _limit_ns(analysis: Analysis) -> int | None:
     capture = analysis.trace.capture
     if capture is None or capture.bytes_per_step <= 0:
         return None
-    peak = peak_bytes_per_s or datasheet_peak_bytes_per_s(capture.device_name)
+    measured = capture.measured_peak_bytes_per_s
+    peak = measured or datasheet_peak_bytes_per_s(capture.device_name)
     if not peak or not np.isfinite(peak):
         return None
     return round(capture.bytes_per_step * 1e9 / peak)

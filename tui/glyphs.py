@@ -34,9 +34,7 @@ def column(fraction: float, rows: int, glyphs: Glyphs) -> list[str]:
     """A vertical bar of `rows` cells for a fraction of 0 to 1, top cell first."""
     top = len(glyphs.ramp) - 1
     filled = min(rows * top, max(1, round(fraction * rows * top))) if fraction > 0 else 0
-    return [
-        glyphs.ramp[max(0, min(top, filled - (rows - 1 - row) * top))] for row in range(rows)
-    ]
+    return [glyphs.ramp[max(0, min(top, filled - (rows - 1 - row) * top))] for row in range(rows)]
 
 
 def horizontal_bar(fraction: float, cells: int, unicode: bool) -> str:

@@ -73,7 +73,8 @@ def _rows(width: int, frame: Frame, banner: int, timeline_extra: int, text: bool
         _Row((("gaps", 1.0),), edge + 4, edge + 8, 6, 2) if not wide else None,
         _Row(tables, edge + 4, edge + 30, 7, 6, edge + 7),
         _Row((("text", 1.0),), edge + 1, edge + 12, 8, 3)
-        if text and tables[-1][0] != "text" else None,
+        if text and tables[-1][0] != "text"
+        else None,
         _Row((("log", 1.0),), 1, 1 if frame == "rule" else 3, 9, 0),
         _Row((("keys", 1.0),), 1, 1, 2),
     ]

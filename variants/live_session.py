@@ -119,6 +119,7 @@ class TorchSession:
             steps,
             unprofiled_step_ns,
             warm_steps,
+            self._read_peak_bytes_per_s,
         )
 
     def capture(

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from time import perf_counter_ns
 
 import torch
@@ -10,6 +9,7 @@ import torch
 import decodescope
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.report import CaptureInfo
+from decodescope.analyzer.run_figures import step_times
 from decodescope.variants.environment import device_name
 from decodescope.variants.memory import memory_errors
 from decodescope.variants.models import LoadedModel
@@ -87,6 +87,7 @@ def measure_run(
     session: ProfilerSession,
     trace_path: Path,
     variant: str,
+    measured_peak_bytes_per_s: float | None = None,
 ) -> Measurement:
     """Decode `workload.new_tokens` tokens from `prompt` [batch, context], timed and profiled.
 
@@ -110,9 +111,16 @@ def measure_run(
         bytes_per_step = _mean_bytes(step, first_timed)
         output = ids[: workload.new_tokens]
         _next_phase(step, plan, workload, ids)
-        typical_ns = round(median(step_ns))
         capture = capture_info(
-            step, loaded, workload, device, variant, plan.window, typical_ns, plan.window_warm
+            step,
+            loaded,
+            workload,
+            device,
+            variant,
+            plan.window,
+            step_times(step_ns).p50,
+            plan.window_warm,
+            measured_peak_bytes_per_s,
         )
         output += _profiled_window(step, capture, session, trace_path, plan.window_warm)
         output_ids = torch.stack(output[: workload.new_tokens], dim=1).tolist()
@@ -130,6 +138,7 @@ def capture_info(
     steps: int,
     unprofiled_step_ns: int | None,
     warm_steps: int = 0,
+    measured_peak_bytes_per_s: float | None = None,
 ) -> CaptureInfo:
     """What is known of a window of `steps` steps that begins `warm_steps` after the present one."""
     first = step.position + warm_steps
@@ -148,6 +157,7 @@ def capture_info(
         bytes_per_step=step.weight_bytes_read + kv_bytes // steps,
         unprofiled_step_ns=unprofiled_step_ns,
         decodescope_version=decodescope.__version__,
+        measured_peak_bytes_per_s=measured_peak_bytes_per_s,
     )
 
 

@@ -17,7 +17,6 @@ from decodescope.analyzer.per_step import (
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.report import SCHEMA_VERSION, RunReport
 from decodescope.analyzer.run_figures import observer_of, step_times, tokens_per_s
-from decodescope.analyzer.verdict import verdict
 from decodescope.analyzer.waterfall import waterfall
 from decodescope.variants.environment import environment
 from decodescope.variants.measure import Measurement, measure_run
@@ -56,15 +55,14 @@ def run_variant(
             session,
             trace_path or Path(folder) / "window.json",
             config.variant,
+            peak,
         )
         say("analysing the window")
         analysis = analyze(load(measured.trace_path))
-    return _report(prepared, measured, analysis, peak)
+    return _report(prepared, measured, analysis)
 
 
-def _report(
-    prepared: Prepared, measured: Measurement, analysis: Analysis, peak: float | None
-) -> RunReport:
+def _report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> RunReport:
     capture, window, workload = measured.capture, analysis.report, prepared.workload
     times = step_times(measured.step_ns)
     on_cuda = prepared.device == "cuda"
@@ -90,10 +88,12 @@ def _report(
         gpu_ops_per_step=gpu_ops_per_step(window),
         gpu_idle_fraction=idle_fraction(window),
         bytes_per_step=measured.bytes_per_step,
-        bandwidth=bandwidth(measured.bytes_per_step, times.p50, peak, sheet),
+        bandwidth=bandwidth(
+            measured.bytes_per_step, times.p50, capture.measured_peak_bytes_per_s, sheet
+        ),
         observer=observer_of(window),
-        waterfall=waterfall(analysis, peak),
-        verdict=verdict(window.devices, window.launches, capture, times.p50, peak),
+        waterfall=waterfall(analysis),
+        verdict=window.verdict,
         health=window.health,
         environment=environment(),
     )

@@ -131,13 +131,17 @@ def test_no_columns() -> None:
     assert largest_gap(timeline, 0)[0].tolist() == []
 
 
-def parts_of(analysis: Analysis, *args: object, **keys: object) -> dict[str, int]:
-    return {part.part: part.ns for part in waterfall(analysis, *args, **keys)}  # type: ignore[arg-type]
+def parts_of(analysis: Analysis) -> dict[str, int]:
+    return {part.part: part.ns for part in waterfall(analysis)}
+
+
+def with_peak(bytes_per_s: float) -> dict[str, object]:
+    return {**CAPTURE, "measured_peak_bytes_per_s": bytes_per_s}
 
 
 def test_the_waterfall_adds_up_to_the_step() -> None:
-    analysis = two_steps(decodescope=CAPTURE)
-    parts = parts_of(analysis, 2.4e12)
+    analysis = two_steps(decodescope=with_peak(2.4e12))
+    parts = parts_of(analysis)
     assert parts == {
         "limit": 20, "kernel_inefficiency": 15, "unlinked": 0, "graph_internal": 0,
         "host_wait": 20, "kernel_floor": 0, "dependency": 0, "launch_latency": 0, "host_tail": 45,
@@ -152,7 +156,7 @@ def test_without_a_measured_peak_the_datasheet_gives_the_limit() -> None:
 
 
 def test_a_limit_above_busy_stays_visible_as_a_negative_part() -> None:
-    parts = parts_of(two_steps(decodescope=CAPTURE), 1e12)
+    parts = parts_of(two_steps(decodescope=with_peak(1e12)))
     assert (parts["limit"], parts["kernel_inefficiency"]) == (48, -13)
     assert sum(parts.values()) == 100
 
@@ -184,9 +188,10 @@ def test_waterfalls_of_any_steps_add_up(data: st.DataObject) -> None:
             events.append(op(start, start + length, correlation, stream=stream))
         at += 1
         events.append(span(begin, at, f"decode_step_{step}"))
-    analysis = analyze(trace_of(*events, decodescope=CAPTURE))
+    peak = data.draw(st.floats(1e9, 1e13))
+    analysis = analyze(trace_of(*events, decodescope=with_peak(peak)))
     assert analysis.report.observer is not None
-    parts = waterfall(analysis, data.draw(st.floats(1e9, 1e13)))
+    parts = waterfall(analysis)
     assert sum(part.ns for part in parts) == analysis.report.observer.profiled_step_ns
     steps = analysis.report.steps
     assert sum(step.gpu_ops for step in steps) == correlation

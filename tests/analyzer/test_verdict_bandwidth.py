@@ -128,7 +128,8 @@ def test_the_rules_of_the_verdict(
 
 def test_a_measured_peak_replaces_the_datasheets() -> None:
     assert verdict([device(0)], launches(1), CAPTURE, SLOW).bound == "mixed"
-    found = verdict([device(0)], launches(1), CAPTURE, SLOW, peak_bytes_per_s=8e11)
+    measured = msgspec.structs.replace(CAPTURE, measured_peak_bytes_per_s=8e11)
+    found = verdict([device(0)], launches(1), measured, SLOW)
     assert found.bound == "memory"
     assert "60.0% of the peak (measured)" in found.because[-1]
 

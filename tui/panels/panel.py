@@ -129,9 +129,7 @@ class Panel(Widget, Generic[Data], can_focus=False):
         self._strips = self._lines()
         width = self.size.width
         changed = [
-            Region(0, y, width, 1)
-            for y, strip in enumerate(self._strips)
-            if strip != old[y]
+            Region(0, y, width, 1) for y, strip in enumerate(self._strips) if strip != old[y]
         ]
         if changed:
             self.refresh(*changed)
