@@ -17,6 +17,7 @@ from decodescope.analyzer.analysis import Analysis
 from decodescope.analyzer.chrome_events import EventText
 from decodescope.analyzer.chrome_tracks import host_tracks, separate_tracks
 from decodescope.analyzer.files import replacing
+from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.gaps import HOST_WAIT_LABELS
 from decodescope.analyzer.report import GAP_CLASSES
 from decodescope.analyzer.timeline import depth_changes
@@ -125,7 +126,7 @@ def _device_events(
     trace = analysis.trace
     name = trace.device_names.get(device, "")
     label = f"device: cpu {name}" if trace.on_cpu else f"GPU {device} {name}"
-    yield text.process(pid, label.strip(), order - len(analysis.busy))
+    yield text.process(pid, label.strip() + _model_label(trace), order - len(analysis.busy))
     yield text.thread(pid, _GAP_TRACK, "idle gaps")
     yield from _gap_slices(analysis, text, device, pid)
     busy = analysis.busy[device]
@@ -142,6 +143,13 @@ def _device_events(
     times, depths = depth_changes(launched_ns, trace.ops.start_ns[linked])
     for at_ns, depth in zip(times.tolist(), depths.tolist(), strict=True):
         yield text.counter("queue depth", pid, at_ns, depth)
+
+
+def _model_label(trace: Trace) -> str:
+    capture = trace.capture
+    if capture is None:
+        return ""
+    return f", {capture.model} {weights_note(capture.weights)}".rstrip() + f", {capture.variant}"
 
 
 def _op_slices(trace: Trace, text: EventText, device: int, pid: int) -> Iterator[str]:

@@ -1,4 +1,8 @@
-"""The rows of a report as CSV, for spreadsheets and scripts. Times are integer nanoseconds."""
+"""The rows of a report as CSV, for spreadsheets and scripts. Times are integer nanoseconds.
+
+Every row says of which devices, model, weights and variant it is; the last three are empty for a
+trace that decodescope did not capture.
+"""
 
 import csv
 import io
@@ -16,11 +20,22 @@ def render_csv(report: Report, by: str = "kernel") -> str:
     of a device add up to its idle time.
     """
     header, rows = {"kernel": _kernels, "range": _ranges, "gap": _gaps}[by](report)
+    origin_header, origin = _origin(report, with_devices=by != "gap")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerow((*header, *origin_header))
+    writer.writerows((*row, *origin) for row in rows)
     return text.getvalue()
+
+
+def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:
+    devices = " ".join(str(device.device) for device in report.devices)
+    capture = report.capture
+    captured = ("", "", "")
+    if capture is not None:
+        captured = (capture.model, capture.weights, capture.variant)
+    header = ("model", "weights", "variant")
+    return (("devices", *header), (devices, *captured)) if with_devices else (header, captured)
 
 
 def _kernels(report: Report) -> tuple[_Row, list[_Row]]:

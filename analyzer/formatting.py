@@ -114,6 +114,11 @@ def shorten(text: str, cells: int) -> str:
     return text[: cells - 1] + "…" if cells > 0 else ""
 
 
+def weights_note(weights: str) -> str:
+    """What is said beside a model's name, so that nobody takes random weights for trained ones."""
+    return {"random": "random weights", "bundled": "bundled weights"}.get(weights, "")
+
+
 def bytes_size(value: float | None) -> str:
     """Bytes in decimal units (GB = 1e9), as bandwidths are given."""
     if value is None or not math.isfinite(value):

@@ -5,7 +5,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import bytes_size, duration, number, percent, rate
+from decodescope.analyzer.formatting import (
+    bytes_size,
+    duration,
+    number,
+    percent,
+    rate,
+    weights_note,
+)
 from decodescope.analyzer.report import GAP_CLASSES, RunReport
 
 BAR_CELLS = 32
@@ -32,9 +39,9 @@ def run_table(report: RunReport) -> RenderableType:
 
 
 def _title(report: RunReport) -> Text:
-    weights = {"random": " (random weights)", "bundled": " (bundled weights)"}
     title = Text(report.model, style="bold")
-    title.append(weights.get(report.weights, ""), style="bold yellow")
+    if note := weights_note(report.weights):
+        title.append(f" ({note})", style="bold yellow")
     title.append(
         f" · {report.variant} · {report.dtype} · batch {report.batch} · "
         f"context {report.context} + {report.tokens} tokens\n"

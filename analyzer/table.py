@@ -4,7 +4,15 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import UNKNOWN, count, duration, number, percent, plain_text
+from decodescope.analyzer.formatting import (
+    UNKNOWN,
+    count,
+    duration,
+    number,
+    percent,
+    plain_text,
+    weights_note,
+)
 from decodescope.analyzer.kernel_names import cut_middle, shorten_kernel
 from decodescope.analyzer.report import DeviceReport, GapTotal, LaunchReport, Percentiles, Report
 
@@ -12,7 +20,6 @@ MIN_WIDTH = 60
 _ROOMY_WIDTH = 100
 _BAR_CELLS = 16
 _FOCUS_ROWS, _OTHER_ROWS, _STEP_ROWS = 30, 10, 10
-_WEIGHTS = {"random": " (random weights)", "bundled": " (bundled weights)", "pretrained": ""}
 
 
 class ReportTable:
@@ -90,7 +97,8 @@ def _title(report: Report, width: int) -> Text:
         text.append(f"\ndevice: {plain_text(shown)}", style="not bold")
     if capture := report.capture:
         text.append(f"\n{capture.model}", style="not bold")
-        text.append(_WEIGHTS[capture.weights], style="bold yellow")
+        if note := weights_note(capture.weights):
+            text.append(f" ({note})", style="bold yellow")
         text.append(
             f" · {capture.variant} · {capture.dtype} · batch {capture.batch} · "
             f"context {capture.context} · {capture.steps} steps from position {capture.position}",

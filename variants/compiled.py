@@ -1,5 +1,6 @@
 """The compiled variant: transformers with a static KV cache, torch.compile and its CUDA graphs."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,10 @@ def build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) -
     # What an earlier build compiled would count against the limit of recompilations.
     torch.compiler.reset()
     step = StaticStep(loaded, workload, _reduce_overhead)
-    step.warm_up()
+    with warnings.catch_warnings():
+        # Advice to compute fp32 in TF32, which would change what is compared.
+        warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
+        step.warm_up()
     return step
 
 

@@ -187,6 +187,18 @@ def test_csv_of_kernels_and_ranges_keeps_names_and_numbers() -> None:
     assert [row["path"] for row in rows] == [found.path for found in report.ranges]
 
 
+@pytest.mark.parametrize("by", ["kernel", "range", "gap"])
+def test_every_csv_row_says_where_it_comes_from(by: str) -> None:
+    report = rich_analysis().report
+    assert report.capture is not None
+    rows = list(csv.DictReader(io.StringIO(render_csv(report, by))))
+    assert rows
+    devices = {str(device.device) for device in report.devices}
+    for row in rows:
+        assert (row["model"], row["weights"]) == (report.capture.model, report.capture.weights)
+        assert set(row["device" if by == "gap" else "devices"].split()) <= devices
+
+
 def test_csv_of_gaps_adds_up_to_idle() -> None:
     report = rich_analysis().report
     rows = list(csv.DictReader(io.StringIO(render_csv(report, "gap"))))

@@ -19,7 +19,7 @@ PATIENCE_S = 30.0
 class Terminal:
     """A process on a pseudo-terminal, and what its screen shows."""
 
-    def __init__(self, folder: Path, glyphs: str, width: int, height: int) -> None:
+    def __init__(self, arguments: list[str], width: int, height: int) -> None:
         source = Path(__file__).resolve().parents[2] / "src"
         self.raw = b""
         self.screen = pyte.Screen(width, height)
@@ -28,7 +28,7 @@ class Terminal:
         environment.pop("NO_COLOR", None)
         self.child = pexpect.spawn(
             sys.executable,
-            [str(APP), str(folder), glyphs],
+            arguments,
             dimensions=(height, width),
             env=environment,
         )
@@ -68,7 +68,7 @@ def start(tmp_path):
     terminals = []
 
     def begin(glyphs: str = "unicode", width: int = 80, height: int = 24) -> Terminal:
-        terminals.append(Terminal(tmp_path, glyphs, width, height))
+        terminals.append(Terminal([str(APP), str(tmp_path), glyphs], width, height))
         return terminals[-1]
 
     yield begin
@@ -137,3 +137,39 @@ def test_copying_uses_osc_52(start):
     terminal.until(lambda: terminal.shows("47.2"))
     terminal.child.send("y")
     terminal.until(lambda: b"\x1b]52;c;" in terminal.raw)
+
+
+def children(pid: int) -> list[int]:
+    """Processes whose parent is `pid`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+def test_the_command_survives_the_death_of_a_real_worker():
+    pytest.importorskip("torch")
+    command = ["live", "--model", "tiny", "--device", "cpu", "--context", "16"]
+    terminal = Terminal(["-m", "decodescope", *command], 100, 30)
+    try:
+        terminal.until(lambda: terminal.shows("running") and terminal.shows("def "))
+        (worker,) = children(terminal.child.pid)
+        os.kill(worker, signal.SIGKILL)
+        terminal.until(lambda: terminal.shows("killed by SIGKILL"))
+        terminal.child.send("R")
+        terminal.until(lambda: terminal.shows("running") and not terminal.shows("SIGKILL"))
+        (restarted,) = children(terminal.child.pid)
+        assert restarted != worker
+        terminal.child.send("q")
+        terminal.until(terminal.gone)
+        assert terminal.child.exitstatus == 0
+        assert restored(terminal.raw)
+        assert not Path(f"/proc/{restarted}").exists()
+    finally:
+        terminal.child.close(force=True)

@@ -23,7 +23,7 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.variants.channel import ChannelClosed
 from decodescope.variants.live_loop import LiveLoop
-from decodescope.variants.live_windows import WindowFiles
+from decodescope.variants.live_windows import MAX_SHARE_OF_TIME, WindowFiles
 
 
 def load_fakes(name: str):
@@ -126,7 +126,7 @@ def test_costly_windows_take_at_most_two_percent_of_the_time(tmp_path):
     times = run.times(TraceReady)
     cost = 3 * 3 * 50_000_000
     assert len(times) >= 3
-    assert all(b - a >= cost / 0.02 for a, b in pairwise(times))
+    assert all(b - a >= cost / MAX_SHARE_OF_TIME for a, b in pairwise(times))
 
 
 def test_only_the_last_window_files_are_kept_and_numbers_go_on(tmp_path):
