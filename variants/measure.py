@@ -59,9 +59,9 @@ def phases(new_tokens: int) -> Phases:
     """The phases of a run that decodes `new_tokens` tokens.
 
     All are taken from one generation where it is long enough. Going back would make the later
-    phases cheaper than what they stand for: libraries keep what they planned for a KV length
-    (cuDNN's attention plans for milliseconds at each new one), so a position that was visited
-    before is faster.
+    phases cheaper than what they stand for: libraries keep what they prepared for a KV length
+    (cuDNN's attention takes tens of milliseconds at each new one on an H200), so a position that
+    was visited before is faster.
     """
     outside = WARM_UP_STEPS + WINDOW_WARM_STEPS + WINDOW_STEPS
     if new_tokens >= outside + MIN_TIMED_STEPS:
