@@ -13,7 +13,7 @@ import pytest
 pexpect = pytest.importorskip("pexpect")
 
 APP = Path(__file__).with_name("pty_app.py")
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Terminal:
