@@ -1,5 +1,6 @@
 """Hand-made Kineto events, in nanoseconds, for tests."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -9,6 +10,7 @@ from decodescope.analyzer.kineto import read_kineto_bytes
 from decodescope.analyzer.trace import Trace
 
 DATA = Path(__file__).resolve().parent.parent / "data"
+RECORDED = gzip.decompress((DATA / "cpu_two_blocks.json.gz").read_bytes())
 PID = 4242
 
 Event = dict[str, Any]
@@ -55,3 +57,11 @@ def document(events: list[Event], **keys: Any) -> bytes:
 
 def trace_of(*events: Event, **keys: Any) -> Trace:
     return read_kineto_bytes(document(list(events), **keys), "hand-made.json")
+
+
+def codes(trace: Trace) -> set[str]:
+    return {finding.code for finding in trace.findings}
+
+
+def read(text: str | bytes) -> Trace:
+    return read_kineto_bytes(text.encode() if isinstance(text, str) else text, "some.json")

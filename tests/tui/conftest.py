@@ -14,3 +14,9 @@ import scripted
 def trace_file(tmp_path: Path) -> Path:
     """A Kineto trace of three launch-bound steps, as a worker captures it."""
     return scripted.write_trace(tmp_path / "window-0001.json")
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> scripted.Session:
+    """A live app with a scripted worker."""
+    return scripted.Session(tmp_path)

@@ -24,10 +24,11 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.analyzer.report import CaptureInfo
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.link import LinkEvent
+from decodescope.tui.link import LinkEvent, WorkerDied
 from decodescope.tui.sources import LiveSource
 from decodescope.tui.traits import TerminalTraits
 
+DIED = WorkerDied(None, "SIGKILL", ("loading weights", "CUDA error: an illegal memory access"))
 VARIANTS = (
     VariantInfo("eager", "transformers as people run it"),
     VariantInfo("compiled", "torch.compile with CUDA graphs"),
@@ -231,3 +232,30 @@ def text_of(app: DecodescopeApp) -> str:
     width = app.size.width
     strips = app.screen._compositor.render_strips()
     return "\n".join(strip.text[:width].rstrip() for strip in strips)
+
+
+async def settle(pilot) -> None:
+    """Until everything said was read, analysed and painted."""
+    for _ in range(3):
+        await pilot.pause()
+        for worker in pilot.app.workers:
+            if worker.name != "link":
+                await worker.wait()
+    await pilot.pause(0.02)
+    pilot.app._repaint()
+    await pilot.pause()
+
+
+class Session:
+    """An app under test with its link, its clock and a folder for its files."""
+
+    def __init__(self, folder: Path, **options: object) -> None:
+        self.link, self.clock, self.folder = ScriptedLink(), StillClock(), folder
+        self.app = live_app(self.link, self.clock, folder, **options)
+
+    async def settle(self, pilot) -> None:
+        await settle(pilot)
+
+    async def run(self, pilot, *events: object) -> None:
+        self.link.say(hello(), State("running", "eager"), stats(1), *events)
+        await settle(pilot)

@@ -11,6 +11,7 @@ from scripted import (
     live_app,
     play,
     ready,
+    settle,
     stats,
     write_trace,
 )
@@ -36,24 +37,14 @@ class Scene:
         self._compare = snap_compare
         self.link, self.clock, self.folder = ScriptedLink(answers=True), StillClock(), folder
 
-    async def settle(self, pilot) -> None:
-        for _ in range(3):
-            await pilot.pause()
-            for worker in pilot.app.workers:
-                if worker.name != "link":
-                    await worker.wait()
-        await pilot.pause(0.02)
-        pilot.app._repaint()
-        await pilot.pause()
-
     async def run(self, pilot) -> None:
         """Ninety seconds of a run, a window, and 2.4 s without a word."""
         await play(pilot.app, self.link, self.clock)
         self.link.say(ready(write_trace(self.folder / "window-0001.json")))
-        await self.settle(pilot)
+        await settle(pilot)
         self.clock.now += 2.4
         self.link.say(Log("info", "generation 9 starts at the prompt"))
-        await self.settle(pilot)
+        await settle(pilot)
 
     def matches(self, size, before=None, traits=None, theme=None, app=None) -> bool:
         app = app or live_app(self.link, self.clock, self.folder, traits)
@@ -62,7 +53,7 @@ class Scene:
             if theme:
                 app.theme = theme
             await (before or self.run)(pilot)
-            await self.settle(pilot)
+            await settle(pilot)
 
         return self._compare(app, terminal_size=size, run_before=act)
 
@@ -73,7 +64,7 @@ class Scene:
             await self.run(pilot)
             await pilot.press(*keys)
             self.link.say(*events)
-            await self.settle(pilot)
+            await settle(pilot)
 
         return act
 
@@ -122,7 +113,7 @@ def test_failure(scene):
 def test_no_cuda(scene):
     async def act(pilot) -> None:
         scene.link.say(hello("cpu"), State("running", "eager"), stats(1))
-        await scene.settle(pilot)
+        await settle(pilot)
 
     assert scene.matches((80, 24), act)
 
@@ -139,7 +130,7 @@ def test_frozen(scene):
 def test_loading(scene):
     async def act(pilot) -> None:
         scene.link.say(Progress("importing torch"))
-        await scene.settle(pilot)
+        await settle(pilot)
 
     assert scene.matches((80, 24), act)
 
@@ -148,4 +139,4 @@ def test_trace_opened(scene, monkeypatch):
     monkeypatch.chdir(scene.folder)
     paths = tuple(write_trace(Path(name)) for name in ("before.json", "after.json"))
     app = DecodescopeApp(TraceSource(paths), clock=scene.clock, folder=scene.folder)
-    assert scene.matches((100, 30), scene.settle, app=app)
+    assert scene.matches((100, 30), settle, app=app)

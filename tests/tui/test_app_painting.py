@@ -1,0 +1,128 @@
+"""When the app paints, when it does not, and at which sizes."""
+
+import asyncio
+import threading
+import time
+
+from scripted import (
+    DIED,
+    hello,
+    play,
+    ready,
+    stats,
+    text_of,
+    write_trace,
+)
+
+from decodescope.analyzer.protocol import (
+    State,
+)
+from decodescope.tui import analysis
+from decodescope.tui.painter import PAINT_INTERVAL_S
+
+
+async def test_freeze_holds_the_view_and_skips_analyses(session, trace_file, monkeypatch):
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot)
+        await pilot.press("space")
+        before = text_of(session.app)
+        called = []
+        monkeypatch.setattr(analysis, "analyse_file", lambda path, at: called.append(path) or 1 / 0)
+        session.link.say(stats(2, "eager", 88.8), ready(trace_file))
+        await session.settle(pilot)
+        frozen = text_of(session.app)
+        monkeypatch.undo()
+        assert not called
+        session.clock.now += 5
+        await pilot.press("space")
+        await session.settle(pilot)
+        thawed = text_of(session.app)
+    assert frozen == before
+    assert "frozen" in frozen.splitlines()[0]
+    assert "frozen" in frozen.splitlines()[2]
+    assert "88.8" in thawed
+    assert "launch-bound" in thawed
+
+
+async def test_a_frozen_view_survives_a_resize(session):
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot)
+        await pilot.press("space")
+        session.link.say(stats(2, "eager", 88.8))
+        await pilot.resize_terminal(140, 45)
+        await session.settle(pilot)
+        shown = text_of(session.app)
+    assert "88.8" not in shown
+    assert "frozen" in shown
+
+
+async def test_the_screen_goes_on_while_an_analysis_runs_and_the_latest_window_wins(
+    session, tmp_path, monkeypatch
+):
+    gate, started, paths = threading.Event(), threading.Event(), []
+    analyse = analysis.analyse_file
+
+    def parked(path, at):
+        paths.append(path.name)
+        started.set()
+        gate.wait(20)
+        return analyse(path, at)
+
+    monkeypatch.setattr(analysis, "analyse_file", parked)
+    windows = [write_trace(tmp_path / f"window-{number}.json") for number in range(4)]
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        session.link.say(hello(), State("running", "eager"), ready(windows[0]))
+        while not started.is_set():
+            await pilot.pause(0.02)
+        session.link.say(*(ready(window) for window in windows[1:]), stats(7, "eager", 77.7))
+        await pilot.pause(0.4)
+        shown = text_of(session.app)
+        gate.set()
+        await session.settle(pilot)
+        assert "launch-bound" in text_of(session.app)
+    assert "77.7" in shown
+    assert paths == ["window-0.json", "window-3.json"]
+
+
+async def test_a_burst_of_reports_is_painted_a_few_times_only(session):
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot)
+        figures, drawn = session.app.screen.query_one("#figures"), []
+        draw = figures.draw
+        figures.draw = lambda *size: drawn.append(size) or draw(*size)
+        began = time.monotonic()
+        for seq in range(60):
+            session.link.say(stats(seq, "eager", 50.0 + seq))
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.4)
+        assert 1 <= len(drawn) <= (time.monotonic() - began) / PAINT_INTERVAL_S + 2
+        assert "109" in text_of(session.app)
+
+
+async def test_at_rest_nothing_is_drawn(session, trace_file):
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot, ready(trace_file))
+        await pilot.press("space")
+        await session.settle(pilot)
+        drawn = []
+        for panel in session.app.screen.query("Panel"):
+            panel.draw = lambda *size, name=panel.id: drawn.append(name)
+        session.link.say(stats(8, "eager", 12.3))
+        await asyncio.sleep(1.3)
+        assert drawn == []
+
+
+async def test_sizes_from_one_cell_to_a_wall(session, trace_file):
+    sizes = [(1, 1), (2, 3), (5, 1), (1, 40), (9, 9), (20, 6), (34, 12), (59, 15), (60, 16),
+             (76, 20), (79, 24), (80, 24), (99, 34), (100, 33), (100, 34), (120, 40), (159, 50),
+             (160, 34), (200, 50), (300, 3), (300, 100)]  # fmt: skip
+    async with session.app.run_test(size=(80, 24)) as pilot:
+        await play(session.app, session.link, session.clock)
+        session.link.say(ready(trace_file), DIED)
+        await session.settle(pilot)
+        for width, height in sizes:
+            await pilot.resize_terminal(width, height)
+            await pilot.pause()
+            lines = text_of(session.app).splitlines()
+            assert len(lines) <= height
+            assert session.app.screen.size == (width, height)

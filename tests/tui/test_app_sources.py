@@ -1,0 +1,114 @@
+"""Recordings and trace files on the same screen as a live worker."""
+
+from scripted import (
+    Session,
+    StillClock,
+    hello,
+    ready,
+    stats,
+    text_of,
+    write_trace,
+)
+
+from decodescope.analyzer.protocol import (
+    Bye,
+    Pause,
+    Resume,
+    State,
+)
+from decodescope.analyzer.recording import RecordingWriter
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.sources import ReplaySource, TraceSource
+
+
+async def test_a_recording_plays_pauses_ends_and_starts_over(tmp_path, trace_file):
+    path = tmp_path / "run.dsrec"
+    with RecordingWriter(path, clock_ns=iter(range(10**6)).__next__) as recording:
+        for message in (hello(), State("running", "eager"), stats(1), ready(trace_file)):
+            recording.write(message)
+    app = DecodescopeApp(ReplaySource(path), clock=StillClock(), folder=tmp_path)
+    settle = Session.settle
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause(0.3)
+        await settle(None, pilot)
+        ended = text_of(app)
+        await pilot.press("2")
+        await pilot.press("t")
+        await settle(None, pilot)
+        await pilot.press("R")
+        await pilot.pause(0.3)
+        await settle(None, pilot)
+        again = text_of(app)
+    for shown in (ended, again):
+        assert "replay" in shown.splitlines()[0]
+        assert "ended: end of recording" in shown.splitlines()[0]
+        assert "run.dsrec" in shown.splitlines()[0]
+        assert "launch-bound" in shown
+    assert (tmp_path / "decodescope-eager-20260102-030405.json.gz").exists()
+
+
+async def test_traces_are_opened_and_number_keys_switch_between_them(tmp_path):
+    first = write_trace(tmp_path / "a.json", "eager")
+    broken = tmp_path / "b.json"
+    broken.write_text("{")
+    app = DecodescopeApp(TraceSource((first, broken)), clock=StillClock(), folder=tmp_path)
+    settle = Session.settle
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(None, pilot)
+        opened = text_of(app)
+        await pilot.press("2")
+        await settle(None, pilot)
+        unreadable = text_of(app)
+        await pilot.press("1")
+        await settle(None, pilot)
+        back = text_of(app)
+    assert "launch-bound" in opened
+    assert "a.json" in opened
+    assert "unreadable" in unreadable.splitlines()[0]
+    assert "b.json" in unreadable.splitlines()[1]
+    assert "launch-bound" not in unreadable
+    assert "launch-bound" in back
+
+
+async def test_open_shows_a_trace_and_leads_back_to_the_paused_worker(session, trace_file):
+    session.link.answers = True
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot)
+        await pilot.press("o")
+        await pilot.pause()
+        await pilot.press("tab", *str(trace_file)[:0])
+        session.app.screen.query_one("Input").focus()
+        session.app.screen.query_one("Input").value = str(trace_file)
+        await pilot.press("enter")
+        await session.settle(pilot)
+        trace = text_of(session.app)
+        await pilot.press("o")
+        await pilot.pause()
+        session.app.screen.query_one("OptionList").focus()
+        await pilot.press("home", "enter")
+        await session.settle(pilot)
+        live = text_of(session.app)
+    assert "window-0001.json" in trace
+    assert "47.2" not in trace
+    assert session.link.sent == [Pause(), Resume()]
+    assert "47.2" in live
+    assert session.link.closed
+
+
+async def test_a_path_that_does_not_exist_is_said_in_the_chooser(session):
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot)
+        await pilot.press("o")
+        await pilot.pause()
+        session.app.screen.query_one("Input").focus()
+        session.app.screen.query_one("Input").value = "/nowhere/x.dsrec"
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "/nowhere/x.dsrec: no such file" in text_of(session.app)
+        await pilot.press("escape")
+
+
+async def test_the_end_of_a_run_is_said(session):
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot, Bye("end of recording"))
+        assert "ended: end of recording" in text_of(session.app).splitlines()[0]
