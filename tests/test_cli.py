@@ -191,6 +191,13 @@ def test_listings(command: str) -> None:
     assert "tiny" in done.stdout or "compiled" in done.stdout
 
 
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_lists_the_commands(option: str) -> None:
+    done = decodescope(option)
+    assert done.returncode == 0
+    assert all(word in done.stdout for word in ("analyze", "live", "run", "export"))
+
+
 def test_the_prompt_is_what_was_asked() -> None:
     done = decodescope(
         "run", "--model", "tiny", "--device", "cpu", "--prompt-ids", "5,6,7", "--batch", "2",

@@ -40,7 +40,7 @@ class DefaultToLive(click.RichGroup):
     """`decodescope --model M` means `decodescope live --model M`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own_options = {"--help", "--version", "--debug"}
+        own_options = {"-h", "--help", "--version", "--debug"}
         if not args or (args[0].startswith("-") and args[0] not in own_options):
             args = ["live", *args]
         return super().parse_args(ctx, args)
