@@ -233,9 +233,9 @@ class WaterfallPart(Struct, frozen=True):
 class RunReport(Struct, frozen=True):
     """One measured variant; `msgspec.json.encode(run_report)` is `run --json`.
 
-    tokens/s and step times come from unprofiled steps; launches, ops and idle from a profiled
-    window of the same run, whose cost `observer` states. The waterfall adds up to the profiled
-    step.
+    tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops and idle from a
+    profiled window of the same run, whose cost `observer` states. The waterfall adds up to the
+    profiled step.
     """
 
     schema_version: int
@@ -251,6 +251,7 @@ class RunReport(Struct, frozen=True):
     prompt_token_ids: list[list[int]]
     output_token_ids: list[list[int]]
     output_text: str | None
+    timed_steps: int
     tokens_per_s: float
     prefill_ns: int
     step_ns: StepTimes

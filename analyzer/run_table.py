@@ -56,7 +56,8 @@ def _figures(report: RunReport) -> Table:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
-    table.add_row("tokens/s", f"{rate(report.tokens_per_s)}  (unprofiled steps)")
+    timed = f"({report.timed_steps} unprofiled steps)"
+    table.add_row("tokens/s", f"{rate(report.tokens_per_s)}  {timed}")
     table.add_row(
         "step",
         f"p50 {duration(step.p50)}  p90 {duration(step.p90)}  p99 {duration(step.p99)}  "

@@ -81,6 +81,7 @@ def _report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> Ru
         prompt_token_ids=measured.prompt_token_ids,
         output_token_ids=measured.output_token_ids,
         output_text=_text(prepared, measured),
+        timed_steps=len(measured.step_ns),
         tokens_per_s=tokens_per_s(measured.step_ns, workload.batch),
         prefill_ns=measured.prefill_ns,
         step_ns=times,

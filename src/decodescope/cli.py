@@ -112,7 +112,14 @@ def live(record: Path | None, context: int | None, **options: Any) -> None:
 
 @cli.command()
 @decode_options
-@click.option("--tokens", metavar="N", type=int, default=DEFAULT_TOKENS, show_default=True)
+@click.option(
+    "--tokens",
+    metavar="N",
+    type=int,
+    default=DEFAULT_TOKENS,
+    show_default=True,
+    help="Decode steps: the first few warm up, the last few are profiled, the others are timed.",
+)
 @click.option("--prompt", metavar="TEXT", help="Prompt text; its tokens are the context.")
 @click.option("--prompt-ids", metavar="1,2,3", help="Prompt token ids; they are the context.")
 @click.option("--dtype", type=click.Choice(["bf16", "fp16", "fp32"]))
