@@ -5,10 +5,11 @@ from pathlib import Path
 from decodescope.analyzer.byte_source import open_stream
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.kineto import read_kineto
+from decodescope.analyzer.recording import MAGIC as RECORDING_MAGIC
+from decodescope.analyzer.recording import load_trace
 from decodescope.analyzer.trace import Trace
 
 _SQLITE_MAGIC = b"SQLite format 3\x00"
-_RECORDING_MAGIC = b"DSREC"
 
 
 def load(path: Path | str) -> Trace:
@@ -27,8 +28,6 @@ def load(path: Path | str) -> Trace:
             f"{path}: Nsight Systems files are not read yet; "
             "export a Chrome trace with torch.profiler and open that"
         )
-    if head.startswith(_RECORDING_MAGIC):
-        from decodescope.analyzer.recording import load_trace
-
+    if head.startswith(RECORDING_MAGIC):
         return load_trace(path)
     return read_kineto(path)

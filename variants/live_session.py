@@ -10,7 +10,7 @@ import torch
 
 from decodescope.analyzer.bandwidth import datasheet_peak_bytes_per_s
 from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
+from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, WorkerConfig
 from decodescope.analyzer.report import CaptureInfo
 from decodescope.variants.environment import device_name, environment
@@ -19,7 +19,7 @@ from decodescope.variants.memory import memory_errors
 from decodescope.variants.pacing import StepPacer
 from decodescope.variants.preparation import Prepared, prepare
 from decodescope.variants.read_peak import try_read_peak
-from decodescope.variants.registry import available_variants, build_variant, find_variant
+from decodescope.variants.registry import available_variants, build_variant, require_variant
 from decodescope.variants.step import DecodeStep
 from decodescope.variants.token_tap import TokenTap
 
@@ -66,12 +66,9 @@ class TorchSession:
     def refusal(self, variant: str) -> DecodescopeError | None:
         """Why `variant` cannot be built here, None if it can: unknown, or not on this device."""
         try:
-            name = find_variant(variant).name
-        except InputError as error:
+            require_variant(variant, self._prepared.device)
+        except DecodescopeError as error:
             return error
-        for info in available_variants(self._prepared.device):
-            if info.name == name and info.unavailable is not None:
-                return EnvironmentLacks(f"variant {variant}: {info.unavailable}")
         return None
 
     def build(self, variant: str) -> DecodeStep:

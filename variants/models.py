@@ -58,7 +58,11 @@ def torch_dtype(dtype: DType) -> torch.dtype:
 
 
 def load_model(
-    source: ModelSource, device: str, dtype: DType, trust_remote_code: bool = False
+    source: ModelSource,
+    device: str,
+    dtype: DType,
+    trust_remote_code: bool = False,
+    workload: DecodeWorkload | None = None,
 ) -> LoadedModel:
     """Load `source` onto `device` in `dtype`.
 
@@ -67,13 +71,15 @@ def load_model(
     0.02, norm weights 1, biases 0; the same device and version give the same weights.
 
     Raises:
-        ModelError: an unreadable checkpoint, or no causal language model.
+        ModelError: an unreadable checkpoint, no causal language model, or fewer positions than
+            `workload` needs (told before any weights are loaded).
         InputError: a checkpoint that needs custom code, without `trust_remote_code`.
         EnvironmentLacks: not found, no network and not cached, or out of GPU memory.
     """
     with memory_errors(f"loading {source.name} in {dtype}", device), _quiet_transformers():
         if source.kind == "random":
             assert source.preset is not None
+            _check_positions(source.name, source.preset.max_position_embeddings, workload)
             model = build_random(source.preset, device, torch_dtype(dtype))
             return _loaded(model, None, "random", source.name)
         checkpoint = _find(source)
@@ -82,6 +88,8 @@ def load_model(
                 f"{source.name}: this model runs Python code from its checkpoint; if you trust "
                 "it, pass --trust-remote-code"
             )
+        limit = checkpoint.config.get("max_position_embeddings")
+        _check_positions(source.name, limit if isinstance(limit, int) else None, workload)
         options = {
             "trust_remote_code": trust_remote_code,
             "local_files_only": checkpoint.cached_only,
@@ -94,10 +102,13 @@ def load_model(
 
 def check_fits(loaded: LoadedModel, workload: DecodeWorkload) -> None:
     """Raise `ModelError` where prompt and new tokens need more positions than the model allows."""
-    limit = loaded.max_context
-    if limit is not None and workload.cache_length > limit:
+    _check_positions(loaded.name, loaded.max_context, workload)
+
+
+def _check_positions(name: str, limit: int | None, workload: DecodeWorkload | None) -> None:
+    if limit is not None and workload is not None and workload.cache_length > limit:
         raise ModelError(
-            f"{loaded.name} allows {limit} positions, but context {workload.context} + "
+            f"{name} allows {limit} positions, but context {workload.context} + "
             f"{workload.new_tokens} new tokens need {workload.cache_length}; lower --context or "
             "--tokens"
         )

@@ -72,10 +72,7 @@ def build_variant(
         EnvironmentLacks: it needs CUDA, or GPU memory ran out.
         ModelError: context and new tokens exceed what the model allows.
     """
-    variant = find_variant(name)
-    reason = _why_not(variant, device)
-    if reason is not None:
-        raise EnvironmentLacks(f"variant {name}: {reason}; choose another variant or --device")
+    variant = require_variant(name, device)
 
     from decodescope.variants.memory import memory_errors
     from decodescope.variants.models import check_fits
@@ -83,6 +80,20 @@ def build_variant(
     check_fits(loaded, workload)
     with memory_errors(f"building variant {name}", device):
         return variant.build(loaded, workload, device)
+
+
+def require_variant(name: str, device: str) -> Variant:
+    """The variant `name`, if it can run on `device`; nothing is loaded to find out.
+
+    Raises:
+        InputError: as `find_variant`.
+        EnvironmentLacks: it needs CUDA.
+    """
+    variant = find_variant(name)
+    reason = _why_not(variant, device)
+    if reason is not None:
+        raise EnvironmentLacks(f"variant {name}: {reason}; choose another variant or --device")
+    return variant
 
 
 def find_variant(name: str) -> Variant:

@@ -22,7 +22,7 @@ from decodescope.variants.environment import environment
 from decodescope.variants.measure import Measurement, measure_run
 from decodescope.variants.preparation import Prepared, prepare
 from decodescope.variants.read_peak import try_read_peak
-from decodescope.variants.registry import build_variant, find_variant
+from decodescope.variants.registry import build_variant
 
 
 def run_variant(
@@ -34,7 +34,6 @@ def run_variant(
         InputError: an unknown variant, a trace path that is not .json or .json.gz, or as `prepare`.
         ModelError, EnvironmentLacks: as `prepare`, `build_variant` and `measure_run`.
     """
-    find_variant(config.variant)
     if trace_path is not None and not trace_path.name.endswith((".json", ".json.gz")):
         raise InputError(f"--trace {trace_path}: must end in .json or .json.gz")
     prepared = prepare(config, say)

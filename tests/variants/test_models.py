@@ -142,3 +142,18 @@ def test_too_many_positions_name_the_limit(load_small: Callable[..., Any]) -> No
     check_fits(loaded, DecodeWorkload(1, 200, 56))
     with pytest.raises(ModelError, match="allows 256 positions, but context 200"):
         check_fits(loaded, DecodeWorkload(1, 200, 57))
+
+
+def no_weights(*args: object, **options: object) -> None:
+    raise AssertionError("weights were touched")
+
+
+@pytest.mark.parametrize("name", ["tiny", "llama-2-7b@random"])
+def test_too_long_a_context_is_refused_before_any_weights(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decodescope.variants.models.build_random", no_weights)
+    monkeypatch.setattr("decodescope.variants.models._load_pretrained", no_weights)
+    workload = DecodeWorkload(context=4000, new_tokens=97)
+    with pytest.raises(ModelError, match="4097"):
+        load_model(resolve_model(name), "cpu", "fp32", workload=workload)
