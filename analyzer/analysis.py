@@ -17,7 +17,7 @@ from decodescope.analyzer.gaps import (
 from decodescope.analyzer.health import health
 from decodescope.analyzer.kernel_table import kernel_reports
 from decodescope.analyzer.launches import LaunchCalls, find_launch_calls, launch_report
-from decodescope.analyzer.ranges import range_reports
+from decodescope.analyzer.ranges import Ranges, find_ranges, range_reports
 from decodescope.analyzer.report import (
     GAP_CLASSES,
     SCHEMA_VERSION,
@@ -30,6 +30,7 @@ from decodescope.analyzer.steps import Steps, find_steps, median_step, step_repo
 from decodescope.analyzer.timeline import Union, overlap_ns
 from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Trace
 from decodescope.analyzer.verdict import verdict
+from decodescope.analyzer.waterfall import waterfall
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,6 +43,7 @@ class Analysis:
     gaps: Gaps
     launches: LaunchCalls
     steps: Steps
+    ranges: Ranges
 
     def step_timeline(self, index: int = -1) -> StepTimeline | None:
         """What ran when in one step, None if there is no such step or it launched nothing."""
@@ -54,6 +56,7 @@ def analyze(trace: Trace) -> Analysis:
     launches = find_launch_calls(trace)
     gaps = find_gaps(trace, busy, launches)
     steps = find_steps(trace, busy, launches)
+    ranges = find_ranges(trace, launches)
     devices = tuple(_device_report(trace, device, busy[device], gaps) for device in busy)
     launch_figures = launch_report(trace, launches)
     observer = _observer(trace, steps)
@@ -65,13 +68,14 @@ def analyze(trace: Trace) -> Analysis:
         launches=launch_figures,
         steps=step_reports(trace, steps),
         kernels=kernel_reports(trace),
-        ranges=range_reports(trace, launches),
+        ranges=range_reports(trace, ranges),
         verdict=verdict(devices, launch_figures, trace.capture, _step_ns(observer)),
         capture=trace.capture,
         observer=observer,
         largest_gaps=largest_gaps(trace, gaps, busy),
+        waterfall=waterfall(trace, gaps, steps),
     )
-    return Analysis(report, trace, busy, gaps, launches, steps)
+    return Analysis(report, trace, busy, gaps, launches, steps, ranges)
 
 
 def _device_report(trace: Trace, device: int, busy: Union, gaps: Gaps) -> DeviceReport:

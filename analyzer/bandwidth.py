@@ -6,7 +6,7 @@ MBU = bytes a step must read / step time / peak bandwidth.
 import re
 from dataclasses import dataclass
 
-from decodescope.analyzer.report import Bandwidth
+from decodescope.analyzer.run_report import Bandwidth
 
 MEMORY_BOUND_MBU = 0.6
 

@@ -77,8 +77,9 @@ def percentiles(values_ns: Int64s) -> Percentiles | None:
     """Nearest-rank percentiles (always a measured value), None of nothing."""
     if not len(values_ns):
         return None
-    p50, p99 = np.percentile(values_ns, (50, 99), method="inverted_cdf")
-    return Percentiles(p50=int(p50), p99=int(p99))
+    p50, p90, p99 = np.percentile(values_ns, (50, 90, 99), method="inverted_cdf")
+    low, high = values_ns.min(), values_ns.max()
+    return Percentiles(p50=int(p50), p90=int(p90), p99=int(p99), min=int(low), max=int(high))
 
 
 def _by_api(trace: Trace, launches: LaunchCalls) -> dict[str, int]:

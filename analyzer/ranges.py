@@ -35,13 +35,34 @@ class _PathTree:
             self.names.append(name)
         return node
 
+    def paths(self) -> tuple[str, ...]:
+        """The whole path of each node."""
+        full: list[str] = []
+        for parent, name in zip(self.parents, self.names, strict=True):
+            full.append(name if parent == _NONE else f"{full[parent]}/{name}")
+        return tuple(full)
 
-def range_reports(trace: Trace, launches: LaunchCalls) -> tuple[RangeReport, ...]:
-    """The range paths that launched GPU work, parents before children, largest sibling first.
 
-    `gpu_ns` is the union of the ops of the whole subtree (summed over devices). The ops of a graph
-    replay were captured under ranges that the replay does not show: they stand under the range
-    around the launch as a child `(graph replay)` of confidence "none".
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranges:
+    """Which range path each op and each launch call belongs to.
+
+    `op_node` (one for each op of the trace) and `call_node` (one for each row of `LaunchCalls`)
+    index `paths` and `parents`; -1 stands for none.
+    """
+
+    op_node: Int64s
+    call_node: Int64s
+    paths: tuple[str, ...]
+    parents: Int64s
+    tree: _PathTree
+
+
+def find_ranges(trace: Trace, launches: LaunchCalls) -> Ranges:
+    """The innermost range of every op and launch call.
+
+    The ops of a graph replay were captured under ranges that the replay does not show: they stand
+    under the range around the launch as a child `(graph replay)`.
     """
     tree = _PathTree({}, [], [], [])
     if trace.on_cpu:
@@ -58,7 +79,16 @@ def range_reports(trace: Trace, launches: LaunchCalls) -> tuple[RangeReport, ...
         op_node = np.full(len(trace.ops), _NONE, dtype=np.int64)
         linked = trace.ops.launch >= 0
         op_node[linked] = call_node[np.searchsorted(launching, trace.ops.launch[linked])]
-    return _reports(tree, *_inclusive(trace, tree, op_node, call_node))
+    parents = np.array(tree.parents, dtype=np.int64)
+    return Ranges(op_node, call_node, tree.paths(), parents, tree)
+
+
+def range_reports(trace: Trace, ranges: Ranges) -> tuple[RangeReport, ...]:
+    """The range paths that launched GPU work, parents before children, largest sibling first.
+
+    `gpu_ns` is the union of the ops of the whole subtree (summed over devices).
+    """
+    return _reports(ranges.tree, *_inclusive(trace, ranges.tree, ranges.op_node, ranges.call_node))
 
 
 def _innermost(trace: Trace, tree: _PathTree, at_ns: Int64s, pid: Int64s, tid: Int64s) -> Int64s:

@@ -1,8 +1,8 @@
 """The structures that every screen, table and JSON document reads its figures from.
 
-One analysis gives one `Report`; one measured run gives one `RunReport`. Both serialise with
-`msgspec.json.encode` to the documented JSON. Times are integer nanoseconds. A figure whose inputs
-are missing is null, and a finding in `Health` or a `reason` says why.
+One analysis gives one `Report`, which `msgspec.json.encode` turns into the documented JSON.
+Times are integer nanoseconds. A figure whose inputs are missing is null, and a finding in `Health`
+or a `reason` says why.
 """
 
 from typing import Literal
@@ -32,8 +32,10 @@ class CaptureInfo(Struct, frozen=True):
 
     `device` is "cuda" or "cpu"; on "cpu" the leaf operators stand for GPU ops. `position` is the
     KV-cache length before the first captured step. `unprofiled_step_ns` is the median step time
-    measured without a profiler just before the window, and `measured_peak_bytes_per_s` the read
-    bandwidth of this GPU in this run, null where it was not measured.
+    measured without a profiler just before the window. `measured_peak_bytes_per_s` is the read
+    bandwidth of this very GPU and `measured_peak_at` the day it was measured (ISO 8601),
+    `kernel_floor_ns` the gap between kernels that were queued back to back, measured in this run;
+    null where they were not measured. `flops_per_step` counts a multiply-add as two.
     """
 
     device: str
@@ -50,6 +52,9 @@ class CaptureInfo(Struct, frozen=True):
     unprofiled_step_ns: int | None
     decodescope_version: str
     measured_peak_bytes_per_s: float | None = None
+    measured_peak_at: str | None = None
+    kernel_floor_ns: int | None = None
+    flops_per_step: int | None = None
 
 
 class Source(Struct, frozen=True):
@@ -72,16 +77,31 @@ class Health(Struct, frozen=True):
 
 
 class GapTotal(Struct, frozen=True):
+    """`histogram` holds (upper bound in ns, count) of the occupied buckets: 1, 2, 4, 8, … ns, a
+    length falling into the first bucket whose bound it does not exceed."""
+
     count: int
     total_ns: int
     max_ns: int
+    histogram: tuple[tuple[int, int], ...] = ()
+
+
+class HostActivity(Struct, frozen=True):
+    """What one host thread was in at one time: the path of its open ranges, the deepest operator
+    and the CUDA call; each null where there was none."""
+
+    range: str | None
+    operator: str | None
+    call: str | None
 
 
 class GapReport(Struct, frozen=True):
     """One gap: `at_ns` after the device's first op, between the ops `prev` and `next`.
 
     `label` says what the host did during a host_wait, `call` names the launch call of `next`; both
-    are null where there is none.
+    are null where there is none. `stream`, `step` and `range` are those of `next`; `host` is what
+    the launching thread was in for the longest part of the gap (of a gap without a launch call,
+    the thread that launched most).
     """
 
     device: int | str
@@ -92,6 +112,21 @@ class GapReport(Struct, frozen=True):
     prev: str
     next: str
     call: str | None
+    stream: int | None = None
+    step: int | None = None
+    range: str | None = None
+    host: HostActivity | None = None
+
+
+class StreamReport(Struct, frozen=True):
+    """One stream of a device. `gaps` are those of the device's gaps that an op of this stream
+    ended, so the streams' gaps add up to the device's idle time."""
+
+    stream: int
+    gpu_ops: int
+    busy_ns: int
+    overlap_ns: int
+    gaps: dict[str, GapTotal]
 
 
 class DeviceReport(Struct, frozen=True):
@@ -114,11 +149,42 @@ class DeviceReport(Struct, frozen=True):
     host_wait: dict[str, GapTotal]
     kernel_floor_ns: int | None
     kernel_floor_estimated: bool
+    streams: tuple[StreamReport, ...] = ()
 
 
 class Percentiles(Struct, frozen=True):
+    """A distribution of measured values (nearest rank, never interpolated).
+
+    `histogram` is as in `GapTotal`; its first bucket also holds what is not positive.
+    """
+
     p50: int
+    p90: int
     p99: int
+    min: int
+    max: int
+    histogram: tuple[tuple[int, int], ...] = ()
+
+
+class QueueDepth(Struct, frozen=True):
+    """Ops launched and not yet started, weighted by time over the device's window; all devices.
+
+    `empty_share` is the share of the window in which nothing was queued.
+    """
+
+    mean: float
+    max: int
+    empty_share: float
+
+
+class ShortKernels(Struct, frozen=True):
+    """Ops that ran for less time than the host spent in their launch call; graph launches, whose
+    call time serves many ops, take no part. `share` is of all ops that were launched one by one."""
+
+    count: int
+    share: float
+    gpu_ns: int
+    api_ns: int
 
 
 class LaunchReport(Struct, frozen=True):
@@ -136,11 +202,14 @@ class LaunchReport(Struct, frozen=True):
     queue_ns: Percentiles | None
     launch_latency_ns: Percentiles | None
     median_queue_depth: float | None
+    queue_depth: QueueDepth | None = None
+    short_kernels: ShortKernels | None = None
 
 
 class StepReport(Struct, frozen=True):
     """One decode step. `host_ns` is the host marker's length, `gpu_span_ns` the time from the first
-    start to the last end of the ops it launched; busy and idle are inside the GPU span."""
+    start to the last end of the ops it launched; busy and idle are inside the GPU span, and so are
+    the gaps, in ns for each class that occurred (they add up to `idle_ns`)."""
 
     index: int
     name: str
@@ -150,26 +219,65 @@ class StepReport(Struct, frozen=True):
     idle_ns: int | None
     launch_calls: int
     gpu_ops: int
+    gaps: dict[str, int] = {}
+
+
+class Roofline(Struct, frozen=True):
+    """What a kernel's calls had to move and to compute, where that is known (of `calls` of them).
+
+    `total_ns` is the time of those calls. `limit` says which of the two takes longer at the
+    device's peaks, `share_of_limit` = that time / `total_ns`; both null where no peak is known.
+    """
+
+    calls: int
+    total_ns: int
+    bytes: int
+    flops: int
+    bytes_per_s: float
+    flops_per_s: float
+    limit: Literal["memory", "compute"] | None
+    share_of_limit: float | None
 
 
 class KernelReport(Struct, frozen=True):
-    """`share` is of the summed durations of all kernels, not of the window."""
+    """`share` is of the summed durations of all kernels, not of the window; `short_calls` counts
+    those that ran for less time than their launch call took (see `ShortKernels`)."""
 
     name: str
     count: int
     total_ns: int
     mean_ns: int
     share: float
+    short_calls: int = 0
+    roofline: Roofline | None = None
 
 
 class RangeReport(Struct, frozen=True):
-    """Range paths are joined with "/"; `gpu_ns` is the busy time of the ops launched inside."""
+    """Range paths are joined with "/"; `gpu_ns` is the busy time of the ops launched inside.
+
+    `idle_ns` is the time of the gaps that an op of this range (or of one inside it) ended, `gaps`
+    the same for each class that occurred. `kind` "operator" marks a path of framework operators,
+    which stands in where the host opened no range. `matched` is the share of a graph replay's ops
+    that were found in the reference, where `confidence` is "partial".
+    """
 
     path: str
     gpu_ns: int
     gpu_ops: int
     launch_calls: int
     confidence: Confidence
+    idle_ns: int = 0
+    gaps: dict[str, int] = {}
+    kind: Literal["range", "operator"] = "range"
+    matched: float | None = None
+
+
+class Attribution(Struct, frozen=True):
+    """How many GPU ops have a range path, by confidence; "none" includes ops outside any range."""
+
+    exact: int
+    partial: int
+    none: int
 
 
 class Verdict(Struct, frozen=True):
@@ -185,10 +293,16 @@ class Observer(Struct, frozen=True):
     ratio: float | None
 
 
+class WaterfallPart(Struct, frozen=True):
+    part: str
+    ns: int
+
+
 class Report(Struct, frozen=True):
     """Everything one trace says; `msgspec.json.encode(report)` is `analyze --json`.
 
-    `largest_gaps` holds the ten longest gaps of all devices, longest first.
+    `largest_gaps` holds the ten longest gaps of all devices, longest first; `waterfall` is that of
+    the step with the median time.
     """
 
     schema_version: int
@@ -203,65 +317,5 @@ class Report(Struct, frozen=True):
     capture: CaptureInfo | None = None
     observer: Observer | None = None
     largest_gaps: tuple[GapReport, ...] = ()
-
-
-class StepTimes(Struct, frozen=True):
-    p50: int
-    p90: int
-    p99: int
-    mean: int
-
-
-class Bandwidth(Struct, frozen=True):
-    """MBU = achieved / measured peak (datasheet peak where none was measured; `mbu_of` says which).
-
-    `achieved_bytes_per_s` = bytes a step must read / median unprofiled step time.
-    """
-
-    achieved_bytes_per_s: float
-    measured_peak_bytes_per_s: float | None
-    datasheet_peak_bytes_per_s: float | None
-    mbu: float | None
-    mbu_of: Literal["measured", "datasheet"] | None
-
-
-class WaterfallPart(Struct, frozen=True):
-    part: str
-    ns: int
-
-
-class RunReport(Struct, frozen=True):
-    """One measured variant; `msgspec.json.encode(run_report)` is `run --json`.
-
-    tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops and idle from a
-    profiled window of the same run, whose cost `observer` states. The waterfall adds up to the
-    profiled step.
-    """
-
-    schema_version: int
-    model: str
-    weights: Weights
-    variant: str
-    device: str
-    device_name: str
-    dtype: str
-    batch: int
-    context: int
-    tokens: int
-    prompt_token_ids: list[list[int]]
-    output_token_ids: list[list[int]]
-    output_text: str | None
-    timed_steps: int
-    tokens_per_s: float
-    prefill_ns: int
-    step_ns: StepTimes
-    launch_calls_per_step: float | None
-    gpu_ops_per_step: float | None
-    gpu_idle_fraction: float | None
-    bytes_per_step: int
-    bandwidth: Bandwidth
-    observer: Observer
-    waterfall: tuple[WaterfallPart, ...]
-    verdict: Verdict
-    health: Health
-    environment: dict[str, str | int | float | None]
+    attribution: Attribution | None = None
+    waterfall: tuple[WaterfallPart, ...] = ()

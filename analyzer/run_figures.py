@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decodescope.analyzer.report import Observer, Report, StepTimes
+from decodescope.analyzer.report import Observer, Report
+from decodescope.analyzer.run_report import StepTimes
 
 
 def step_times(step_ns: Sequence[int]) -> StepTimes:

@@ -13,7 +13,8 @@ from decodescope.analyzer.formatting import (
     rate,
     weights_note,
 )
-from decodescope.analyzer.report import GAP_CLASSES, RunReport
+from decodescope.analyzer.report import GAP_CLASSES
+from decodescope.analyzer.run_report import RunReport
 
 BAR_CELLS = 32
 _PART_NAMES = {

@@ -3,11 +3,12 @@
 All times are integer nanoseconds on the trace's own clock; add `Trace.base_ns` for the wall clock.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.report import CaptureInfo, Finding, Source
 
 Int64s = NDArray[np.int64]
@@ -66,11 +67,33 @@ class HostEvents:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class OperatorWork:
+    """What operators of known arithmetic (matrix products) had to move and compute, one row for
+    each such operator call: bytes of inputs and outputs, each once, and FLOPs (a multiply-add
+    counts as two). Sorted by `external_id`, which joins an operator with the GPU ops it launched.
+    """
+
+    external_id: Int64s
+    bytes: Int64s
+    flops: Int64s
+
+    def __len__(self) -> int:
+        return len(self.external_id)
+
+
+def no_work() -> OperatorWork:
+    """Of a trace that says nothing about its operators' shapes."""
+    none = np.zeros(0, dtype=np.int64)
+    return OperatorWork(none, none, none)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """One recorded trace. `names` is sorted; every `name` column indexes it.
 
     `device_names` maps device ordinals to names, `capture` is what decodescope wrote about its own
     window (None for foreign files), `findings` what the reader had to leave out or repair.
+    `reference` is what graph replays are attributed by, `work` what is known of operators.
     """
 
     source: Source
@@ -83,6 +106,8 @@ class Trace:
     findings: tuple[Finding, ...]
     capture: CaptureInfo | None
     base_ns: int
+    reference: GraphReference | None = None
+    work: OperatorWork = field(default_factory=no_work)
 
     @property
     def on_cpu(self) -> bool:

@@ -8,20 +8,22 @@ inside the step's GPU span, and the host tail is the step time outside that span
 
 import numpy as np
 
-from decodescope.analyzer.analysis import Analysis
 from decodescope.analyzer.bandwidth import datasheet_peak_bytes_per_s
+from decodescope.analyzer.gaps import Gaps
 from decodescope.analyzer.report import GAP_CLASSES, WaterfallPart
-from decodescope.analyzer.steps import median_step, step_time_ns
+from decodescope.analyzer.steps import Steps, median_step, step_time_ns
+from decodescope.analyzer.trace import Trace
 
 
-def waterfall(analysis: Analysis, index: int | None = None) -> tuple[WaterfallPart, ...]:
+def waterfall(
+    trace: Trace, gaps: Gaps, steps: Steps, index: int | None = None
+) -> tuple[WaterfallPart, ...]:
     """The parts of step `index`, by default of the step with the median time; empty without steps.
 
     The limit is taken from the peak measured with the capture, else from its device's datasheet.
     Where peak or bytes are unknown, one part `busy` stands for limit and inefficiency. Of a step on
     several devices, the one with most ops counts.
     """
-    trace, steps = analysis.trace, analysis.steps
     if index is None:
         index = median_step(trace, steps)
     if index is None or not steps.gpu_ops[index]:
@@ -30,14 +32,13 @@ def waterfall(analysis: Analysis, index: int | None = None) -> tuple[WaterfallPa
     device = steps.device[index]
     mine = (steps.op_step == index) & (trace.ops.device == device)
     start, end = int(trace.ops.start_ns[mine].min()), int(trace.ops.end_ns[mine].max())
-    gaps = analysis.gaps
     inside = (gaps.device == device) & (gaps.start_ns >= start) & (gaps.end_ns <= end)
     length_ns = (gaps.end_ns - gaps.start_ns)[inside]
     kind = gaps.kind[inside]
     idle = [int(length_ns[kind == k].sum()) for k in range(len(GAP_CLASSES))]
     busy_ns = end - start - sum(idle)
     return (
-        *_busy_parts(busy_ns, _limit_ns(analysis)),
+        *_busy_parts(busy_ns, _limit_ns(trace)),
         *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),
         WaterfallPart("host_tail", step_ns - (end - start)),
     )
@@ -52,8 +53,8 @@ def _busy_parts(busy_ns: int, limit_ns: int | None) -> tuple[WaterfallPart, ...]
     )
 
 
-def _limit_ns(analysis: Analysis) -> int | None:
-    capture = analysis.trace.capture
+def _limit_ns(trace: Trace) -> int | None:
+    capture = trace.capture
     if capture is None or capture.bytes_per_step <= 0:
         return None
     measured = capture.measured_peak_bytes_per_s

@@ -11,7 +11,7 @@ from decodescope.analyzer.per_step import (
     kernel_rows,
     launch_calls_per_step,
 )
-from decodescope.analyzer.report import Bandwidth
+from decodescope.analyzer.run_report import Bandwidth
 from decodescope.tui.panels.figures import Figure, FiguresData
 from decodescope.tui.panels.figures import Tone as FigureTone
 from decodescope.tui.panels.lines import TextData, VerdictData

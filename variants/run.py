@@ -15,9 +15,9 @@ from decodescope.analyzer.per_step import (
     launch_calls_per_step,
 )
 from decodescope.analyzer.protocol import WorkerConfig
-from decodescope.analyzer.report import SCHEMA_VERSION, RunReport
+from decodescope.analyzer.report import SCHEMA_VERSION
 from decodescope.analyzer.run_figures import observer_of, step_times, tokens_per_s
-from decodescope.analyzer.waterfall import waterfall
+from decodescope.analyzer.run_report import RunReport
 from decodescope.variants.environment import environment
 from decodescope.variants.measure import Measurement, measure_run
 from decodescope.variants.preparation import Prepared, prepare
@@ -92,7 +92,7 @@ def _report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> Ru
             measured.bytes_per_step, times.p50, capture.measured_peak_bytes_per_s, sheet
         ),
         observer=observer_of(window),
-        waterfall=waterfall(analysis),
+        waterfall=window.waterfall,
         verdict=window.verdict,
         health=window.health,
         environment=environment(),

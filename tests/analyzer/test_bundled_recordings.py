@@ -8,7 +8,6 @@ import pytest
 from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.chrome_export import export_chrome
 from decodescope.analyzer.report import Report
-from decodescope.analyzer.waterfall import waterfall
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "analyzer" / "recordings"
 RECORDINGS = sorted(FOLDER.glob("*.dsrec"))
@@ -38,7 +37,7 @@ def test_parts_add_up(analysis: Analysis) -> None:
     (device,) = report.devices
     assert sum(total.total_ns for total in device.gaps.values()) == device.idle_ns
     assert report.observer is not None
-    assert sum(part.ns for part in waterfall(analysis)) == report.observer.profiled_step_ns
+    assert sum(part.ns for part in analysis.report.waterfall) == report.observer.profiled_step_ns
     (whole,) = (found for found in report.ranges if found.path == "decode_step")
     assert whole.gpu_ops == device.gpu_ops
     assert whole.gpu_ns == device.busy_ns

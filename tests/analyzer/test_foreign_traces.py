@@ -10,7 +10,6 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.chrome_export import export_chrome
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.report import Report
-from decodescope.analyzer.waterfall import waterfall
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def test_parts_add_up(foreign_traces: Path, name: str) -> None:
         assert device.busy_ns + device.idle_ns == device.window_ns
         waits = sum(total.total_ns for total in device.host_wait.values())
         assert waits == device.gaps["host_wait"].total_ns
-    parts = waterfall(analysis)
+    parts = analysis.report.waterfall
     if parts:
         assert analysis.report.observer is not None
         assert sum(part.ns for part in parts) == analysis.report.observer.profiled_step_ns

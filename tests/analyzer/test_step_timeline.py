@@ -18,7 +18,6 @@ from decodescope.analyzer.step_timeline import (
     gap_class_name,
     largest_gap,
 )
-from decodescope.analyzer.waterfall import waterfall
 
 CAPTURE = {
     "device": "cuda", "device_name": "NVIDIA H200", "model": "m", "weights": "random",
@@ -132,7 +131,7 @@ def test_no_columns() -> None:
 
 
 def parts_of(analysis: Analysis) -> dict[str, int]:
-    return {part.part: part.ns for part in waterfall(analysis)}
+    return {part.part: part.ns for part in analysis.report.waterfall}
 
 
 def with_peak(bytes_per_s: float) -> dict[str, object]:
@@ -168,7 +167,7 @@ def test_without_bytes_or_peak_busy_is_one_part() -> None:
 
 
 def test_without_steps_there_is_no_waterfall() -> None:
-    assert waterfall(analyze(trace_of(op(0, 5), op(10, 20)))) == ()
+    assert analyze(trace_of(op(0, 5), op(10, 20))).report.waterfall == ()
 
 
 @given(st.data())
@@ -191,7 +190,7 @@ def test_waterfalls_of_any_steps_add_up(data: st.DataObject) -> None:
     peak = data.draw(st.floats(1e9, 1e13))
     analysis = analyze(trace_of(*events, decodescope=with_peak(peak)))
     assert analysis.report.observer is not None
-    parts = waterfall(analysis)
+    parts = analysis.report.waterfall
     assert sum(part.ns for part in parts) == analysis.report.observer.profiled_step_ns
     steps = analysis.report.steps
     assert sum(step.gpu_ops for step in steps) == correlation
