@@ -1,4 +1,4 @@
-"""Colours: the Okabe-Ito palette, which colour-blind people can tell apart, as styles per meaning.
+"""Colours of the Okabe-Ito palette as styles per meaning, for one theme and kind of terminal.
 
 No meaning is carried by colour alone: states have words, classes have letters, bars have lengths.
 """
@@ -8,39 +8,19 @@ from dataclasses import dataclass, field
 from rich.style import Style
 from textual.color import Color, ColorParseError
 
-ORANGE = "#E69F00"
-SKY = "#56B4E9"
-GREEN = "#009E73"
-YELLOW = "#F0E442"
-BLUE = "#0072B2"
-VERMILLION = "#D55E00"
-PURPLE = "#CC79A7"
-GREY = "#999999"
+from decodescope.analyzer.class_colors import (
+    BLUE,
+    FAMILY_COLORS,
+    GAP_COLORS,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    YELLOW,
+)
 
-GAP_COLORS = {
-    "host_wait": VERMILLION,
-    "launch_latency": ORANGE,
-    "dependency": BLUE,
-    "kernel_floor": GREY,
-    "graph_internal": SKY,
-    "unlinked": YELLOW,
-}
-FAMILY_COLORS = {
-    "matmul": SKY,
-    "attention": GREEN,
-    "reduction": PURPLE,
-    "elementwise": YELLOW,
-    "copy": BLUE,
-    "other": GREY,
-}
-GAP_LETTERS = {
-    "host_wait": "h",
-    "launch_latency": "l",
-    "dependency": "d",
-    "kernel_floor": "k",
-    "graph_internal": "g",
-    "unlinked": "u",
-}
 _VARIANT_COLORS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, VERMILLION, BLUE)
 _LIGHT_DARKENING = {YELLOW: 0.5, SKY: 0.4, ORANGE: 0.35, PURPLE: 0.25, GREY: 0.35, GREEN: 0.2}
 _DARK_LIFTING = {BLUE: 0.25}

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
+from decodescope.analyzer.class_colors import GAP_LETTERS
 from decodescope.analyzer.formatting import duration, microseconds, number, percent
 from decodescope.analyzer.kernel_names import shorten_kernel
 from decodescope.analyzer.per_step import GapRow, KernelRow
 from decodescope.tui.glyphs import horizontal_bar
-from decodescope.tui.palette import GAP_LETTERS
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 
 MEANINGS = {

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
+from decodescope.analyzer.class_colors import FAMILY_COLORS, GAP_COLORS, GAP_LETTERS
 from decodescope.analyzer.formatting import duration
 from decodescope.tui.glyphs import Glyphs, column
-from decodescope.tui.palette import FAMILY_COLORS, GAP_COLORS, GAP_LETTERS
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.timeline_columns import StepColumns, step_columns
 

@@ -1,0 +1,39 @@
+"""The Okabe-Ito palette, which colour-blind people can tell apart, and what each colour stands for.
+
+Views add a letter, a word or a pattern to it: no meaning is carried by colour alone.
+Source of the palette: Okabe and Ito, "Color Universal Design" (2008).
+"""
+
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+GREEN = "#009E73"
+YELLOW = "#F0E442"
+BLUE = "#0072B2"
+VERMILLION = "#D55E00"
+PURPLE = "#CC79A7"
+GREY = "#999999"
+
+GAP_COLORS = {
+    "host_wait": VERMILLION,
+    "launch_latency": ORANGE,
+    "dependency": BLUE,
+    "kernel_floor": GREY,
+    "graph_internal": SKY,
+    "unlinked": YELLOW,
+}
+GAP_LETTERS = {
+    "host_wait": "h",
+    "launch_latency": "l",
+    "dependency": "d",
+    "kernel_floor": "k",
+    "graph_internal": "g",
+    "unlinked": "u",
+}
+FAMILY_COLORS = {
+    "matmul": SKY,
+    "attention": GREEN,
+    "reduction": PURPLE,
+    "elementwise": YELLOW,
+    "copy": BLUE,
+    "other": GREY,
+}
