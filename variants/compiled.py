@@ -81,17 +81,15 @@ class StaticStep:
         self.position = self._history.position
         return first
 
-    @torch.no_grad()
     def step(self) -> torch.Tensor:
         """Decode one token for every sequence; returns the next ids [batch]."""
-        last = self._history.last()
-        with self._ranges.open("model"):
-            logits = self._decode(last[:, None], self._cache)
-        with self._ranges.open("sampling"):
-            # A graph's output buffer is reused by the next replay; argmax makes a tensor of ours.
-            ids = self._history.append(logits[:, -1].argmax(-1))
-        self.position = self._history.position
-        return ids
+        return self._advance()[0]
+
+    def forced_step(self, ids: torch.Tensor) -> torch.Tensor:
+        """Decode the given `ids` [batch] as `step` does; returns the logits [batch, vocabulary]."""
+        self._history.force(ids.to(self._model.device, copy=True))
+        # A graph's output buffer is reused by the next replay.
+        return self._advance()[1].clone()
 
     def reset(self, position: int) -> None:
         """Set the cache's counters back; positions after `position` are masked, then overwritten.
@@ -111,6 +109,17 @@ class StaticStep:
     def annotate_layers(self, enabled: bool) -> None:
         """Open ranges around model and sampling; inside a replayed graph there is no host code."""
         self._ranges.set(enabled)
+
+    @torch.no_grad()
+    def _advance(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Feed the last ids; the next ids [batch] and the logits [batch, vocabulary]."""
+        last = self._history.last()
+        with self._ranges.open("model"):
+            logits = self._decode(last[:, None], self._cache)[:, -1]
+        with self._ranges.open("sampling"):
+            ids = self._history.append(logits.argmax(-1))
+        self.position = self._history.position
+        return ids, logits
 
     def _forward(self, ids: torch.Tensor, cache: Any) -> torch.Tensor:
         output = self._model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)

@@ -33,16 +33,14 @@ class EagerStep:
         self.position = self._history.position
         return first
 
-    @torch.no_grad()
     def step(self) -> torch.Tensor:
         """Decode one token for every sequence; returns the next ids [batch]."""
-        last = self._history.last()
-        with self._ranges.open("model"):
-            logits = self._logits(last[:, None])
-        with self._ranges.open("sampling"):
-            ids = self._history.append(logits[:, -1].argmax(-1))
-        self.position = self._history.position
-        return ids
+        return self._advance()[0]
+
+    def forced_step(self, ids: torch.Tensor) -> torch.Tensor:
+        """Decode the given `ids` [batch] as `step` does; returns the logits [batch, vocabulary]."""
+        self._history.force(ids.to(self._model.device, copy=True))
+        return self._advance()[1]
 
     def reset(self, position: int) -> None:
         """Rewind the cache and the tokens to `position`."""
@@ -58,6 +56,17 @@ class EagerStep:
     def annotate_layers(self, enabled: bool) -> None:
         """Open ranges around the model, its layers and their parts during steps, or stop it."""
         self._ranges.set(enabled)
+
+    @torch.no_grad()
+    def _advance(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Feed the last ids; the next ids [batch] and the logits [batch, vocabulary]."""
+        last = self._history.last()
+        with self._ranges.open("model"):
+            logits = self._logits(last[:, None])[:, -1]
+        with self._ranges.open("sampling"):
+            ids = self._history.append(logits.argmax(-1))
+        self.position = self._history.position
+        return ids, logits
 
     def _logits(self, ids: torch.Tensor) -> torch.Tensor:
         output = self._model(

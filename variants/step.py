@@ -29,6 +29,14 @@ class DecodeStep(Protocol):
         """Decode one token for every sequence; returns the next ids [batch]."""
         ...
 
+    def forced_step(self, ids: torch.Tensor) -> torch.Tensor:
+        """Decode the given `ids` int64 [batch] exactly as `step` decodes the last ones.
+
+        Appends one position; the ids of a `step` right after it are those that these logits give.
+        Returns the logits [batch, vocabulary] in the model's dtype, a tensor of the caller's own.
+        """
+        ...
+
     def reset(self, position: int) -> None:
         """Rewind so that the next step decodes at `position` again (prompt length or later)."""
         ...

@@ -49,6 +49,21 @@ class TokenHistory:
             )
         return self._ids[-1]
 
+    def force(self, ids: torch.Tensor) -> None:
+        """The next step feeds `ids` instead of those that the last one gave.
+
+        Raises:
+            InputError: `ids` has another shape than [batch].
+            ModelError: as `last`.
+        """
+        if tuple(ids.shape) != (self._workload.batch,):
+            raise InputError(
+                f"forced ids of shape {list(ids.shape)}: the variant was built for batch "
+                f"{self._workload.batch}"
+            )
+        self.last()
+        self._ids[-1] = ids
+
     def append(self, ids: torch.Tensor) -> torch.Tensor:
         """A step gave `ids`; returns them."""
         self._ids.append(ids)
