@@ -7,13 +7,13 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.byte_source import ByteSource, bytes_stream, open_stream
-from decodescope.analyzer.correlation import join_launches
 from decodescope.analyzer.cpu_leaves import leaf_operators
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.kineto_columns import ColumnGroup, EventColumns
 from decodescope.analyzer.kineto_stream import EventStream
 from decodescope.analyzer.report import CaptureInfo, Finding, Source
-from decodescope.analyzer.trace import CPU_DEVICE, GpuOps, HostEvents, Trace
+from decodescope.analyzer.sorted_columns import sorted_gpu_ops, sorted_host_events
+from decodescope.analyzer.trace import CPU_DEVICE, HostEvents, Int32s, Trace
 
 CAPTURE_KEY = "decodescope"
 _PROFILER_STEP = re.compile(r"ProfilerStep\s*#\s*\d+$")
@@ -52,22 +52,14 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
     findings = _reader_findings(columns, events)
     capture = _capture(events.metadata, findings)
     names, moved = columns.names.sorted_table()
-    calls = _host_events(columns.calls, moved)
-    cpu_ops = _host_events(columns.cpu_ops, moved)
-    ranges = _host_events(columns.ranges, moved)
+    calls = sorted_host_events(_renamed(columns.calls, moved))
+    cpu_ops = sorted_host_events(_renamed(columns.cpu_ops, moved))
+    ranges = sorted_host_events(_renamed(columns.ranges, moved))
     cpu_ops, ranges = _promote_profiler_steps(cpu_ops, ranges, names)
-    if capture is not None and capture.device == "cpu" and not columns.gpu.column("start").size:
+    if capture is not None and capture.device == "cpu" and not columns.gpu.column("start_ns").size:
         ops = leaf_operators(cpu_ops, names)
     else:
-        ops, shared = _gpu_ops(columns.gpu, moved, calls)
-        if shared:
-            findings.append(
-                Finding(
-                    "duplicate_correlation",
-                    f"{shared} host calls share a correlation id with another one; "
-                    "each op went to the last such call before it",
-                )
-            )
+        ops = sorted_gpu_ops(_renamed(columns.gpu, moved), calls, findings)
     base = events.metadata.get("baseTimeNanoseconds")
     return Trace(
         source=Source(path=path, format="kineto", events=columns.events),
@@ -148,42 +140,8 @@ def _device_names(metadata: dict[str, object], capture: CaptureInfo | None) -> d
     return names
 
 
-def _host_events(group: ColumnGroup, moved: np.ndarray) -> HostEvents:
-    columns = {
-        "start_ns": group.column("start"),
-        "end_ns": group.column("end"),
-        "name": moved[group.column("name")],
-        "pid": group.column("pid"),
-        "tid": group.column("tid"),
-        "correlation": group.column("correlation"),
-        "external_id": group.column("external"),
-    }
-    keys = ("name", "correlation", "tid", "pid")
-    order = np.lexsort((*(columns[key] for key in keys), -columns["end_ns"], columns["start_ns"]))
-    return HostEvents(**{name: column[order] for name, column in columns.items()})
-
-
-def _gpu_ops(group: ColumnGroup, moved: np.ndarray, calls: HostEvents) -> tuple[GpuOps, int]:
-    start, end = group.column("start"), group.column("end")
-    name = moved[group.column("name")]
-    device, stream = group.column("device"), group.column("stream")
-    correlation = group.column("correlation")
-    order = np.lexsort((name, correlation, stream, device, end, start))
-    launch, shared = join_launches(start[order], correlation[order], calls)
-    ops = GpuOps(
-        start_ns=start[order],
-        end_ns=end[order],
-        name=name[order],
-        device=device[order],
-        stream=stream[order],
-        kind=group.column("kind")[order].astype(np.int8),
-        correlation=correlation[order],
-        external_id=group.column("external")[order],
-        graph_id=group.column("graph")[order],
-        graph_node_id=group.column("node")[order],
-        launch=launch,
-    )
-    return ops, shared
+def _renamed(group: ColumnGroup, moved: Int32s) -> dict[str, np.ndarray]:
+    return {**group.columns(), "name": moved[group.column("name")]}
 
 
 def _promote_profiler_steps(

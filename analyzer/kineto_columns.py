@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from decodescope.analyzer.kineto_event import Event, EventArgs, Id
 from decodescope.analyzer.microseconds import LIMIT_NS, to_nanoseconds
-from decodescope.analyzer.trace import KERNEL, MEMCPY, MEMSET, Int64s
+from decodescope.analyzer.trace import KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
 
 GPU_KINDS = {
     "kernel": KERNEL,
@@ -74,12 +74,12 @@ class ColumnGroup:
         parts = self._parts[name]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
+    def columns(self) -> dict[str, Int64s]:
+        return {name: self.column(name) for name in self._columns}
 
-_HOST_COLUMNS = ("start", "end", "name", "pid", "tid", "correlation", "external")
-_GPU_COLUMNS = (
-    *("start", "end", "name", "device", "stream", "kind"),
-    *("correlation", "external", "graph", "node"),
-)
+
+_HOST_COLUMNS = HostEvents.__slots__
+_GPU_COLUMNS = tuple(name for name in GpuOps.__slots__ if name != "launch")
 
 
 class EventColumns:
@@ -161,16 +161,16 @@ class EventColumns:
         kinds = [GPU_KINDS[event.cat or ""] for event in events]
         self.gpu.append(
             {
-                "start": start,
-                "end": end,
+                "start_ns": start,
+                "end_ns": end,
                 "name": self.names.index(events),
                 "device": self._integers(device),
                 "stream": self._integers(stream),
                 "kind": np.array(kinds, dtype=np.int64),
                 "correlation": self._integers([arg.correlation for arg in args]),
-                "external": self._integers([_external(arg) for arg in args]),
-                "graph": self._integers([arg.graph_id for arg in args]),
-                "node": self._integers([arg.graph_node_id for arg in args]),
+                "external_id": self._integers([_external(arg) for arg in args]),
+                "graph_id": self._integers([arg.graph_id for arg in args]),
+                "graph_node_id": self._integers([arg.graph_node_id for arg in args]),
             }
         )
 
@@ -181,13 +181,13 @@ class EventColumns:
         args = [event.args or _NO_ARGS for event in events]
         group.append(
             {
-                "start": start,
-                "end": end,
+                "start_ns": start,
+                "end_ns": end,
                 "name": self.names.index(events),
                 "pid": self._integers([event.pid for event in events]),
                 "tid": self._integers([event.tid for event in events]),
                 "correlation": self._integers([arg.correlation for arg in args]),
-                "external": self._integers([_external(arg) for arg in args]),
+                "external_id": self._integers([_external(arg) for arg in args]),
             }
         )
 
