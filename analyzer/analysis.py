@@ -2,33 +2,20 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from decodescope.analyzer.gaps import (
-    HOST_WAIT,
-    HOST_WAIT_LABELS,
-    Gaps,
-    busy_by_device,
-    device_label,
-    find_gaps,
-    gap_totals,
-    largest_gaps,
-)
+from decodescope.analyzer.device_report import device_report
+from decodescope.analyzer.gap_report import largest_gaps
+from decodescope.analyzer.gaps import Gaps, busy_by_device, find_gaps
 from decodescope.analyzer.health import health
 from decodescope.analyzer.kernel_table import kernel_reports
-from decodescope.analyzer.launches import LaunchCalls, find_launch_calls, launch_report
+from decodescope.analyzer.launch_report import launch_report
+from decodescope.analyzer.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.ranges import Ranges, find_ranges, range_reports
-from decodescope.analyzer.report import (
-    GAP_CLASSES,
-    SCHEMA_VERSION,
-    DeviceReport,
-    Observer,
-    Report,
-)
+from decodescope.analyzer.report import SCHEMA_VERSION, Observer, Report
+from decodescope.analyzer.step_idle import step_idle_ns
 from decodescope.analyzer.step_timeline import StepTimeline, step_timeline
 from decodescope.analyzer.steps import Steps, find_steps, median_step, step_reports, step_time_ns
-from decodescope.analyzer.timeline import Union, overlap_ns
-from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Trace
+from decodescope.analyzer.timeline import Union
+from decodescope.analyzer.trace import Trace
 from decodescope.analyzer.verdict import verdict
 from decodescope.analyzer.waterfall import waterfall
 
@@ -54,11 +41,12 @@ def analyze(trace: Trace) -> Analysis:
     """Compute every figure of `Report`. Works for any trace, also one without GPU activity."""
     busy = busy_by_device(trace)
     launches = find_launch_calls(trace)
-    gaps = find_gaps(trace, busy, launches)
+    gaps = find_gaps(trace, busy.values(), launches)
     steps = find_steps(trace, busy, launches)
     ranges = find_ranges(trace, launches)
-    devices = tuple(_device_report(trace, device, busy[device], gaps) for device in busy)
-    launch_figures = launch_report(trace, launches)
+    idle_ns = step_idle_ns(trace, busy, gaps, launches, steps)
+    devices = tuple(device_report(trace, device, busy[device], gaps) for device in busy)
+    launch_figures = launch_report(trace, launches, busy)
     observer = _observer(trace, steps)
     report = Report(
         schema_version=SCHEMA_VERSION,
@@ -66,50 +54,16 @@ def analyze(trace: Trace) -> Analysis:
         health=health(trace, launches, steps),
         devices=devices,
         launches=launch_figures,
-        steps=step_reports(trace, steps),
+        steps=step_reports(trace, steps, idle_ns),
         kernels=kernel_reports(trace),
         ranges=range_reports(trace, ranges),
         verdict=verdict(devices, launch_figures, trace.capture, _step_ns(observer)),
         capture=trace.capture,
         observer=observer,
-        largest_gaps=largest_gaps(trace, gaps, busy),
-        waterfall=waterfall(trace, gaps, steps),
+        largest_gaps=largest_gaps(trace, busy, gaps, launches, steps, ranges),
+        waterfall=waterfall(trace, steps, idle_ns),
     )
     return Analysis(report, trace, busy, gaps, launches, steps, ranges)
-
-
-def _device_report(trace: Trace, device: int, busy: Union, gaps: Gaps) -> DeviceReport:
-    mine = np.flatnonzero(trace.ops.device == device)
-    here = gaps.device == device
-    kind, label = gaps.kind[here], gaps.label[here]
-    length_ns = gaps.end_ns[here] - gaps.start_ns[here]
-    waits = kind == HOST_WAIT
-    window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
-    stands_for_kernel = CPU_OPERATOR if trace.on_cpu else KERNEL
-    floor_ns = gaps.floors_ns[device]
-    return DeviceReport(
-        device=device_label(trace, device),
-        name=trace.device_names.get(device, ""),
-        gpu_ops=len(mine),
-        kernels=int(np.count_nonzero(trace.ops.kind[mine] == stands_for_kernel)),
-        window_ns=window_ns,
-        busy_ns=busy.busy_ns,
-        idle_ns=window_ns - busy.busy_ns,
-        overlap_ns=_overlap_ns(trace, mine),
-        gaps=gap_totals(kind, length_ns, GAP_CLASSES),
-        host_wait=gap_totals(label[waits], length_ns[waits], HOST_WAIT_LABELS),
-        kernel_floor_ns=floor_ns,
-        kernel_floor_estimated=floor_ns is not None,
-    )
-
-
-def _overlap_ns(trace: Trace, mine: np.ndarray) -> int:
-    streams = trace.ops.stream[mine]
-    total = 0
-    for stream in np.unique(streams):
-        ops = mine[streams == stream]
-        total += overlap_ns(trace.ops.start_ns[ops], trace.ops.end_ns[ops])
-    return total
 
 
 def _observer(trace: Trace, steps: Steps) -> Observer | None:

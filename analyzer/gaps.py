@@ -13,16 +13,16 @@ before it, `next` the op that ends it, `call` the launch call of `next`. First m
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.launches import LaunchCalls, graph_launch_calls
-from decodescope.analyzer.report import GAP_CLASSES, GapReport, GapTotal
+from decodescope.analyzer.host_calls import calls_by_thread, calls_named, graph_launch_calls
+from decodescope.analyzer.launches import LaunchCalls
 from decodescope.analyzer.timeline import Union, covered_until, union
-from decodescope.analyzer.trace import CPU_DEVICE, Int8s, Int64s, Trace
+from decodescope.analyzer.trace import Int8s, Int64s, Trace
 
 UNLINKED, GRAPH_INTERNAL, HOST_WAIT, KERNEL_FLOOR, DEPENDENCY, LAUNCH_LATENCY = range(6)
 HOST_WAIT_LABELS = ("sync", "allocation", "memcpy_api", "python")
@@ -34,7 +34,7 @@ _LABEL_APIS = (
 )
 _WAIT_EVENT = re.compile(r"StreamWaitEvent")
 QUEUED_AHEAD_NS = 50_000
-LARGEST_GAPS = 10
+Floors = Mapping[int, int | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +43,7 @@ class Gaps:
 
     `prev` and `next` index `Trace.ops`, `call` indexes `Trace.calls` (-1: not in the trace), `kind`
     indexes `GAP_CLASSES`, `label` indexes `HOST_WAIT_LABELS` (-1 outside host_wait). `floors_ns`
-    holds each device's kernel floor, None where nothing was queued far enough ahead.
+    holds each device's kernel floor, None where it is not known.
     """
 
     start_ns: Int64s
@@ -54,59 +54,24 @@ class Gaps:
     call: Int64s
     kind: Int8s
     label: Int8s
-    floors_ns: dict[int, int | None]
+    floors_ns: Floors
 
     def __len__(self) -> int:
         return len(self.start_ns)
 
 
-def find_gaps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> Gaps:
-    """Every gap of every device; `unions` are the busy intervals, indexing `Trace.ops`."""
-    start, end, device, prev, nxt = _between(unions)
-    call = trace.ops.launch[nxt]
-    floors: dict[int, int | None] = dict.fromkeys(unions)
-    if trace.on_cpu:
-        kind = np.full(len(start), HOST_WAIT, dtype=np.int8)
-        label = np.full(len(start), _PYTHON, dtype=np.int8)
-    else:
-        kind, floors = _classify(trace, unions, launches, start, end, device, prev, nxt)
-        label = _host_wait_labels(trace, start, call, kind)
-    return Gaps(start, end, device, prev, nxt, call, kind, label, floors)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Intervals:
+    """Idle intervals before they have a class; the columns are those of `Gaps`."""
 
+    start_ns: Int64s
+    end_ns: Int64s
+    prev: Int64s
+    next: Int64s
 
-def gap_totals(kinds: Int8s, lengths_ns: Int64s, names: tuple[str, ...]) -> dict[str, GapTotal]:
-    """Count, sum and maximum of the lengths for each name, in the order of `names`."""
-    totals = {}
-    for index, name in enumerate(names):
-        mine = lengths_ns[kinds == index]
-        totals[name] = GapTotal(len(mine), int(mine.sum()), int(mine.max(initial=0)))
-    return totals
-
-
-def largest_gaps(trace: Trace, gaps: Gaps, unions: dict[int, Union]) -> tuple[GapReport, ...]:
-    """The `LARGEST_GAPS` longest gaps, longest first; ties in order of device and start."""
-    order = np.argsort(gaps.start_ns - gaps.end_ns, kind="stable")[:LARGEST_GAPS]
-    return tuple(_gap_report(trace, gaps, unions, index) for index in order.tolist())
-
-
-def _gap_report(trace: Trace, gaps: Gaps, unions: dict[int, Union], index: int) -> GapReport:
-    device, start = int(gaps.device[index]), int(gaps.start_ns[index])
-    label, call = int(gaps.label[index]), int(gaps.call[index])
-    return GapReport(
-        device=device_label(trace, device),
-        at_ns=start - int(unions[device].start_ns[0]),
-        length_ns=int(gaps.end_ns[index]) - start,
-        gap_class=GAP_CLASSES[gaps.kind[index]],
-        label=HOST_WAIT_LABELS[label] if label >= 0 else None,
-        prev=trace.names[trace.ops.name[gaps.prev[index]]],
-        next=trace.names[trace.ops.name[gaps.next[index]]],
-        call=trace.names[trace.calls.name[call]] if call >= 0 else None,
-    )
-
-
-def device_label(trace: Trace, device: int) -> int | str:
-    """How reports call a device: its ordinal, or "cpu" where leaf operators stand for GPU ops."""
-    return "cpu" if device == CPU_DEVICE and trace.on_cpu else device
+    @property
+    def length_ns(self) -> Int64s:
+        return self.end_ns - self.start_ns
 
 
 def busy_by_device(trace: Trace) -> dict[int, Union]:
@@ -119,59 +84,66 @@ def busy_by_device(trace: Trace) -> dict[int, Union]:
     return unions
 
 
-def _between(unions: dict[int, Union]) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
+def find_gaps(
+    trace: Trace, unions: Collection[Union], launches: LaunchCalls, floors_ns: Floors | None = None
+) -> Gaps:
+    """Every gap of `unions`, the busy intervals of one device each (indexing `Trace.ops`).
+
+    A union may also hold several devices at once; its gaps, in which none of them did anything,
+    count for the device of `next`. The floor is the one measured with the capture, for lack of it
+    the median of each device's gaps before ops that were queued `QUEUED_AHEAD_NS` ahead.
+    `floors_ns` gives floors that are known already.
+    """
+    idle = _between(unions)
+    device = trace.ops.device[idle.next]
+    call = trace.ops.launch[idle.next]
+    if trace.on_cpu:
+        kind = np.full(len(device), HOST_WAIT, dtype=np.int8)
+        label = np.full(len(device), _PYTHON, dtype=np.int8)
+        floors_ns = dict.fromkeys(np.unique(trace.ops.device).tolist())
+    else:
+        kind = _host_classes(trace, idle, call)
+        if floors_ns is None:
+            floors_ns = _floors(trace, idle, kind, call)
+        _classify_queued(trace, launches, idle, kind, floors_ns)
+        label = _host_wait_labels(trace, idle.start_ns, call, kind)
+    return Gaps(
+        idle.start_ns, idle.end_ns, device, idle.prev, idle.next, call, kind, label, floors_ns
+    )
+
+
+def _between(unions: Collection[Union]) -> _Intervals:
     none = np.zeros(0, dtype=np.int64)
-    busy = unions.values()
-    return (
-        np.concatenate([none, *(u.end_ns[:-1] for u in busy)]),
-        np.concatenate([none, *(u.start_ns[1:] for u in busy)]),
-        np.concatenate(
-            [none, *(np.full(len(u.first) - 1, device) for device, u in unions.items())]
-        ),
-        np.concatenate([none, *(u.last_ending[:-1] for u in busy)]),
-        np.concatenate([none, *(u.first[1:] for u in busy)]),
+    return _Intervals(
+        np.concatenate([none, *(busy.end_ns[:-1] for busy in unions)]),
+        np.concatenate([none, *(busy.start_ns[1:] for busy in unions)]),
+        np.concatenate([none, *(busy.last_ending[:-1] for busy in unions)]),
+        np.concatenate([none, *(busy.first[1:] for busy in unions)]),
     )
 
 
-def _classify(
-    trace: Trace,
-    unions: dict[int, Union],
-    launches: LaunchCalls,
-    start: Int64s,
-    end: Int64s,
-    device: Int64s,
-    prev: Int64s,
-    nxt: Int64s,
-) -> tuple[Int8s, dict[int, int | None]]:
-    ops, calls = trace.ops, trace.calls
-    call = ops.launch[nxt]
-    if not len(calls):
-        return np.full(len(start), UNLINKED, dtype=np.int8), dict.fromkeys(unions)
-    linked = call >= 0
-    called_ns, returned_ns = calls.start_ns[call], calls.end_ns[call]
-    in_graph = linked & (ops.launch[prev] == call) & graph_launch_calls(trace)[call]
-    late = linked & ~in_graph & (called_ns > start)
-    in_time = linked & ~in_graph & ~late
+def _host_classes(trace: Trace, idle: _Intervals, call: Int64s) -> Int8s:
+    """The classes that do not depend on the floor; `LAUNCH_LATENCY` stands for all the others."""
+    kind = np.full(len(call), UNLINKED, dtype=np.int8)
+    linked = np.flatnonzero(call >= 0)
+    called = call[linked]
+    one_graph = trace.ops.launch[idle.prev[linked]] == called
+    one_graph &= graph_launch_calls(trace)[called]
+    late = trace.calls.start_ns[called] > idle.start_ns[linked]
+    kind[linked] = np.select([one_graph, late], [GRAPH_INTERNAL, HOST_WAIT], default=LAUNCH_LATENCY)
+    return kind
 
-    length = end - start
-    ahead = in_time & (start - returned_ns >= QUEUED_AHEAD_NS)
-    floors: dict[int, int | None] = {}
-    floor_of_gap = np.full(len(start), -1, dtype=np.int64)
-    for ordinal in unions:
-        here = device == ordinal
-        floor = _lower_median(length[here & ahead])
-        floors[ordinal] = floor
-        floor_of_gap[here] = -1 if floor is None else floor
 
-    other_stream = ops.stream[prev] != ops.stream[nxt]
-    waited = other_stream | _event_wait_before(trace, launches)[call]
-    at_floor = in_time & (returned_ns <= start) & (length <= floor_of_gap)
-    kind = np.select(
-        [~linked, in_graph, late, at_floor, waited],
-        [UNLINKED, GRAPH_INTERNAL, HOST_WAIT, KERNEL_FLOOR, DEPENDENCY],
-        default=LAUNCH_LATENCY,
-    )
-    return kind.astype(np.int8), floors
+def _floors(trace: Trace, idle: _Intervals, kind: Int8s, call: Int64s) -> Floors:
+    devices = np.unique(trace.ops.device).tolist()
+    measured = trace.capture.kernel_floor_ns if trace.capture else None
+    if measured is not None:
+        return dict.fromkeys(devices, measured)
+    queued = np.flatnonzero(kind == LAUNCH_LATENCY)
+    ahead_ns = idle.start_ns[queued] - trace.calls.end_ns[call[queued]]
+    ahead = queued[ahead_ns >= QUEUED_AHEAD_NS]
+    length_ns, device = idle.length_ns[ahead], trace.ops.device[idle.next[ahead]]
+    return {one: _lower_median(length_ns[device == one]) for one in devices}
 
 
 def _lower_median(values: Int64s) -> int | None:
@@ -181,16 +153,37 @@ def _lower_median(values: Int64s) -> int | None:
     return int(np.partition(values, middle)[middle])
 
 
+def _classify_queued(
+    trace: Trace, launches: LaunchCalls, idle: _Intervals, kind: Int8s, floors_ns: Floors
+) -> None:
+    """Set the class of the gaps whose work was called in time."""
+    ops, queued = trace.ops, np.flatnonzero(kind == LAUNCH_LATENCY)
+    if not len(queued):
+        return
+    prev, nxt = idle.prev[queued], idle.next[queued]
+    call, device = ops.launch[nxt], ops.device[nxt]
+    floor_ns = np.full(len(queued), -1, dtype=np.int64)
+    for one, floor in floors_ns.items():
+        if floor is not None:
+            floor_ns[device == one] = floor
+    at_floor = trace.calls.end_ns[call] <= idle.start_ns[queued]
+    at_floor &= idle.length_ns[queued] <= floor_ns
+    elsewhere = (ops.stream[prev] != ops.stream[nxt]) | (ops.device[prev] != device)
+    waited = elsewhere | _event_wait_before(trace, launches)[call]
+    kind[queued[waited]] = DEPENDENCY
+    kind[queued[at_floor]] = KERNEL_FLOOR
+
+
 def _event_wait_before(trace: Trace, launches: LaunchCalls) -> NDArray[np.bool_]:
     """For each host call: whether its thread called StreamWaitEvent since its last launch call."""
     calls = trace.calls
     waited = np.zeros(len(calls), dtype=np.bool_)
-    is_wait = _calls_named(trace, _WAIT_EVENT)
+    is_wait = calls_named(trace, _WAIT_EVENT)
     if not is_wait.any():
         return waited
     is_launch = np.zeros(len(calls), dtype=np.bool_)
     is_launch[launches.call] = True
-    for mine in _calls_by_thread(trace, np.flatnonzero(is_wait | is_launch)):
+    for mine in calls_by_thread(trace, np.flatnonzero(is_wait | is_launch)):
         waits_before = np.cumsum(is_wait[mine])
         launching = is_launch[mine]
         since_last = np.diff(waits_before[launching], prepend=0)
@@ -213,8 +206,8 @@ def _host_wait_labels(trace: Trace, start: Int64s, call: Int64s, kind: Int8s) ->
     covered = np.zeros((len(_LABEL_APIS), len(late)), dtype=np.int64)
     until = calls.start_ns[call[late]]
     for row, api in enumerate(_LABEL_APIS):
-        chosen = np.flatnonzero(_calls_named(trace, api))
-        for mine in _calls_by_thread(trace, chosen):
+        chosen = np.flatnonzero(calls_named(trace, api))
+        for mine in calls_by_thread(trace, chosen):
             one = mine[0]
             here = (calls.tid[call[late]] == calls.tid[one]) & (
                 calls.pid[call[late]] == calls.pid[one]
@@ -227,17 +220,3 @@ def _host_wait_labels(trace: Trace, start: Int64s, call: Int64s, kind: Int8s) ->
     enough = 2 * covered.max(axis=0) >= until - start[late]
     label[late[enough]] = best[enough]
     return label
-
-
-def _calls_named(trace: Trace, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-    by_name = np.array([bool(pattern.search(name)) for name in trace.names], dtype=np.bool_)
-    return np.asarray(by_name[trace.calls.name]) if len(by_name) else np.zeros(0, dtype=np.bool_)
-
-
-def _calls_by_thread(trace: Trace, chosen: Int64s) -> Iterator[Int64s]:
-    """The chosen calls of each thread, still in order of start."""
-    pid, tid = trace.calls.pid[chosen], trace.calls.tid[chosen]
-    order = np.lexsort((tid, pid))
-    if len(order):
-        changes = (np.diff(pid[order]) != 0) | (np.diff(tid[order]) != 0)
-        yield from np.split(chosen[order], np.flatnonzero(changes) + 1)

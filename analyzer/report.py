@@ -99,9 +99,10 @@ class GapReport(Struct, frozen=True):
     """One gap: `at_ns` after the device's first op, between the ops `prev` and `next`.
 
     `label` says what the host did during a host_wait, `call` names the launch call of `next`; both
-    are null where there is none. `stream`, `step` and `range` are those of `next`; `host` is what
-    the launching thread was in for the longest part of the gap (of a gap without a launch call,
-    the thread that launched most).
+    are null where there is none. `stream`, `step` and `range` are those of `next`. `host` is what
+    the launching thread was in halfway through the host's delay, which is the part of the gap
+    before `call` began (the whole gap where `call` began earlier or is not in the trace; there the
+    thread that launched most stands for the launching one).
     """
 
     device: int | str
@@ -178,8 +179,9 @@ class QueueDepth(Struct, frozen=True):
 
 
 class ShortKernels(Struct, frozen=True):
-    """Ops that ran for less time than the host spent in their launch call; graph launches, whose
-    call time serves many ops, take no part. `share` is of all ops that were launched one by one."""
+    """Kernels that ran for less time than the host spent in their launch call. Only kernels that
+    were launched one by one take part (a graph launch serves many ops, a copy may wait inside its
+    call); `share` is of those."""
 
     count: int
     share: float
@@ -209,7 +211,8 @@ class LaunchReport(Struct, frozen=True):
 class StepReport(Struct, frozen=True):
     """One decode step. `host_ns` is the host marker's length, `gpu_span_ns` the time from the first
     start to the last end of the ops it launched; busy and idle are inside the GPU span, and so are
-    the gaps, in ns for each class that occurred (they add up to `idle_ns`)."""
+    the gaps, in ns for each class that occurred (they add up to `idle_ns`). Of a step on several
+    devices, busy is when any of them was."""
 
     index: int
     name: str

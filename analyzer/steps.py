@@ -6,13 +6,14 @@ engines and scripts write (`execute_context_…`, `step 7`, `iteration_3`).
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from decodescope.analyzer.launches import LaunchCalls
-from decodescope.analyzer.report import StepReport
-from decodescope.analyzer.timeline import Union, covered_until, union
+from decodescope.analyzer.report import GAP_CLASSES, StepReport
+from decodescope.analyzer.timeline import Union, covered_until, merged
 from decodescope.analyzer.trace import HostEvents, Int64s, Trace
 
 _NUMBER = r"(?:[\s_#:./-]*\d+)?$"
@@ -35,12 +36,13 @@ class Steps:
 
     `marker` indexes `Trace.ranges`. `span_start_ns` and `span_end_ns` are the first start and last
     end of the ops the step launched (both 0 where `gpu_ops` is 0), `device` the one with most of
-    them, `busy_ns` the time inside the span in which the step's devices did anything. `op_step`
-    gives for each op of the trace its step, -1 for none.
+    them and `devices` all of them, `busy_ns` the time inside the span in which any of these did
+    anything. `op_step` gives for each op of the trace its step, -1 for none.
     """
 
     marker: Int64s
     device: Int64s
+    devices: tuple[tuple[int, ...], ...]
     span_start_ns: Int64s
     span_end_ns: Int64s
     busy_ns: Int64s
@@ -66,21 +68,31 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
         linked = trace.ops.launch >= 0
         op_step[linked] = call_step[trace.ops.launch[linked]]
     launching = call_step[launches.call]
-    device, start, end, busy = _spans(trace, unions, op_step, count)
+    device, start, end, devices = _spans(trace, op_step, count)
     return Steps(
         marker=marker,
         device=device,
+        devices=devices,
         span_start_ns=start,
         span_end_ns=end,
-        busy_ns=busy,
+        busy_ns=_busy_ns(unions, devices, start, end),
         gpu_ops=np.bincount(op_step[op_step >= 0], minlength=count).astype(np.int64),
         launch_calls=np.bincount(launching[launching >= 0], minlength=count).astype(np.int64),
         op_step=op_step,
     )
 
 
-def step_reports(trace: Trace, steps: Steps) -> tuple[StepReport, ...]:
-    """The steps as they stand in the report."""
+def by_devices(devices: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:
+    """The steps that used the same devices, together; those that used none are left out."""
+    together: dict[tuple[int, ...], list[int]] = {}
+    for index, used in enumerate(devices):
+        if used:
+            together.setdefault(used, []).append(index)
+    return together
+
+
+def step_reports(trace: Trace, steps: Steps, idle_ns: Int64s) -> tuple[StepReport, ...]:
+    """The steps as they stand in the report; `idle_ns` is that of each step and gap class."""
     host_ns = trace.ranges.end_ns[steps.marker] - trace.ranges.start_ns[steps.marker]
     reports = []
     for index in range(len(steps)):
@@ -96,6 +108,11 @@ def step_reports(trace: Trace, steps: Steps) -> tuple[StepReport, ...]:
                 idle_ns=span_ns - int(steps.busy_ns[index]) if launched else None,
                 launch_calls=int(steps.launch_calls[index]),
                 gpu_ops=int(steps.gpu_ops[index]),
+                gaps={
+                    name: ns
+                    for name, ns in zip(GAP_CLASSES, idle_ns[index].tolist(), strict=True)
+                    if ns
+                },
             )
         )
     return tuple(reports)
@@ -194,32 +211,29 @@ def _only_pid(trace: Trace) -> int:
 
 
 def _spans(
-    trace: Trace, unions: dict[int, Union], op_step: Int64s, count: int
-) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    device, start, end, busy = np.zeros((4, count), dtype=np.int64)
+    trace: Trace, op_step: Int64s, count: int
+) -> tuple[Int64s, Int64s, Int64s, tuple[tuple[int, ...], ...]]:
+    device, start, end = np.zeros((3, count), dtype=np.int64)
+    used: list[tuple[int, ...]] = []
     mine = np.flatnonzero(op_step >= 0)
     by_step = mine[np.argsort(op_step[mine], kind="stable")]
     edges = np.searchsorted(op_step[by_step], np.arange(count + 1))
-    steps_on: dict[tuple[int, ...], list[int]] = {}
     for index in range(count):
         ops = by_step[edges[index] : edges[index + 1]]
-        if not len(ops):
-            continue
         devices, of_device = np.unique(trace.ops.device[ops], return_counts=True)
-        device[index] = devices[of_device.argmax()]
-        start[index] = trace.ops.start_ns[ops].min()
-        end[index] = trace.ops.end_ns[ops].max()
-        steps_on.setdefault(tuple(devices.tolist()), []).append(index)
-    for devices_used, indices in steps_on.items():
-        merged = _merge([unions[one] for one in devices_used])
-        busy[indices] = covered_until(merged, end[indices]) - covered_until(merged, start[indices])
-    return device, start, end, busy
+        used.append(tuple(devices.tolist()))
+        if len(ops):
+            device[index] = devices[of_device.argmax()]
+            start[index] = trace.ops.start_ns[ops].min()
+            end[index] = trace.ops.end_ns[ops].max()
+    return device, start, end, tuple(used)
 
 
-def _merge(unions: list[Union]) -> Union:
-    if len(unions) == 1:
-        return unions[0]
-    start = np.concatenate([one.start_ns for one in unions])
-    end = np.concatenate([one.end_ns for one in unions])
-    order = np.argsort(start, kind="stable")
-    return union(start[order], end[order])
+def _busy_ns(
+    unions: dict[int, Union], devices: Sequence[tuple[int, ...]], start: Int64s, end: Int64s
+) -> Int64s:
+    total = np.zeros(len(devices), dtype=np.int64)
+    for used, steps in by_devices(devices).items():
+        busy = merged([unions[device] for device in used])
+        total[steps] = covered_until(busy, end[steps]) - covered_until(busy, start[steps])
+    return total

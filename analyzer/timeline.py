@@ -4,6 +4,7 @@ An interval is [start, end) with start <= end. Columns of starts and ends are in
 and sorted by start unless a function says otherwise.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,24 @@ def union(start_ns: Int64s, end_ns: Int64s) -> Union:
     ends_last = end_ns == np.repeat(end, last - first + 1)
     positions = np.where(ends_last, np.arange(count, dtype=np.int64), -1)
     return Union(start_ns[first], end, first, np.maximum.reduceat(positions, first))
+
+
+def merged(unions: Sequence[Union]) -> Union:
+    """The union of unions, whose indices all point into one list of intervals sorted by start."""
+    if len(unions) == 1:
+        return unions[0]
+    start, end, first, last_ending = (
+        np.concatenate([getattr(one, column) for one in unions])
+        for column in ("start_ns", "end_ns", "first", "last_ending")
+    )
+    order = np.lexsort((first, start))
+    joined = union(start[order], end[order])
+    return Union(
+        joined.start_ns,
+        joined.end_ns,
+        first[order][joined.first],
+        last_ending[order][joined.last_ending],
+    )
 
 
 def busy_ns(start_ns: Int64s, end_ns: Int64s) -> int:

@@ -9,38 +9,30 @@ inside the step's GPU span, and the host tail is the step time outside that span
 import numpy as np
 
 from decodescope.analyzer.bandwidth import datasheet_peak_bytes_per_s
-from decodescope.analyzer.gaps import Gaps
 from decodescope.analyzer.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.steps import Steps, median_step, step_time_ns
-from decodescope.analyzer.trace import Trace
+from decodescope.analyzer.trace import Int64s, Trace
 
 
 def waterfall(
-    trace: Trace, gaps: Gaps, steps: Steps, index: int | None = None
+    trace: Trace, steps: Steps, idle_ns: Int64s, index: int | None = None
 ) -> tuple[WaterfallPart, ...]:
     """The parts of step `index`, by default of the step with the median time; empty without steps.
 
-    The limit is taken from the peak measured with the capture, else from its device's datasheet.
-    Where peak or bytes are unknown, one part `busy` stands for limit and inefficiency. Of a step on
-    several devices, the one with most ops counts.
+    `idle_ns` is the idle time of each step and gap class. The limit is taken from the peak measured
+    with the capture, else from its device's datasheet. Where peak or bytes are unknown, one part
+    `busy` stands for limit and inefficiency.
     """
     if index is None:
         index = median_step(trace, steps)
     if index is None or not steps.gpu_ops[index]:
         return ()
-    step_ns = step_time_ns(trace, steps, index)
-    device = steps.device[index]
-    mine = (steps.op_step == index) & (trace.ops.device == device)
-    start, end = int(trace.ops.start_ns[mine].min()), int(trace.ops.end_ns[mine].max())
-    inside = (gaps.device == device) & (gaps.start_ns >= start) & (gaps.end_ns <= end)
-    length_ns = (gaps.end_ns - gaps.start_ns)[inside]
-    kind = gaps.kind[inside]
-    idle = [int(length_ns[kind == k].sum()) for k in range(len(GAP_CLASSES))]
-    busy_ns = end - start - sum(idle)
+    span_ns = int(steps.span_end_ns[index] - steps.span_start_ns[index])
+    idle = zip(GAP_CLASSES, idle_ns[index].tolist(), strict=True)
     return (
-        *_busy_parts(busy_ns, _limit_ns(trace)),
-        *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),
-        WaterfallPart("host_tail", step_ns - (end - start)),
+        *_busy_parts(int(steps.busy_ns[index]), _limit_ns(trace)),
+        *(WaterfallPart(name, ns) for name, ns in idle),
+        WaterfallPart("host_tail", step_time_ns(trace, steps, index) - span_ns),
     )
 
 
