@@ -1,8 +1,11 @@
-"""The process that `bench analyzer` measures: reads one trace, analyses it, encodes the report.
+"""The processes that `bench analyzer` measures; the last line of each is one JSON object.
 
-Run as `python -m decodescope.analyzer.benchmark_child FILE`; its last line is one JSON object.
+`python -m decodescope.analyzer.benchmark_child stages FILE` reads the trace, analyses it and
+encodes the report, each timed. `... command FILE` runs what a user runs, `analyze FILE --json`.
 """
 
+import os
+import runpy
 import sys
 import time
 from pathlib import Path
@@ -26,8 +29,8 @@ def peak_rss_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def main(path: str) -> None:
-    """Measure one pass over `path`."""
+def stages(path: str) -> dict[str, int]:
+    """One pass over `path`, stage by stage, in ns."""
     began = time.perf_counter_ns()
     import msgspec
 
@@ -41,7 +44,7 @@ def main(path: str) -> None:
     analysed = time.perf_counter_ns()
     encoded_bytes = len(msgspec.json.encode(report))
     encoded = time.perf_counter_ns()
-    figures = {
+    return {
         "import_ns": imported - began,
         "read_ns": read - imported,
         "analyze_ns": analysed - read,
@@ -50,8 +53,31 @@ def main(path: str) -> None:
         "events": trace.source.events,
         "report_bytes": encoded_bytes,
     }
+
+
+def command(path: str) -> dict[str, int]:
+    """The command line on `path`, its output thrown away; the parent times the whole process."""
+    kept = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.argv = ["decodescope", "analyze", path, "--json"]
+    try:
+        runpy.run_module("decodescope", run_name="__main__")
+    except SystemExit as end:
+        if end.code:
+            raise
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+    return {"peak_rss_bytes": peak_rss_bytes()}
+
+
+def main(what: str, path: str) -> None:
+    """Run one of the two and print its figures."""
+    figures = {"stages": stages, "command": command}[what](path)
+    import msgspec
+
     sys.stdout.write(msgspec.json.encode(figures).decode() + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

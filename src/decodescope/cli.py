@@ -7,19 +7,26 @@ exit code: 1 a regression gate failed, 2 bad usage or input, 3 the environment l
 import difflib
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import rich_click as click
 from click.exceptions import Exit
 
 from decodescope import __version__
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
-from decodescope.analyzer.files import check_writable, write_atomically
+from decodescope.analyzer.files import check_writable
+from decodescope.cli_compare import compare
+from decodescope.cli_options import (
+    DEFAULT_TOKENS,
+    FILE,
+    measuring_options,
+    model_options,
+    variant_option,
+    worker_config,
+)
+from decodescope.cli_reports import analyze, bench_analyzer, diff, export
 from decodescope.terminal_io import (
-    json_bytes,
     library_output_to_stderr,
     print_json,
     print_rich,
@@ -31,9 +38,6 @@ if TYPE_CHECKING:
     from decodescope.analyzer.protocol import WorkerConfig
     from decodescope.tui.app import DecodescopeApp
     from decodescope.tui.sources import Source
-
-FILE = click.Path(path_type=Path)
-DEFAULT_TOKENS = 128
 
 
 class DefaultToLive(click.RichGroup):
@@ -55,36 +59,6 @@ class DefaultToLive(click.RichGroup):
         return super().resolve_command(ctx, args)
 
 
-def decode_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say what is decoded and how; shared by `live` and `run`."""
-    for option in reversed(
-        (
-            click.option(
-                "--model",
-                metavar="M",
-                help="A hub id, a checkpoint folder, PRESET@random, or tiny. "
-                "[default: llama-3.2-1b@random on a GPU, tiny without]",
-            ),
-            click.option("--variant", metavar="V", default="eager", show_default=True),
-            click.option("--batch", metavar="N", type=int, default=1, show_default=True),
-            click.option(
-                "--context",
-                metavar="N",
-                type=int,
-                help="Prompt tokens before the first decode step. [default: 128]",
-            ),
-            click.option("--device", type=click.Choice(["cuda", "cpu"])),
-            click.option(
-                "--trust-remote-code",
-                is_flag=True,
-                help="Allow a checkpoint to run its own Python code.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
-
-
 @click.group(cls=DefaultToLive, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "--version", prog_name="decodescope")
 @click.option("--debug", is_flag=True, help="Show a traceback where an error ends the command.")
@@ -93,7 +67,8 @@ def cli(debug: bool) -> None:
 
 
 @cli.command()
-@decode_options
+@model_options
+@variant_option
 @click.option("--record", metavar="FILE", type=FILE, help="Record what the app receives.")
 def live(record: Path | None, context: int | None, **options: Any) -> None:
     """Decode live in a worker process and watch it in the terminal (the default)."""
@@ -106,50 +81,19 @@ def live(record: Path | None, context: int | None, **options: Any) -> None:
 
     require_run_packages()
     check_writable(record, "--record")
-    config = _worker_config(context=context, **options)
+    config = worker_config(context=context, **options)
     _start(_live_app(config, record, cpu_chosen=config.device == "cpu"))
 
 
 @cli.command()
-@decode_options
-@click.option(
-    "--tokens",
-    metavar="N",
-    type=int,
-    default=DEFAULT_TOKENS,
-    show_default=True,
-    help="Decode steps: the first few warm up, the last few are profiled, the others are timed.",
-)
-@click.option("--prompt", metavar="TEXT", help="Prompt text; its tokens are the context.")
-@click.option("--prompt-ids", metavar="1,2,3", help="Prompt token ids; they are the context.")
-@click.option("--dtype", type=click.Choice(["bf16", "fp16", "fp32"]))
+@model_options
+@variant_option
+@measuring_options
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--trace", metavar="FILE", type=FILE, help="Keep the profiled window (.json[.gz]).")
 def run(**options: Any) -> None:
     """Measure one variant's decode step and profile a window of it."""
     _run(**options)
-
-
-@cli.command()
-@click.argument("file", type=FILE)
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--format", "output_format", type=click.Choice(["table", "csv"]), default="table")
-@click.option("--by", type=click.Choice(["kernel", "range", "gap"]), default="kernel")
-def analyze(file: Path, as_json: bool, output_format: str, by: str) -> None:
-    """Say what a trace says: busy, idle, gaps, launches, steps, kernels, ranges."""
-    from decodescope import analyzer
-
-    report = analyzer.analyze(analyzer.load(file)).report
-    if as_json:
-        print_json(report)
-    elif output_format == "csv":
-        from decodescope.analyzer.csv_export import render_csv
-
-        click.echo(render_csv(report, by), nl=False)
-    else:
-        from decodescope.analyzer.table import report_table
-
-        print_rich(report_table(report, by))
 
 
 @cli.command("open")
@@ -166,20 +110,6 @@ def open_files(files: tuple[Path, ...]) -> None:
         _start(_app(TraceSource(files)))
         return
     _start(_app(source_for(files[0] if files else bundled_recordings()[0])))
-
-
-@cli.command()
-@click.argument("file", type=FILE)
-@click.option("--to", "target", type=click.Choice(["chrome"]), required=True)
-@click.option("-o", "--output", metavar="OUT", type=FILE, required=True)
-def export(file: Path, target: str, output: Path) -> None:
-    """Export an analysed trace: chrome (.json or .json.gz, for Perfetto)."""
-    from decodescope import analyzer
-    from decodescope.analyzer.chrome_export import export_chrome
-
-    check_writable(output, "-o")
-    export_chrome(analyzer.analyze(analyzer.load(file)), output)
-    say(f"wrote {output} ({target})")
 
 
 @cli.command()
@@ -218,25 +148,9 @@ def bench() -> None:
     """Measure decodescope itself; the result carries its environment."""
 
 
-@bench.command("analyzer")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("-o", "--output", metavar="FILE", type=FILE, help="Write the JSON to a file.")
-@click.option("--repeats", metavar="N", type=click.IntRange(min=1), default=5, show_default=True)
-def bench_analyzer(as_json: bool, output: Path | None, repeats: int) -> None:
-    """Time and memory to read and analyse a 230,000-event, 63 MB trace."""
-    from decodescope.analyzer.benchmark import benchmark_table, run_analyzer_benchmark
-    from decodescope.tui.sources import bundled_recordings
-
-    check_writable(output, "-o")
-    most_events = max(bundled_recordings(), key=lambda path: path.stat().st_size)
-    result = run_analyzer_benchmark(most_events, repeats)
-    if output is not None:
-        write_atomically(output, msgspec.json.format(json_bytes(result)) + b"\n")
-        say(f"wrote {output}")
-    if as_json:
-        print_json(result)
-    else:
-        print_rich(benchmark_table(result))
+for command in (analyze, compare, diff, export):
+    cli.add_command(command)
+bench.add_command(bench_analyzer)
 
 
 def _run(
@@ -250,7 +164,7 @@ def _run(
 
     require_run_packages()
     check_writable(trace, "--trace")
-    config = _worker_config(tokens=tokens, **options)
+    config = worker_config(tokens=tokens, **options)
 
     with progress() as show, library_output_to_stderr():
         from decodescope.variants.run import run_variant
@@ -260,49 +174,6 @@ def _run(
         print_json(report)
     else:
         print_rich(run_table(report))
-
-
-def _worker_config(
-    *,
-    model: str | None,
-    variant: str,
-    batch: int,
-    context: int | None,
-    device: str | None,
-    trust_remote_code: bool,
-    tokens: int = DEFAULT_TOKENS,
-    dtype: str | None = None,
-    prompt: str | None = None,
-    prompt_ids: str | None = None,
-) -> "WorkerConfig":
-    from decodescope.analyzer.protocol import WorkerConfig
-
-    ids = None if prompt_ids is None else _parse_ids(prompt_ids)
-    if prompt is not None and ids is not None:
-        raise InputError("--prompt and --prompt-ids: give one of them")
-    if context is not None and (prompt is not None or ids is not None):
-        raise InputError("--context: the prompt's length is the context; give one of them")
-    return WorkerConfig(
-        model=model,
-        variant=variant,
-        batch=batch,
-        context=context,
-        tokens=tokens,
-        dtype=dtype,
-        device=device,
-        prompt=prompt,
-        prompt_ids=ids,
-        trust_remote_code=trust_remote_code,
-    )
-
-
-def _parse_ids(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(
-            f"--prompt-ids {text}: must be whole numbers with commas between, such as 1,2,3"
-        ) from None
 
 
 def _check_readable(path: Path) -> None:
