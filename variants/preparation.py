@@ -6,14 +6,10 @@ from dataclasses import dataclass
 import torch
 
 from decodescope.analyzer.protocol import WorkerConfig
-from decodescope.variants.environment import choose_device, default_dtype, require_run_packages
-from decodescope.variants.models import LoadedModel, check_fits, load_model, resolve_model
+from decodescope.variants.models import LoadedModel, check_fits, load_model
 from decodescope.variants.prompts import make_prompt, with_prompt
-from decodescope.variants.registry import require_variant
-from decodescope.variants.workload import DecodeWorkload, parse_dtype
-
-DEFAULT_CONTEXT = 128
-DEFAULT_MODELS = {"cuda": "llama-3.2-1b@random", "cpu": "tiny"}
+from decodescope.variants.request import read_request
+from decodescope.variants.workload import DecodeWorkload
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +37,11 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
     Everything that can be refused without loading weights is refused first.
 
     Raises:
-        InputError, ModelError, EnvironmentLacks: as `require_variant`, `resolve_model`,
-            `load_model`, `make_prompt` and `check_fits` do.
+        InputError, ModelError, EnvironmentLacks: as `read_request`, `load_model`, `make_prompt` and
+            `check_fits` do.
     """
-    require_run_packages()
-    device = choose_device(config.device)
-    workload = DecodeWorkload(
-        batch=config.batch,
-        context=_context(config),
-        new_tokens=config.tokens,
-        dtype=default_dtype(device) if config.dtype is None else parse_dtype(config.dtype),
-    )
-    require_variant(config.variant, device)
-    source = resolve_model(config.model or DEFAULT_MODELS[device])
+    request = read_request(config)
+    device, source, workload = request.device, request.source, request.workload
     say(f"loading {source.name}")
     loaded = load_model(source, device, workload.dtype, config.trust_remote_code, workload)
     if config.prompt is not None or config.prompt_ids is not None:
@@ -61,12 +49,3 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
         workload = with_prompt(workload, ids)
     check_fits(loaded, workload)
     return Prepared(config, device, loaded, workload)
-
-
-def _context(config: WorkerConfig) -> int:
-    """Prompt tokens that are certain before there is a tokenizer: at least one of a text."""
-    if config.context is not None:
-        return config.context
-    if config.prompt_ids is not None:
-        return max(len(config.prompt_ids), 1)
-    return DEFAULT_CONTEXT if config.prompt is None else 1

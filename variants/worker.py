@@ -4,34 +4,29 @@ It decodes on behalf of an app at the other end of a socket pair and ends with i
 is announced as `Progress` before it happens; torch is imported only after the first of these.
 """
 
-import ctypes
 import os
-import signal
 import socket
 import sys
 import traceback
 from pathlib import Path
-from types import FrameType
 
 import msgspec
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import Bye, Failure, Progress, WorkerConfig
 from decodescope.variants.channel import Channel, ChannelClosed
+from decodescope.variants.child_process import end_with_parent
 from decodescope.variants.environment import require_run_packages
 from decodescope.variants.live_loop import LiveLoop, first_line
 from decodescope.variants.live_windows import WindowFiles
 
 _FLUSH_S = 1.0
-_PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: list[str]) -> int:
     """Serve the app at the socket; returns the process's exit code."""
     control, config_json = arguments
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminate)
-    _die_with_parent()
+    end_with_parent()
     channel = Channel(socket.socket(fileno=int(control)))
     code = _serve(channel, msgspec.json.decode(config_json, type=WorkerConfig))
     channel.flush(_FLUSH_S)
@@ -72,19 +67,6 @@ def _fail(channel: Channel, message: str, exit_code: int) -> int:
     channel.send(Failure(message=message, exit_code=exit_code, fatal=True))
     channel.send(Bye("failed"))
     return exit_code
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise SystemExit
-
-
-def _die_with_parent() -> None:
-    """Have Linux kill this process when its parent ends, even in the midst of a long compile.
-
-    Elsewhere the end of the control socket is noticed at the next poll.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":
