@@ -1,7 +1,8 @@
 """Puts ranges on a transformers model from outside, with hooks that come off again.
 
-Names: `layer.N`, in it `input_norm`, `attention`, `post_attention_norm`, `mlp`; after the layers
-`final_norm` and `lm_head`. `decode_step`, `model` and `sampling` are opened by those who run them.
+Names: `embedding` and `rotary`; `layer.N`, in it `input_norm`, `attention`, `post_attention_norm`,
+`mlp`; after the layers `final_norm` and `lm_head`. `decode_step`, `model` and `sampling` are opened
+by those who run them.
 """
 
 from collections.abc import Iterator
@@ -24,14 +25,24 @@ _LAYER_PARTS = {
     "mlp": "mlp",
     "feed_forward": "mlp",
 }
-_FINAL_NORMS = ("norm", "ln_f", "final_layernorm", "final_layer_norm")
+_MODEL_PARTS = {
+    "embed_tokens": "embedding",
+    "wte": "embedding",
+    "wpe": "embedding",
+    "rotary_emb": "rotary",
+    "norm": "final_norm",
+    "ln_f": "final_norm",
+    "final_layernorm": "final_norm",
+    "final_layer_norm": "final_norm",
+}
 
 
-def layer_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """The modules that get a range, with its name; a part the model lacks is left out.
+def ranged_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """The modules that get a range, with its path below the model: `layer.0/mlp`.
 
-    The layers are the decoder's `ModuleList` of `num_hidden_layers` entries; parts are known by the
-    attribute names of Llama-like (and GPT-2-like) layers.
+    A part the model lacks is left out. The layers are the decoder's `ModuleList` of
+    `num_hidden_layers` entries; parts are known by the attribute names of Llama-like (and
+    GPT-2-like) models.
     """
     decoder: Any = getattr(model, "base_model", model)
     count = decoder.config.get_text_config(decoder=True).num_hidden_layers
@@ -41,14 +52,20 @@ def layer_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
                 yield f"layer.{number}", layer
                 for attribute, part in layer.named_children():
                     if attribute in _LAYER_PARTS:
-                        yield _LAYER_PARTS[attribute], part
+                        yield f"layer.{number}/{_LAYER_PARTS[attribute]}", part
             break
     for attribute, child in decoder.named_children():
-        if attribute in _FINAL_NORMS:
-            yield "final_norm", child
+        if attribute in _MODEL_PARTS:
+            yield _MODEL_PARTS[attribute], child
     head: Any = getattr(model, "lm_head", None)
     if isinstance(head, nn.Module):
         yield "lm_head", head
+
+
+def range_paths(model: nn.Module) -> dict[str, str]:
+    """The path of each module that gets a range, by the module's name inside `model`."""
+    names = {id(module): name for name, module in model.named_modules()}
+    return {names[id(module)]: path for path, module in ranged_modules(model)}
 
 
 class LayerRanges:
@@ -67,8 +84,8 @@ class LayerRanges:
             return
         self._enabled = enabled
         if enabled and self._model is not None:
-            for name, module in layer_modules(self._model):
-                self._hook(name, module)
+            for path, module in ranged_modules(self._model):
+                self._hook(path.rpartition("/")[2], module)
         while self._handles and not enabled:
             self._handles.pop().remove()
 

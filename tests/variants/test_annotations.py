@@ -6,7 +6,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.variants import annotations
-from decodescope.variants.annotations import LayerRanges, layer_modules
+from decodescope.variants.annotations import LayerRanges, range_paths
 from decodescope.variants.eager import EagerStep
 from decodescope.variants.workload import DecodeWorkload
 
@@ -67,6 +67,8 @@ def test_every_part_of_a_step_has_its_range(
     layers = [f"model/layer.{number}" for number in range(3)]
     assert paths(journal.lines) == [
         "model",
+        "model/embedding",
+        "model/rotary",
         *(path for layer in layers for path in (layer, *(f"{layer}/{part}" for part in LAYER))),
         "model/final_norm",
         "model/lm_head",
@@ -86,7 +88,7 @@ def test_ranges_come_off_completely(load_small: Callable[..., Any], journal: Jou
         step.annotate_layers(False)
         step.annotate_layers(False)
         step.step()
-        assert len(paths(first)) == 3 * 5 + 4
+        assert len(paths(first)) == 3 * 5 + 6
         assert journal.lines == []
     modules = list(loaded.model.modules())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in modules)
@@ -113,6 +115,11 @@ def test_ranges_close_when_a_layer_fails(load_small: Callable[..., Any], journal
 def test_other_layer_names_are_found_too() -> None:
     config = AutoConfig.for_model("gpt2", n_embd=32, n_layer=2, n_head=2, vocab_size=50)
     config.bos_token_id = config.eos_token_id = 1
-    names = [name for name, _ in layer_modules(AutoModelForCausalLM.from_config(config))]
-    assert names[0] == "layer.0"
-    assert {"layer.1", *LAYER, "final_norm", "lm_head"} <= set(names)
+    paths = range_paths(AutoModelForCausalLM.from_config(config))
+    assert paths["transformer.h.1"] == "layer.1"
+    assert paths["transformer.h.1.ln_2"] == "layer.1/post_attention_norm"
+    layers = [f"layer.{number}" for number in range(2)]
+    parts = [f"{layer}/{part}" for layer in layers for part in LAYER]
+    assert sorted(paths.values()) == sorted(
+        [*layers, *parts, "embedding", "embedding", "final_norm", "lm_head"]
+    )
