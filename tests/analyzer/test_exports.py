@@ -1,7 +1,6 @@
 """Tables, CSV, Chrome traces and the benchmark's input: what comes out is what was analysed."""
 
 import csv
-import gzip
 import io
 import json
 from decimal import Decimal
@@ -15,15 +14,12 @@ from hypothesis import strategies as st
 from kineto_events import DATA, PID, Event, call, event, op, span, trace_of
 
 from decodescope.analyzer import Analysis, analyze, load
-from decodescope.analyzer.benchmark import run_analyzer_benchmark
-from decodescope.analyzer.benchmark_trace import make_trace
 from decodescope.analyzer.chrome_events import microseconds
 from decodescope.analyzer.chrome_export import export_chrome
 from decodescope.analyzer.chrome_tracks import nesting_tracks, separate_tracks
 from decodescope.analyzer.csv_export import render_csv
-from decodescope.analyzer.errors import InputError, TraceError
+from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.kernel_names import cut_middle, shorten_kernel
-from decodescope.analyzer.kineto import read_kineto_bytes
 from decodescope.analyzer.table import table_text
 
 BASE = 1_661_938_466_265_032_123
@@ -259,51 +255,3 @@ def test_short_names_stay_and_long_ones_keep_what_tells_them_apart() -> None:
     )
     assert "direct_copy_kernel_cuda" in shorten_kernel(copy, 64)
     assert shorten_kernel("void k(int, float const*, float const*)", 10) == "k"
-
-
-def small_source() -> bytes:
-    return gzip.decompress((DATA / "cpu_two_blocks.json.gz").read_bytes())
-
-
-def test_the_benchmarks_trace_repeats_the_recorded_events(tmp_path: Path) -> None:
-    source = read_kineto_bytes(small_source(), "source")
-    path = tmp_path / "large.json"
-    size = make_trace(small_source(), 3 * source.source.events, path)
-    large = load(path)
-    assert size == path.stat().st_size
-    assert large.source.events == 3 * source.source.events
-    assert large.findings == ()
-    assert len(large.ops) == 3 * len(source.ops)
-    once, thrice = analyze(source).report, analyze(large).report
-    assert thrice.devices[0].busy_ns == 3 * once.devices[0].busy_ns
-    assert len(thrice.steps) == 3 * len(once.steps)
-    assert {k.name: k.count for k in thrice.kernels} == {k.name: 3 * k.count for k in once.kernels}
-    assert len(set(large.ops.external_id.tolist())) == len(large.ops)
-
-
-def test_the_benchmarks_trace_keeps_correlations_apart(tmp_path: Path) -> None:
-    events = [call(BASE, BASE + 5, 1), op(BASE + 8, BASE + 20, 1), op(BASE + 30, BASE + 41, 9)]
-    from kineto_events import document
-
-    make_trace(document(events), 8, tmp_path / "large.json")
-    trace = load(tmp_path / "large.json")
-    assert (trace.ops.launch >= 0).sum() == 3
-    assert len(set(trace.ops.launch.tolist()) - {-1}) == 3
-    lengths = (trace.ops.end_ns - trace.ops.start_ns).tolist()
-    assert lengths == [12, 11, 12, 11, 12]
-
-
-def test_a_source_without_events_makes_no_benchmark(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="no complete events"):
-        make_trace(b'{"traceEvents": []}', 5, tmp_path / "large.json")
-
-
-def test_the_benchmark_measures_a_process_of_its_own() -> None:
-    result = run_analyzer_benchmark(DATA / "cpu_two_blocks.json.gz", repeats=2, events=2000)
-    assert (result.events, result.repeats) == (2000, 2)
-    assert result.file_bytes > 100_000
-    for spread in (result.read_ns, result.analyze_ns, result.total_ns, result.peak_rss_bytes):
-        assert 0 < spread.min <= spread.median <= spread.max
-    assert result.peak_rss_bytes.max < 200_000_000
-    assert result.environment["decodescope"]
-    assert result.environment["python"]
