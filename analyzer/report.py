@@ -35,7 +35,8 @@ class CaptureInfo(Struct, frozen=True):
     measured without a profiler just before the window. `measured_peak_bytes_per_s` is the read
     bandwidth of this very GPU and `measured_peak_at` the day it was measured (ISO 8601),
     `kernel_floor_ns` the gap between kernels that were queued back to back, measured in this run;
-    null where they were not measured. `flops_per_step` counts a multiply-add as two.
+    null where they were not measured. `flops_per_step` counts a multiply-add as two. `lead_steps`
+    were recorded before the first captured step, without a marker; readers leave them out.
     """
 
     device: str
@@ -55,6 +56,7 @@ class CaptureInfo(Struct, frozen=True):
     measured_peak_at: str | None = None
     kernel_floor_ns: int | None = None
     flops_per_step: int | None = None
+    lead_steps: int = 0
 
 
 class Source(Struct, frozen=True):
@@ -229,7 +231,8 @@ class Roofline(Struct, frozen=True):
     """What a kernel's calls had to move and to compute, where that is known (of `calls` of them).
 
     `total_ns` is the time of those calls. `limit` says which of the two takes longer at the
-    device's peaks, `share_of_limit` = that time / `total_ns`; both null where no peak is known.
+    device's peaks, `share_of_limit` = that time / `total_ns` (above 1 where a cache served the
+    bytes). Where only one peak is known it is that one's; both are null where none is.
     """
 
     calls: int

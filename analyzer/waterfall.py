@@ -8,7 +8,7 @@ inside the step's GPU span, and the host tail is the step time outside that span
 
 import numpy as np
 
-from decodescope.analyzer.bandwidth import datasheet_peak_bytes_per_s
+from decodescope.analyzer.datasheet import datasheet_peak_bytes_per_s
 from decodescope.analyzer.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.steps import Steps, median_step, step_time_ns
 from decodescope.analyzer.trace import Int64s, Trace

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from decodescope.analyzer.bandwidth import datasheet_peak_bytes_per_s
 from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.datasheet import datasheet_peak_bytes_per_s
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, WorkerConfig
 from decodescope.analyzer.report import CaptureInfo

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.analysis import Analysis
-from decodescope.analyzer.bandwidth import bandwidth, datasheet_peak_bytes_per_s
+from decodescope.analyzer.bandwidth import bandwidth
 from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.datasheet import datasheet_peak_bytes_per_s
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.per_step import (
     gpu_ops_per_step,

@@ -3,7 +3,12 @@
 import msgspec
 import pytest
 
-from decodescope.analyzer.bandwidth import bandwidth, datasheet_peak, datasheet_peak_bytes_per_s
+from decodescope.analyzer.bandwidth import bandwidth
+from decodescope.analyzer.datasheet import (
+    datasheet_peak,
+    datasheet_peak_bytes_per_s,
+    datasheet_peak_flops_per_s,
+)
 from decodescope.analyzer.gaps import HOST_WAIT_LABELS
 from decodescope.analyzer.report import (
     GAP_CLASSES,
@@ -44,6 +49,29 @@ def test_datasheet_peaks(name: str, gigabytes_per_s: int) -> None:
     assert peak is not None
     assert peak.bytes_per_s == gigabytes_per_s * 1e9
     assert "NVIDIA" in peak.source or "AMD" in peak.source
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "teraflops"),
+    [
+        ("NVIDIA H200", "bf16", 989.5),
+        ("NVIDIA H200", "fp8", 1979),
+        ("NVIDIA H200", "fp32", 67),
+        ("NVIDIA H200 NVL", "fp16", 835.5),
+        ("NVIDIA H100 PCIe", "bf16", 756.5),
+        ("NVIDIA A100-SXM4-80GB", "bf16", 312),
+        ("NVIDIA A100-SXM4-80GB", "fp8", None),
+        ("Tesla V100-SXM2-16GB", "fp16", 125),
+        ("Tesla V100-SXM2-16GB", "bf16", None),
+        ("Tesla V100-PCIE-16GB", "fp16", 112),
+        ("NVIDIA A10G", "bf16", None),
+        ("AMD Instinct MI300X", "fp8", 2614.9),
+        ("Somebody's GPU", "bf16", None),
+    ],
+)
+def test_datasheet_peaks_of_arithmetic(name: str, dtype: str, teraflops: float | None) -> None:
+    peak = datasheet_peak_flops_per_s(name, dtype)
+    assert peak == (None if teraflops is None else pytest.approx(teraflops * 1e12))
 
 
 @pytest.mark.parametrize(
@@ -124,6 +152,45 @@ def test_the_rules_of_the_verdict(
     found = verdict([device(late_ns)], launches(depth), capture, step_ns)
     assert found.bound == bound
     assert f"{late_ns / 10:.1f}% of the window" in found.because[0]
+
+
+def with_flops(step_share: float, **changes: object) -> CaptureInfo:
+    """A capture whose step of `SLOW` ns does that share of an H200's bf16 peak."""
+    flops = round(step_share * 989.5e12 * SLOW / 1e9)
+    return msgspec.structs.replace(CAPTURE, flops_per_step=flops, **changes)
+
+
+def test_arithmetic_at_most_of_its_peak_is_compute_bound() -> None:
+    found = verdict([device(0)], launches(9), with_flops(0.601), SLOW)
+    assert found.bound == "compute"
+    assert "60.1% of the dense bf16 peak (NVIDIA H200 datasheet), at least 60%" in found.because[-1]
+    below = verdict([device(0)], launches(9), with_flops(0.599), SLOW)
+    assert below.bound == "mixed"
+    assert any("59.9% of the dense bf16 peak" in reason for reason in below.because)
+
+
+def test_two_bounds_at_once_are_mixed() -> None:
+    assert verdict([device(500)], launches(1), with_flops(0.7), SLOW).bound == "mixed"
+    measured = with_flops(0.7, measured_peak_bytes_per_s=5e11)
+    assert verdict([device(0)], launches(9), measured, SLOW).bound == "mixed"
+
+
+def test_arithmetic_without_a_peak_decides_nothing_and_says_so() -> None:
+    found = verdict([device(0)], launches(9), with_flops(0.9, dtype="int4"), SLOW)
+    assert found.bound == "mixed"
+    assert any("no int4 peak known for NVIDIA H200" in reason for reason in found.because)
+
+
+def test_a_window_that_nothing_bounds_says_what_dominates() -> None:
+    busy = verdict([device(140)], launches(9), CAPTURE, SLOW)
+    assert busy.bound == "mixed"
+    assert busy.because[-1] == (
+        "kernels are busy 86.0% of the window but a step reads at 10.0% of the peak: "
+        "the kernels themselves are inefficient"
+    )
+    idle = verdict([device(700)], launches(9), CAPTURE, SLOW)
+    assert idle.bound == "mixed"
+    assert "idle 70.0% of the window, most of it host_wait (35.0% " in idle.because[-1]
 
 
 def test_a_measured_peak_replaces_the_datasheets() -> None:
