@@ -11,7 +11,8 @@ ChangeVerdict = Literal["faster", "slower", "no_difference_shown", "unknown"]
 
 
 class Interval(Struct, frozen=True):
-    """A bootstrap interval that covers the true value with probability `confidence`."""
+    """A bootstrap interval that covers the true value with probability `confidence`
+    (decodescope.analyzer.bootstrap says how it is made, and how often it really does)."""
 
     low: float
     high: float
@@ -19,10 +20,11 @@ class Interval(Struct, frozen=True):
 
 
 class SpeedRatio(Struct, frozen=True):
-    """tokens/s of `other` ÷ that of `base`, from the paired rounds of one comparison.
+    """tokens/s of `other` ÷ that of `base`, from the paired rounds of one comparison, or from the
+    step times of two traces.
 
     "no_difference_shown" where the interval holds 1. `interval` is null where there were too few
-    rounds for one; then the verdict is "unknown" and `reason` says why.
+    rounds (or steps) for one; then the verdict is "unknown" and `reason` says why.
     """
 
     value: float
@@ -41,8 +43,10 @@ class Change(Struct, frozen=True):
 class RangeChange(Struct, frozen=True):
     """One range of both sides, per step; layers of one kind are taken together (`layer.*`).
 
-    `path` is that of `other`, or of `base` where only that has it. `replaced` lists the ranges of
-    `base` that a fused range of `other` stands for, and `base_*` then hold their sums.
+    `path` is that of `other`, or of `base` where only that has it. Where fusion cut the work
+    differently, ranges that can only be compared together are one row: its path joins the names of
+    their parts with "+", `replaced` lists those of `base`, and each side holds its sum. A side that
+    lacks the range is null.
     """
 
     path: str
@@ -54,8 +58,13 @@ class RangeChange(Struct, frozen=True):
 
 
 class Pair(Struct, frozen=True):
-    """What changed from `base` to `other`. `speed` is null where nothing was timed (two traces
-    without steps). Times are ns per step; `idle_ns` has every gap class, and "all"."""
+    """What changed from `base` to `other`, per step (of two traces without step markers: in all;
+    a finding says so). `idle_ns` has every gap class, and "all".
+
+    `speed` is null where nothing was timed. `step_ns` is the step time that it compares: without a
+    profiler where that was measured. All other figures come from the profiled windows: means of
+    their steps, idle and busy inside the steps' GPU spans.
+    """
 
     base: str
     other: str
@@ -79,7 +88,8 @@ class VariantRates(Struct, frozen=True):
 
 
 class Gate(Struct, frozen=True):
-    """The regression gate: `failures` says, one sentence each, what is slower than allowed."""
+    """The regression gate: `failures` says, one sentence each, what is slower than allowed;
+    `baseline` is the file that was compared with."""
 
     baseline: str
     allowed_percent: float

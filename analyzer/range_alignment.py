@@ -1,0 +1,195 @@
+"""Which range of one report is which range of another, across layers and across fusion.
+
+Numbered parts of one kind are taken together: `layer.3` and `layer.12` are `layer.*`. Two ranges
+are the same where their paths are then equal. A name that joins others with "+" is a fused range:
+its kernels do the work of all its parts, so it is compared with the sibling ranges of these names.
+What fusion left of a part under its own name belongs to the same comparison, because nobody can
+say how much of the part's work moved: `mlp` and `input_norm` of an eager step are compared with
+`mlp`, `mlp+input_norm` and `input_norm` (of the first layer) of a compiled one, as one row. A fused
+range with a part that the other side does not have beside it has no partner.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from decodescope.analyzer.comparison_report import Change, RangeChange
+from decodescope.analyzer.report import RangeReport
+
+_NUMBER = re.compile(r"(?<=[._])\d+(?=$|[/+])")
+
+
+@dataclass(slots=True)
+class _Node:
+    """One range with all below it, layers added up; times and counts are per step."""
+
+    path: str
+    gpu_ns: float = 0.0
+    idle_ns: float = 0.0
+    gpu_ops: float = 0.0
+    launch_calls: float = 0.0
+    children: "dict[str, _Node]" = field(default_factory=dict)
+
+
+_Siblings = dict[str, _Node]
+
+
+def align_ranges(
+    base: Sequence[RangeReport], other: Sequence[RangeReport], base_steps: int, other_steps: int
+) -> tuple[RangeChange, ...]:
+    """One row for each range of both sides, and for the outermost ones that only one side has.
+
+    Figures are divided by the number of steps. Rows stand parents first, largest GPU time first
+    among siblings. At each level, the rows' sums are the sums of the ranges, on both sides.
+    """
+    rows: list[RangeChange] = []
+    top = _Level("", _tree(base, base_steps), _tree(other, other_steps))
+    pending = [iter(top.matches())]
+    while pending:
+        match = next(pending[-1], None)
+        if match is None:
+            pending.pop()
+            continue
+        rows.append(match.row())
+        pending += [iter(level.matches()) for level in reversed(match.levels_below())]
+    return tuple(rows)
+
+
+@dataclass(slots=True)
+class _Match:
+    """Ranges of both sides that are compared as one; one side may be empty."""
+
+    path: str
+    base: _Siblings
+    other: _Siblings
+
+    def row(self) -> RangeChange:
+        fused = bool(self.base and self.other) and self.base.keys() != self.other.keys()
+        return RangeChange(
+            path=self.path,
+            replaced=tuple(node.path for node in self.base.values()) if fused else (),
+            gpu_ns=self._change("gpu_ns"),
+            idle_ns=self._change("idle_ns"),
+            gpu_ops=self._change("gpu_ops"),
+            launch_calls=self._change("launch_calls"),
+        )
+
+    def largest_ns(self) -> float:
+        return max(_sum(self.base, "gpu_ns") or 0.0, _sum(self.other, "gpu_ns") or 0.0)
+
+    def levels_below(self) -> "list[_Level]":
+        """The children of the ranges that both sides have."""
+        return [
+            _Level(f"{node.path}/", node.children, self.other[name].children)
+            for name, node in self.base.items()
+            if name in self.other
+        ]
+
+    def _change(self, figure: str) -> Change:
+        return Change(_sum(self.base, figure), _sum(self.other, figure))
+
+
+def _sum(nodes: _Siblings, figure: str) -> float | None:
+    return sum(getattr(node, figure) for node in nodes.values()) if nodes else None
+
+
+@dataclass(slots=True)
+class _Level:
+    """The children that the two sides have below one range."""
+
+    prefix: str
+    base: _Siblings
+    other: _Siblings
+
+    def matches(self) -> list[_Match]:
+        found = []
+        left = {*self.base, *self.other}
+        for group in _fusion_groups(self.base.keys(), self.other.keys()):
+            found.append(self._match(_joined_name(group), group))
+            left -= group
+        found += [self._match(name, {name}) for name in left]
+        return sorted(found, key=lambda match: (-match.largest_ns(), match.path))
+
+    def _match(self, name: str, names: set[str]) -> _Match:
+        base, other = (
+            {one: side[one] for one in sorted(names) if one in side}
+            for side in (self.base, self.other)
+        )
+        return _Match(self.prefix + name, base, other)
+
+
+def _fusion_groups(base: Iterable[str], other: Iterable[str]) -> list[set[str]]:
+    """The sets of sibling names that have to be compared as one."""
+    base_names, other_names = _alignable(set(base), set(other))
+    names = base_names | other_names
+    groups: list[set[str]] = []
+    for fused in sorted(name for name in base_names ^ other_names if len(_parts(name)) > 1):
+        if any(fused in group for group in groups):
+            continue
+        group, parts = {fused}, set(_parts(fused))
+        while more := {name for name in names - group if parts.intersection(_parts(name))}:
+            group |= more
+            parts.update(part for name in more for part in _parts(name))
+        groups.append(group)
+    return groups
+
+
+def _alignable(base: set[str], other: set[str]) -> tuple[set[str], set[str]]:
+    """Both sides' names without the fused ones of which the opposite side lacks a part."""
+    while True:
+        base_parts, other_parts = _all_parts(base), _all_parts(other)
+        poor = {
+            name
+            for names, known in ((base, other_parts), (other, base_parts))
+            for name in names
+            if len(_parts(name)) > 1 and not known.issuperset(_parts(name))
+        }
+        if not poor:
+            return base, other
+        base, other = base - poor, other - poor
+
+
+def _all_parts(names: Iterable[str]) -> set[str]:
+    return {part for name in names for part in _parts(name)}
+
+
+def _parts(name: str) -> list[str]:
+    parts = name.split("+")
+    return parts if all(parts) else [name]
+
+
+def _joined_name(group: set[str]) -> str:
+    """The parts of all names of a group, those of the longest fused one first."""
+    ordered = sorted(group, key=lambda name: (-len(_parts(name)), name))
+    return "+".join(dict.fromkeys(part for name in ordered for part in _parts(name)))
+
+
+def _tree(reports: Sequence[RangeReport], steps: int) -> _Siblings:
+    """The ranges by name below each other; the outermost ones are returned.
+
+    A parent is the longest known path that ends before a "/", because a range's own name may
+    contain one too.
+    """
+    roots: _Siblings = {}
+    nodes: dict[str, _Node] = {}
+    for report in sorted(reports, key=lambda report: len(report.path)):
+        parent = _parent(report.path, nodes)
+        siblings = nodes[parent].children if parent else roots
+        own = report.path[len(parent) + 1 :] if parent else report.path
+        name = _NUMBER.sub("*", own)
+        prefix = f"{nodes[parent].path}/" if parent else ""
+        node = nodes[report.path] = siblings.setdefault(name, _Node(prefix + name))
+        node.gpu_ns += report.gpu_ns / steps
+        node.idle_ns += report.idle_ns / steps
+        node.gpu_ops += report.gpu_ops / steps
+        node.launch_calls += report.launch_calls / steps
+    return roots
+
+
+def _parent(path: str, nodes: dict[str, _Node]) -> str:
+    """The longest path of `nodes` that `path` lies below, "" for none."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        if path in nodes:
+            return path
+    return ""
