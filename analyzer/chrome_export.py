@@ -23,7 +23,7 @@ from decodescope.analyzer.report import GAP_CLASSES
 from decodescope.analyzer.timeline import depth_changes
 from decodescope.analyzer.trace import HostEvents, Int64s, Trace
 
-_GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op")
+_GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
 _FIRST_FREE_PID = 10_000_000
 _GAP_TRACK = 1
 _FIRST_STREAM_TRACK = 10

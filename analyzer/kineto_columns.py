@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from decodescope.analyzer.kineto_event import Event, EventArgs, Id
 from decodescope.analyzer.microseconds import LIMIT_NS, to_nanoseconds
-from decodescope.analyzer.trace import KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
+from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
 
 GPU_KINDS = {
     "kernel": KERNEL,
@@ -17,6 +17,7 @@ GPU_KINDS = {
     "Memcpy": MEMCPY,
     "gpu_memset": MEMSET,
     "Memset": MEMSET,
+    "gpu_graph": GRAPH,
 }
 CALL_CATEGORIES = (
     "cuda_runtime",
@@ -30,7 +31,7 @@ CALL_CATEGORIES = (
 )
 CPU_OP_CATEGORIES = ("cpu_op", "Operator")
 RANGE_CATEGORIES = ("user_annotation",)
-_UNNAMED = "(unnamed)"
+UNNAMED = "(unnamed)"
 _NO_ARGS = EventArgs()
 _NOT_GIVEN = -1
 
@@ -44,11 +45,15 @@ class Names:
     def index(self, events: Iterable[Event]) -> Int64s:
         ids = self._ids
         return np.array(
-            [ids.setdefault(event.name or _UNNAMED, len(ids)) for event in events], dtype=np.int64
+            [ids.setdefault(event.name or UNNAMED, len(ids)) for event in events], dtype=np.int64
         )
 
     def of_text(self, text: str) -> int:
         return self._ids.setdefault(text, len(self._ids))
+
+    def texts(self) -> tuple[str, ...]:
+        """In order of their index."""
+        return tuple(self._ids)
 
     def sorted_table(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
         """The names in alphabetical order, and the new index of each old one."""

@@ -1,6 +1,7 @@
 """Puts what a reader gathered into the order that `Trace` promises, and joins launches."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ def sorted_host_events(columns: Mapping[str, Int64s]) -> HostEvents:
     the order of a file does not matter. `columns` holds the fields of `HostEvents`."""
     ties = [columns[key] for key in _HOST_TIES]
     order = np.lexsort((*ties, -columns["end_ns"], columns["start_ns"]))
-    taken = {name: columns[name][order] for name in HostEvents.__slots__}
+    taken: dict[str, Any] = {name: columns[name][order] for name in HostEvents.__slots__}
     taken["name"] = taken["name"].astype(np.int32, copy=False)
     return HostEvents(**taken)
 
@@ -32,7 +33,9 @@ def sorted_gpu_ops(
     """
     ties = [columns[key] for key in _GPU_TIES]
     order = np.lexsort((*ties, columns["end_ns"], columns["start_ns"]))
-    taken = {name: columns[name][order] for name in GpuOps.__slots__ if name != "launch"}
+    taken: dict[str, Any] = {
+        name: columns[name][order] for name in GpuOps.__slots__ if name != "launch"
+    }
     taken["name"] = taken["name"].astype(np.int32, copy=False)
     taken["kind"] = taken["kind"].astype(np.int8, copy=False)
     launch, shared = join_launches(

@@ -15,8 +15,8 @@ Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 Int8s = NDArray[np.int8]
 
-KERNEL, MEMCPY, MEMSET, CPU_OPERATOR = 0, 1, 2, 3
-KIND_NAMES = ("kernel", "memcpy", "memset", "cpu_op")
+KERNEL, MEMCPY, MEMSET, CPU_OPERATOR, GRAPH = 0, 1, 2, 3, 4
+KIND_NAMES = ("kernel", "memcpy", "memset", "cpu_op", "graph")
 CPU_DEVICE = -1
 
 
@@ -24,9 +24,9 @@ CPU_DEVICE = -1
 class GpuOps:
     """Kernels, copies and fills, sorted by (start, end, device, stream); -1 stands for "not given".
 
-    `name` indexes `Trace.names`; `kind` is KERNEL, MEMCPY, MEMSET or CPU_OPERATOR; `launch` indexes
-    `Trace.calls` (the host call that put the op on the device), -1 if that call is not in the
-    trace. In a CPU capture the leaf operators stand here on device `CPU_DEVICE`, one stream for
+    `name` indexes `Trace.names`; `kind` is KERNEL, MEMCPY, MEMSET, CPU_OPERATOR or GRAPH (a whole
+    graph launch of which only the span is known); `launch` indexes `Trace.calls` (the host call
+    that put the op on the device), -1 if that call is not in the trace. In a CPU capture the leaf operators stand here on device `CPU_DEVICE`, one stream for
     each thread.
     """
 

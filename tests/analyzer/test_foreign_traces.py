@@ -1,5 +1,7 @@
 """Real traces that others recorded: every figure known for them comes out to the last digit."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +10,6 @@ import pytest
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.chrome_export import export_chrome
-from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.report import Report
 
 
@@ -115,6 +116,30 @@ def figures(report: Report) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(report, source=None, health=health))
 
 
-def test_nsight_systems_files_are_named_as_such(foreign_traces: Path) -> None:
-    with pytest.raises(TraceError, match="Nsight Systems files are not read"):
-        load(foreign_traces / "h100_2gpu_1s.sqlite")
+def test_two_processes_of_an_nsight_systems_export(foreign_traces: Path) -> None:
+    path = foreign_traces / "h100_2gpu_1s.sqlite"
+    trace = load(path)
+    report = analyze(trace).report
+    first = report.devices[0]
+    assert (first.window_ns, first.busy_ns, first.idle_ns) == (969447605, 962890247, 6557358)
+    assert [(device.gpu_ops, device.kernels) for device in report.devices] == [(2184, 1721)] * 2
+    assert report.health.unlinked_gpu_ops == 2276
+    for op, call in enumerate(trace.ops.launch.tolist()):
+        if call >= 0:
+            assert trace.calls.correlation[call] == trace.ops.correlation[op]
+            assert trace.calls.pid[call] == (111 if trace.ops.device[op] == 0 else 112)
+    assert report.ranges[0].path.startswith("FSDP::pre_forward")
+
+
+def test_the_joins_of_an_nsight_systems_export_are_those_of_sql(foreign_traces: Path) -> None:
+    path = foreign_traces / "h100_2gpu_1s.sqlite"
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as connection:
+        expected = sum(
+            connection.execute(
+                f"SELECT count(*) FROM CUPTI_ACTIVITY_KIND_{kind} op "
+                "JOIN CUPTI_ACTIVITY_KIND_RUNTIME call ON op.correlationId = call.correlationId "
+                "AND op.globalPid / 16777216 = call.globalTid / 16777216"
+            ).fetchone()[0]
+            for kind in ("KERNEL", "MEMCPY", "MEMSET")
+        )
+    assert int((load(path).ops.launch >= 0).sum()) == expected
