@@ -157,7 +157,7 @@ AppMessage = SwitchVariant | Pause | Resume | CaptureTrace | Quit
 _encoder = msgspec.msgpack.Encoder()
 
 
-def encode_frame(message: WorkerMessage | AppMessage) -> bytes:
+def encode_frame(message: Struct) -> bytes:
     """One message as a length-prefixed frame."""
     body = _encoder.encode(message)
     return _LENGTH.pack(len(body)) + body
