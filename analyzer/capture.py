@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -21,13 +21,20 @@ from torch.profiler import ProfilerActivity, record_function
 from torch.profiler.profiler import _KinetoProfile
 
 from decodescope.analyzer.files import replacing
+from decodescope.analyzer.kernel_floor import kernel_floor_ns
+from decodescope.analyzer.kineto import read_kineto
+from decodescope.analyzer.reference import REFERENCE_KEY, GraphReference
 from decodescope.analyzer.report import CaptureInfo
 
 STEP_RANGE = "decode_step"
+LEAD_RANGE = "decode_lead"
 METADATA_KEY = "decodescope"
 NVTX_DOMAIN = "decodescope"
 
 _GZIP_LEVEL = 2
+# About 10 ms of the device, in which the host queues a burst several times over.
+_BURST_DELAY_CYCLES = 20_000_000
+_BURST_KERNELS = 200
 _CHATTER = (b"USDT:", b"STAGE:")
 
 
@@ -65,22 +72,30 @@ class ProfilerSession:
     """Captures windows of steps, any number of them, in one process.
 
     `device` is "cuda" (host and device activities) or "cpu" (host activities only).
+    `kernel_floor_ns` is the gap between kernels queued back to back, as `warm_up` measured it; None
+    before that, on "cpu" and where it cannot be measured.
     """
 
     def __init__(self, device: str) -> None:
+        self.kernel_floor_ns: int | None = None
         self._on_cuda = device == "cuda"
         self._activities = [ProfilerActivity.CPU]
         if self._on_cuda:
             self._activities.append(ProfilerActivity.CUDA)
 
     def warm_up(self) -> None:
-        """Start and stop the profiler once: its first start takes seconds, later ones do not."""
+        """Start and stop the profiler once: its first start takes seconds, later ones do not.
+
+        On "cuda" then measure the kernel floor (see `decodescope.analyzer.kernel_floor`).
+        """
         with _without_chatter():
             profiler = self._prepared()
             profiler.start_trace()
             torch.ones(1, device="cuda" if self._on_cuda else "cpu").add_(1)
             self._synchronize()
             profiler.stop_trace()
+            if self._on_cuda:
+                self.kernel_floor_ns = self._measured_floor_ns()
 
     def capture(
         self,
@@ -89,19 +104,26 @@ class ProfilerSession:
         path: Path,
         info: CaptureInfo,
         warm_steps: int = 0,
+        reference: GraphReference | None = None,
+        record_shapes: bool = False,
     ) -> None:
         """Profile `steps` calls of `step`, each in a range `decode_step`, and write them to `path`.
 
         `warm_steps` calls come before them, with the profiler armed but not recording, so that the
         first recorded step does not pay for its start-up. The device is synchronised before the
-        recording and at its end, so that no op is cut. The file is Chrome trace JSON, compressed if
-        `path` ends in ".gz", with `info` as the object under its key "decodescope"; it appears
-        under its name only when it is whole. An error of `step` leaves no file.
+        recording and at its end, so that no op is cut. `info.lead_steps` calls, each in a range
+        `decode_lead`, are recorded first, so that the device is in its stride when the first step
+        begins; readers leave them out. `record_shapes` has operators write down their inputs'
+        shapes, at the cost of slower profiled steps.
+
+        The file is Chrome trace JSON, compressed if `path` ends in ".gz", with `info` as the object
+        under its key "decodescope" and `reference`, where there is one, beside it; it appears under
+        its name only when it is whole. An error of `step` leaves no file.
 
         Raises:
             InputError: `path` cannot be written.
         """
-        profiler = self._prepared()
+        profiler = self._prepared(record_shapes)
         recording = False
         try:
             for _ in range(warm_steps):
@@ -110,8 +132,8 @@ class ProfilerSession:
             with _without_chatter():
                 profiler.start_trace()
             recording = True
-            for _ in range(steps):
-                with annotate(STEP_RANGE):
+            for name in (LEAD_RANGE,) * info.lead_steps + (STEP_RANGE,) * steps:
+                with annotate(name):
                     step()
             self._synchronize()
         finally:
@@ -119,10 +141,27 @@ class ProfilerSession:
                 if not recording:
                     profiler.start_trace()
                 profiler.stop_trace()
-        _write(profiler, path, info)
+        _write(profiler, path, info, reference)
 
-    def _prepared(self) -> _KinetoProfile:
-        profiler = _KinetoProfile(activities=self._activities, acc_events=True)
+    def _measured_floor_ns(self) -> int | None:
+        x = torch.zeros(1, device="cuda")
+        # The first launch of a kernel loads it, which takes longer than the delay.
+        _queue_burst(x)
+        self._synchronize()
+        profiler = self._prepared()
+        profiler.start_trace()
+        _queue_burst(x)
+        self._synchronize()
+        profiler.stop_trace()
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "burst.json")
+            profiler.export_chrome_trace(str(path))
+            return kernel_floor_ns(read_kineto(str(path)))
+
+    def _prepared(self, record_shapes: bool = False) -> _KinetoProfile:
+        profiler = _KinetoProfile(
+            activities=self._activities, record_shapes=record_shapes, acc_events=True
+        )
         profiler.prepare_trace()
         return profiler
 
@@ -131,12 +170,24 @@ class ProfilerSession:
             torch.cuda.synchronize()
 
 
-def _write(profiler: _KinetoProfile, path: Path, info: CaptureInfo) -> None:
+def _queue_burst(x: torch.Tensor) -> None:
+    """Short kernels that are all queued while the device is still held up by a first one."""
+    torch.cuda._sleep(_BURST_DELAY_CYCLES)
+    for _ in range(_BURST_KERNELS):
+        x.add_(1)
+
+
+def _write(
+    profiler: _KinetoProfile, path: Path, info: CaptureInfo, reference: GraphReference | None
+) -> None:
+    members: dict[str, CaptureInfo | GraphReference] = {METADATA_KEY: info}
+    if reference is not None:
+        members[REFERENCE_KEY] = reference
     with replacing(path) as temporary, tempfile.TemporaryDirectory() as folder:
         exported = Path(folder, "window.json")
         profiler.export_chrome_trace(str(exported))
         with exported.open("rb") as events, _open_for_writing(temporary) as target:
-            _copy_with(info, events, target)
+            _copy_with(members, events, target)
 
 
 def _open_for_writing(path: Path) -> BinaryIO:
@@ -145,15 +196,15 @@ def _open_for_writing(path: Path) -> BinaryIO:
     return path.open("wb")
 
 
-def _copy_with(info: CaptureInfo, events: BinaryIO, target: BinaryIO) -> None:
-    """Copy a trace, with `info` as its first member.
+def _copy_with(members: Mapping[str, object], events: BinaryIO, target: BinaryIO) -> None:
+    """Copy a trace, with `members` as its first ones.
 
     The profiler's own way to add metadata turns every backslash into a slash, and so breaks the
     JSON of a name that holds a quotation mark.
     """
     before, brace, rest = events.read(1 << 10).partition(b"{")
     assert brace == b"{" + before.strip(), "a Chrome trace is one JSON object"
-    target.write(b'{"' + METADATA_KEY.encode() + b'": ' + msgspec.json.encode(info) + b"," + rest)
+    target.write(msgspec.json.encode(members)[:-1] + b"," + rest)
     shutil.copyfileobj(events, target, 1 << 20)
 
 
