@@ -58,11 +58,13 @@ def merged(unions: Sequence[Union]) -> Union:
     )
     order = np.lexsort((first, start))
     joined = union(start[order], end[order])
+    reach = np.repeat(joined.end_ns, np.diff(joined.first, append=len(order)))
+    ends_last = np.where(end[order] == reach, last_ending[order], -1)
     return Union(
         joined.start_ns,
         joined.end_ns,
         first[order][joined.first],
-        last_ending[order][joined.last_ending],
+        np.maximum.reduceat(ends_last, joined.first),
     )
 
 

@@ -1,163 +1,14 @@
 """Gap classes against a slow reference that follows the definitions word by word."""
 
-from dataclasses import dataclass
-
 import pytest
+from drawn_windows import US, Call, Op, analysed, windows
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from kineto_events import Event, call, op, trace_of
+from slow_gaps import slow_gaps
 
-from decodescope.analyzer import Analysis, analyze
+from decodescope.analyzer import analyze
 from decodescope.analyzer.gaps import HOST_WAIT_LABELS
 from decodescope.analyzer.report import GAP_CLASSES
-
-US = 1000
-APIS = {
-    "cudaLaunchKernel": None,
-    "cudaGraphLaunch": None,
-    "cudaStreamWaitEvent": None,
-    "cudaStreamSynchronize": "sync",
-    "cudaMalloc": "allocation",
-    "cudaMemcpyAsync": "memcpy_api",
-}
-
-
-@dataclass(frozen=True)
-class Op:
-    start: int
-    end: int
-    correlation: int
-    stream: int
-    device: int
-
-
-@dataclass(frozen=True)
-class Call:
-    start: int
-    end: int
-    correlation: int
-    name: str
-    tid: int
-
-
-def analysed(ops: list[Op], calls: list[Call]) -> Analysis:
-    events: list[Event] = [
-        op(o.start, o.end, o.correlation, stream=o.stream, device=o.device) for o in ops
-    ]
-    events += [call(c.start, c.end, c.correlation, name=c.name, tid=c.tid) for c in calls]
-    return analyze(trace_of(*events))
-
-
-def reference(ops: list[Op], calls: list[Call], device: int) -> list[tuple[int, int, str, str]]:
-    """(start, end, class, label) of every gap, by the definitions."""
-    launches = {c.correlation: c for c in calls}
-    launching = {o.correlation for o in ops} & set(launches)
-    mine = sorted(
-        (o for o in ops if o.device == device),
-        key=lambda o: (o.start, o.end, o.stream, o.correlation),
-    )
-    gaps = []
-    for position in range(1, len(mine)):
-        before = mine[:position]
-        end_of_busy = max(o.end for o in before)
-        if mine[position].start > end_of_busy:
-            prev = [o for o in before if o.end == end_of_busy][-1]
-            gaps.append((prev, mine[position]))
-    floor = floor_of(gaps, launches)
-    found = []
-    for prev, nxt in gaps:
-        kind = class_of(prev, nxt, launches, floor, calls, launching)
-        label = ""
-        if kind == "host_wait":
-            label = label_of(prev.end, launches[nxt.correlation], calls)
-        found.append((prev.end, nxt.start, kind, label))
-    return found
-
-
-def early_class(prev: Op, nxt: Op, launches: dict[int, Call]) -> str | None:
-    launch = launches.get(nxt.correlation)
-    if launch is None:
-        return "unlinked"
-    if launch.name == "cudaGraphLaunch" and prev.correlation == nxt.correlation:
-        return "graph_internal"
-    return "host_wait" if launch.start > prev.end else None
-
-
-def floor_of(gaps: list[tuple[Op, Op]], launches: dict[int, Call]) -> int | None:
-    lengths = sorted(
-        nxt.start - prev.end
-        for prev, nxt in gaps
-        if early_class(prev, nxt, launches) is None
-        and prev.end - launches[nxt.correlation].end >= 50 * US
-    )
-    return lengths[(len(lengths) - 1) // 2] if lengths else None
-
-
-def class_of(
-    prev: Op,
-    nxt: Op,
-    launches: dict[int, Call],
-    floor: int | None,
-    calls: list[Call],
-    launching: set[int],
-) -> str:
-    early = early_class(prev, nxt, launches)
-    if early is not None:
-        return early
-    launch = launches[nxt.correlation]
-    if launch.end <= prev.end and floor is not None and nxt.start - prev.end <= floor:
-        return "kernel_floor"
-    if prev.stream != nxt.stream:
-        return "dependency"
-    for other in sorted(calls, key=lambda c: c.start, reverse=True):
-        if other.tid == launch.tid and other.start < launch.start:
-            if other.name == "cudaStreamWaitEvent":
-                return "dependency"
-            if other.correlation in launching:
-                break
-    return "launch_latency"
-
-
-def label_of(start: int, launch: Call, calls: list[Call]) -> str:
-    covered = dict.fromkeys(HOST_WAIT_LABELS[:-1], 0)
-    for at in range(start, launch.start, US):
-        doing = {APIS[c.name] for c in calls if c.tid == launch.tid and c.start <= at < c.end}
-        for label in covered:
-            covered[label] += label in doing
-    best = max(covered, key=lambda label: covered[label])
-    return best if 2 * covered[best] * US >= launch.start - start else "python"
-
-
-@st.composite
-def windows(draw: st.DrawFn) -> tuple[list[Op], list[Call]]:
-    """Calls at distinct starts and ids, ops on two devices and two streams, all in whole µs."""
-    count = draw(st.integers(1, 12))
-    starts = draw(st.lists(st.integers(0, 150), min_size=count, max_size=count, unique=True))
-    calls = [
-        Call(
-            start=start * US,
-            end=(start + draw(st.integers(0, 8))) * US,
-            correlation=number + 1,
-            name=draw(st.sampled_from(sorted(APIS))),
-            tid=draw(st.integers(1, 2)),
-        )
-        for number, start in enumerate(starts)
-    ]
-    ops = []
-    for start in draw(st.lists(st.integers(0, 260), min_size=2, max_size=14)):
-        ops.append(
-            Op(
-                start=start * US,
-                end=(start + draw(st.integers(0, 20))) * US,
-                correlation=draw(st.integers(1, count + 2)),
-                stream=draw(st.integers(7, 8)),
-                device=draw(st.integers(0, 1)),
-            )
-        )
-    launchers = {"cudaLaunchKernel", "cudaGraphLaunch", "cudaMemcpyAsync"}
-    ids = {c.correlation for c in calls if c.name not in launchers}
-    ops = [o for o in ops if o.correlation not in ids]
-    return list(dict.fromkeys(ops)), calls
 
 
 @given(windows())
@@ -178,7 +29,8 @@ def test_classes_follow_the_definitions(window: tuple[list[Op], list[Call]]) -> 
             )
             for i in here
         ]
-        assert found == reference(ops, calls, report.device)
+        expected = slow_gaps(ops, calls, {report.device})
+        assert found == [(g.prev.end, g.next.start, g.kind, g.label) for g in expected]
 
 
 @given(windows())
@@ -196,6 +48,13 @@ def test_classes_add_up_to_idle(window: tuple[list[Op], list[Call]]) -> None:
         waits = device.gaps["host_wait"]
         assert sum(total.total_ns for total in device.host_wait.values()) == waits.total_ns
         assert sum(total.count for total in device.host_wait.values()) == waits.count
+
+
+CAPTURE = {
+    "device": "cuda", "device_name": "NVIDIA H200", "model": "m", "weights": "random",
+    "variant": "eager", "dtype": "bf16", "batch": 1, "context": 4, "position": 4, "steps": 2,
+    "bytes_per_step": 48_000, "unprofiled_step_ns": 90, "decodescope_version": "0",
+}  # fmt: skip
 
 
 def kinds(*events: Event) -> list[str]:
@@ -273,6 +132,18 @@ def test_the_floor_is_the_median_of_gaps_queued_far_ahead_and_says_so() -> None:
     assert (device.kernel_floor_ns, device.kernel_floor_estimated) == (1000, True)
     assert device.gaps["kernel_floor"].total_ns == 1900
     assert device.gaps["launch_latency"].total_ns == 6100
+
+
+def test_a_floor_measured_with_the_capture_replaces_the_estimate() -> None:
+    ops = [op(0, 10, 1), op(1210, 1300, 2), op(2501, 2600, 3)]
+    calls = [call(-99, -98, 1), call(-97, -96, 2), call(-95, -94, 3)]
+    capture = {**CAPTURE, "kernel_floor_ns": 1200}
+    (device,) = analyze(trace_of(*calls, *ops, decodescope=capture)).report.devices
+    assert (device.kernel_floor_ns, device.kernel_floor_estimated) == (1200, False)
+    assert device.gaps["kernel_floor"].total_ns == 1200
+    assert device.gaps["launch_latency"].total_ns == 1201
+    (unknown,) = analyze(trace_of(*calls, *ops)).report.devices
+    assert (unknown.kernel_floor_ns, unknown.kernel_floor_estimated) == (None, False)
 
 
 def test_largest_gaps_come_first_with_their_neighbours() -> None:
