@@ -9,7 +9,8 @@ from decodescope.analyzer.health import health
 from decodescope.analyzer.kernel_table import kernel_reports
 from decodescope.analyzer.launch_report import launch_report
 from decodescope.analyzer.launches import LaunchCalls, find_launch_calls
-from decodescope.analyzer.ranges import Ranges, find_ranges, range_reports
+from decodescope.analyzer.range_reports import range_reports
+from decodescope.analyzer.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.report import SCHEMA_VERSION, Observer, Report
 from decodescope.analyzer.step_idle import step_idle_ns
 from decodescope.analyzer.step_timeline import StepTimeline, step_timeline
@@ -43,7 +44,7 @@ def analyze(trace: Trace) -> Analysis:
     launches = find_launch_calls(trace)
     gaps = find_gaps(trace, busy.values(), launches)
     steps = find_steps(trace, busy, launches)
-    ranges = find_ranges(trace, launches)
+    ranges = find_ranges(trace, launches, steps)
     idle_ns = step_idle_ns(trace, busy, gaps, launches, steps)
     devices = tuple(device_report(trace, device, busy[device], gaps) for device in busy)
     launch_figures = launch_report(trace, launches, busy)
@@ -51,16 +52,17 @@ def analyze(trace: Trace) -> Analysis:
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
-        health=health(trace, launches, steps),
+        health=health(trace, launches, steps, observer),
         devices=devices,
         launches=launch_figures,
         steps=step_reports(trace, steps, idle_ns),
-        kernels=kernel_reports(trace),
-        ranges=range_reports(trace, ranges),
+        kernels=kernel_reports(trace, launches, ranges.reference_op),
+        ranges=range_reports(trace, ranges, gaps),
         verdict=verdict(devices, launch_figures, trace.capture, _step_ns(observer)),
         capture=trace.capture,
         observer=observer,
         largest_gaps=largest_gaps(trace, busy, gaps, launches, steps, ranges),
+        attribution=attribution(ranges),
         waterfall=waterfall(trace, steps, idle_ns),
     )
     return Analysis(report, trace, busy, gaps, launches, steps, ranges)

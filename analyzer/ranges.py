@@ -1,46 +1,26 @@
-"""What each annotated range of the host put on the GPU, as a tree of paths.
+"""Which range path each op and each launch call belongs to.
 
 An op belongs to the innermost range that was open on the launching thread when its launch call
-began, and to every range around that one. In a CPU capture the operator's own start counts.
+began, and to every range around that one; where the host opened none, to its framework operator.
+In a CPU capture the operator's own start counts. The ops of a graph replay stand where the same
+ops of an ungraphed step do; what is not found there stands under the range around the launch, as a
+child `(graph replay)`.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
+from decodescope.analyzer.graph_nodes import follow_graph_nodes
+from decodescope.analyzer.host_paths import host_nodes
 from decodescope.analyzer.launches import LaunchCalls
-from decodescope.analyzer.report import Confidence, RangeReport
-from decodescope.analyzer.steps import step_kind
-from decodescope.analyzer.timeline import grouped_busy_ns
-from decodescope.analyzer.trace import Int64s, Trace
-
-GRAPH_REPLAY = "(graph replay)"
-_NONE = -1
-
-
-@dataclass(slots=True)
-class _PathTree:
-    """Paths as nodes with parents; instances of one path share a node, across threads too."""
-
-    ids: dict[tuple[int, str], int]
-    parents: list[int]
-    depths: list[int]
-    names: list[str]
-
-    def child(self, parent: int, name: str) -> int:
-        node = self.ids.setdefault((parent, name), len(self.ids))
-        if node == len(self.parents):
-            self.parents.append(parent)
-            self.depths.append(0 if parent == _NONE else self.depths[parent] + 1)
-            self.names.append(name)
-        return node
-
-    def paths(self) -> tuple[str, ...]:
-        """The whole path of each node."""
-        full: list[str] = []
-        for parent, name in zip(self.parents, self.names, strict=True):
-            full.append(name if parent == _NONE else f"{full[parent]}/{name}")
-        return tuple(full)
+from decodescope.analyzer.range_tree import GRAPH_REPLAY, NO_NODE, PathTree
+from decodescope.analyzer.replay_paths import enter_replays, node_confidences
+from decodescope.analyzer.replays import EXACT, NONE, PARTIAL, attribute_replays
+from decodescope.analyzer.report import Attribution
+from decodescope.analyzer.steps import Steps
+from decodescope.analyzer.trace import HostEvents, Int8s, Int64s, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,147 +28,109 @@ class Ranges:
     """Which range path each op and each launch call belongs to.
 
     `op_node` (one for each op of the trace) and `call_node` (one for each row of `LaunchCalls`)
-    index `paths` and `parents`; -1 stands for none.
+    index `paths` and `parents`; -1 stands for none. A call stands at the range around it, the
+    launch of a graph of which nothing was found in the reference at `(graph replay)`.
+    `confidence` is that of each op's path, `node_confidence` that of each path: EXACT, PARTIAL or
+    NONE. `node_matched` is the share of the graph launches' ops that have a partner in the
+    reference, NaN of paths that are not PARTIAL. `reference_op` is each op's partner in
+    `trace.reference.ops`, -1 for none.
     """
 
     op_node: Int64s
     call_node: Int64s
     paths: tuple[str, ...]
     parents: Int64s
-    tree: _PathTree
+    tree: PathTree
+    confidence: Int8s
+    reference_op: Int64s
+    node_confidence: Int8s
+    node_matched: NDArray[np.float64]
 
 
-def find_ranges(trace: Trace, launches: LaunchCalls) -> Ranges:
-    """The innermost range of every op and launch call.
-
-    The ops of a graph replay were captured under ranges that the replay does not show: they stand
-    under the range around the launch as a child `(graph replay)`.
-    """
-    tree = _PathTree({}, [], [], [])
-    if trace.on_cpu:
-        pid = np.full(len(trace.ops), trace.cpu_ops.pid[0] if len(trace.cpu_ops) else 0)
-        op_node = _innermost(trace, tree, trace.ops.start_ns, pid, trace.ops.stream)
-        call_node = np.zeros(0, dtype=np.int64)
-    else:
-        calls, launching = trace.calls, launches.call
-        call_node = _innermost(
-            trace, tree, calls.start_ns[launching], calls.pid[launching], calls.tid[launching]
-        )
-        for row in np.flatnonzero(launches.is_graph & (call_node >= 0)).tolist():
-            call_node[row] = tree.child(int(call_node[row]), GRAPH_REPLAY)
-        op_node = np.full(len(trace.ops), _NONE, dtype=np.int64)
-        linked = trace.ops.launch >= 0
-        op_node[linked] = call_node[np.searchsorted(launching, trace.ops.launch[linked])]
-    parents = np.array(tree.parents, dtype=np.int64)
-    return Ranges(op_node, call_node, tree.paths(), parents, tree)
-
-
-def range_reports(trace: Trace, ranges: Ranges) -> tuple[RangeReport, ...]:
-    """The range paths that launched GPU work, parents before children, largest sibling first.
-
-    `gpu_ns` is the union of the ops of the whole subtree (summed over devices).
-    """
-    return _reports(ranges.tree, *_inclusive(trace, ranges.tree, ranges.op_node, ranges.call_node))
-
-
-def _innermost(trace: Trace, tree: _PathTree, at_ns: Int64s, pid: Int64s, tid: Int64s) -> Int64s:
-    """The node of the innermost range open at each time on its thread, -1 for none."""
-    ranges = trace.ranges
-    node = np.full(len(at_ns), _NONE, dtype=np.int64)
-    threads = np.unique(np.stack((ranges.pid, ranges.tid), axis=1), axis=0)
-    kinds = {name: step_kind(trace.names[name]) for name in np.unique(ranges.name).tolist()}
-    for process, thread in threads.tolist():
-        here = np.flatnonzero((pid == process) & (tid == thread))
-        if not len(here):
-            continue
-        mine = np.flatnonzero((ranges.pid == process) & (ranges.tid == thread))
-        times, nodes = _changes(
-            tree,
-            ranges.start_ns[mine].tolist(),
-            ranges.end_ns[mine].tolist(),
-            [kinds[name] for name in ranges.name[mine].tolist()],
-        )
-        index = np.searchsorted(times, at_ns[here], side="right") - 1
-        node[here] = np.where(index >= 0, nodes[index], _NONE)
-    return node
+def find_ranges(trace: Trace, launches: LaunchCalls, steps: Steps) -> Ranges:
+    """The path of every op and launch call."""
+    tree = PathTree()
+    row = _launch_rows(trace, launches)
+    replayed = row >= 0
+    replayed[replayed] = launches.is_graph[row[replayed]]
+    launched_at, call_node = _host_nodes(trace, launches, tree, row)
+    found = attribute_replays(trace, launched_at, replayed, steps.op_step, tree)
+    follow_graph_nodes(trace.ops, replayed, launched_at, steps.op_step, found)
+    op_node = enter_replays(trace, tree, launched_at, replayed, found)
+    partners = np.bincount(row[found.reference_op >= 0], minlength=len(launches))
+    for graph in np.flatnonzero(launches.is_graph & (call_node >= 0) & (partners == 0)).tolist():
+        call_node[graph] = tree.child(int(call_node[graph]), GRAPH_REPLAY)
+    matched = np.full(len(row), np.nan)
+    matched[replayed] = (partners / launches.ops)[row[replayed]]
+    confidence = np.where(replayed, found.confidence, EXACT)
+    node_confidence, node_matched = node_confidences(
+        tree, launched_at, op_node, np.flatnonzero(replayed & (confidence == PARTIAL)), matched
+    )
+    return Ranges(
+        op_node=op_node,
+        call_node=call_node,
+        paths=tree.paths(),
+        parents=np.array(tree.parents, dtype=np.int64),
+        tree=tree,
+        confidence=np.where(op_node == NO_NODE, NONE, confidence).astype(np.int8),
+        reference_op=found.reference_op,
+        node_confidence=node_confidence,
+        node_matched=node_matched,
+    )
 
 
-def _changes(
-    tree: _PathTree, starts: list[int], ends: list[int], names: list[str]
+def attribution(ranges: Ranges) -> Attribution:
+    """How many ops have a path, by its confidence; ops without one count as "none"."""
+    exact, partial, none = np.bincount(ranges.confidence, minlength=3).tolist()
+    return Attribution(exact=exact, partial=partial, none=none)
+
+
+def _launch_rows(trace: Trace, launches: LaunchCalls) -> Int64s:
+    """The row of `launches` of each op's launch call, -1 for none."""
+    row_of_call = np.full(len(trace.calls) + 1, -1, dtype=np.int64)
+    row_of_call[launches.call] = np.arange(len(launches))
+    return np.asarray(row_of_call[trace.ops.launch])
+
+
+def _host_nodes(
+    trace: Trace, launches: LaunchCalls, tree: PathTree, row: Int64s
 ) -> tuple[Int64s, Int64s]:
-    """When the innermost open range of one thread changes, and to which node."""
-    times: list[int] = []
-    nodes: list[int] = []
-    open_ranges: list[tuple[int, int]] = []
+    """The host's path at the launch of each op, and at each launch call.
 
-    def close_until(now: int | None) -> None:
-        while open_ranges and (now is None or open_ranges[-1][0] <= now):
-            closed_at = open_ranges.pop()[0]
-            while open_ranges and open_ranges[-1][0] <= closed_at:
-                open_ranges.pop()
-            times.append(closed_at)
-            nodes.append(open_ranges[-1][1] if open_ranges else _NONE)
-
-    for start, end, name in zip(starts, ends, names, strict=True):
-        close_until(start)
-        node = tree.child(open_ranges[-1][1] if open_ranges else _NONE, name)
-        open_ranges.append((end, node))
-        times.append(start)
-        nodes.append(node)
-    close_until(None)
-    return np.array(times, dtype=np.int64), np.array(nodes, dtype=np.int64)
-
-
-def _inclusive(
-    trace: Trace, tree: _PathTree, op_node: Int64s, call_node: Int64s
-) -> tuple[Int64s, Int64s, Int64s]:
-    """GPU time, ops and launch calls of each node with all below it, from the deepest level up."""
-    count = len(tree.parents)
-    gpu_ns, gpu_ops, launch_calls = np.zeros((3, count), dtype=np.int64)
-    parents = np.array([*tree.parents, _NONE], dtype=np.int64)
-    depths = np.array([*tree.depths, _NONE], dtype=np.int64)
-    devices, device_index = np.unique(trace.ops.device, return_inverse=True)
-    op_node, call_node = op_node.copy(), call_node.copy()
-    for depth in range(int(depths.max()), -1, -1):
-        ops = np.flatnonzero(depths[op_node] == depth)
-        nodes = op_node[ops]
-        groups, group = np.unique(nodes * len(devices) + device_index[ops], return_inverse=True)
-        busy = grouped_busy_ns(group, trace.ops.start_ns[ops], trace.ops.end_ns[ops], len(groups))
-        np.add.at(gpu_ns, groups // max(len(devices), 1), busy)
-        gpu_ops += np.bincount(nodes, minlength=count)
-        calls = np.flatnonzero(depths[call_node] == depth)
-        launch_calls += np.bincount(call_node[calls], minlength=count)
-        op_node[ops] = parents[nodes]
-        call_node[calls] = parents[call_node[calls]]
-    return gpu_ns, gpu_ops, launch_calls
+    An op whose launch call tells no path goes by the operator with its external id.
+    """
+    ops, calls, operators = trace.ops, trace.calls, trace.cpu_ops
+    if trace.on_cpu:
+        pid = np.full(len(ops), operators.pid[0] if len(operators) else 0)
+        every = np.ones(len(ops), dtype=np.bool_)
+        return host_nodes(trace, tree, ops.start_ns, pid, ops.stream, every), row[:0]
+    made = launches.call
+    call_node = host_nodes(
+        trace, tree, calls.start_ns[made], calls.pid[made], calls.tid[made], ~launches.is_graph
+    )
+    op_node = np.append(call_node, NO_NODE)[row]
+    lost = np.flatnonzero((op_node == NO_NODE) & (ops.external_id > 0))
+    operator = _operators_of(operators, ops.external_id[lost])
+    lost, operator = lost[operator >= 0], operator[operator >= 0]
+    op_node[lost] = host_nodes(
+        trace,
+        tree,
+        operators.start_ns[operator],
+        operators.pid[operator],
+        operators.tid[operator],
+        row[lost] < 0,
+    )
+    linked = lost[row[lost] >= 0]
+    call_node[row[linked]] = op_node[linked]
+    return op_node, call_node
 
 
-def _reports(
-    tree: _PathTree, gpu_ns: Int64s, gpu_ops: Int64s, launch_calls: Int64s
-) -> tuple[RangeReport, ...]:
-    children: dict[int, list[int]] = {}
-    for node, parent in enumerate(tree.parents):
-        if gpu_ops[node]:
-            children.setdefault(parent, []).append(node)
-    reports = []
-    pending = [(node, "") for node in _largest_last(children.get(_NONE, []), tree, gpu_ns)]
-    while pending:
-        node, prefix = pending.pop()
-        path = prefix + tree.names[node]
-        confidence: Confidence = "none" if tree.names[node] == GRAPH_REPLAY else "exact"
-        reports.append(
-            RangeReport(
-                path=path,
-                gpu_ns=int(gpu_ns[node]),
-                gpu_ops=int(gpu_ops[node]),
-                launch_calls=int(launch_calls[node]),
-                confidence=confidence,
-            )
-        )
-        below = _largest_last(children.get(node, []), tree, gpu_ns)
-        pending.extend((child, path + "/") for child in below)
-    return tuple(reports)
-
-
-def _largest_last(nodes: list[int], tree: _PathTree, gpu_ns: Int64s) -> list[int]:
-    return sorted(nodes, key=lambda node: (-int(gpu_ns[node]), tree.names[node]), reverse=True)
+def _operators_of(operators: HostEvents, external_id: Int64s) -> Int64s:
+    """The one operator with each external id; -1 where there is none or more than one."""
+    if not len(external_id) or not len(operators):
+        return np.full(len(external_id), -1, dtype=np.int64)
+    order = np.argsort(operators.external_id, kind="stable")
+    ids = operators.external_id[order]
+    first = np.searchsorted(ids, external_id, side="left")
+    found = np.searchsorted(ids, external_id, side="right") - first == 1
+    return np.where(found, order[np.minimum(first, len(ids) - 1)], -1)

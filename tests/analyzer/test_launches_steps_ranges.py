@@ -1,10 +1,8 @@
-"""Launch calls, steps and ranges on traces made by hand, and against slow references."""
+"""Launch calls, steps and kernels on traces made by hand."""
 
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from kineto_events import PID, Event, call, event, op, span, trace_of
 
 from decodescope.analyzer import analyze
@@ -160,91 +158,6 @@ def test_without_markers_there_are_no_steps_and_a_finding_says_so() -> None:
     assert report.steps == ()
     assert [finding.code for finding in report.health.findings] == ["no_steps"]
     assert report.health.status == "ok"
-
-
-def test_paths_nest_and_repeat() -> None:
-    report = report_of(
-        span(0, 100, "decode_step_0"), span(10, 50, "layer.0"), span(20, 30, "attention"),
-        span(100, 200, "decode_step_1"), span(110, 150, "layer.0"), span(120, 130, "attention"),
-        call(21, 22, 1), op(25, 60, 1),
-        call(31, 32, 2), op(50, 80, 2),
-        call(121, 122, 3), op(125, 135, 3),
-        call(90, 91, 4), op(500, 600, 4),
-    )  # fmt: skip
-    rows = {r.path: (r.gpu_ns, r.gpu_ops, r.launch_calls) for r in report.ranges}
-    assert rows == {
-        "decode_step": (165, 4, 4),
-        "decode_step/layer.0": (65, 3, 3),
-        "decode_step/layer.0/attention": (45, 2, 2),
-    }
-    assert {r.confidence for r in report.ranges} == {"exact"}
-    assert [r.path for r in report.ranges] == list(rows)
-
-
-def test_a_graph_replay_has_no_ranges_below_its_launch() -> None:
-    report = report_of(
-        span(0, 100, "decode_step"), call(5, 9, 1, name="cudaGraphLaunch"),
-        op(10, 20, 1), op(30, 40, 1), call(50, 51, 2), op(60, 70, 2),
-    )  # fmt: skip
-    rows = [(r.path, r.gpu_ns, r.gpu_ops, r.launch_calls, r.confidence) for r in report.ranges]
-    assert rows == [
-        ("decode_step", 30, 3, 2, "exact"),
-        ("decode_step/(graph replay)", 20, 2, 1, "none"),
-    ]
-
-
-def test_ranges_of_other_threads_do_not_count() -> None:
-    report = report_of(span(0, 100, "forward", tid=2), call(5, 6, 1, tid=1), op(10, 20, 1))
-    assert report.ranges == ()
-
-
-def slow_paths(
-    spans: list[tuple[int, int, int]], calls: list[tuple[int, int]]
-) -> dict[str, tuple[int, int]]:
-    """GPU ns and ops of every path: an op of 1 ns for each call, at a time of its own."""
-    found: dict[str, set[int]] = {}
-    ordered = sorted(spans, key=lambda s: (s[0], -s[1]))
-    for number, (at, tid) in enumerate(calls):
-        around = [s for s in ordered if s[2] == tid and s[0] <= at < s[1]]
-        for depth in range(len(around)):
-            path = "/".join(f"r{s[0]}-{s[1]}" for s in around[: depth + 1])
-            found.setdefault(path, set()).add(number)
-    return {path: (len(numbers), len(numbers)) for path, numbers in found.items()}
-
-
-@st.composite
-def nested_spans(draw: st.DrawFn) -> list[tuple[int, int, int]]:
-    spans: set[tuple[int, int, int]] = set()
-
-    def fill(start: int, end: int, tid: int, depth: int) -> None:
-        at = start
-        while at < end and depth < 4 and draw(st.booleans()):
-            left = draw(st.integers(at, end - 1))
-            right = draw(st.integers(left + 1, end))
-            spans.add((left, right, tid))
-            fill(left, right, tid, depth + 1)
-            at = right
-
-    for tid in (1, 2):
-        fill(0, 60, tid, 0)
-    return sorted(spans)
-
-
-@given(
-    nested_spans(),
-    st.lists(st.tuples(st.integers(0, 62), st.integers(1, 2)), min_size=1, max_size=12),
-)
-@settings(max_examples=150, deadline=None)
-def test_ranges_match_a_slow_reference(
-    spans: list[tuple[int, int, int]], calls: list[tuple[int, int]]
-) -> None:
-    events = [span(start, end, f"r{start}-{end}", tid=tid) for start, end, tid in spans]
-    for number, (at, tid) in enumerate(calls):
-        events += [call(at, at, number + 1, tid=tid),
-                   op(100 + 3 * number, 101 + 3 * number, number + 1)]  # fmt: skip
-    report = report_of(*events)
-    found = {r.path: (r.gpu_ns, r.gpu_ops) for r in report.ranges}
-    assert found == slow_paths(spans, calls)
 
 
 def test_kernels_are_summed_by_name_and_shares_are_of_kernels() -> None:

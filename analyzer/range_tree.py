@@ -1,0 +1,71 @@
+"""Range paths as a tree: every instance of a path, on any thread and in any step, is one node."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decodescope.analyzer.trace import Int64s
+
+GRAPH_REPLAY = "(graph replay)"
+NO_NODE = -1
+
+
+@dataclass(slots=True, eq=False)
+class PathTree:
+    """Nodes by number; a parent's number is smaller than its children's.
+
+    `operator` says which nodes stand for framework operators and not for ranges.
+    """
+
+    ids: dict[tuple[int, str], int] = field(default_factory=dict)
+    parents: list[int] = field(default_factory=list)
+    depths: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    operator: list[bool] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.parents)
+
+    def child(self, parent: int, name: str, *, operator: bool = False) -> int:
+        """The node of that name below `parent` (`NO_NODE`: at the top), made if it is new."""
+        node = self.ids.setdefault((parent, name), len(self.parents))
+        if node == len(self.parents):
+            self.parents.append(parent)
+            self.depths.append(0 if parent == NO_NODE else self.depths[parent] + 1)
+            self.names.append(name)
+            self.operator.append(operator)
+        return node
+
+    def chain(self, node: int) -> list[int]:
+        """The nodes from the top down to `node`; empty for `NO_NODE`."""
+        found = []
+        while node != NO_NODE:
+            found.append(node)
+            node = self.parents[node]
+        return found[::-1]
+
+    def within(self, top: int) -> NDArray[np.bool_]:
+        """For each node whether it is `top` or lies below it."""
+        inside = np.zeros(len(self), dtype=np.bool_)
+        inside[top] = True
+        for node in range(top + 1, len(self)):
+            parent = self.parents[node]
+            inside[node] = parent != NO_NODE and inside[parent]
+        return inside
+
+    def paths(self) -> tuple[str, ...]:
+        """The whole path of each node, its parts joined with "/"."""
+        full: list[str] = []
+        for parent, name in zip(self.parents, self.names, strict=True):
+            full.append(name if parent == NO_NODE else f"{full[parent]}/{name}")
+        return tuple(full)
+
+    def add_up(self, exclusive: Int64s) -> Int64s:
+        """Each node's value with those of all nodes below it; `exclusive` is [nodes, …]."""
+        total = exclusive.copy()
+        parents, depths = np.array(self.parents), np.array(self.depths)
+        for depth in range(int(depths.max(initial=0)), 0, -1):
+            level = np.flatnonzero(depths == depth)
+            np.add.at(total, parents[level], total[level])
+        return total
