@@ -4,7 +4,7 @@ import numpy as np
 
 from decodescope.analyzer.gap_report import device_label, gap_totals
 from decodescope.analyzer.gaps import HOST_WAIT, HOST_WAIT_LABELS, Gaps
-from decodescope.analyzer.report import GAP_CLASSES, DeviceReport, StreamReport
+from decodescope.analyzer.report import GAP_CLASSES, DeviceReport, GapTotal, StreamReport
 from decodescope.analyzer.timeline import Union, busy_ns, overlap_ns
 from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int64s, Trace
 
@@ -13,9 +13,7 @@ def device_report(trace: Trace, device: int, busy: Union, gaps: Gaps) -> DeviceR
     """The figures of one device; `busy` are its busy intervals."""
     mine = np.flatnonzero(trace.ops.device == device)
     here = np.flatnonzero(gaps.device == device)
-    kind, label = gaps.kind[here], gaps.label[here]
-    length_ns = gaps.end_ns[here] - gaps.start_ns[here]
-    waits = kind == HOST_WAIT
+    by_class, host_wait = _totals(gaps, here)
     window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
     stands_for_kernel = CPU_OPERATOR if trace.on_cpu else KERNEL
     floor_ns = gaps.floors_ns[device]
@@ -30,11 +28,22 @@ def device_report(trace: Trace, device: int, busy: Union, gaps: Gaps) -> DeviceR
         busy_ns=busy.busy_ns,
         idle_ns=window_ns - busy.busy_ns,
         overlap_ns=sum(stream.overlap_ns for stream in streams),
-        gaps=gap_totals(kind, length_ns, GAP_CLASSES),
-        host_wait=gap_totals(label[waits], length_ns[waits], HOST_WAIT_LABELS),
+        gaps=by_class,
+        host_wait=host_wait,
         kernel_floor_ns=floor_ns,
         kernel_floor_estimated=floor_ns is not None and not measured,
         streams=streams,
+    )
+
+
+def _totals(gaps: Gaps, chosen: Int64s) -> tuple[dict[str, GapTotal], dict[str, GapTotal]]:
+    """The chosen gaps by class, and those of host_wait by label."""
+    kind, label = gaps.kind[chosen], gaps.label[chosen]
+    length_ns = gaps.end_ns[chosen] - gaps.start_ns[chosen]
+    waits = kind == HOST_WAIT
+    return (
+        gap_totals(kind, length_ns, GAP_CLASSES),
+        gap_totals(label[waits], length_ns[waits], HOST_WAIT_LABELS),
     )
 
 
@@ -47,15 +56,15 @@ def _stream_reports(
     reports = []
     for stream, own in _by_stream(ops.stream[mine], mine):
         begin, end = ops.start_ns[own], ops.end_ns[own]
-        ended = here[ended_by == stream]
-        lengths_ns = gaps.end_ns[ended] - gaps.start_ns[ended]
+        by_class, host_wait = _totals(gaps, here[ended_by == stream])
         reports.append(
             StreamReport(
                 stream=stream,
                 gpu_ops=len(own),
                 busy_ns=busy_ns(begin, end),
                 overlap_ns=overlap_ns(begin, end),
-                gaps=gap_totals(gaps.kind[ended], lengths_ns, GAP_CLASSES),
+                gaps=by_class,
+                host_wait=host_wait,
             )
         )
     return tuple(reports)

@@ -65,17 +65,19 @@ def _findings(
         findings.append(
             Finding(
                 "overlapping_calls",
-                f"{jumped} API calls begin inside another call of their thread and end after it: "
+                f"{jumped} of {len(trace.calls)} API calls begin inside another call of their "
+                "thread and end after it: "
                 "the host's clock went backwards, or the trace mixes threads",
             )
         )
-    empty_graphs = np.setdiff1d(np.flatnonzero(graph_launch_calls(trace)), launches.call)
+    graphs = np.flatnonzero(graph_launch_calls(trace))
+    empty_graphs = np.setdiff1d(graphs, launches.call)
     if len(empty_graphs):
         findings.append(
             Finding(
                 "graph_launch_without_ops",
-                f"{len(empty_graphs)} graph launches have no GPU op in the trace: what they ran is "
-                "missing from every figure",
+                f"{len(empty_graphs)} of {len(graphs)} graph launches have no GPU op in the trace: what "
+                "they ran is missing from every figure",
             )
         )
     if observer is not None and observer.ratio is not None and observer.ratio > DISTORTED:

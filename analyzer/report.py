@@ -123,13 +123,15 @@ class GapReport(Struct, frozen=True):
 
 class StreamReport(Struct, frozen=True):
     """One stream of a device. `gaps` are those of the device's gaps that an op of this stream
-    ended, so the streams' gaps add up to the device's idle time."""
+    ended, so the streams' gaps add up to the device's idle time; `host_wait` splits them as the
+    device's does."""
 
     stream: int
     gpu_ops: int
     busy_ns: int
     overlap_ns: int
     gaps: dict[str, GapTotal]
+    host_wait: dict[str, GapTotal] = {}
 
 
 class DeviceReport(Struct, frozen=True):

@@ -42,6 +42,8 @@ def test_gaps_of_streams_add_up_to_those_of_their_device(
             assert stream.busy_ns == covered_ns(own, 0, 300 * US)
             ended = sum(gap.length for gap in gaps if gap.next.stream == stream.stream)
             assert sum(total.total_ns for total in stream.gaps.values()) == ended
+            waits = stream.gaps["host_wait"]
+            assert sum(part.total_ns for part in stream.host_wait.values()) == waits.total_ns
         assert device.overlap_ns == sum(stream.overlap_ns for stream in device.streams)
 
 
