@@ -37,3 +37,10 @@ FAMILY_COLORS = {
     "copy": BLUE,
     "other": GREY,
 }
+PART_COLORS = {
+    "limit": GREEN,
+    "busy": GREEN,
+    "kernel_inefficiency": PURPLE,
+    **GAP_COLORS,
+    "host_tail": "#5F6B7A",
+}
