@@ -51,14 +51,14 @@ def scored_text(loaded: LoadedModel, text: str | None) -> ScoredText:
     encoded = loaded.tokenizer.encode(OWN_TEXT if text is None else text)[:most]
     if len(encoded) < 3:
         raise InputError(f"--text: {len(encoded)} tokens are too few to score; give at least 3")
-    name = "tokens of decodescope's own text" if text is None else "tokens of the given text"
+    name = "decodescope's own text" if text is None else "the given text"
     return _split(torch.tensor(encoded, dtype=torch.int64), name)
 
 
 def _split(ids: torch.Tensor, name: str) -> ScoredText:
     context = min(CONTEXT, (len(ids) - 1) // 2)
     positions = len(ids) - context - 1
-    return ScoredText(ids, context, positions, f"{positions} {name}")
+    return ScoredText(ids, context, positions, name)
 
 
 OWN_TEXT = '''"""Greedy decoding of one sequence, one token at a time.

@@ -46,7 +46,7 @@ def test_a_text_is_split(letters: int, context: int, positions: int) -> None:
     assert (scored.context, scored.positions) == (context, positions)
     assert scored.ids.tolist() == Letters().encode(text)[: context + positions + 1]
     assert scored.next_ids.tolist() == Letters().encode(text)[context + 1 :][:positions]
-    assert scored.name == f"{positions} tokens of the given text"
+    assert scored.name == "the given text"
 
 
 @pytest.mark.parametrize("limit", [2, 3, 20, 100, 160, 161])
@@ -74,11 +74,11 @@ def test_without_a_tokenizer_the_ids_are_random_and_always_the_same() -> None:
     assert torch.equal(first.ids, second.ids)
     assert len(first.ids.unique()) > 50
     assert 0 <= int(first.ids.min()) < int(first.ids.max()) < 97
-    assert first.name == "128 seeded random token ids"
+    assert first.name == "seeded random token ids"
 
 
 def test_our_own_text_is_long_enough_and_is_python() -> None:
     compile(OWN_TEXT, "own", "exec")
     scored = scored_text(replace(loaded(), tokenizer=Letters()), None)
     assert scored.positions == 128
-    assert scored.name == "128 tokens of decodescope's own text"
+    assert scored.name == "decodescope's own text"
