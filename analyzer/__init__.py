@@ -1,27 +1,34 @@
 """What a trace says: readers, timeline arithmetic, gaps, launches, reports and exporters.
 
-`load(path)` reads a trace file, `analyze(trace)` computes every figure about it; both are imported
-on first use, so that the plain structures of this package stay cheap to import.
+`load(path)` reads a trace file, `analyze(trace)` computes every figure about it, and
+`compare(base, other)` says what changed between two reports; docs/api.md shows them at work. All
+are imported on first use, so that the plain structures of this package stay cheap to import.
 Nothing here but `decodescope.analyzer.capture` imports torch: a laptop without a GPU opens any
 recording.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from decodescope.analyzer.analysis import Analysis, analyze
+    from decodescope.analyzer.diff import diff_reports as compare
+    from decodescope.analyzer.ranks import analyze_ranks
     from decodescope.analyzer.reading import load
 
-__all__ = ["Analysis", "analyze", "load"]
+__all__ = ["Analysis", "analyze", "analyze_ranks", "compare", "load"]
+
+_HOMES = {
+    "Analysis": ("analysis", "Analysis"),
+    "analyze": ("analysis", "analyze"),
+    "analyze_ranks": ("ranks", "analyze_ranks"),
+    "compare": ("diff", "diff_reports"),
+    "load": ("reading", "load"),
+}
 
 
 def __getattr__(name: str) -> object:
-    if name == "load":
-        from decodescope.analyzer.reading import load
-
-        return load
-    if name in ("Analysis", "analyze"):
-        from decodescope.analyzer import analysis
-
-        return getattr(analysis, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home, attribute = _HOMES[name]
+    return getattr(import_module(f"{__name__}.{home}"), attribute)

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from terminal import AppRun
 
+from decodescope.analyzer.bundled import bundled_recordings
 from decodescope.analyzer.files import write_atomically
-from decodescope.tui.sources import bundled_recordings
 from decodescope.variants.environment import environment
 
 RESULT = Path(__file__).resolve().parent / "results" / "app-costs.json"

@@ -14,6 +14,7 @@ from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 from textual.theme import Theme
 
+from decodescope.analyzer.bundled import bundled_recordings
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import (
     CaptureTrace,
@@ -37,7 +38,7 @@ from decodescope.tui.painter import Painter
 from decodescope.tui.palette import Inks, plain_inks, themed_inks
 from decodescope.tui.panels.lines import Banner
 from decodescope.tui.panels.panel import Brush
-from decodescope.tui.sources import LiveSource, Source, bundled_recordings, source_for
+from decodescope.tui.sources import LiveSource, Source, source_for
 from decodescope.tui.themes import DARK, LIGHT
 from decodescope.tui.traits import Clock, SystemClock, TerminalTraits
 

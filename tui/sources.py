@@ -31,14 +31,6 @@ class TraceSource:
 Source = LiveSource | ReplaySource | TraceSource
 
 
-def bundled_recordings() -> tuple[Path, ...]:
-    """The recordings of real GPU runs that come with the package, by name."""
-    import decodescope.analyzer
-
-    folder = Path(decodescope.analyzer.__file__).parent / "recordings"
-    return tuple(sorted(folder.glob("*.dsrec")))
-
-
 def source_for(path: Path) -> ReplaySource | TraceSource:
     """The source for one file a user named, by its suffix."""
     return ReplaySource(path) if path.suffix == ".dsrec" else TraceSource((path,))

@@ -100,7 +100,8 @@ def run(**options: Any) -> None:
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1)
 def open_files(files: tuple[Path, ...]) -> None:
     """Open traces or recordings in the app; without a file, a bundled recording."""
-    from decodescope.tui.sources import TraceSource, bundled_recordings, source_for
+    from decodescope.analyzer.bundled import bundled_recordings
+    from decodescope.tui.sources import TraceSource, source_for
 
     for file in files:
         _check_readable(file)

@@ -62,7 +62,12 @@ def compare(
         text=None if text is None else _read(text, "--text").decode(errors="replace"),
         keep=out,
     )
-    held_against = None if baseline is None else _read(baseline, "--baseline")
+    held_against = None
+    if baseline is not None and fail_on_regression is not None:
+        from decodescope.analyzer.regression_gate import refuse_bad_baseline
+
+        held_against = _read(baseline, "--baseline")
+        refuse_bad_baseline(held_against, str(baseline), request.variants, fail_on_regression)
     with progress() as show, compare_variants(request, show) as outcome:
         comparison = outcome.comparison
         if held_against is not None and fail_on_regression is not None:

@@ -141,7 +141,7 @@ def bench_analyzer(
     """Time and memory to read and analyse a large trace (230,000 events are 62 MB)."""
     from decodescope.analyzer.benchmark import run_analyzer_benchmark
     from decodescope.analyzer.benchmark_table import benchmark_table
-    from decodescope.tui.sources import bundled_recordings
+    from decodescope.analyzer.bundled import bundled_recordings
 
     check_writable(output, "-o")
     most_events = max(bundled_recordings(), key=lambda path: path.stat().st_size)

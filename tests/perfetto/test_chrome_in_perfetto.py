@@ -1,0 +1,87 @@
+"""Perfetto's trace_processor takes an exported trace whole: nothing dropped or mis-nested."""
+
+import json
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trace_processor import LoadedTrace, loaded
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.bundled import bundled_recordings
+from decodescope.analyzer.chrome_export import export_chrome
+
+RECORDINGS = bundled_recordings()
+FOREIGN = (
+    "v100_cuda_graph", "a100_eager", "h100_qwen1.5_0.5b_eager", "mi300x_vllm_decode_graph",
+    "h200_llama1b_hf_eager", "a100_triton_small",
+)  # fmt: skip
+
+Slice = tuple[str, int, int, int]
+
+
+def nanoseconds(microseconds: Decimal) -> int:
+    return int(microseconds * 1000)
+
+
+def written_slices(events: list[dict[str, Any]]) -> Counter[Slice]:
+    """(name, start, length, depth) of every slice, nested as the file says."""
+    tracks: dict[tuple[int, int], list[tuple[int, int, str]]] = {}
+    for event in events:
+        if event["ph"] == "X":
+            start, length = nanoseconds(event["ts"]), nanoseconds(event["dur"])
+            track = tracks.setdefault((event["pid"], event["tid"]), [])
+            track.append((start, -length, event["name"]))
+    found: Counter[Slice] = Counter()
+    for track in tracks.values():
+        open_until: list[int] = []
+        for start, minus_length, name in sorted(track, key=lambda one: one[:2]):
+            while open_until and open_until[-1] <= start:
+                open_until.pop()
+            found[(name, start, -minus_length, len(open_until))] += 1
+            open_until.append(start - minus_length)
+    return found
+
+
+def check(source: Path, folder: Path) -> None:
+    target = folder / "exported.json"
+    export_chrome(analyze(load(source)), target)
+    events = json.loads(target.read_bytes(), parse_float=Decimal)["traceEvents"]
+    with loaded(target) as trace:
+        assert_taken_whole(trace, events)
+
+
+def assert_taken_whole(trace: LoadedTrace, events: list[dict[str, Any]]) -> None:
+    lost = "select name, value from stats where severity in ('error', 'data_loss') and value > 0"
+    assert trace.query(lost) == []
+    phases = Counter(event["ph"] for event in events)
+    assert trace.query("select count(*) as n from counter") == [(phases["C"],)]
+    assert trace.query("select count(*) as n from flow") == [(phases["s"],)]
+    slices = Counter(trace.query("select name, ts, dur, depth from slice"))
+    origin = min((start for _, start, _, _ in slices), default=0)
+    written = written_slices(events)
+    first = min((start for _, start, _, _ in written), default=0)
+    taken = Counter({(n, ts - origin + first, dur, d): k for (n, ts, dur, d), k in slices.items()})
+    assert taken == written
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.stem)
+def test_exports_of_the_bundled_recordings(recording: Path, tmp_path: Path) -> None:
+    check(recording, tmp_path)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_exports_of_foreign_traces(name: str, foreign_traces: Path, tmp_path: Path) -> None:
+    check(foreign_traces / f"{name}.json.gz", tmp_path)
+
+
+def test_a_slice_that_trace_processor_drops_is_noticed(tmp_path: Path) -> None:
+    slices = [{"ph": "X", "pid": 1, "tid": 1, "name": n, "ts": ts, "dur": 10, "cat": "kernel"}
+              for n, ts in (("a", 0), ("b", 5))]  # fmt: skip
+    target = tmp_path / "overlapping.json"
+    target.write_text(json.dumps({"traceEvents": slices}))
+    events = json.loads(target.read_text(), parse_float=Decimal, parse_int=Decimal)["traceEvents"]
+    with loaded(target) as trace, pytest.raises(AssertionError):
+        assert_taken_whole(trace, events)
