@@ -19,6 +19,7 @@ from decodescope.analyzer.chrome_tracks import host_tracks, separate_tracks
 from decodescope.analyzer.files import replacing
 from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.gaps import HOST_WAIT_LABELS
+from decodescope.analyzer.operator_work import WORK_KEY, work_rows
 from decodescope.analyzer.report import GAP_CLASSES
 from decodescope.analyzer.timeline import depth_changes
 from decodescope.analyzer.trace import HostEvents, Int64s, Trace
@@ -72,6 +73,8 @@ def _head(trace: Trace, origin_ns: int) -> bytes:
     }
     if trace.capture is not None:
         head["decodescope"] = trace.capture
+    if len(trace.work):
+        head[WORK_KEY] = work_rows(trace.work)
     return msgspec.json.encode(head)[:-1] + b',"traceEvents":['
 
 

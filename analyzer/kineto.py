@@ -11,9 +11,12 @@ from decodescope.analyzer.cpu_leaves import leaf_operators
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.kineto_columns import ColumnGroup, EventColumns
 from decodescope.analyzer.kineto_stream import EventStream
+from decodescope.analyzer.lead_steps import without_lead
+from decodescope.analyzer.operator_work import stored_work
+from decodescope.analyzer.reference import reference_of
 from decodescope.analyzer.report import CaptureInfo, Finding, Source
 from decodescope.analyzer.sorted_columns import sorted_gpu_ops, sorted_host_events
-from decodescope.analyzer.trace import CPU_DEVICE, HostEvents, Int32s, Trace
+from decodescope.analyzer.trace import CPU_DEVICE, HostEvents, Int32s, Int64s, Trace
 
 CAPTURE_KEY = "decodescope"
 _PROFILER_STEP = re.compile(r"ProfilerStep\s*#\s*\d+$")
@@ -51,6 +54,8 @@ def _read(stream: BinaryIO, path: str) -> Trace:
 def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
     findings = _reader_findings(columns, events)
     capture = _capture(events.metadata, findings)
+    reference = reference_of(events.metadata, findings)
+    stored = stored_work(events.metadata, findings)
     names, moved = columns.names.sorted_table()
     calls = sorted_host_events(_renamed(columns.calls, moved))
     cpu_ops = sorted_host_events(_renamed(columns.cpu_ops, moved))
@@ -59,9 +64,11 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
     if capture is not None and capture.device == "cpu" and not columns.gpu.column("start_ns").size:
         ops = leaf_operators(cpu_ops, names)
     else:
-        ops = sorted_gpu_ops(_renamed(columns.gpu, moved), calls, findings)
+        gpu = _renamed(columns.gpu, moved)
+        gpu["external_id"] = _operator_ids(gpu["external_id"], gpu["correlation"])
+        ops = sorted_gpu_ops(gpu, calls, findings)
     base = events.metadata.get("baseTimeNanoseconds")
-    return Trace(
+    trace = Trace(
         source=Source(path=path, format="kineto", events=columns.events),
         names=names,
         device_names=_device_names(events.metadata, capture),
@@ -72,7 +79,10 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         findings=tuple(findings),
         capture=capture,
         base_ns=base if isinstance(base, int) else 0,
+        reference=reference,
+        work=columns.work.work() if stored is None else stored,
     )
+    return without_lead(trace)
 
 
 def _reader_findings(columns: EventColumns, events: EventStream) -> list[Finding]:
@@ -142,6 +152,14 @@ def _device_names(metadata: dict[str, object], capture: CaptureInfo | None) -> d
 
 def _renamed(group: ColumnGroup, moved: Int32s) -> dict[str, np.ndarray]:
     return {**group.columns(), "name": moved[group.column("name")]}
+
+
+def _operator_ids(external_id: Int64s, correlation: Int64s) -> Int64s:
+    """Old versions wrote an op's correlation id as its external id too: that names no operator."""
+    given = external_id > 0
+    if given.any() and (external_id[given] == correlation[given]).all():
+        return np.full_like(external_id, -1)
+    return external_id
 
 
 def _promote_profiler_steps(

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from decodescope.analyzer.kineto_event import Event, EventArgs, Id
 from decodescope.analyzer.microseconds import LIMIT_NS, to_nanoseconds
+from decodescope.analyzer.operator_work import WorkColumns
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
 
 GPU_KINDS = {
@@ -31,6 +32,7 @@ CALL_CATEGORIES = (
 )
 CPU_OP_CATEGORIES = ("cpu_op", "Operator")
 RANGE_CATEGORIES = ("user_annotation",)
+MODULE_PREFIX = "nn.Module: "
 UNNAMED = "(unnamed)"
 _NO_ARGS = EventArgs()
 _NOT_GIVEN = -1
@@ -88,7 +90,8 @@ _GPU_COLUMNS = tuple(name for name in GpuOps.__slots__ if name != "launch")
 
 
 class EventColumns:
-    """Takes batches of events; afterwards `gpu`, `calls`, `cpu_ops`, `ranges` hold their columns.
+    """Takes batches of events; afterwards `gpu`, `calls`, `cpu_ops`, `ranges` hold their columns,
+    and `work` what is known of the operators' work.
 
     `dropped` counts events of those kinds without a usable time or duration, `overhead_events` and
     `overhead_ns` what the profiler says it cost, `events` everything seen, `open_ended` begin/end
@@ -101,6 +104,7 @@ class EventColumns:
         self.calls = ColumnGroup(_HOST_COLUMNS)
         self.cpu_ops = ColumnGroup(_HOST_COLUMNS)
         self.ranges = ColumnGroup(_HOST_COLUMNS)
+        self.work = WorkColumns()
         self.events = 0
         self.with_phase = 0
         self.dropped = 0
@@ -114,12 +118,14 @@ class EventColumns:
         calls: list[Event] = []
         cpu_ops: list[Event] = []
         ranges: list[Event] = []
+        python: list[Event] = []
         overhead: list[Event] = []
         into: dict[str | None, Callable[[Event], None]] = {
             **dict.fromkeys(GPU_KINDS, gpu.append),
             **dict.fromkeys(CALL_CATEGORIES, calls.append),
             **dict.fromkeys(CPU_OP_CATEGORIES, cpu_ops.append),
             **dict.fromkeys(RANGE_CATEGORIES, ranges.append),
+            "python_function": python.append,
             "overhead": overhead.append,
         }
         find = into.get
@@ -135,9 +141,11 @@ class EventColumns:
                 without_phase += 1
         self.events += len(batch)
         self.with_phase += len(batch) - without_phase
+        ranges += _modules(python)
         self._add_gpu(gpu)
-        for events, group in ((calls, self.calls), (cpu_ops, self.cpu_ops), (ranges, self.ranges)):
-            self._add_host(events, group)
+        self._add_host(calls, self.calls)
+        self._add_host(cpu_ops, self.cpu_ops, self.work)
+        self._add_host(ranges, self.ranges)
         self._add_overhead(overhead)
 
     def _times(self, events: list[Event]) -> tuple[list[Event], Int64s, Int64s]:
@@ -179,22 +187,25 @@ class EventColumns:
             }
         )
 
-    def _add_host(self, events: list[Event], group: ColumnGroup) -> None:
+    def _add_host(
+        self, events: list[Event], group: ColumnGroup, work: WorkColumns | None = None
+    ) -> None:
         if not events:
             return
         events, start, end = self._times(events)
         args = [event.args or _NO_ARGS for event in events]
-        group.append(
-            {
-                "start_ns": start,
-                "end_ns": end,
-                "name": self.names.index(events),
-                "pid": self._integers([event.pid for event in events]),
-                "tid": self._integers([event.tid for event in events]),
-                "correlation": self._integers([arg.correlation for arg in args]),
-                "external_id": self._integers([_external(arg) for arg in args]),
-            }
-        )
+        columns = {
+            "start_ns": start,
+            "end_ns": end,
+            "name": self.names.index(events),
+            "pid": self._integers([event.pid for event in events]),
+            "tid": self._integers([event.tid for event in events]),
+            "correlation": self._integers([arg.correlation for arg in args]),
+            "external_id": self._integers([_external(arg) for arg in args]),
+        }
+        group.append(columns)
+        if work is not None:
+            work.add([event.name for event in events], args, columns)
 
     def _add_overhead(self, events: list[Event]) -> None:
         if not events:
@@ -220,6 +231,14 @@ class EventColumns:
         except (ValueError, OverflowError):
             return -2 - self.names.of_text(str(value))
         return number if abs(number) < 2**62 else _NOT_GIVEN
+
+
+def _modules(python: list[Event]) -> list[Event]:
+    """Calls of modules as ranges, named as the module; other Python functions are left out."""
+    modules = [event for event in python if event.name and event.name.startswith(MODULE_PREFIX)]
+    for event in modules:
+        event.name = (event.name or "").removeprefix(MODULE_PREFIX)
+    return modules
 
 
 def _external(args: EventArgs) -> Id:

@@ -5,11 +5,15 @@ import re
 import msgspec
 
 Id = int | str | float | None
+_NONE = msgspec.Raw(b"")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class EventArgs(msgspec.Struct, gc=False):
-    """The arguments that analyses need; every other key is skipped unread."""
+    """The arguments that analyses need; every other key is skipped unread.
+
+    What `record_shapes` adds to operators stays JSON until one is asked for.
+    """
 
     device: Id = None
     stream: Id = None
@@ -18,6 +22,10 @@ class EventArgs(msgspec.Struct, gc=False):
     old_external_id: Id = msgspec.field(default=None, name="external id")
     graph_id: Id = msgspec.field(default=None, name="graph id")
     graph_node_id: Id = msgspec.field(default=None, name="graph node id")
+    input_dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
+    input_types: msgspec.Raw = msgspec.field(default=_NONE, name="Input type")
+    input_strides: msgspec.Raw = msgspec.field(default=_NONE, name="Input Strides")
+    concrete_inputs: msgspec.Raw = msgspec.field(default=_NONE, name="Concrete Inputs")
 
 
 class Event(msgspec.Struct, gc=False):
@@ -28,8 +36,8 @@ class Event(msgspec.Struct, gc=False):
     name: str | None = None
     pid: Id = None
     tid: Id = None
-    ts: msgspec.Raw = msgspec.Raw(b"")
-    dur: msgspec.Raw = msgspec.Raw(b"")
+    ts: msgspec.Raw = _NONE
+    dur: msgspec.Raw = _NONE
     args: EventArgs | None = None
 
 
@@ -71,6 +79,10 @@ def event_of(value: object) -> Event | None:
             old_external_id=_id(known.get("external id")),
             graph_id=_id(known.get("graph id")),
             graph_node_id=_id(known.get("graph node id")),
+            input_dims=_json(known.get("Input Dims")),
+            input_types=_json(known.get("Input type")),
+            input_strides=_json(known.get("Input Strides")),
+            concrete_inputs=_json(known.get("Concrete Inputs")),
         ),
     )
 
@@ -86,3 +98,7 @@ def _id(value: object) -> Id:
 def _literal(value: object) -> msgspec.Raw:
     text = value if isinstance(value, str) else ""
     return msgspec.Raw(text.encode("utf-8", "replace"))
+
+
+def _json(value: object) -> msgspec.Raw:
+    return _NONE if value is None else msgspec.Raw(msgspec.json.encode(clean(value)))

@@ -26,8 +26,8 @@ class GpuOps:
 
     `name` indexes `Trace.names`; `kind` is KERNEL, MEMCPY, MEMSET, CPU_OPERATOR or GRAPH (a whole
     graph launch of which only the span is known); `launch` indexes `Trace.calls` (the host call
-    that put the op on the device), -1 if that call is not in the trace. In a CPU capture the leaf operators stand here on device `CPU_DEVICE`, one stream for
-    each thread.
+    that put the op on the device), -1 if that call is not in the trace. In a CPU capture the leaf
+    operators stand here on device `CPU_DEVICE`, one stream for each thread.
     """
 
     start_ns: Int64s
