@@ -10,6 +10,13 @@ VERDICT_WORDS: dict[ChangeVerdict, str] = {
     "unknown": "unknown",
 }
 
+_PART_WORDS = {
+    "limit": "limit: bytes ÷ peak",
+    "kernel_inefficiency": "kernels over the limit",
+    "busy": "busy (no peak known)",
+    "host_tail": "host tail",
+}
+
 
 def ratio_text(ratio: float) -> str:
     """A ratio with three decimals, so that one of 1.004 is no 1.00; fewer from ten on."""
@@ -29,16 +36,23 @@ def rate_interval_text(interval: Interval | None) -> str:
 
 
 def change_text(change: Change) -> str:
-    """The relative change in per cent, as a factor from ten times on, "new" or "gone" where one
-    side has nothing."""
+    """How far `other` is from `base`: per cent up to a factor of three, the factor beyond; "new" or
+    "gone" where one side has nothing."""
     base, other = change.base, change.other
     if base is None or other is None:
         return UNKNOWN
     if base == other:
         return "same"
-    if base == 0:
-        return "new"
-    if other == 0:
-        return "gone"
+    if base <= 0 or other <= 0:
+        return "new" if other > 0 else "gone"
     ratio = other / base
-    return ratio_text(ratio) if ratio >= 10 else f"{(ratio - 1) * 100:+.1f} %"
+    if ratio >= 3:
+        return f"x{significant(ratio)}"
+    if ratio <= 1 / 3:
+        return f"÷{significant(1 / ratio)}"
+    return f"{(ratio - 1) * 100:+.1f} %"
+
+
+def part_words(part: str) -> str:
+    """A part of the waterfall in words."""
+    return _PART_WORDS.get(part, f"idle: {part}")

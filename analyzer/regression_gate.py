@@ -8,6 +8,7 @@ for want of rounds, the means decide, and the sentence says so.
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TypeVar
 
 import msgspec
@@ -117,9 +118,8 @@ def gate_diff(diff: Diff, allowed_percent: float) -> Diff:
             "--fail-on-regression: nothing was timed in these traces, which lack step markers; "
             "put a range named decode_step around each step"
         )
-    fall = _Fall(
-        f"{diff.pair.other}, against {diff.pair.base}", speed.value, speed.interval, speed.reason
-    )
+    base, other = (PurePath(path).name for path in (diff.pair.base, diff.pair.other))
+    fall = _Fall(f"{other} against {base}", speed.value, speed.interval, speed.reason)
     failures = (fall.sentence(allowed_percent),) if fall.fails(allowed_percent) else ()
     findings = diff.findings
     if not failures and fall.percent > allowed_percent:
