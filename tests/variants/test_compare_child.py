@@ -15,7 +15,7 @@ from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.report import Finding
 from decodescope.variants import compare_child
 from decodescope.variants.compare_child import run_job
-from decodescope.variants.compare_jobs import AccuracyDone, AccuracyJob
+from decodescope.variants.compare_jobs import AccuracyDone, AccuracyJob, RunJob
 
 JOB = AccuracyJob(WorkerConfig(variant="eager", batch=1, tokens=4), ("eager", "other"), "text\n")
 PATIENCE_S = 30
@@ -164,3 +164,14 @@ def test_a_worker_dies_with_its_parent() -> None:
         assert alive(pid)
         parent.send_signal(signal.SIGKILL)
     assert gone(pid)
+
+
+def test_the_real_worker_refuses_what_cannot_be_decoded(tmp_path: Path) -> None:
+    stages: list[str] = []
+    config = WorkerConfig(
+        variant="eager", batch=1, tokens=4, context=1021, model="tiny", device="cpu"
+    )
+    with pytest.raises(InputError, match="tiny allows 1024 positions"):
+        run_job(RunJob(config, str(tmp_path / "window.json")), stages.append)
+    assert stages == ["loading tiny"]
+    assert list(tmp_path.iterdir()) == []
