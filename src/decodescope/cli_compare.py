@@ -8,7 +8,7 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 from decodescope.cli_options import FILE, measuring_options, model_options, worker_config
 from decodescope.cli_reports import comparison_page, end_on_regression, write_outputs
-from decodescope.terminal_io import json_bytes, print_json, print_rich, progress
+from decodescope.terminal_io import json_bytes, print_json, print_rich, progress, say
 
 if TYPE_CHECKING:
     from decodescope.variants.compare import CompareOutcome
@@ -68,7 +68,7 @@ def compare(
 
         held_against = _read(baseline, "--baseline")
         refuse_bad_baseline(held_against, str(baseline), request.variants, fail_on_regression)
-    with progress() as show, compare_variants(request, show) as outcome:
+    with progress(say) as show, compare_variants(request, show) as outcome:
         comparison = outcome.comparison
         if held_against is not None and fail_on_regression is not None:
             from decodescope.analyzer.regression_gate import check_baseline

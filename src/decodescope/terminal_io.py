@@ -33,13 +33,14 @@ def say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[Callable[[str], None]]:
-    """A function that shows the current stage on stderr: a spinner, or nothing when piped."""
+def progress(piped: Callable[[str], None] | None = None) -> Iterator[Callable[[str], None]]:
+    """A function that shows the current stage on stderr: a spinner, or `piped` (nothing) when that
+    is no terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda stage: None
+        yield piped or (lambda stage: None)
         return
     with console.status("starting") as status:
         yield status.update
