@@ -37,7 +37,7 @@ def rates_svg(variants: Sequence[VariantRates]) -> Markup:
     _spread_axis(drawing, spread, height)
     for row, found in enumerate(variants):
         y = _AXIS_PX + (row + 0.5) * _ROW_PX
-        drawing.text(0, y + 4, cut_middle(found.variant, 20), "strong")
+        drawing.text(0, y + 4, cut_middle(found.variant, 18), "strong")
         _rate_bar(drawing, found, y, highest)
         _spread_row(drawing, found, y, spread)
     return drawing.markup()

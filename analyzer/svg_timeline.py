@@ -28,7 +28,7 @@ _LEFT, _RIGHT = 150.0, 8.0
 _PLOT = CHART_WIDTH - _LEFT - _RIGHT
 _OPS_PX, _GAPS_PX, _ROW_SPACE, _LANE_SPACE, _AXIS_PX = 26.0, 14.0, 3.0, 16.0, 22.0
 _TIP_CELLS = 90
-_LABEL_PX, _LETTER_PX, _TICK_TEXT_PX, _PATTERN_PX = 48.0, 6.4, 50.0, 10.0
+_LABEL_PX, _LETTER_PX, _TICK_TEXT_PX, _PATTERN_PX = 48.0, 6.9, 50.0, 10.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,7 +185,7 @@ def _lane(
     y: float,
 ) -> None:
     if name:
-        drawing.text(0, y + 12, cut_middle(name, 20), "strong")
+        drawing.text(0, y + 12, cut_middle(name, 18), "strong")
         drawing.text(0, y + 27, duration(step.length_ns), "dim")
     for row in rows:
         if len(rows) > 2 or not name:
@@ -241,7 +241,7 @@ def _draw_columns(
         drawing.boxes(
             (
                 (_LEFT + column * COLUMN_PX, foot[column], COLUMN_PX, height[column])
-                for column in np.flatnonzero(height > 0.05)
+                for column in np.flatnonzero(height >= 0.005)
             ),
             _plain(row.classes[index]),
             tip,

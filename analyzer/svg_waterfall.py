@@ -63,7 +63,7 @@ def _bar(
     the limit stands to its right."""
     total = _total(parts)
     y += 12
-    drawing.text(0, y + 13, cut_middle(name, 20), "strong")
+    drawing.text(0, y + 13, cut_middle(name, 18), "strong")
     drawing.text(0, y + 27, duration(total), "dim")
     x, limit_ns = _LEFT, None
     lengths = {part.part: part.ns for part in parts}

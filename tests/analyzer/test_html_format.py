@@ -1,0 +1,80 @@
+"""How the page words figures, and how it makes a tree of ranges."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decodescope.analyzer.comparison_report import Change, Interval, SpeedRatio
+from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.html_format import (
+    MINUS,
+    TIMES,
+    change_text,
+    flops_rate,
+    interval_text,
+    ratio_text,
+    share,
+    signed_duration,
+)
+from decodescope.analyzer.html_ranges import range_rows
+from decodescope.analyzer.report import RangeReport
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "text"),
+    [
+        (None, 3.0, UNKNOWN),
+        (3.0, None, UNKNOWN),
+        (0.0, 0.0, "="),
+        (0.0, 5.0, "new"),
+        (5.0, 0.0, "gone"),
+        (100.0, 110.0, "+10.0 %"),
+        (100.0, 90.0, f"{MINUS}10.0 %"),
+        (100.0, 299.0, "+199.0 %"),
+        (100.0, 300.0, f"{TIMES}3.00"),
+        (900.0, 3.0, "÷300"),
+    ],
+)
+def test_a_change_is_a_percentage_or_a_factor(
+    base: float | None, other: float | None, text: str
+) -> None:
+    assert change_text(Change(base, other)) == text
+
+
+def test_figures_as_text() -> None:
+    interval = Interval(1.21234, 1.27, 0.95)
+    assert (
+        ratio_text(SpeedRatio(1.2431, interval, "faster")) == f"{TIMES}1.24 (95 %: 1.212 to 1.27)"
+    )
+    assert ratio_text(SpeedRatio(12345.6, None, "unknown")) == f"{TIMES}12,346"
+    assert ratio_text(None) == interval_text(None, ".4g") == UNKNOWN
+    assert signed_duration(-1500) == f"{MINUS}1.50 µs"
+    assert signed_duration(None) == UNKNOWN
+    assert share(None, 5) == share(1, 0) == share(1, None) == UNKNOWN
+    assert share(-1, 4) == f"{MINUS}25.0 %"
+    assert flops_rate(7.3e13) == "73.0 TFLOP/s"
+    assert flops_rate(2e6) == "2.00 MFLOP/s"
+
+
+def range_at(path: str) -> RangeReport:
+    return RangeReport(path, 1, 1, 1, "exact")
+
+
+def test_ranges_become_a_tree() -> None:
+    rows = range_rows([range_at(p) for p in ("step", "step/a", "step/a/x/y", "step/b", "st")])
+    assert [(row.depth, row.label, row.parent) for row in rows] == [
+        (0, "step", True),
+        (1, "a", True),
+        (2, "x/y", False),
+        (1, "b", False),
+        (0, "st", False),
+    ]
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=4), max_size=12))
+def test_labels_along_a_branch_are_the_path(parts: list[list[str]]) -> None:
+    paths = sorted({"/".join(names) for names in parts}, key=lambda path: path.split("/"))
+    branch: list[str] = []
+    for row, path in zip(range_rows([range_at(p) for p in paths]), paths, strict=True):
+        branch[row.depth :] = [row.label]
+        assert "/".join(branch) == path
