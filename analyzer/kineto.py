@@ -19,6 +19,7 @@ from decodescope.analyzer.sorted_columns import sorted_gpu_ops, sorted_host_even
 from decodescope.analyzer.trace import CPU_DEVICE, HostEvents, Int32s, Int64s, Trace
 
 CAPTURE_KEY = "decodescope"
+_MOST_RANKS = 1 << 24
 _PROFILER_STEP = re.compile(r"ProfilerStep\s*#\s*\d+$")
 
 
@@ -81,6 +82,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         base_ns=base if isinstance(base, int) else 0,
         reference=reference,
         work=columns.work.work() if stored is None else stored,
+        rank=_rank(events.metadata),
     )
     return without_lead(trace)
 
@@ -148,6 +150,12 @@ def _device_names(metadata: dict[str, object], capture: CaptureInfo | None) -> d
     if capture is not None and capture.device == "cpu":
         names[CPU_DEVICE] = capture.device_name
     return names
+
+
+def _rank(metadata: dict[str, object]) -> int | None:
+    distributed = metadata.get("distributedInfo")
+    rank = distributed.get("rank") if isinstance(distributed, dict) else None
+    return rank if isinstance(rank, int) and 0 <= rank < _MOST_RANKS else None
 
 
 def _renamed(group: ColumnGroup, moved: Int32s) -> dict[str, np.ndarray]:

@@ -93,7 +93,8 @@ class Trace:
 
     `device_names` maps device ordinals to names, `capture` is what decodescope wrote about its own
     window (None for foreign files), `findings` what the reader had to leave out or repair.
-    `reference` is what graph replays are attributed by, `work` what is known of operators.
+    `reference` is what graph replays are attributed by, `work` what is known of operators, `rank`
+    the place of the recorded process in its distributed run, where the file says it.
     """
 
     source: Source
@@ -108,6 +109,7 @@ class Trace:
     base_ns: int
     reference: GraphReference | None = None
     work: OperatorWork = field(default_factory=no_work)
+    rank: int | None = None
 
     @property
     def on_cpu(self) -> bool:
