@@ -52,7 +52,7 @@ def has_unprofiled_times(diff: Diff) -> bool:
 def _unprofiled(base: Report, other: Report) -> tuple[Change, SpeedRatio] | None:
     captures = (base.capture, other.capture)
     base_ns, other_ns = (capture.unprofiled_step_ns if capture else None for capture in captures)
-    if not base_ns or not other_ns:
+    if base_ns is None or other_ns is None or min(base_ns, other_ns) <= 0:
         return None
     speed = SpeedRatio(
         value=base_ns / other_ns * _tokens_ratio(base, other),
@@ -92,6 +92,8 @@ def _mean(times_ns: Sequence[int]) -> float | None:
 def _tokens_ratio(base: Report, other: Report) -> float:
     """Tokens of a step of `other` ÷ those of one of `base`; 1 where they are not known."""
     if base.capture is None or other.capture is None:
+        return 1.0
+    if min(base.capture.batch, other.capture.batch) < 1:
         return 1.0
     return other.capture.batch / base.capture.batch
 

@@ -80,6 +80,15 @@ def test_batches_are_compared_by_tokens_per_s() -> None:
     assert "batch 1 against 4" in finding.message
 
 
+def test_captures_with_impossible_values_are_compared_by_their_steps() -> None:
+    base = steps(1000, 1000, 1000, capture=capture_of(0, batch=0))
+    diff = diff_reports(base, steps(500, 500, 500, capture=capture_of(-7)))
+    assert diff.pair.step_ns == Change(1000, 500)
+    assert diff.pair.speed is not None
+    assert diff.pair.speed.value == 2.0
+    assert "batch 0 against 1" in diff.findings[0].message
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [("model", "tiny"), ("weights", "pretrained"), ("dtype", "fp16"), ("context", 512),
