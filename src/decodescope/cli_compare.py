@@ -70,12 +70,16 @@ def compare(
         refuse_bad_baseline(held_against, str(baseline), request.variants, fail_on_regression)
     with progress(say) as show, compare_variants(request, show) as outcome:
         comparison = outcome.comparison
-        if held_against is not None and fail_on_regression is not None:
-            from decodescope.analyzer.regression_gate import check_baseline
+        try:
+            if held_against is not None and fail_on_regression is not None:
+                from decodescope.analyzer.regression_gate import check_baseline
 
-            comparison = check_baseline(comparison, held_against, str(baseline), fail_on_regression)
-        if out is not None:
-            _write(out, outcome, comparison)
+                path = str(baseline)
+                comparison = check_baseline(comparison, held_against, path, fail_on_regression)
+        finally:
+            # A baseline of another workload is told only now, and must not cost the runs.
+            if out is not None:
+                _write(out, outcome, comparison)
     if as_json:
         print_json(comparison)
     else:
