@@ -12,7 +12,7 @@ from markupsafe import Markup
 from decodescope.analyzer.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
 from decodescope.analyzer.html_page import render_page
 from decodescope.analyzer.html_view import VariantView, view_pages
-from decodescope.analyzer.report import GAP_CLASSES, Finding
+from decodescope.analyzer.report import GAP_CLASSES, CaptureInfo, Finding
 from decodescope.analyzer.run_report import RunReport
 from decodescope.analyzer.svg_rates import rates_svg, ratios_svg
 from decodescope.analyzer.svg_timeline import steps_svg
@@ -91,9 +91,10 @@ def _models(
 ) -> list[dict[str, str | int]]:
     """What was decoded, each once: nobody may take random weights for trained ones."""
     runs = comparison.runs if isinstance(comparison, Comparison) else ()
-    captures = [view.report.capture for view in views if view.report.capture is not None]
+    sources: list[RunReport | CaptureInfo] = [*runs]
+    sources += [view.report.capture for view in views if view.report.capture is not None]
     found: list[dict[str, str | int]] = []
-    for source in (*runs, *captures):
+    for source in sources:
         facts: dict[str, str | int] = {
             "model": source.model,
             "weights": source.weights,
