@@ -12,11 +12,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from decodescope.analyzer import formatting, html_format
+from decodescope.analyzer import comparison_words, formatting, html_format
 from decodescope.analyzer.class_colors import FAMILY_COLORS, GAP_COLORS, PART_COLORS
 from decodescope.analyzer.formatting import UNKNOWN, plain_text
 from decodescope.analyzer.kernel_names import cut_middle, shorten_kernel
-from decodescope.analyzer.svg_waterfall import part_name
 
 _TEMPLATES = Path(__file__).parent / "html_templates"
 _SCRIPT = "report.js"
@@ -43,17 +42,15 @@ def render_page(**values: Any) -> str:
         "kernel": shorten_kernel,
         "bound": html_format.bound_words,
         "flops": html_format.flops_rate,
-        "change": html_format.change_text,
-        "interval": html_format.interval_text,
-        "part": part_name,
-        "ratio": html_format.ratio_text,
+        "change": comparison_words.change_text,
+        "interval": comparison_words.rate_interval_text,
+        "part": comparison_words.part_words,
+        "speed": html_format.speed_text,
         "signed": html_format.signed_duration,
-        "words": html_format.verdict_words,
     }
     environment.globals |= {
         "share": html_format.share,
         "unknown": UNKNOWN,
-        "times": html_format.TIMES,
         "weights_note": formatting.weights_note,
         "family_colors": FAMILY_COLORS,
         "gap_colors": GAP_COLORS,

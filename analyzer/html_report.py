@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
+from msgspec.structs import replace
 
 from decodescope.analyzer.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
 from decodescope.analyzer.html_page import render_page
@@ -43,7 +44,7 @@ def html_report(
     """The whole page as text.
 
     `views` are shown in their order, each with its own section; where there are several, their
-    waterfalls and steps also stand on one scale.
+    waterfalls and steps also stand on one scale. The two sides of a diff are called as its views.
     """
     pages = view_pages(views)
     bars: list[Bar] = [(v.name, v.report.waterfall) for v in views if v.report.waterfall]
@@ -52,7 +53,7 @@ def html_report(
     return render_page(
         title=title,
         views=pages,
-        changes=None if comparison is None else _changes(comparison),
+        changes=None if comparison is None else _changes(comparison, views),
         models=_models(views, comparison),
         bars=bars,
         parts=_parts(bars),
@@ -67,9 +68,12 @@ def html_report(
     )
 
 
-def _changes(comparison: Comparison | Diff) -> _Changes:
+def _changes(comparison: Comparison | Diff, views: Sequence[VariantView]) -> _Changes:
     if isinstance(comparison, Diff):
-        pairs = (comparison.pair,)
+        pair = comparison.pair
+        if len(views) == 2:
+            pair = replace(pair, base=views[0].name, other=views[1].name)
+        pairs = (pair,)
         return _Changes(
             pairs, (), (), 0, comparison.findings, comparison.gate, None, ratios_svg(pairs)
         )

@@ -12,7 +12,7 @@ from decodescope.analyzer.comparison_report import (
     VariantRates,
 )
 from decodescope.analyzer.formatting import rate
-from decodescope.analyzer.html_format import MINUS, TIMES, ratio_text, verdict_words
+from decodescope.analyzer.html_format import MINUS, speed_text
 from decodescope.analyzer.kernel_names import cut_middle
 from decodescope.analyzer.svg import CHART_WIDTH, Drawing, ticks
 
@@ -97,11 +97,11 @@ def ratios_svg(pairs: Sequence[Pair]) -> Markup | None:
         return _RATIO_LEFT + place * _RATIO_PX
 
     height = _AXIS_PX + len(timed) * _ROW_PX
-    about = "; ".join(f"{pair.other} over {pair.base}: {ratio_text(s)}" for pair, s in timed)
+    about = "; ".join(f"{pair.other} over {pair.base}: {speed_text(s)}" for pair, s in timed)
     drawing = Drawing(height, "Ratios of tokens/s with their intervals", about)
     for ratio in _ratio_ticks(low, high):
         drawing.line(x(ratio), 16, x(ratio), height, "axis" if ratio == 1 else "grid")
-        drawing.text(x(ratio), 12, f"{TIMES}{ratio:g}", "dim", "middle")
+        drawing.text(x(ratio), 12, f"x{ratio:g}", "dim", "middle")
     for row, (pair, speed) in enumerate(timed):
         y = _AXIS_PX + (row + 0.5) * _ROW_PX
         named = f"{cut_middle(pair.other, 20)} over {cut_middle(pair.base, 20)}"
@@ -110,8 +110,7 @@ def ratios_svg(pairs: Sequence[Pair]) -> Markup | None:
             left, right = x(speed.interval.low), x(speed.interval.high)
             drawing.rect(left, y - 8, max(right - left, 1), 16, "interval")
         _marker(drawing, x(speed.value), y, speed.verdict)
-        text = f"{ratio_text(speed)} {verdict_words(speed.verdict)}"
-        drawing.text(_RATIO_LEFT + _RATIO_PX + 20, y + 4, text)
+        drawing.text(_RATIO_LEFT + _RATIO_PX + 20, y + 4, speed_text(speed))
     return drawing.markup()
 
 

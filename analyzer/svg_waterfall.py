@@ -4,28 +4,18 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from decodescope.analyzer.comparison_words import part_words
 from decodescope.analyzer.formatting import duration, percent
 from decodescope.analyzer.kernel_names import cut_middle
 from decodescope.analyzer.report import WaterfallPart
 from decodescope.analyzer.svg import CHART_WIDTH, Drawing, time_ticks
 
-PART_NAMES = {
-    "limit": "limit",
-    "kernel_inefficiency": "kernels over the limit",
-    "busy": "busy",
-    "host_tail": "host tail",
-}
 _LEFT, _RIGHT = 150.0, 80.0
 _PLOT = CHART_WIDTH - _LEFT - _RIGHT
 _AXIS_PX, _BAR_PX, _ROW_PX = 22.0, 30.0, 50.0
 _LETTER_PX = 6.6
 
 Bar = tuple[str, Sequence[WaterfallPart]]
-
-
-def part_name(part: str) -> str:
-    """A part of the waterfall in words; gap classes keep their names."""
-    return PART_NAMES.get(part, part)
 
 
 def waterfalls_svg(bars: Sequence[Bar]) -> Markup:
@@ -85,7 +75,7 @@ def _bar(
 def _segment(
     drawing: Drawing, part: WaterfallPart, x: float, y: float, width: float, total: int
 ) -> None:
-    text = f"{part_name(part.part)} {duration(part.ns)}"
+    text = f"{part_words(part.part)} {duration(part.ns)}"
     tip = f"{text}, {percent(part.ns / total)} % of the step"
     drawing.rect(x, y, width, _BAR_PX, f"p-{part.part}", tip)
     if width >= len(text) * _LETTER_PX + 10:

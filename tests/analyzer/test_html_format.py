@@ -1,53 +1,19 @@
 """How the page words figures, and how it makes a tree of ranges."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.comparison_report import Change, Interval, SpeedRatio
+from decodescope.analyzer.comparison_report import Interval, SpeedRatio
 from decodescope.analyzer.formatting import UNKNOWN
-from decodescope.analyzer.html_format import (
-    MINUS,
-    TIMES,
-    change_text,
-    flops_rate,
-    interval_text,
-    ratio_text,
-    share,
-    signed_duration,
-)
+from decodescope.analyzer.html_format import MINUS, flops_rate, share, signed_duration, speed_text
 from decodescope.analyzer.html_ranges import range_rows
 from decodescope.analyzer.report import RangeReport
 
 
-@pytest.mark.parametrize(
-    ("base", "other", "text"),
-    [
-        (None, 3.0, UNKNOWN),
-        (3.0, None, UNKNOWN),
-        (0.0, 0.0, "="),
-        (0.0, 5.0, "new"),
-        (5.0, 0.0, "gone"),
-        (100.0, 110.0, "+10.0 %"),
-        (100.0, 90.0, f"{MINUS}10.0 %"),
-        (100.0, 299.0, "+199.0 %"),
-        (100.0, 300.0, f"{TIMES}3.00"),
-        (900.0, 3.0, "÷300"),
-    ],
-)
-def test_a_change_is_a_percentage_or_a_factor(
-    base: float | None, other: float | None, text: str
-) -> None:
-    assert change_text(Change(base, other)) == text
-
-
 def test_figures_as_text() -> None:
-    interval = Interval(1.21234, 1.27, 0.95)
-    assert (
-        ratio_text(SpeedRatio(1.2431, interval, "faster")) == f"{TIMES}1.24 (95 %: 1.212 to 1.27)"
-    )
-    assert ratio_text(SpeedRatio(12345.6, None, "unknown")) == f"{TIMES}12,346"
-    assert ratio_text(None) == interval_text(None, ".4g") == UNKNOWN
+    speed = SpeedRatio(1.2431, Interval(1.21234, 1.27, 0.95), "faster")
+    assert speed_text(speed) == "x1.243 (95 %: x1.212 to x1.270), faster"
+    assert speed_text(SpeedRatio(1.0, None, "unknown")) == "x1.000, unknown"
     assert signed_duration(-1500) == f"{MINUS}1.50 µs"
     assert signed_duration(None) == UNKNOWN
     assert share(None, 5) == share(1, 0) == share(1, None) == UNKNOWN
