@@ -63,7 +63,7 @@ def analyze(trace: Trace) -> Analysis:
         observer=observer,
         largest_gaps=largest_gaps(trace, busy, gaps, launches, steps, ranges),
         attribution=attribution(ranges),
-        waterfall=waterfall(trace, steps, idle_ns),
+        waterfall=waterfall(trace, busy, gaps, launches, steps),
     )
     return Analysis(report, trace, busy, gaps, launches, steps, ranges)
 

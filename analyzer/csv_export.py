@@ -8,16 +8,17 @@ import csv
 import io
 from collections.abc import Iterable
 
-from decodescope.analyzer.report import DeviceReport, Report
+from decodescope.analyzer.report import Report, Roofline, StreamReport
 
-_Row = Iterable[str | int | float]
+_Row = Iterable[str | int | float | None]
 
 
 def render_csv(report: Report, by: str = "kernel") -> str:
     """CSV with a header line; `by` is "kernel", "range" or "gap".
 
-    Gaps have one row for each device and class, host_wait one for each label, so that the totals
-    of a device add up to its idle time.
+    What is not known is an empty cell. Gaps have one row for each device, stream (that of the op
+    which ends them) and class that occurred, host_wait one for each label, so that the totals of a
+    device add up to its idle time.
     """
     header, rows = {"kernel": _kernels, "range": _ranges, "gap": _gaps}[by](report)
     origin_header, origin = _origin(report, with_devices=by != "gap")
@@ -39,26 +40,44 @@ def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:
 
 
 def _kernels(report: Report) -> tuple[_Row, list[_Row]]:
-    header = ("name", "count", "total_ns", "mean_ns", "share")
-    return header, [(k.name, k.count, k.total_ns, k.mean_ns, k.share) for k in report.kernels]
+    header = ("name", "count", "short_calls", "total_ns", "mean_ns", "share")
+    rows: list[_Row] = [
+        (k.name, k.count, k.short_calls, k.total_ns, k.mean_ns, k.share, *_roofline(k.roofline))
+        for k in report.kernels
+    ]
+    return (*header, *(f"roofline_{name}" for name in Roofline.__struct_fields__)), rows
+
+
+def _roofline(found: Roofline | None) -> _Row:
+    fields = Roofline.__struct_fields__
+    return [None if found is None else getattr(found, name) for name in fields]
 
 
 def _ranges(report: Report) -> tuple[_Row, list[_Row]]:
-    header = ("path", "gpu_ns", "gpu_ops", "launch_calls", "confidence")
-    return header, [
-        (r.path, r.gpu_ns, r.gpu_ops, r.launch_calls, r.confidence) for r in report.ranges
+    header = ("path", "kind", "gpu_ns", "idle_ns", "gpu_ops", "launch_calls", "confidence")
+    rows: list[_Row] = [
+        (
+            *(found.path, found.kind, found.gpu_ns, found.idle_ns, found.gpu_ops),
+            *(found.launch_calls, found.confidence, found.matched),
+        )
+        for found in report.ranges
     ]
+    return (*header, "matched"), rows
 
 
 def _gaps(report: Report) -> tuple[_Row, list[_Row]]:
-    header = ("device", "class", "label", "count", "total_ns", "max_ns")
-    return header, [row for device in report.devices for row in _device_gaps(device)]
+    header = ("device", "stream", "class", "label", "count", "total_ns", "max_ns")
+    return header, [
+        (device.device, stream.stream, *row)
+        for device in report.devices
+        for stream in device.streams
+        for row in _stream_gaps(stream)
+    ]
 
 
-def _device_gaps(device: DeviceReport) -> Iterable[_Row]:
-    for name, total in device.gaps.items():
-        if name == "host_wait":
-            for label, part in device.host_wait.items():
-                yield (device.device, name, label, part.count, part.total_ns, part.max_ns)
-        else:
-            yield (device.device, name, "", total.count, total.total_ns, total.max_ns)
+def _stream_gaps(stream: StreamReport) -> Iterable[tuple[str | int, ...]]:
+    for name, total in stream.gaps.items():
+        split = stream.host_wait if name == "host_wait" else {"": total}
+        for label, part in split.items():
+            if part.count:
+                yield (name, label, part.count, part.total_ns, part.max_ns)

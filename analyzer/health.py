@@ -76,8 +76,8 @@ def _findings(
         findings.append(
             Finding(
                 "graph_launch_without_ops",
-                f"{len(empty_graphs)} of {len(graphs)} graph launches have no GPU op in the trace: what "
-                "they ran is missing from every figure",
+                f"{len(empty_graphs)} of {len(graphs)} graph launches have no GPU op in the trace: "
+                "what they ran is missing from every figure",
             )
         )
     if observer is not None and observer.ratio is not None and observer.ratio > DISTORTED:

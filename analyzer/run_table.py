@@ -1,6 +1,5 @@
 """One measured run as text for a terminal; reads nothing but the `RunReport`."""
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -13,23 +12,19 @@ from decodescope.analyzer.formatting import (
     rate,
     weights_note,
 )
-from decodescope.analyzer.report import GAP_CLASSES
 from decodescope.analyzer.run_report import RunReport
-
-BAR_CELLS = 32
-_PART_NAMES = {
-    "limit": "limit: bytes ÷ peak",
-    "kernel_inefficiency": "kernels over the limit",
-    "busy": "busy (no peak known)",
-    "host_tail": "host tail",
-}
+from decodescope.analyzer.waterfall_table import waterfall_table
 
 
 def run_table(report: RunReport) -> RenderableType:
     """Title, figures, waterfall, verdict, findings and the generated text."""
     parts: list[RenderableType] = [_title(report), "", _figures(report)]
     if report.waterfall:
-        parts += ["", Text("Where one profiled step goes", style="bold"), _waterfall(report)]
+        parts += [
+            "",
+            Text("Where one profiled step goes", style="bold"),
+            waterfall_table(report.waterfall),
+        ]
     parts += ["", _verdict(report)]
     parts += [
         Text(f"note: {finding.message}", style="yellow") for finding in report.health.findings
@@ -98,26 +93,6 @@ def _bandwidth_text(report: RunReport) -> str:
         if peak is not None
     ]
     return f"{text}  ({', '.join(peaks)})" if peaks else text
-
-
-def _waterfall(report: RunReport) -> Table:
-    total = sum(part.ns for part in report.waterfall)
-    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False, show_footer=True)
-    table.add_column(footer="step")
-    table.add_column(justify="right", footer=duration(total))
-    table.add_column(justify="right", footer="")
-    table.add_column(footer="")
-    for part in report.waterfall:
-        if part.ns == 0 and part.part in GAP_CLASSES:
-            continue
-        share = part.ns / total if total else 0.0
-        table.add_row(
-            _PART_NAMES.get(part.part, f"idle: {part.part}"),
-            duration(part.ns) if part.ns >= 0 else f"-{duration(-part.ns)}",
-            f"{share * 100:.1f} %",
-            "█" * round(max(share, 0.0) * BAR_CELLS),
-        )
-    return table
 
 
 def _verdict(report: RunReport) -> Text:

@@ -21,24 +21,40 @@ def step_idle_ns(
     """Idle ns: int64 [steps, classes], classes as in `GAP_CLASSES`; 0 for a step without ops."""
     idle_ns = np.zeros((len(steps), len(GAP_CLASSES)), dtype=np.int64)
     for devices, indices in by_devices(steps.devices).items():
-        together = gaps
-        if len(unions) > 1:
-            busy = merged([unions[device] for device in devices])
-            together = find_gaps(trace, (busy,), launches, gaps.floors_ns)
+        together = gaps_of_devices(trace, unions, gaps, launches, devices)
         start, end = steps.span_start_ns[indices], steps.span_end_ns[indices]
-        idle_ns[indices] = _inside(together, start, end)
+        idle_ns[indices] = idle_between(together, start, end)
     return idle_ns
 
 
-def _inside(gaps: Gaps, start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    """Time of the gaps between each start and end, by class.
+def gaps_of_devices(
+    trace: Trace,
+    unions: dict[int, Union],
+    gaps: Gaps,
+    launches: LaunchCalls,
+    devices: tuple[int, ...],
+) -> Gaps:
+    """The intervals in which none of `devices` did anything; `gaps` are those of each device."""
+    if len(unions) == 1:
+        return gaps
+    busy = merged([unions[device] for device in devices])
+    return find_gaps(trace, (busy,), launches, gaps.floors_ns)
 
-    Both are edges of busy time, so that no gap lies across them, and gaps are in order of time.
-    """
+
+def idle_between(gaps: Gaps, start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """Time of the gaps (of one union, in order) between each start and end, by class."""
+    return _idle_until(gaps, end_ns) - _idle_until(gaps, start_ns)
+
+
+def _idle_until(gaps: Gaps, times_ns: Int64s) -> Int64s:
+    """How much of the gaps of each class lies before each time: int64 [times, classes]."""
     rows = np.arange(len(gaps))
-    until = np.zeros((len(gaps) + 1, len(GAP_CLASSES)), dtype=np.int64)
-    until[rows + 1, gaps.kind] = gaps.end_ns - gaps.start_ns
-    np.cumsum(until, axis=0, out=until)
-    first = np.searchsorted(gaps.start_ns, start_ns)
-    after = np.searchsorted(gaps.end_ns, end_ns, side="right")
-    return np.asarray(until[after] - until[first], dtype=np.int64)
+    total = np.zeros((len(gaps) + 1, len(GAP_CLASSES)), dtype=np.int64)
+    total[rows + 1, gaps.kind] = gaps.end_ns - gaps.start_ns
+    np.cumsum(total, axis=0, out=total)
+    begun = np.searchsorted(gaps.start_ns, times_ns, side="right")
+    until = total[begun]
+    inside = np.flatnonzero(begun)
+    last = begun[inside] - 1
+    until[inside, gaps.kind[last]] -= np.maximum(gaps.end_ns[last] - times_ns[inside], 0)
+    return until

@@ -122,8 +122,8 @@ def step_time_ns(trace: Trace, steps: Steps, index: int) -> int:
     """How long one step took while profiled.
 
     From the start of its GPU span to the start of the next step's, so that the times of
-    consecutive steps add up. The last step ends with its host marker or its GPU span, whichever is
-    later, counted from whichever began first of marker and span.
+    consecutive steps add up. The last step, and one that the next overtakes, takes as long as its
+    host marker or its GPU span, whichever is longer.
     """
     marker = steps.marker[index]
     host_start, host_end = int(trace.ranges.start_ns[marker]), int(trace.ranges.end_ns[marker])
@@ -131,7 +131,9 @@ def step_time_ns(trace: Trace, steps: Steps, index: int) -> int:
         return host_end - host_start
     start, end = int(steps.span_start_ns[index]), int(steps.span_end_ns[index])
     if index + 1 < len(steps) and steps.gpu_ops[index + 1]:
-        return int(steps.span_start_ns[index + 1]) - start
+        next_start = int(steps.span_start_ns[index + 1])
+        if next_start > start:
+            return next_start - start
     return max(host_end - host_start, end - start)
 
 

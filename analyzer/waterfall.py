@@ -2,37 +2,44 @@
 
 step time = limit + kernel inefficiency + idle of each class + host tail, where
 limit = bytes a step must read / peak bandwidth, kernel inefficiency = busy - limit (negative where
-kernels ran faster than the peak allows, which says that the bytes or the peak are wrong), idle is
-inside the step's GPU span, and the host tail is the step time outside that span.
+kernels ran faster than the peak allows, which says that the bytes or the peak are wrong). Busy and
+idle are those of the step's devices inside its GPU span, as far as that lies within the step time
+(the next step's ops may begin before this one's have ended); the host tail is the rest of it.
 """
 
 import numpy as np
 
 from decodescope.analyzer.datasheet import datasheet_peak_bytes_per_s
+from decodescope.analyzer.gaps import Gaps
+from decodescope.analyzer.launches import LaunchCalls
 from decodescope.analyzer.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.step_idle import gaps_of_devices, idle_between
 from decodescope.analyzer.steps import Steps, median_step, step_time_ns
-from decodescope.analyzer.trace import Int64s, Trace
+from decodescope.analyzer.timeline import Union
+from decodescope.analyzer.trace import Trace
 
 
 def waterfall(
-    trace: Trace, steps: Steps, idle_ns: Int64s, index: int | None = None
+    trace: Trace, unions: dict[int, Union], gaps: Gaps, launches: LaunchCalls, steps: Steps
 ) -> tuple[WaterfallPart, ...]:
-    """The parts of step `index`, by default of the step with the median time; empty without steps.
+    """The parts of the step with the median time; empty without steps.
 
-    `idle_ns` is the idle time of each step and gap class. The limit is taken from the peak measured
-    with the capture, else from its device's datasheet. Where peak or bytes are unknown, one part
-    `busy` stands for limit and inefficiency.
+    The limit is taken from the peak measured with the capture, else from its device's datasheet.
+    Where peak or bytes are unknown, one part `busy` stands for limit and inefficiency.
     """
+    index = median_step(trace, steps)
     if index is None:
-        index = median_step(trace, steps)
-    if index is None or not steps.gpu_ops[index]:
         return ()
-    span_ns = int(steps.span_end_ns[index] - steps.span_start_ns[index])
-    idle = zip(GAP_CLASSES, idle_ns[index].tolist(), strict=True)
+    step_ns = step_time_ns(trace, steps, index)
+    start = steps.span_start_ns[index : index + 1]
+    end = np.minimum(steps.span_end_ns[index : index + 1], start + step_ns)
+    together = gaps_of_devices(trace, unions, gaps, launches, steps.devices[index])
+    idle = idle_between(together, start, end)[0].tolist()
+    used_ns = int(end[0] - start[0])
     return (
-        *_busy_parts(int(steps.busy_ns[index]), _limit_ns(trace)),
-        *(WaterfallPart(name, ns) for name, ns in idle),
-        WaterfallPart("host_tail", step_time_ns(trace, steps, index) - span_ns),
+        *_busy_parts(used_ns - sum(idle), _limit_ns(trace)),
+        *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),
+        WaterfallPart("host_tail", step_ns - used_ns),
     )
 
 

@@ -166,6 +166,31 @@ def test_without_bytes_or_peak_busy_is_one_part() -> None:
     assert parts_of(two_steps(decodescope=unknown))["busy"] == 35
 
 
+def test_a_step_that_the_next_one_overlaps_ends_where_that_begins() -> None:
+    parts = parts_of(
+        analyze(
+            trace_of(
+                *(span(at, at + 10, "decode_step") for at in (0, 10, 20)),
+                call(1, 2, 1), op(100, 120, 1), call(3, 4, 2), op(130, 250, 2, stream=8),
+                call(11, 12, 3), op(200, 240, 3), call(21, 22, 4), op(300, 301, 4),
+            )
+        )
+    )  # fmt: skip
+    assert parts["busy"] == 90
+    assert (parts["host_tail"], sum(parts.values())) == (0, 100)
+
+
+def test_a_step_that_the_next_one_overtakes_lasts_as_long_as_its_ops() -> None:
+    analysis = analyze(
+        trace_of(
+            span(0, 10, "decode_step"), span(10, 20, "decode_step"), call(1, 2, 1),
+            op(100, 120, 1, device=1), call(11, 12, 2), op(50, 60, 2),
+        )
+    )  # fmt: skip
+    assert analysis.report.observer is not None
+    assert analysis.report.observer.profiled_step_ns == 20 == sum(parts_of(analysis).values())
+
+
 def test_without_steps_there_is_no_waterfall() -> None:
     assert analyze(trace_of(op(0, 5), op(10, 20))).report.waterfall == ()
 
@@ -192,6 +217,7 @@ def test_waterfalls_of_any_steps_add_up(data: st.DataObject) -> None:
     assert analysis.report.observer is not None
     parts = analysis.report.waterfall
     assert sum(part.ns for part in parts) == analysis.report.observer.profiled_step_ns
+    assert all(part.ns >= 0 for part in parts if part.part != "kernel_inefficiency")
     steps = analysis.report.steps
     assert sum(step.gpu_ops for step in steps) == correlation
     for step in steps:
