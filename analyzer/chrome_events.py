@@ -19,6 +19,10 @@ class EventText:
         """A name of the trace's table as JSON text."""
         return self._names[index]
 
+    def quoted(self, name: str) -> str:
+        """Any other name as JSON text."""
+        return _json(name)
+
     def slice(
         self,
         category: str,
@@ -82,6 +86,11 @@ def microseconds(ns: int) -> str:
     """Integer nanoseconds as µs with three decimals."""
     whole, rest = divmod(abs(ns), 1000)
     return f"{'-' if ns < 0 else ''}{whole}.{rest:03d}"
+
+
+def given(args: Mapping[str, int]) -> dict[str, object]:
+    """The arguments that the trace gave: -1 stands for none."""
+    return {key: value for key, value in args.items() if value != -1}
 
 
 def _json(value: object) -> str:

@@ -5,10 +5,14 @@ overlap in part are dropped or mangled. Such a slice goes to a further track.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
 from decodescope.analyzer.trace import HostEvents, Int64s
+
+_MOST = 1 << 31
 
 
 def separate_tracks(start_ns: Int64s, end_ns: Int64s) -> Int64s:
@@ -47,15 +51,35 @@ def nesting_tracks(start_ns: Int64s, end_ns: Int64s) -> Int64s:
     return track
 
 
-def host_tracks(groups: Sequence[HostEvents]) -> list[Int64s]:
-    """The thread id under which each event of each group is drawn.
+@dataclass(frozen=True, slots=True, eq=False)
+class HostPlaces:
+    """The process and thread number under which each event of several groups is drawn, one group
+    after the other; `edges` are the rows at which the groups begin and end."""
 
-    It is the event's own, unless it overlaps another event of its thread in part: then one that no
-    thread has.
+    pid: Int64s
+    tid: Int64s
+    edges: tuple[int, ...]
+
+    def of_group(self, index: int) -> "HostPlaces":
+        """Those of one group."""
+        mine = slice(self.edges[index], self.edges[index + 1])
+        return HostPlaces(self.pid[mine], self.tid[mine], (0, mine.stop - mine.start))
+
+
+def host_places(groups: Sequence[HostEvents]) -> HostPlaces:
+    """Where each event of each group is drawn.
+
+    An event keeps its process and thread, but: numbers that viewers do not take (negative ones,
+    which stand for text, and those of 32 bits and more) are replaced by free ones, and an event
+    that overlaps another one of its thread in part goes to a thread number that no event has.
     """
-    pid, tid, start, end = (
+    start, end = (
         np.concatenate([getattr(group, name) for group in groups])
-        for name in ("pid", "tid", "start_ns", "end_ns")
+        for name in ("start_ns", "end_ns")
+    )
+    pid, tid = (
+        _usable(np.concatenate([getattr(group, name) for group in groups]))
+        for name in ("pid", "tid")
     )
     order = np.lexsort((-end, start, tid, pid))
     drawn = tid.copy()
@@ -66,4 +90,13 @@ def host_tracks(groups: Sequence[HostEvents]) -> list[Int64s]:
         moved = track > 0
         drawn[mine[moved]] = free - 1 + track[moved]
         free += int(track.max(initial=0))
-    return np.split(drawn, np.cumsum([len(group) for group in groups])[:-1])
+    return HostPlaces(pid, drawn, (0, *accumulate(len(group) for group in groups)))
+
+
+def _usable(numbers: Int64s) -> Int64s:
+    usable = (numbers >= 0) & (numbers < _MOST)
+    free = int(numbers[usable].max(initial=0)) + 1
+    _, others = np.unique(numbers[~usable], return_inverse=True)
+    found = numbers.copy()
+    found[~usable] = free + others
+    return found

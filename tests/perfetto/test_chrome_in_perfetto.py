@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,12 @@ import pytest
 from trace_processor import LoadedTrace, loaded
 
 from decodescope.analyzer import analyze, load
+from decodescope.analyzer.attribution import reference_from
 from decodescope.analyzer.bundled import bundled_recordings
 from decodescope.analyzer.chrome_export import export_chrome
+from decodescope.analyzer.trace import Trace
 
+DATA = Path(__file__).resolve().parent.parent / "data"
 RECORDINGS = bundled_recordings()
 FOREIGN = (
     "v100_cuda_graph", "a100_eager", "h100_qwen1.5_0.5b_eager", "mi300x_vllm_decode_graph",
@@ -27,7 +31,10 @@ def nanoseconds(microseconds: Decimal) -> int:
 
 
 def written_slices(events: list[dict[str, Any]]) -> Counter[Slice]:
-    """(name, start, length, depth) of every slice, nested as the file says."""
+    """(name, start, length, depth) of every slice, nested as the file says.
+
+    Perfetto nests slices of no length that start together in one another.
+    """
     tracks: dict[tuple[int, int], list[tuple[int, int, str]]] = {}
     for event in events:
         if event["ph"] == "X":
@@ -36,21 +43,21 @@ def written_slices(events: list[dict[str, Any]]) -> Counter[Slice]:
             track.append((start, -length, event["name"]))
     found: Counter[Slice] = Counter()
     for track in tracks.values():
-        open_until: list[int] = []
+        around: list[tuple[int, int]] = []
         for start, minus_length, name in sorted(track, key=lambda one: one[:2]):
-            while open_until and open_until[-1] <= start:
-                open_until.pop()
-            found[(name, start, -minus_length, len(open_until))] += 1
-            open_until.append(start - minus_length)
+            while around and around[-1][1] <= start and around[-1] != (start, start):
+                around.pop()
+            found[(name, start, -minus_length, len(around))] += 1
+            around.append((start, start - minus_length))
     return found
 
 
-def check(source: Path, folder: Path) -> None:
+def check(trace: Trace, folder: Path) -> None:
     target = folder / "exported.json"
-    export_chrome(analyze(load(source)), target)
+    export_chrome(analyze(trace), target)
     events = json.loads(target.read_bytes(), parse_float=Decimal)["traceEvents"]
-    with loaded(target) as trace:
-        assert_taken_whole(trace, events)
+    with loaded(target) as taken:
+        assert_taken_whole(taken, events)
 
 
 def assert_taken_whole(trace: LoadedTrace, events: list[dict[str, Any]]) -> None:
@@ -69,12 +76,19 @@ def assert_taken_whole(trace: LoadedTrace, events: list[dict[str, Any]]) -> None
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=lambda path: path.stem)
 def test_exports_of_the_bundled_recordings(recording: Path, tmp_path: Path) -> None:
-    check(recording, tmp_path)
+    check(load(recording), tmp_path)
 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_exports_of_foreign_traces(name: str, foreign_traces: Path, tmp_path: Path) -> None:
-    check(foreign_traces / f"{name}.json.gz", tmp_path)
+    check(load(foreign_traces / f"{name}.json.gz"), tmp_path)
+
+
+def test_the_reconstructed_ranges_of_a_graph_replay(tmp_path: Path) -> None:
+    ungraphed = analyze(load(DATA / "h200_compiled_ungraphed.json.gz"))
+    deeper = {op: f"decode_step/model/layer.{op // 19}/part.{op % 3}" for op in range(309)}
+    reference = reference_from(ungraphed, 0, deeper)
+    check(replace(load(DATA / "h200_compiled_replays.json.gz"), reference=reference), tmp_path)
 
 
 def test_a_slice_that_trace_processor_drops_is_noticed(tmp_path: Path) -> None:
