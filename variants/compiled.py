@@ -1,6 +1,5 @@
 """The compiled variant: transformers with a static KV cache, torch.compile and its CUDA graphs."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -9,13 +8,13 @@ from transformers import StaticCache
 from transformers.cache_utils import StaticLayer
 
 from decodescope.analyzer.errors import EnvironmentLacks
-from decodescope.variants.annotations import LayerRanges
+from decodescope.variants.annotations import LayerRanges, range_paths
 from decodescope.variants.models import LoadedModel
+from decodescope.variants.step import UngraphedStep
 from decodescope.variants.step_bytes import KvBytes, weight_bytes_read
 from decodescope.variants.token_history import TokenHistory
+from decodescope.variants.traced_compiler import Forward, TracedCompiler, without_tf32_advice
 from decodescope.variants.workload import DecodeWorkload
-
-Forward = Callable[[torch.Tensor, Any], torch.Tensor]
 
 _WARM_UP_STEPS = 3
 _COUNTER = "cumulative_length"
@@ -32,10 +31,7 @@ def build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) -
     # What an earlier build compiled would count against the limit of recompilations.
     torch.compiler.reset()
     step = StaticStep(loaded, workload, _reduce_overhead)
-    with warnings.catch_warnings():
-        # Advice to compute fp32 in TF32, which would change what is compared.
-        warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
-        step.warm_up()
+    step.warm_up()
     return step
 
 
@@ -44,7 +40,8 @@ class StaticStep:
 
     The cache holds exactly `workload.cache_length` positions: attention at a query of one token
     reads all of it, so spare room would slow every step down. Prefill runs uncompiled; the position
-    lives in device counters of the cache, so that one graph serves every position.
+    lives in device counters of the cache, so that one graph serves every position. `cache` is that
+    of another step, to be shared.
     """
 
     def __init__(
@@ -52,12 +49,14 @@ class StaticStep:
         loaded: LoadedModel,
         workload: DecodeWorkload,
         compile_forward: Callable[[Forward], Forward],
+        cache: Any | None = None,
     ) -> None:
+        self._loaded = loaded
         self._model = loaded.model
         self._workload = workload
         self._history = TokenHistory(workload)
         self._ranges = LayerRanges(None)
-        self._cache = _static_cache(loaded.model.config, workload.cache_length)
+        self._cache = cache or _static_cache(loaded.model.config, workload.cache_length)
         self._decode = compile_forward(self._forward)
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, loaded.model.dtype.itemsize)
         self.position = workload.context
@@ -67,9 +66,18 @@ class StaticStep:
         """Compile and record: the first calls of a compiled function do both."""
         shape = (self._workload.batch, self._workload.context)
         self.prefill(torch.zeros(shape, dtype=torch.int64))
-        for _ in range(_WARM_UP_STEPS):
-            self.step()
-            self.reset(self._workload.context)
+        with without_tf32_advice():
+            for _ in range(_WARM_UP_STEPS):
+                self.step()
+                self.reset(self._workload.context)
+
+    def ungraphed(self) -> UngraphedStep:
+        """The same forward compiled without CUDA graphs, on this step's cache."""
+        compiler = TracedCompiler(range_paths(self._model))
+        step = StaticStep(self._loaded, self._workload, compiler.compile, self._cache)
+        self._history = TokenHistory(self._workload)
+        self.position = self._history.position
+        return UngraphedStep(step, lambda: compiler.sites)
 
     @torch.no_grad()
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:

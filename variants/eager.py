@@ -57,6 +57,9 @@ class EagerStep:
         """Open ranges around the model, its layers and their parts during steps, or stop it."""
         self._ranges.set(enabled)
 
+    def ungraphed(self) -> None:
+        """None: nothing is replayed."""
+
     @torch.no_grad()
     def _advance(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Feed the last ids; the next ids [batch] and the logits [batch, vocabulary]."""

@@ -185,6 +185,18 @@ def _activities() -> set[object]:
     return set(supported_activities())  # type: ignore[no-untyped-call]
 
 
+def _check_read_peak() -> Check:
+    if why_no_cuda() is not None:
+        return Check("read peak", "ok", "measured on a GPU only")
+    from decodescope.variants.read_peak_cache import cache_folder, cached_peak, this_gpu, today
+
+    peak = cached_peak(this_gpu(), cache_folder(), today())
+    if peak is None:
+        return Check("read peak", "ok", "not measured yet: the first run does")
+    found = f"{peak.bytes_per_s / 1e12:.2f} TB/s, measured {peak.measured_at}"
+    return Check("read peak", "ok", f"{found} (kept in {cache_folder()})")
+
+
 def _check_tiny() -> Check:
     from decodescope.variants.model_source import TINY, resolve_model
 
@@ -201,5 +213,6 @@ _CHECKS: tuple[Callable[[], Check], ...] = (
     _check_triton,
     _check_nvtx,
     _check_profiler,
+    _check_read_peak,
     _check_tiny,
 )

@@ -29,12 +29,12 @@ from decodescope.variants.live_figures import RecentSteps
 from decodescope.variants.live_protocols import LiveChannel, LiveSession, LiveStep
 from decodescope.variants.live_windows import WindowFiles, WindowSchedule
 from decodescope.variants.text_tail import TextTail
+from decodescope.variants.window_plan import window_plan
 
 POLL_NS = 20_000_000
 PUBLISH_NS = 100_000_000
 COLLECT_NS = 1_000_000_000
 WINDOW_STEPS = 3
-WINDOW_WARM_STEPS = 1
 
 
 class LiveLoop:
@@ -171,7 +171,7 @@ class LiveLoop:
         requested, self._capture_requested = self._capture_requested, False
         if requested:
             self._tell("capturing")
-        if self._left < min(WINDOW_WARM_STEPS + WINDOW_STEPS, self._session.new_tokens):
+        if self._left < window_plan(self._session.new_tokens, WINDOW_STEPS).total:
             self._next_generation()
         self._recent.fresh += self._session.pacer.drain()
         started_ns = self._clock_ns()
@@ -189,17 +189,15 @@ class LiveLoop:
     def _write_window(self, requested: bool) -> None:
         assert self._step is not None
         step, session = self._step, self._session
-        warm_steps = min(WINDOW_WARM_STEPS, self._left - 1)
-        steps = min(WINDOW_STEPS, self._left - warm_steps)
-        unprofiled_ns = self._recent.median_ns()
-        info = session.capture_info(self._variant, step, steps, unprofiled_ns, warm_steps)
+        plan = window_plan(self._left, WINDOW_STEPS)
+        info = session.capture_info(self._variant, step, plan, self._recent.median_ns())
         path = self._files.next_path()
         step.annotate_layers(True)
         try:
-            session.capture(lambda: session.tap.add(step.step()), steps, path, info, warm_steps)
+            session.capture(lambda: session.tap.add(step.step()), plan, path, info)
         finally:
             step.annotate_layers(False)
-        self._count(warm_steps + steps)
+        self._count(plan.total)
         self._files.written(path)
         self._channel.send(TraceReady(path=str(path), capture=info, requested=requested))
 
@@ -261,9 +259,10 @@ class LiveLoop:
     def _build(self, variant: str) -> bool:
         """Build and start `variant`; a failure is reported, not raised."""
         self._channel.send(State("building", variant))
-        self._channel.send(Progress("building", variant))
         try:
-            self._step = self._session.build(variant)
+            self._step = self._session.build(
+                variant, lambda stage: self._channel.send(Progress(stage, variant))
+            )
         except Exception as error:  # compilers and third-party variants raise anything
             self._report(f"variant {variant} cannot be built", error)
         if self._step is None:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import AppMessage, Stats, WorkerMessage
 from decodescope.analyzer.report import CaptureInfo
+from decodescope.variants.window_plan import WindowPlan
 
 
 class LiveStep(Protocol):
@@ -42,7 +43,8 @@ class LiveSession(Protocol):
     """A loaded model and what can be done with it.
 
     `refusal` says why a variant cannot be built (unknown, unavailable), None if it can; `explain`
-    turns an error that the user can do something about into one line, None for any other.
+    turns an error that the user can do something about into one line, None for any other. `build`
+    tells `say` what it is about.
     """
 
     batch: int
@@ -54,20 +56,15 @@ class LiveSession(Protocol):
     @property
     def tap(self) -> Tap: ...
     def refusal(self, variant: str) -> DecodescopeError | None: ...
-    def build(self, variant: str) -> LiveStep: ...
+    def build(self, variant: str, say: Callable[[str], None]) -> LiveStep: ...
     def release(self) -> None: ...
     def prompt(self, generation: int) -> Any: ...
     def explain(self, error: Exception) -> DecodescopeError | None: ...
     def capture_info(
-        self, variant: str, step: Any, steps: int, unprofiled_step_ns: int | None, warm_steps: int
+        self, variant: str, step: Any, plan: WindowPlan, unprofiled_step_ns: int | None
     ) -> CaptureInfo: ...
     def capture(
-        self,
-        step: Callable[[], object],
-        steps: int,
-        path: Path,
-        info: CaptureInfo,
-        warm_steps: int,
+        self, step: Callable[[], object], plan: WindowPlan, path: Path, info: CaptureInfo
     ) -> None: ...
 
 

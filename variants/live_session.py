@@ -12,27 +12,32 @@ from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.datasheet import datasheet_peak_bytes_per_s
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, WorkerConfig
+from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.report import CaptureInfo
+from decodescope.variants.capture_info import Subject, capture_info
 from decodescope.variants.environment import device_name, environment
-from decodescope.variants.measure import capture_info
+from decodescope.variants.graph_reference import try_reference
 from decodescope.variants.memory import memory_errors
 from decodescope.variants.pacing import StepPacer
 from decodescope.variants.preparation import Prepared, prepare
-from decodescope.variants.read_peak import try_read_peak
+from decodescope.variants.read_peak import read_peak
+from decodescope.variants.read_peak_cache import ReadPeak
 from decodescope.variants.registry import available_variants, build_variant, require_variant
 from decodescope.variants.step import DecodeStep
 from decodescope.variants.token_tap import TokenTap
+from decodescope.variants.window_plan import WindowPlan
 
 
 class TorchSession:
     """A `LiveSession` on a prepared model."""
 
     def __init__(
-        self, prepared: Prepared, profiler: ProfilerSession, read_peak_bytes_per_s: float | None
+        self, prepared: Prepared, profiler: ProfilerSession, peak: ReadPeak | None
     ) -> None:
         self._prepared = prepared
         self._profiler = profiler
-        self._read_peak_bytes_per_s = read_peak_bytes_per_s
+        self._read_peak = peak
+        self._reference: GraphReference | None = None
         self._device_name = device_name(prepared.device)
         self.batch = prepared.workload.batch
         self.new_tokens = prepared.workload.new_tokens
@@ -56,7 +61,7 @@ class TorchSession:
             context=prepared.workload.context,
             tokens=self.new_tokens,
             variants=available_variants(prepared.device),
-            measured_peak_bytes_per_s=self._read_peak_bytes_per_s,
+            measured_peak_bytes_per_s=self._read_peak.bytes_per_s if self._read_peak else None,
             datasheet_peak_bytes_per_s=(
                 datasheet_peak_bytes_per_s(self._device_name) if on_cuda else None
             ),
@@ -71,10 +76,15 @@ class TorchSession:
             return error
         return None
 
-    def build(self, variant: str) -> DecodeStep:
-        """The variant's step, ready to prefill."""
+    def build(self, variant: str, say: Callable[[str], None]) -> DecodeStep:
+        """The variant's step, ready to prefill; `say` hears each slow stage."""
         prepared = self._prepared
-        return build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
+        say("building")
+        step = build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
+        self._reference = try_reference(
+            step, self._subject(variant), prepared.prompt(0), self._profiler, say
+        )
+        return step
 
     def release(self) -> None:
         """Give back the device memory of a step that was dropped, and of what it compiled."""
@@ -98,37 +108,35 @@ class TorchSession:
             return None
 
     def capture_info(
-        self,
-        variant: str,
-        step: DecodeStep,
-        steps: int,
-        unprofiled_step_ns: int | None,
-        warm_steps: int,
+        self, variant: str, step: DecodeStep, plan: WindowPlan, unprofiled_step_ns: int | None
     ) -> CaptureInfo:
-        """What is known of a window that begins `warm_steps` after the step's present position."""
-        prepared = self._prepared
-        return capture_info(
+        """What is known of a window that the step runs next."""
+        return capture_info(self._subject(variant), step, plan, unprofiled_step_ns)
+
+    def capture(
+        self, step: Callable[[], object], plan: WindowPlan, path: Path, info: CaptureInfo
+    ) -> None:
+        """Run the window's steps under the profiler and write it to `path`."""
+        self._profiler.capture(
             step,
+            plan.steps,
+            path,
+            info,
+            plan.warm,
+            self._reference,
+            record_shapes=self._reference is None,
+        )
+
+    def _subject(self, variant: str) -> Subject:
+        prepared = self._prepared
+        return Subject(
             prepared.loaded,
             prepared.workload,
             prepared.device,
             variant,
-            steps,
-            unprofiled_step_ns,
-            warm_steps,
-            self._read_peak_bytes_per_s,
+            self._read_peak,
+            self._profiler.kernel_floor_ns,
         )
-
-    def capture(
-        self,
-        step: Callable[[], object],
-        steps: int,
-        path: Path,
-        info: CaptureInfo,
-        warm_steps: int,
-    ) -> None:
-        """Run `warm_steps`, then profile `steps` calls of `step` and write the window to `path`."""
-        self._profiler.capture(step, steps, path, info, warm_steps)
 
 
 def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSession:
@@ -143,7 +151,7 @@ def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSessi
     profiler = ProfilerSession(prepared.device)
     profiler.warm_up()
     say("measuring the read peak")
-    return TorchSession(prepared, profiler, try_read_peak(prepared.device))
+    return TorchSession(prepared, profiler, read_peak(prepared.device))
 
 
 def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str] | None:

@@ -6,26 +6,25 @@ from time import perf_counter_ns
 
 import torch
 
-import decodescope
 from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.report import CaptureInfo
 from decodescope.analyzer.run_figures import step_times
-from decodescope.variants.environment import device_name
+from decodescope.variants.capture_info import Subject, capture_info
 from decodescope.variants.memory import memory_errors
-from decodescope.variants.models import LoadedModel
 from decodescope.variants.pacing import StepPacer
 from decodescope.variants.step import DecodeStep
+from decodescope.variants.window_plan import WindowPlan, window_plan
 from decodescope.variants.workload import DecodeWorkload
 
 WARM_UP_STEPS = 5
-WINDOW_WARM_STEPS = 1
 WINDOW_STEPS = 3
 MIN_TIMED_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """How many decode steps warm up, are timed, precede the profiled window and are in it.
+    """How many decode steps warm up, are timed and belong to the profiled window.
 
     `rewind`: each phase starts again at the prompt's end, because there are too few positions for
     all of them in one generation.
@@ -33,8 +32,7 @@ class Phases:
 
     warm_up: int
     timed: int
-    window_warm: int
-    window: int
+    window: WindowPlan
     rewind: bool
 
 
@@ -63,45 +61,35 @@ def phases(new_tokens: int) -> Phases:
     (cuDNN's attention takes tens of milliseconds at each new one on an H200), so a position that
     was visited before is faster.
     """
-    outside = WARM_UP_STEPS + WINDOW_WARM_STEPS + WINDOW_STEPS
+    window = window_plan(new_tokens, WINDOW_STEPS)
+    outside = WARM_UP_STEPS + window.total
     if new_tokens >= outside + MIN_TIMED_STEPS:
-        return Phases(
-            WARM_UP_STEPS, new_tokens - outside, WINDOW_WARM_STEPS, WINDOW_STEPS, rewind=False
-        )
-    window_warm = min(WINDOW_WARM_STEPS, new_tokens - 1)
-    return Phases(
-        warm_up=min(WARM_UP_STEPS, new_tokens),
-        timed=new_tokens,
-        window_warm=window_warm,
-        window=min(WINDOW_STEPS, new_tokens - window_warm),
-        rewind=True,
-    )
+        return Phases(WARM_UP_STEPS, new_tokens - outside, window, rewind=False)
+    return Phases(min(WARM_UP_STEPS, new_tokens), new_tokens, window, rewind=True)
 
 
 def measure_run(
     step: DecodeStep,
-    loaded: LoadedModel,
-    workload: DecodeWorkload,
+    subject: Subject,
     prompt: torch.Tensor,
-    device: str,
     session: ProfilerSession,
     trace_path: Path,
-    variant: str,
-    measured_peak_bytes_per_s: float | None = None,
+    reference: GraphReference | None = None,
 ) -> Measurement:
     """Decode `workload.new_tokens` tokens from `prompt` [batch, context], timed and profiled.
 
     After a prefill to warm up and a timed one come the steps, in the order of `Phases`: a few to
     warm up; the timed ones, unprofiled, paced so that the host is never more than a few steps
-    ahead; one that is not recorded; and a window of annotated steps under the profiler. Tokens are
-    fetched once, at the end.
+    ahead; and a window of annotated steps under the profiler. Tokens are fetched once, at the end.
+    `reference` goes into the window's file.
 
     Raises:
         EnvironmentLacks: GPU memory ran out.
         InputError: `trace_path` cannot be written.
     """
+    device, workload = subject.device, subject.workload
     plan = phases(workload.new_tokens)
-    with memory_errors(f"decoding with variant {variant}", device):
+    with memory_errors(f"decoding with variant {subject.variant}", device):
         step.prefill(prompt)
         ids, prefill_ns = _timed_prefill(step, prompt, device)
         ids += [step.step() for _ in range(plan.warm_up)]
@@ -111,53 +99,11 @@ def measure_run(
         bytes_per_step = _mean_bytes(step, first_timed)
         output = ids[: workload.new_tokens]
         _next_phase(step, plan, workload, ids)
-        capture = capture_info(
-            step,
-            loaded,
-            workload,
-            device,
-            variant,
-            plan.window,
-            step_times(step_ns).p50,
-            plan.window_warm,
-            measured_peak_bytes_per_s,
-        )
-        output += _profiled_window(step, capture, session, trace_path, plan.window_warm)
+        capture = capture_info(subject, step, plan.window, step_times(step_ns).p50)
+        output += _profiled_window(step, plan.window, capture, session, trace_path, reference)
         output_ids = torch.stack(output[: workload.new_tokens], dim=1).tolist()
     return Measurement(
         prefill_ns, step_ns, prompt.tolist(), output_ids, bytes_per_step, capture, trace_path
-    )
-
-
-def capture_info(
-    step: DecodeStep,
-    loaded: LoadedModel,
-    workload: DecodeWorkload,
-    device: str,
-    variant: str,
-    steps: int,
-    unprofiled_step_ns: int | None,
-    warm_steps: int = 0,
-    measured_peak_bytes_per_s: float | None = None,
-) -> CaptureInfo:
-    """What is known of a window of `steps` steps that begins `warm_steps` after the present one."""
-    first = step.position + warm_steps
-    kv_bytes = sum(step.kv_bytes_read(first + offset) for offset in range(steps))
-    return CaptureInfo(
-        device=device,
-        device_name=device_name(device),
-        model=loaded.name,
-        weights=loaded.weights,
-        variant=variant,
-        dtype=workload.dtype,
-        batch=workload.batch,
-        context=workload.context,
-        position=first,
-        steps=steps,
-        bytes_per_step=step.weight_bytes_read + kv_bytes // steps,
-        unprofiled_step_ns=unprofiled_step_ns,
-        decodescope_version=decodescope.__version__,
-        measured_peak_bytes_per_s=measured_peak_bytes_per_s,
     )
 
 
@@ -195,16 +141,26 @@ def _timed_steps(
 
 def _profiled_window(
     step: DecodeStep,
+    plan: WindowPlan,
     info: CaptureInfo,
     session: ProfilerSession,
     trace_path: Path,
-    warm_steps: int,
+    reference: GraphReference | None,
 ) -> list[torch.Tensor]:
-    """Capture the window; returns the ids of its steps, the unrecorded ones first."""
+    """Capture the window; returns the ids of all its steps."""
     ids: list[torch.Tensor] = []
     step.annotate_layers(True)
     try:
-        session.capture(lambda: ids.append(step.step()), info.steps, trace_path, info, warm_steps)
+        session.capture(
+            lambda: ids.append(step.step()),
+            info.steps,
+            trace_path,
+            info,
+            plan.warm,
+            reference,
+            # The shapes of a graph's products come with its reference.
+            record_shapes=reference is None,
+        )
     finally:
         step.annotate_layers(False)
     return ids

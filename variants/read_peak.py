@@ -8,6 +8,14 @@ from statistics import median
 import torch
 
 from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.variants.read_peak_cache import (
+    ReadPeak,
+    cache_folder,
+    cached_peak,
+    keep_peak,
+    this_gpu,
+    today,
+)
 
 BUFFER_BYTES = 4 * 1024**3
 RUNS = 12
@@ -49,15 +57,24 @@ def measure_read_peak() -> float:
         torch.cuda.empty_cache()
 
 
-def try_read_peak(device: str) -> float | None:
-    """`measure_read_peak`, or None on "cpu" and where it cannot be measured (stderr says why)."""
+def read_peak(device: str) -> ReadPeak | None:
+    """This GPU's read peak, as it was measured in the last weeks or else just now.
+
+    None on "cpu" and where it cannot be measured (stderr says why).
+    """
     if device != "cuda":
         return None
+    gpu, folder = this_gpu(), cache_folder()
+    known = cached_peak(gpu, folder, today())
+    if known is not None:
+        return known
     try:
-        return measure_read_peak()
+        peak = ReadPeak(measure_read_peak(), today().isoformat())
     except (EnvironmentLacks, ImportError) as error:
         sys.stderr.write(f"read peak not measured: {error}\n")
         return None
+    keep_peak(gpu, peak, folder)
+    return peak
 
 
 def _bytes_per_s(x: torch.Tensor, programs: int) -> float:

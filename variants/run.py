@@ -19,10 +19,12 @@ from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.report import SCHEMA_VERSION
 from decodescope.analyzer.run_figures import observer_of, step_times, tokens_per_s
 from decodescope.analyzer.run_report import RunReport
+from decodescope.variants.capture_info import Subject
 from decodescope.variants.environment import environment
+from decodescope.variants.graph_reference import try_reference
 from decodescope.variants.measure import Measurement, measure_run
 from decodescope.variants.preparation import Prepared, prepare
-from decodescope.variants.read_peak import try_read_peak
+from decodescope.variants.read_peak import read_peak
 from decodescope.variants.registry import build_variant
 
 
@@ -43,20 +45,20 @@ def run_variant(
     say("starting the profiler")
     session = ProfilerSession(prepared.device)
     session.warm_up()
-    peak = try_read_peak(prepared.device)
+    subject = Subject(
+        prepared.loaded,
+        prepared.workload,
+        prepared.device,
+        config.variant,
+        read_peak(prepared.device),
+        session.kernel_floor_ns,
+    )
+    prompt = prepared.prompt(0)
+    reference = try_reference(step, subject, prompt, session, say)
     say(f"decoding {prepared.workload.new_tokens} tokens")
     with tempfile.TemporaryDirectory(prefix="decodescope-") as folder:
-        measured = measure_run(
-            step,
-            prepared.loaded,
-            prepared.workload,
-            prepared.prompt(0),
-            prepared.device,
-            session,
-            trace_path or Path(folder) / "window.json",
-            config.variant,
-            peak,
-        )
+        path = trace_path or Path(folder) / "window.json"
+        measured = measure_run(step, subject, prompt, session, path, reference)
         say("analysing the window")
         analysis = analyze(load(measured.trace_path))
     return _report(prepared, measured, analysis)

@@ -1,8 +1,12 @@
 """The protocol every variant's decode step keeps, whatever runs inside it."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+
+from decodescope.variants.inductor_origins import CallSite
 
 
 class DecodeStep(Protocol):
@@ -51,3 +55,23 @@ class DecodeStep(Protocol):
         Steps are timed with them off; a variant whose step is one captured graph has none.
         """
         ...
+
+    def ungraphed(self) -> "UngraphedStep | None":
+        """The same step without its CUDA graph; None of a step that replays none.
+
+        Whatever it compiles, it compiles at its first step. It may share this step's KV cache: this
+        step must be given a prompt again before it goes on.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UngraphedStep:
+    """A step that launches, one by one, the kernels that another step replays from its CUDA graph.
+
+    `sites()`, called after it has run, tells where the kernel calls of generated code come from, in
+    their order; empty where the step's own ranges say it all.
+    """
+
+    step: DecodeStep
+    sites: Callable[[], tuple[CallSite, ...]]

@@ -28,10 +28,8 @@ class KvBytes:
     def __init__(self, config: Any, batch: int, element_bytes: int) -> None:
         decoder = config.get_text_config(decoder=True)
         self._windows = layer_windows(decoder)
-        heads = decoder.num_attention_heads
-        kv_heads = getattr(decoder, "num_key_value_heads", None) or heads
-        head_dim = getattr(decoder, "head_dim", None) or decoder.hidden_size // heads
-        self._layer_position_bytes = 2 * batch * kv_heads * head_dim * element_bytes
+        kv_heads = getattr(decoder, "num_key_value_heads", None) or decoder.num_attention_heads
+        self._layer_position_bytes = 2 * batch * kv_heads * head_dim(decoder) * element_bytes
 
     def at(self, position: int) -> int:
         """Bytes read at cache length `position`, all sequences and layers."""
@@ -39,6 +37,12 @@ class KvBytes:
             position if window is None else min(position, window - 1) for window in self._windows
         )
         return int(self._layer_position_bytes * positions)
+
+
+def head_dim(decoder: Any) -> int:
+    """Elements of one attention head, from the decoder's configuration."""
+    given: int | None = getattr(decoder, "head_dim", None)
+    return given or int(decoder.hidden_size) // int(decoder.num_attention_heads)
 
 
 def layer_windows(decoder: Any) -> tuple[int | None, ...]:

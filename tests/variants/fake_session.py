@@ -7,6 +7,7 @@ from pathlib import Path
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
 from decodescope.analyzer.protocol import AppMessage, Quit, Stats, WorkerMessage
 from decodescope.analyzer.report import CaptureInfo
+from decodescope.variants.window_plan import WindowPlan
 
 
 class FakeClock:
@@ -113,7 +114,8 @@ class FakeSession:
         known = ("eager", "compiled", "other")
         return None if variant in known else InputError(f"unknown variant {variant!r}")
 
-    def build(self, variant: str) -> FakeStep:
+    def build(self, variant: str, say: Callable[[str], None]) -> FakeStep:
+        say("building")
         self.events.append(f"build {variant}")
         if variant in self.broken:
             raise RuntimeError(f"no {variant}\nsecond line")
@@ -133,9 +135,8 @@ class FakeSession:
         self,
         variant: str,
         step: FakeStep,
-        steps: int,
+        plan: WindowPlan,
         unprofiled_step_ns: int | None,
-        warm_steps: int,
     ) -> CaptureInfo:
         return CaptureInfo(
             device="cpu",
@@ -146,31 +147,27 @@ class FakeSession:
             dtype="fp32",
             batch=self.batch,
             context=4,
-            position=step.position + warm_steps,
-            steps=steps,
+            position=step.position + plan.warm + plan.lead,
+            steps=plan.steps,
             bytes_per_step=1,
             unprofiled_step_ns=unprofiled_step_ns,
             decodescope_version="0",
+            lead_steps=plan.lead,
         )
 
     def capture(
-        self,
-        step: Callable[[], object],
-        steps: int,
-        path: Path,
-        info: CaptureInfo,
-        warm_steps: int,
+        self, step: Callable[[], object], plan: WindowPlan, path: Path, info: CaptureInfo
     ) -> None:
         if self.capture_error is not None:
             raise self.capture_error
-        for _ in range(warm_steps):
+        for _ in range(plan.warm + plan.lead):
             step()
         assert self.steps[-1].position == info.position
         before = self.clock.now_ns
-        for _ in range(steps):
+        for _ in range(plan.steps):
             assert self.steps[-1].annotated
             step()
-        path.write_text(json.dumps({"steps": steps, "ns": self.clock.now_ns - before}))
+        path.write_text(json.dumps({"steps": plan.steps, "ns": self.clock.now_ns - before}))
 
 
 class ScriptedChannel:

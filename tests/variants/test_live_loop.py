@@ -243,8 +243,8 @@ def test_out_of_memory_in_a_step_pauses_and_resume_tries_again(tmp_path):
     run = Run(tmp_path, script)
     build = run.session.build
 
-    def build_poisoned(variant):
-        step = build(variant)
+    def build_poisoned(variant, say):
+        step = build(variant, say)
         if variant == "other":
             step.poisoned = MemoryError()
         return step
@@ -261,8 +261,8 @@ def test_an_unforeseen_error_in_a_step_ends_the_loop(tmp_path):
     run = Run(tmp_path, [(9, Quit())])
     build = run.session.build
 
-    def build_poisoned(variant):
-        step = build(variant)
+    def build_poisoned(variant, say):
+        step = build(variant, say)
         step.poisoned = RuntimeError("an illegal memory access")
         return step
 

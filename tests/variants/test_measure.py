@@ -8,7 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decodescope.analyzer import analyze, load
 from decodescope.analyzer.capture import ProfilerSession
+from decodescope.variants.capture_info import Subject
 from decodescope.variants.eager import EagerStep
 from decodescope.variants.measure import measure_run, phases
 from decodescope.variants.prompts import make_prompt
@@ -22,10 +24,10 @@ def measured(loaded: Any, workload: DecodeWorkload, path: Path) -> Any:
     session = ProfilerSession("cpu")
     session.warm_up()
     prompt = make_prompt(loaded, workload)
-    return measure_run(step, loaded, workload, prompt, "cpu", session, path, "eager")
+    return measure_run(step, Subject(loaded, workload, "cpu", "eager"), prompt, session, path)
 
 
-@pytest.mark.parametrize("tokens", [1, 2, 5, 12, 16, 17, 30])
+@pytest.mark.parametrize("tokens", [1, 2, 3, 5, 12, 17, 18, 30])
 def test_a_run_gives_the_tokens_of_greedy_generation(
     load_small: Load, tmp_path: Path, tokens: int
 ) -> None:
@@ -50,20 +52,20 @@ def test_a_run_gives_the_tokens_of_greedy_generation(
 @given(st.integers(1, 400))
 def test_phases_fit_the_tokens(tokens: int) -> None:
     plan = phases(tokens)
-    parts = (plan.warm_up, plan.timed, plan.window_warm, plan.window)
     assert plan.timed >= 1
-    assert plan.window >= 1
+    assert plan.window.steps >= 1
     if plan.rewind:
-        assert max(plan.warm_up, plan.timed, plan.window_warm + plan.window) <= tokens
+        assert max(plan.warm_up, plan.timed, plan.window.total) <= tokens
     else:
-        assert sum(parts) == tokens
+        assert plan.warm_up + plan.timed + plan.window.total == tokens
+        assert (plan.window.warm, plan.window.lead, plan.window.steps) == (1, 1, 3)
 
 
 def test_a_long_run_visits_every_position_once(load_small: Load, tmp_path: Path) -> None:
     workload = DecodeWorkload(1, 9, 40, "fp32")
     result = measured(load_small("llama"), workload, tmp_path / "window.json")
     assert result.capture.position + result.capture.steps == workload.cache_length
-    assert len(result.step_ns) == 40 - 5 - 1 - 3
+    assert len(result.step_ns) == 40 - 5 - 1 - 1 - 3
 
 
 def test_the_window_is_described_by_the_unprofiled_steps(load_small: Load, tmp_path: Path) -> None:
@@ -71,21 +73,30 @@ def test_the_window_is_described_by_the_unprofiled_steps(load_small: Load, tmp_p
     path = tmp_path / "window.json"
     result = measured(load_small("llama"), workload, path)
     info = result.capture
-    assert (info.position, info.steps, info.context, info.batch) == (10, 3, 9, 2)
+    assert (info.position, info.steps, info.context, info.batch) == (11, 3, 9, 2)
     assert info.unprofiled_step_ns is not None
     assert min(result.step_ns) <= info.unprofiled_step_ns <= max(result.step_ns)
     kv_position_bytes = 2 * 2 * 3 * 2 * 16 * 4
-    assert info.bytes_per_step - result.bytes_per_step == (11 - 14.5) * kv_position_bytes
+    assert info.bytes_per_step - result.bytes_per_step == (12 - 14.5) * kv_position_bytes
 
     trace = json.loads(path.read_bytes())
     assert result.trace_path == path
     names = [event["name"] for event in trace["traceEvents"] if event.get("ph") == "X"]
     assert names.count("decode_step") == 3
-    assert names.count("layer.2") == 3
-    assert trace["decodescope"]["position"] == 10
+    assert names.count("decode_lead") == trace["decodescope"]["lead_steps"] == 1
+    assert names.count("layer.2") == 3 + 1
+    assert trace["decodescope"]["position"] == 11
+
+    report = analyze(load(path)).report
+    assert len(report.steps) == 3
+    by_path = {one.path: one.gpu_ops for one in report.ranges}
+    assert by_path["decode_step"] == sum(one.gpu_ops for one in report.steps)
+    assert by_path["decode_step"] == report.devices[0].gpu_ops
 
 
-@pytest.mark.parametrize(("tokens", "steps", "position"), [(1, 1, 9), (2, 1, 10), (3, 2, 10)])
+@pytest.mark.parametrize(
+    ("tokens", "steps", "position"), [(1, 1, 9), (2, 1, 10), (3, 1, 11), (4, 2, 11)]
+)
 def test_short_runs_have_short_windows(
     load_small: Load, tmp_path: Path, tokens: int, steps: int, position: int
 ) -> None:

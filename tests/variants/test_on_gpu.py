@@ -11,6 +11,7 @@ import torch
 
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.variants.capture_info import Subject
 from decodescope.variants.environment import choose_device, doctor, environment
 from decodescope.variants.measure import measure_run, phases
 from decodescope.variants.memory import memory_errors
@@ -155,7 +156,8 @@ def test_a_run_is_measured_and_its_window_links_every_kernel(
     step = build_variant(variant, loaded, workload, "cuda")
     path = tmp_path / "window.json"
     prompt = make_prompt(loaded, workload)
-    result = measure_run(step, loaded, workload, prompt, "cuda", session, path, variant)
+    subject = Subject(loaded, workload, "cuda", variant)
+    result = measure_run(step, subject, prompt, session, path)
 
     assert len(result.step_ns) == phases(NEW_TOKENS).timed
     assert len(result.output_token_ids[0]) == NEW_TOKENS
@@ -167,13 +169,14 @@ def test_a_run_is_measured_and_its_window_links_every_kernel(
     assert all(kernel["args"]["correlation"] in launched for kernel in kernels)
     names = [event["name"] for event in events_of(path, "user_annotation")]
     assert names.count("decode_step") == result.capture.steps == 3
+    assert names.count("decode_lead") == result.capture.lead_steps == 1
     graph_launches = [call for call in calls if call["name"] == "cudaGraphLaunch"]
     if variant == "compiled":
-        assert len(graph_launches) == 3
-        assert set(names) == {"decode_step", "model", "sampling"}
+        assert len(graph_launches) == 3 + 1
+        assert set(names) == {"decode_lead", "decode_step", "model", "sampling"}
     else:
         assert not graph_launches
-        assert names.count("attention") == 3 * 3
+        assert names.count("attention") == 3 * (3 + 1)
 
 
 def test_windows_follow_one_another_on_the_gpu(load_small: Load, tmp_path: Path) -> None:
@@ -186,7 +189,7 @@ def test_windows_follow_one_another_on_the_gpu(load_small: Load, tmp_path: Path)
         step = build_variant(name, loaded, workload, "cuda")
         for _ in range(2):
             path = tmp_path / "window.json"
-            measure_run(step, loaded, workload, prompt, "cuda", session, path, name)
+            measure_run(step, Subject(loaded, workload, "cuda", name), prompt, session, path)
             kernels[name].append(len(events_of(path, "kernel")))
     for name, counts in kernels.items():
         assert min(counts) == max(counts) > 0, name
