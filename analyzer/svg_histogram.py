@@ -37,7 +37,8 @@ def histogram_svg(
         if total:
             drawing.text(x + slot / 2, y - 4, count(total, 5), "small", "middle")
         if place % every == 0:
-            drawing.text(x + slot / 2, floor + 14, f"≤ {duration(bound)}", "small dim", "middle")
+            middle = min(max(x + slot / 2, _LABEL_PX / 2), width - _LABEL_PX / 2)
+            drawing.text(middle, floor + 14, f"≤ {duration(bound)}", "small dim", "middle")
     drawing.line(_LEFT, floor, width - _LEFT, floor, "axis")
     return drawing.markup()
 

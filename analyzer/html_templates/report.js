@@ -31,13 +31,14 @@ function makeSortable(table) {
   [...table.tHead.rows[0].cells].forEach((head, column) => {
     const button = document.createElement("button");
     button.type = "button";
-    button.append(...head.childNodes);
+    button.setAttribute("aria-label", `sort by ${head.textContent}`);
+    // The name stays outside: browsers do not print a button again in a head that is repeated.
     head.append(button);
     head.setAttribute("aria-sort", "none");
     const order = head.classList.contains("n")
       ? ["descending", "ascending", "none"]
       : ["ascending", "descending", "none"];
-    button.addEventListener("click", () => {
+    head.addEventListener("click", () => {
       const next = (order.indexOf(head.getAttribute("aria-sort")) + 1) % order.length;
       sort(table, original, column, order[next]);
     });
