@@ -71,12 +71,12 @@ class Background:
         from decodescope.tui import analysis
 
         try:
-            window = analysis.analyse_file(job.path, job.at)
+            window = analysis.analyse_files(job.paths, job.at)
         except (DecodescopeError, OSError) as error:
-            gone = feed.kind != "trace" and not job.path.exists()
+            gone = feed.kind != "trace" and not job.paths[0].exists()
             self._app.post_message(AnalysisFailed(feed, job, "" if gone else str(error)))
         except Exception as error:
-            text = f"{job.path}: the analysis failed ({type(error).__name__}: {error})"
+            text = f"{job.paths[0]}: the analysis failed ({type(error).__name__}: {error})"
             self._app.post_message(AnalysisFailed(feed, job, text))
         else:
             self._app.post_message(Analyzed(feed, job, window))

@@ -9,12 +9,15 @@ from decodescope.tui.panels.lines import Banner
 from decodescope.tui.session import Choice, Kind, Session, View
 from decodescope.tui.sources import LiveSource, ReplaySource, Source, TraceSource
 
+ALL_RANKS = "all ranks"
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A file to analyse for the choice at `index`, announced at monotonic second `at`."""
+    """What to analyse for the choice at `index`, announced at monotonic second `at`: one file, or
+    several as the ranks of one run."""
 
-    path: Path
+    paths: tuple[Path, ...]
     index: int
     at: float
 
@@ -46,12 +49,13 @@ class Feed:
 
     def job_for(self, ready: TraceReady, now: float) -> Job:
         """The analysis of a window that a worker announced."""
-        return Job(Path(ready.path), self.session.index_of(ready.capture.variant), now)
+        return Job((Path(ready.path),), self.session.index_of(ready.capture.variant), now)
 
     def file_job(self, index: int, now: float) -> Job:
-        """The analysis of the trace file at `index`."""
+        """The analysis of the trace file at `index`; after the last one, of all of them merged."""
         assert isinstance(self.source, TraceSource)
-        return Job(self.source.paths[index], index, now)
+        paths = self.source.paths
+        return Job(paths if index == len(paths) else (paths[index],), index, now)
 
 
 def open_feed(source: Source) -> Feed:
@@ -65,6 +69,9 @@ def open_feed(source: Source) -> Feed:
         return Feed(source, Session("replay", source.path.name), link)
     names = ", ".join(path.name for path in source.paths)
     feed = Feed(source, Session("trace", names), None)
-    feed.session.offer(tuple(Choice(path.name, str(path.parent)) for path in source.paths))
+    choices = [Choice(path.name, str(path.parent)) for path in source.paths]
+    if len(choices) > 1:
+        choices.append(Choice(ALL_RANKS, "the files as ranks of one run, on one clock"))
+    feed.session.offer(tuple(choices))
     feed.session.set_state("reading")
     return feed

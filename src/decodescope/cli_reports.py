@@ -196,8 +196,18 @@ def _analyze_ranks(files: Sequence[Path], as_json: bool, output_format: str, by:
         from decodescope.analyzer.ranks_table import ranks_table
 
         print_rich(ranks_table(ranks.report, by))
+    elif output_format == "html":
+        views = [_view(f"rank {rank}", analysis) for rank, analysis in ranks.ranks]
+        if ranks.merged is not None:
+            views.append(_view("all ranks", ranks.merged))
+        click.echo(_page(f"{len(ranks.ranks)} ranks", views), nl=False)
+    elif ranks.merged is None:
+        reasons = "; ".join(finding.message for finding in ranks.report.findings)
+        raise InputError(f"--format csv: the ranks cannot be merged ({reasons}); give one file")
     else:
-        raise InputError(f"--format {output_format}: takes one file; of several, use --json")
+        from decodescope.analyzer.csv_export import render_csv
+
+        click.echo(render_csv(ranks.merged.report, by), nl=False)
 
 
 def _view(name: str, analysis: "Analysis") -> "VariantView":

@@ -27,7 +27,9 @@ async def test_freeze_holds_the_view_and_skips_analyses(session, trace_file, mon
         await pilot.press("space")
         before = text_of(session.app)
         called = []
-        monkeypatch.setattr(analysis, "analyse_file", lambda path, at: called.append(path) or 1 / 0)
+        monkeypatch.setattr(
+            analysis, "analyse_files", lambda paths, at: called.append(paths) or 1 / 0
+        )
         session.link.say(stats(2, "eager", 88.8), ready(trace_file))
         await session.settle(pilot)
         frozen = text_of(session.app)
@@ -60,15 +62,15 @@ async def test_the_screen_goes_on_while_an_analysis_runs_and_the_latest_window_w
     session, tmp_path, monkeypatch
 ):
     gate, started, paths = threading.Event(), threading.Event(), []
-    analyse = analysis.analyse_file
+    analyse = analysis.analyse_files
 
-    def parked(path, at):
-        paths.append(path.name)
+    def parked(given, at):
+        paths.append(given[0].name)
         started.set()
         gate.wait(20)
-        return analyse(path, at)
+        return analyse(given, at)
 
-    monkeypatch.setattr(analysis, "analyse_file", parked)
+    monkeypatch.setattr(analysis, "analyse_files", parked)
     windows = [write_trace(tmp_path / f"window-{number}.json") for number in range(4)]
     async with session.app.run_test(size=(100, 30)) as pilot:
         session.link.say(hello(), State("running", "eager"), ready(windows[0]))

@@ -1,5 +1,7 @@
 """Recordings and trace files on the same screen as a live worker."""
 
+import json
+
 from scripted import (
     Session,
     StillClock,
@@ -68,6 +70,56 @@ async def test_traces_are_opened_and_number_keys_switch_between_them(tmp_path):
     assert "b.json" in unreadable.splitlines()[1]
     assert "launch-bound" not in unreadable
     assert "launch-bound" in back
+
+
+def write_rank(path, rank, base_ns):
+    events = [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
+         "ts": 1, "dur": 2, "args": {"correlation": 5}},
+        {"ph": "X", "cat": "kernel", "name": f"of_rank_{rank}", "pid": 0, "tid": 7,
+         "ts": 10, "dur": 50, "args": {"correlation": 5, "device": 0, "stream": 7}},
+    ]  # fmt: skip
+    trace = {
+        "deviceProperties": [{"id": 0, "name": "H100"}],
+        "distributedInfo": {"rank": rank, "world_size": 2},
+        "baseTimeNanoseconds": base_ns,
+        "traceEvents": events,
+    }
+    path.write_text(json.dumps(trace))
+    return path
+
+
+async def test_the_files_of_several_ranks_are_also_shown_merged(tmp_path):
+    files = [write_rank(tmp_path / f"r{rank}.json", rank, 10**18 + 5000 * rank) for rank in (0, 1)]
+    app = DecodescopeApp(TraceSource(tuple(files)), clock=StillClock(), folder=tmp_path)
+    settle = Session.settle
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(None, pilot)
+        alone = text_of(app)
+        await pilot.press("3")
+        await settle(None, pilot)
+        merged = text_of(app)
+    assert "of_rank_0" in alone
+    assert "of_rank_1" not in alone
+    assert "all ranks" in merged
+    assert "of_rank_0" in merged
+    assert "of_rank_1" in merged
+
+
+async def test_ranks_that_cannot_be_merged_say_why_and_the_files_stay_open(tmp_path):
+    files = [write_rank(tmp_path / f"r{rank}.json", rank, 10**18 * (1 + rank)) for rank in (0, 1)]
+    app = DecodescopeApp(TraceSource(tuple(files)), clock=StillClock(), folder=tmp_path)
+    settle = Session.settle
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(None, pilot)
+        await pilot.press("3")
+        await settle(None, pilot)
+        refused = text_of(app)
+        await pilot.press("2")
+        await settle(None, pilot)
+        second = text_of(app)
+    assert "cannot be merged" in refused
+    assert "of_rank_1" in second
 
 
 async def test_open_shows_a_trace_and_leads_back_to_the_paused_worker(session, trace_file):
