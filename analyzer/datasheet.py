@@ -116,3 +116,9 @@ def datasheet_peak_flops_per_s(device_name: str, dtype: str) -> float | None:
     """Peak dense FLOP/s of `dtype` ("bf16", "fp16", "fp8", "fp32") by device name, or None."""
     peak = datasheet_peak(device_name)
     return peak.flops_per_s.get(dtype) if peak else None
+
+
+def slowest_peak_flops_per_s(device_name: str) -> float | None:
+    """The least of a device's dense peaks: what it reaches whatever the dtype, or None."""
+    peak = datasheet_peak(device_name)
+    return min(peak.flops_per_s.values(), default=None) if peak else None

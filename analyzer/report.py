@@ -234,7 +234,7 @@ class Roofline(Struct, frozen=True):
 
     `total_ns` is the time of those calls. `limit` says which of the two takes longer at the
     device's peaks, `share_of_limit` = that time / `total_ns` (above 1 where a cache served the
-    bytes). Where only one peak is known it is that one's; both are null where none is.
+    bytes); both are null where the peaks that would decide it are not known.
     """
 
     calls: int

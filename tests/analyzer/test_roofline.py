@@ -27,13 +27,13 @@ def with_work(trace: Trace, *rows: tuple[int, int, int]) -> Trace:
 
 
 def products(*lengths: int, name: str = "gemm", **keys: object) -> Trace:
-    """One product for each length, with external ids from 1, one after the other."""
+    """One product for each length, with external ids from 101, one after the other."""
     events: list[Event] = [span(0, 9, "decode_step")]
     for number, length in enumerate(lengths, start=1):
         at = 1000 * number
         events += [
             call(number, number, number),
-            op(at, at + length, number, name=name, **{"External id": number}),
+            op(at, at + length, number, name=name, **{"External id": 100 + number}),
         ]
     return trace_of(*events, deviceProperties=H200, **keys)
 
@@ -49,7 +49,7 @@ def roofline(trace: Trace, name: str = "gemm") -> Roofline:
 
 
 def test_bytes_and_flops_over_the_time_of_the_calls_that_have_them() -> None:
-    trace = with_work(products(100, 300, 50), (1, 240_000, 480_000), (2, 480_000, 960_000))
+    trace = with_work(products(100, 300, 50), (101, 240_000, 480_000), (102, 480_000, 960_000))
     found = roofline(trace)
     assert (found.calls, found.total_ns) == (2, 400)
     assert (found.bytes, found.flops) == (720_000, 1_440_000)
@@ -61,7 +61,7 @@ def test_bytes_and_flops_over_the_time_of_the_calls_that_have_them() -> None:
 
 
 def test_the_longer_of_both_limits_counts() -> None:
-    work = (1, 480, 9_895_000)
+    work = (101, 480, 9_895_000)
     found = roofline(with_work(products(100, decodescope=CAPTURE), work))
     assert found.limit == "compute"
     assert found.share_of_limit == pytest.approx(10 / 100)
@@ -71,16 +71,24 @@ def test_the_longer_of_both_limits_counts() -> None:
     assert found.share_of_limit == pytest.approx(20 / 100)
 
 
-def test_without_a_dtype_only_memory_limits_and_without_a_peak_nothing_does() -> None:
-    assert roofline(with_work(products(100), (1, 480, 9_895_000))).limit == "memory"
+def test_without_a_dtype_memory_limits_only_where_it_does_at_the_slowest_dtype() -> None:
+    """An H200 does 67 TFLOP/s in fp32 and reads 4.8 TB/s: as long for 13.96 FLOPs as for 1 byte."""
+    below = roofline(with_work(products(100), (101, 1000, 13_950)))
+    assert below.limit == "memory"
+    assert below.share_of_limit == pytest.approx(1000 / 4.8e12 / 100e-9)
+    above = roofline(with_work(products(100), (101, 1000, 13_960)))
+    assert (above.limit, above.share_of_limit) == (None, None)
+
+
+def test_without_a_peak_nothing_limits() -> None:
     unknown = dataclasses.replace(products(100), device_names={})
-    found = roofline(with_work(unknown, (1, 480, 9_895_000)))
+    found = roofline(with_work(unknown, (101, 480, 960)))
     assert (found.limit, found.share_of_limit) == (None, None)
     assert found.bytes_per_s == pytest.approx(4.8e9)
 
 
 def test_a_kernel_that_took_no_time_has_no_share() -> None:
-    found = roofline(with_work(products(0), (1, 480, 960)))
+    found = roofline(with_work(products(0), (101, 480, 960)))
     assert (found.total_ns, found.bytes_per_s, found.share_of_limit) == (0, 0.0, None)
 
 
@@ -100,7 +108,7 @@ def test_an_operators_work_counts_once_for_its_longest_kernel() -> None:
 
 def test_a_trace_without_shapes_has_no_rooflines() -> None:
     assert kernel(products(100)).roofline is None
-    assert kernel(with_work(products(100), (5, 1, 1))).roofline is None
+    assert kernel(with_work(products(100), (105, 1, 1))).roofline is None
 
 
 def test_an_op_of_a_replay_has_the_work_of_its_partner_in_the_reference() -> None:
@@ -112,5 +120,5 @@ def test_an_op_of_a_replay_has_the_work_of_its_partner_in_the_reference() -> Non
     found = op_work(trace, np.array([1, 0, -1]))
     assert found.bytes.tolist() == [640, UNKNOWN, UNKNOWN]
     assert found.flops.tolist() == [1280, UNKNOWN, UNKNOWN]
-    own = op_work(with_work(trace, (3, 11, 22)), np.array([1, 0, -1]))
+    own = op_work(with_work(trace, (103, 11, 22)), np.array([1, 0, -1]))
     assert own.bytes.tolist() == [640, UNKNOWN, 11]
