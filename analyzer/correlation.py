@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from decodescope.analyzer.row_numbers import row_numbers
 from decodescope.analyzer.trace import HostEvents, Int64s
 
 
@@ -44,13 +45,10 @@ def _closest(
     by_id = _last_before(start_ns, correlation, calls.start_ns[among], calls.correlation[among])
     chosen = among[by_id]
     with_external = among[calls.external_id[among] > 0]
-    pairs = np.concatenate(
-        (
-            np.stack((correlation, external_id), axis=1),
-            np.stack((calls.correlation[with_external], calls.external_id[with_external]), axis=1),
-        )
+    key = row_numbers(
+        np.concatenate((correlation, calls.correlation[with_external])),
+        np.concatenate((external_id, calls.external_id[with_external])),
     )
-    _, key = np.unique(pairs, axis=0, return_inverse=True)
     op_key, call_key = key[: len(start_ns)], key[len(start_ns) :]
     meant = np.isin(op_key, call_key)
     order = np.argsort(call_key, kind="stable")

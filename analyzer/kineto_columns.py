@@ -27,6 +27,8 @@ CALL_CATEGORIES = (
     "Driver",
     "hip_runtime",
     "hip_driver",
+    "xpu_runtime",
+    "xpu_driver",
     "privateuse1_runtime",
     "privateuse1_driver",
 )

@@ -6,6 +6,7 @@ import numpy as np
 
 from decodescope.analyzer.kineto_columns import UNNAMED, Names
 from decodescope.analyzer.nsys_database import NsysDatabase
+from decodescope.analyzer.row_numbers import row_numbers
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, Int64s
 
 KERNEL_TABLE = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -69,11 +70,11 @@ def _kernels(database: NsysDatabase, names: Names) -> dict[str, Int64s]:
 
 def _copies(database: NsysDatabase, names: Names) -> dict[str, Int64s]:
     rows = database.events(MEMCPY_TABLE, (*_PLACE, "copyKind", "srcKind", "dstKind"))
-    kinds = np.stack((rows["copyKind"], rows["srcKind"], rows["dstKind"]), axis=1)
-    distinct, index = np.unique(kinds, axis=0, return_inverse=True)
+    kinds = (rows["copyKind"], rows["srcKind"], rows["dstKind"])
+    _, first, index = np.unique(row_numbers(*kinds), return_index=True, return_inverse=True)
     texts = [
         f"Memcpy {_word(_COPIES, copy)} ({_word(_MEMORIES, source)} -> {_word(_MEMORIES, target)})"
-        for copy, source, target in distinct.tolist()
+        for copy, source, target in zip(*(kind[first].tolist() for kind in kinds), strict=True)
     ]
     return _part(rows, _interned(names, texts)[index], MEMCPY)
 
@@ -89,11 +90,14 @@ def _graphs(
     database: NsysDatabase, names: Names, nodes: Sequence[dict[str, Int64s]]
 ) -> dict[str, Int64s]:
     rows = database.events(GRAPH_TABLE, (*_PLACE, "graphExecId"))
-    launched = [np.stack((part["global_pid"], part["correlation"]), axis=1) for part in nodes]
-    mine = np.stack((rows["globalPid"], rows["correlationId"]), axis=1)
-    _, key = np.unique(np.concatenate((mine, *launched)), axis=0, return_inverse=True)
-    whole = ~np.isin(key[: len(mine)], key[len(mine) :])
-    rows = {column: values[whole] for column, values in rows.items()}
+    count = len(rows["start_ns"])
+    if count:
+        key = row_numbers(
+            np.concatenate((rows["globalPid"], *(part["global_pid"] for part in nodes))),
+            np.concatenate((rows["correlationId"], *(part["correlation"] for part in nodes))),
+        )
+        whole = ~np.isin(key[:count], key[count:])
+        rows = {column: values[whole] for column, values in rows.items()}
     distinct, index = np.unique(rows["graphExecId"], return_inverse=True)
     texts = [f"CUDA graph {number}" if number >= 0 else "CUDA graph" for number in distinct]
     part = _part(rows, _interned(names, texts)[index], GRAPH)

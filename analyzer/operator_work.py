@@ -16,6 +16,7 @@ import numpy as np
 
 from decodescope.analyzer.kineto_event import EventArgs
 from decodescope.analyzer.report import Finding
+from decodescope.analyzer.row_numbers import row_numbers
 from decodescope.analyzer.trace import Int64s, OperatorWork
 
 WORK_KEY = "decodescope_work"
@@ -139,7 +140,7 @@ class WorkColumns:
 def _wraps_another(rows: Int64s) -> np.ndarray:
     """Which rows are `linear` with another row inside it on the same thread."""
     _, start, end, pid, tid, _, _, is_linear = rows
-    _, thread = np.unique(np.stack((pid, tid)), axis=1, return_inverse=True)
+    thread = row_numbers(pid, tid)
     wraps = np.zeros(len(start), dtype=np.bool_)
     for one in np.unique(thread[is_linear == 1]).tolist():
         outer = np.flatnonzero((thread == one) & (is_linear == 1))

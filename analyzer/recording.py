@@ -271,7 +271,7 @@ def load_trace(path: Path | str) -> Trace:
         raise TraceError(f"{path}: the recording holds no captured window; record a longer run")
     trace = read_kineto_bytes(recording.trace_bytes(recording.windows[-1]), str(path))
     source = msgspec.structs.replace(trace.source, format="recording")
-    return replace(trace, source=source)
+    return replace(trace, source=source, findings=(*recording.findings, *trace.findings))
 
 
 def _check_header(path: Path, file: BinaryIO) -> None:

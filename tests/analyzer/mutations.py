@@ -40,7 +40,7 @@ def damage_events(document: Document, rng: random.Random) -> bytes:
             events, rng
         )
     if rng.random() < 0.2:
-        document = {**document, rng.choice(_KEYS): rng.choice(_ODD_VALUES)}
+        document = {**document, rng.choice(_KEYS): copy.deepcopy(rng.choice(_ODD_VALUES))}
     return json.dumps(document, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
 
 
@@ -98,7 +98,7 @@ def _reverse(events: list[Any], rng: random.Random) -> None:
 
 def _set(events: list[Any], rng: random.Random) -> None:
     for event in events[_some(events, rng)]:
-        value = rng.choice(_ODD_VALUES)
+        value = copy.deepcopy(rng.choice(_ODD_VALUES))
         args = event.get("args") if isinstance(event, dict) else None
         if isinstance(args, dict) and rng.random() < 0.6:
             args[rng.choice(_ARGS)] = value

@@ -1,9 +1,11 @@
 """The join of ops with their launch calls against a slow one written from its description."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from kineto_events import Event, codes, event, op, trace_of
 
+from decodescope.analyzer.row_numbers import row_numbers
 from decodescope.analyzer.trace import Trace
 
 
@@ -56,6 +58,13 @@ def test_every_op_finds_the_call_that_the_description_names(
     trace = trace_of(*calls, *ops)
     expected = [slow_join(trace, index) for index in range(len(trace.ops))]
     assert trace.ops.launch.tolist() == expected
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-(2**62), 2**62)), max_size=30))
+def test_equal_rows_share_a_number(rows: list[tuple[int, int]]) -> None:
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+    place = {row: number for number, row in enumerate(sorted(set(rows)))}
+    assert row_numbers(*columns).tolist() == [place[row] for row in rows]
 
 
 def test_two_processes_are_told_apart_by_external_ids() -> None:

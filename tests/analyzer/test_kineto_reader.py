@@ -72,7 +72,7 @@ def test_categories_of_gpu_ops(category: str, kind: int) -> None:
     assert trace_of(op(0, 5, cat=category)).ops.kind.tolist() == [kind]
 
 
-@pytest.mark.parametrize("category", ["cuda_runtime", "cuda_driver", "Runtime"])
+@pytest.mark.parametrize("category", ["cuda_runtime", "cuda_driver", "Runtime", "xpu_runtime"])
 def test_categories_of_calls(category: str) -> None:
     launch = event(category, "hipExtModuleLaunchKernel", 0, 2, PID, 1, correlation=5)
     trace = trace_of(launch, op(3, 9, 5))
