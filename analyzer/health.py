@@ -84,8 +84,8 @@ def _findings(
         findings.append(
             Finding(
                 "distorted_window",
-                f"a step took {observer.ratio:.2f} times as long under the profiler as without it: "
-                "gaps and launch times are those of the slower step",
+                f"a profiled step took {observer.ratio:.2f} times as long: gaps and launch times "
+                "are of slowed steps",
             )
         )
     if not len(steps):
