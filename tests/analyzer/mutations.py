@@ -87,7 +87,7 @@ def _shuffle(events: list[Any], rng: random.Random) -> None:
 def _shift(events: list[Any], rng: random.Random) -> None:
     for event in events[_some(events, rng)]:
         if isinstance(event, dict) and isinstance(event.get("ts"), int | float):
-            event["ts"] += rng.choice((-1, 1)) * 10 ** rng.randint(-3, 15)
+            event["ts"] += rng.choice((-1, 1)) * 10 ** rng.randint(0, 15)
 
 
 def _reverse(events: list[Any], rng: random.Random) -> None:
