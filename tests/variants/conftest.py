@@ -1,9 +1,14 @@
 """Small models of each supported architecture, built in a moment and never downloaded."""
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+# Makes the helper modules of this folder importable by its tests.
+sys.path.insert(0, str(Path(__file__).parent))
 
 SMALL: dict[str, Any] = {
     "vocab_size": 97,
