@@ -1,4 +1,4 @@
-"""Launch calls, steps and kernels on traces made by hand."""
+"""Launch calls, steps and the whole report on traces made by hand."""
 
 import json
 
