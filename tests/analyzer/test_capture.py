@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 
 from decodescope.analyzer.capture import ProfilerSession, annotate  # noqa: E402
 from decodescope.analyzer.errors import InputError  # noqa: E402
+from decodescope.analyzer.reading import load  # noqa: E402
+from decodescope.analyzer.reference import GraphReference, ReferenceOp  # noqa: E402
 from decodescope.analyzer.report import CaptureInfo  # noqa: E402
 
 INFO = CaptureInfo(
@@ -96,6 +98,54 @@ def test_warm_steps_are_run_but_not_recorded(session: ProfilerSession, tmp_path:
     assert len(calls) == 5
     assert len(spans(trace, "decode_step")) == 2
     assert len(spans(trace, "aten::mm")) == 2
+
+
+@pytest.mark.parametrize("lead_steps", [0, 1, 2])
+def test_lead_steps_are_recorded_first_and_read_by_nobody(
+    session: ProfilerSession, tmp_path: Path, lead_steps: int
+) -> None:
+    path = tmp_path / "w.json"
+    info = msgspec.structs.replace(INFO, lead_steps=lead_steps)
+    session.capture(step, 3, path, info, warm_steps=1)
+    trace = read(path)
+    lead, steps = spans(trace, "decode_lead"), spans(trace, "decode_step")
+    assert (len(lead), len(steps)) == (lead_steps, 3)
+    assert all(end <= steps[0][0] for _, end in lead)
+    assert len(spans(trace, "aten::mm")) == lead_steps + 3
+
+    read_back = load(path)
+    products = [read_back.names[name] for name in read_back.ops.name].count("aten::mm")
+    assert products == 3
+    assert "decode_lead" not in [read_back.names[name] for name in read_back.ranges.name]
+
+
+def test_a_reference_travels_with_its_window(session: ProfilerSession, tmp_path: Path) -> None:
+    path = tmp_path / "w.json"
+    ops = (
+        ReferenceOp(7, 'a "kernel"<int>', "decode_step/model/layer.0/mlp", 4096, 2**40),
+        ReferenceOp(20, "Memset (Device)", ""),
+    )
+    session.capture(step, 1, path, INFO, reference=GraphReference(ops))
+    assert load(path).reference == GraphReference(ops)
+    session.capture(step, 1, path, INFO)
+    assert load(path).reference is None
+    assert "decodescope_reference" not in read(path)
+
+
+@pytest.mark.parametrize("record_shapes", [False, True])
+def test_shapes_are_recorded_where_they_are_asked_for(
+    session: ProfilerSession, tmp_path: Path, record_shapes: bool
+) -> None:
+    path = tmp_path / "w.json"
+    session.capture(step, 2, path, INFO, record_shapes=record_shapes)
+    events = read(path)["traceEvents"]
+    products = [event for event in events if event["name"] == "aten::mm"]
+    shapes = [event["args"].get("Input Dims") for event in products]
+    assert shapes == [[[8, 8], [8, 8]] if record_shapes else None] * 2
+
+
+def test_a_cpu_has_no_kernel_floor(session: ProfilerSession) -> None:
+    assert session.kernel_floor_ns is None
 
 
 def test_windows_follow_one_another(session: ProfilerSession, tmp_path: Path) -> None:
