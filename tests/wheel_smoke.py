@@ -42,6 +42,12 @@ def main() -> None:
     command = str(Path(sys.executable).with_name("decodescope"))
     subprocess.run([command, "--version"], check=True)
     subprocess.run([command, "analyze", str(recordings[0])], check=True)
+    page = subprocess.run(
+        [command, "analyze", str(recordings[0]), "--format", "html"],
+        capture_output=True,
+        check=True,
+    )
+    assert page.stdout.rstrip().endswith(b"</html>"), page.stdout[-200:]
     done = subprocess.run([command, "run"], capture_output=True, text=True, check=False)
     assert done.returncode == 3, done
     assert "decodescope[run]" in done.stderr, done.stderr
