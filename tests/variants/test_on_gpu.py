@@ -173,7 +173,8 @@ def test_a_run_is_measured_and_its_window_links_every_kernel(
     graph_launches = [call for call in calls if call["name"] == "cudaGraphLaunch"]
     if variant == "compiled":
         assert len(graph_launches) == 3 + 1
-        assert set(names) == {"decode_lead", "decode_step", "model", "sampling"}
+        own = {name for name in names if not name.startswith("## Call CompiledFxGraph")}
+        assert own == {"decode_lead", "decode_step", "model", "sampling"}
     else:
         assert not graph_launches
         assert names.count("attention") == 3 * (3 + 1)
