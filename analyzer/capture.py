@@ -172,7 +172,7 @@ class ProfilerSession:
 
 def _queue_burst(x: torch.Tensor) -> None:
     """Short kernels that are all queued while the device is still held up by a first one."""
-    torch.cuda._sleep(_BURST_DELAY_CYCLES)
+    torch.cuda._sleep(_BURST_DELAY_CYCLES)  # type: ignore[no-untyped-call]
     for _ in range(_BURST_KERNELS):
         x.add_(1)
 

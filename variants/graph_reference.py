@@ -29,11 +29,11 @@ def try_reference(
     Also None where the step without its graph cannot be compiled or run; stderr says why. `step`
     must be given a prompt again afterwards.
     """
-    ungraphed = step.ungraphed()
-    if ungraphed is None:
-        return None
-    say("naming the kernels of the graph")
     try:
+        ungraphed = step.ungraphed()
+        if ungraphed is None:
+            return None
+        say("naming the kernels of the graph")
         return capture_reference(ungraphed, subject, prompt, session)
     except Exception as error:  # compilers raise anything, and only names are lost
         reason = f"{type(error).__name__}: {error}".splitlines()[0]

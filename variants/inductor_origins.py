@@ -1,7 +1,7 @@
 """From which of the model's ranges each kernel call in torch.compile's generated code comes.
 
 Inductor writes above every call the Dynamo nodes that it computes ("Topologically Sorted Source
-Nodes", seen in torch 2.8 to 2.13), and Dynamo keeps with each node the modules it was called in.
+Nodes", seen in torch 2.11 and 2.13), and Dynamo keeps with each node the modules it was called in.
 What is not understood has no path, and a call that computes parts of several ranges has a path that
 joins them with "+".
 """

@@ -1,4 +1,4 @@
-"""Windows of a replayed graph on a CUDA device: their reference, their lead, what calibrates them."""
+"""Windows on a CUDA device: a graph's reference, the lead, and what calibrates them."""
 
 from collections.abc import Callable
 from pathlib import Path

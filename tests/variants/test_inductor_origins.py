@@ -166,7 +166,7 @@ def test_other_lines_are_no_calls(line: str) -> None:
 
 
 def test_the_function_of_older_versions_is_read_and_what_follows_it_is_not() -> None:
-    """Up to torch 2.8 `call` is a function of the module."""
+    """There `call` is a function of the module."""
     method = wrapper(("norm_0", FUSED))
     function = "\n".join(line[4:] for line in method.splitlines()[1:-1])
     later = f"\n\ndef benchmark():\n    # Topologically Sorted Source Nodes: [act]\n    {PRODUCT}\n"
