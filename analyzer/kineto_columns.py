@@ -1,6 +1,6 @@
 """Sorts typed events by what they are and turns each kind into columns."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,28 +40,36 @@ _NO_ARGS = EventArgs()
 _NOT_GIVEN = -1
 
 
+class _Numbers(dict[str | None, int]):
+    """Gives each text that is asked for the next number."""
+
+    def __missing__(self, text: str | None) -> int:
+        if not text:
+            return self[UNNAMED]
+        self[text] = number = len(self)
+        return number
+
+
 class Names:
     """Interns strings in order of appearance."""
 
     def __init__(self) -> None:
-        self._ids: dict[str, int] = {}
+        self._ids = _Numbers()
 
-    def index(self, events: Iterable[Event]) -> Int64s:
-        ids = self._ids
-        return np.array(
-            [ids.setdefault(event.name or UNNAMED, len(ids)) for event in events], dtype=np.int64
-        )
+    def index(self, events: Sequence[Event]) -> Int64s:
+        numbers = map(self._ids.__getitem__, [event.name for event in events])
+        return np.fromiter(numbers, dtype=np.int64, count=len(events))
 
     def of_text(self, text: str) -> int:
-        return self._ids.setdefault(text, len(self._ids))
+        return self._ids[text]
 
     def texts(self) -> tuple[str, ...]:
         """In order of their index."""
-        return tuple(self._ids)
+        return tuple(text for text in self._ids if text)
 
     def sorted_table(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
         """The names in alphabetical order, and the new index of each old one."""
-        table = tuple(sorted(self._ids))
+        table = tuple(sorted(self.texts()))
         moved = np.zeros(len(table), dtype=np.int32)
         for new, text in enumerate(table):
             moved[self._ids[text]] = new
@@ -183,7 +191,7 @@ class EventColumns:
                 "stream": self._integers(stream),
                 "kind": np.array(kinds, dtype=np.int64),
                 "correlation": self._integers([arg.correlation for arg in args]),
-                "external_id": self._integers([_external(arg) for arg in args]),
+                "external_id": self._integers(_external_ids(args)),
                 "graph_id": self._integers([arg.graph_id for arg in args]),
                 "graph_node_id": self._integers([arg.graph_node_id for arg in args]),
             }
@@ -203,7 +211,7 @@ class EventColumns:
             "pid": self._integers([event.pid for event in events]),
             "tid": self._integers([event.tid for event in events]),
             "correlation": self._integers([arg.correlation for arg in args]),
-            "external_id": self._integers([_external(arg) for arg in args]),
+            "external_id": self._integers(_external_ids(args)),
         }
         group.append(columns)
         if work is not None:
@@ -243,5 +251,5 @@ def _modules(python: list[Event]) -> list[Event]:
     return modules
 
 
-def _external(args: EventArgs) -> Id:
-    return args.external_id if args.external_id is not None else args.old_external_id
+def _external_ids(args: list[EventArgs]) -> list[Id]:
+    return [arg.external_id if arg.external_id is not None else arg.old_external_id for arg in args]
