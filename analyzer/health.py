@@ -10,7 +10,14 @@ from decodescope.analyzer.trace import Trace
 
 DISTORTED = 1.2
 _HARMLESS = frozenset(
-    {"profiler_overhead", "cpu_capture", "no_steps", "empty_steps", "distorted_window"}
+    {
+        "profiler_overhead",
+        "cpu_capture",
+        "no_steps",
+        "empty_steps",
+        "distorted_window",
+        "missing_ranks",
+    }
 )
 
 

@@ -20,7 +20,7 @@ from decodescope.analyzer.protocol import (
     TraceReady,
     WorkerMessage,
 )
-from decodescope.analyzer.report import CaptureInfo, Finding, Report
+from decodescope.analyzer.report import CaptureInfo, Report
 from decodescope.tui.link import WorkerDied
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Session:
     _samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     _log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     _windows: dict[int, Window] = field(default_factory=dict)
-    _findings: set[Finding] = field(default_factory=set)
+    _noted: set[tuple[int, str]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._state = View(self.kind, self.source_name)
@@ -150,8 +150,9 @@ class Session:
             return
         self._windows[index] = window
         for finding in window.report.health.findings:
-            if finding not in self._findings:
-                self._findings.add(finding)
+            # Once for each choice: the figures in a message differ from window to window.
+            if (index, finding.code) not in self._noted:
+                self._noted.add((index, finding.code))
                 self.note("warning", finding.message)
         if index == self._state.current:
             self._state = replace(self._state, window=window)

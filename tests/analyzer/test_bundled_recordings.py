@@ -51,13 +51,21 @@ def test_the_variants_look_as_they_are(analysis: Analysis) -> None:
         assert report.launches.graph_launches == 0
         assert report.launches.calls == report.devices[0].gpu_ops
         assert report.verdict.bound == "launch"
-        assert {found.confidence for found in report.ranges} == {"exact"}
     else:
         assert report.launches.graph_launches == steps
         assert len(set(report.launches.gpu_ops_per_graph_launch)) == 1
         assert report.devices[0].gaps["graph_internal"].count > 100 * steps
         assert report.verdict.bound != "launch"
-        assert any(found.path.endswith("/(graph replay)") for found in report.ranges)
+        layers = [f for f in report.ranges if f.path.startswith("decode_step/model/layer.")]
+        assert len({found.path.split("/")[2] for found in layers}) == 16
+
+
+def test_every_op_has_a_range_path_that_is_certain(analysis: Analysis) -> None:
+    attribution = analysis.report.attribution
+    assert attribution is not None
+    assert (attribution.partial, attribution.none) == (0, 0)
+    assert attribution.exact == len(analysis.trace.ops)
+    assert {found.confidence for found in analysis.report.ranges} == {"exact"}
 
 
 def test_an_export_reads_back_with_the_same_figures(analysis: Analysis, tmp_path: Path) -> None:

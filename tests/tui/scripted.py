@@ -166,7 +166,7 @@ def capture(variant: str = "eager") -> CaptureInfo:
         position=145,
         steps=STEPS,
         bytes_per_step=2_470_000_000,
-        unprofiled_step_ns=1_150_000,
+        unprofiled_step_ns=1_500_000,
         decodescope_version="0.1.0",
     )
 

@@ -141,7 +141,7 @@ async def test_a_broken_recording_is_an_error_on_screen(tmp_path):
 
 
 async def test_a_crash_of_the_analysis_is_an_error_on_screen(session, trace_file, monkeypatch):
-    monkeypatch.setattr(analysis, "analyse_file", lambda path, at: [][1])
+    monkeypatch.setattr(analysis, "analyse_files", lambda paths, at: [][1])
     async with session.app.run_test(size=(120, 30)) as pilot:
         await session.run(pilot, ready(trace_file))
         assert "the analysis failed (IndexError" in text_of(session.app)
