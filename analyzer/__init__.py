@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from decodescope.analyzer.analysis import Analysis, analyze
-    from decodescope.analyzer.diff import diff_reports as compare
-    from decodescope.analyzer.ranks import analyze_ranks
-    from decodescope.analyzer.reading import load
+    from decodescope.analyzer.comparing.diff import diff_reports as compare
+    from decodescope.analyzer.readers.ranks import analyze_ranks
+    from decodescope.analyzer.readers.reading import load
 
 __all__ = ["Analysis", "analyze", "analyze_ranks", "compare", "load"]
 
 _HOMES = {
     "Analysis": ("analysis", "Analysis"),
     "analyze": ("analysis", "analyze"),
-    "analyze_ranks": ("ranks", "analyze_ranks"),
-    "compare": ("diff", "diff_reports"),
-    "load": ("reading", "load"),
+    "analyze_ranks": ("readers.ranks", "analyze_ranks"),
+    "compare": ("comparing.diff", "diff_reports"),
+    "load": ("readers.reading", "load"),
 }
 
 

@@ -2,23 +2,29 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.device_report import device_report
-from decodescope.analyzer.gap_report import largest_gaps
-from decodescope.analyzer.gaps import Gaps, busy_by_device, find_gaps
-from decodescope.analyzer.health import health
-from decodescope.analyzer.kernel_table import kernel_reports
-from decodescope.analyzer.launch_report import launch_report
-from decodescope.analyzer.launches import LaunchCalls, find_launch_calls
-from decodescope.analyzer.range_reports import range_reports
-from decodescope.analyzer.ranges import Ranges, attribution, find_ranges
+from decodescope.analyzer.attribution.range_reports import range_reports
+from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.report import SCHEMA_VERSION, Observer, Report
-from decodescope.analyzer.step_idle import step_idle_ns
-from decodescope.analyzer.step_timeline import StepTimeline, step_timeline
-from decodescope.analyzer.steps import Steps, find_steps, median_step, step_reports, step_time_ns
-from decodescope.analyzer.timeline import Union
+from decodescope.analyzer.roofline.verdict import verdict
+from decodescope.analyzer.roofline.waterfall import waterfall
+from decodescope.analyzer.timing.device_report import device_report
+from decodescope.analyzer.timing.gap_report import largest_gaps
+from decodescope.analyzer.timing.gaps import Gaps, busy_by_device, find_gaps
+from decodescope.analyzer.timing.health import health
+from decodescope.analyzer.timing.kernel_table import kernel_reports
+from decodescope.analyzer.timing.launch_report import launch_report
+from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
+from decodescope.analyzer.timing.step_idle import step_idle_ns
+from decodescope.analyzer.timing.step_timeline import StepTimeline, step_timeline
+from decodescope.analyzer.timing.steps import (
+    Steps,
+    find_steps,
+    median_step,
+    step_reports,
+    step_time_ns,
+)
+from decodescope.analyzer.timing.timeline import Union
 from decodescope.analyzer.trace import Trace
-from decodescope.analyzer.verdict import verdict
-from decodescope.analyzer.waterfall import waterfall
 
 
 @dataclass(frozen=True, slots=True, eq=False)

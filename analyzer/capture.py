@@ -21,10 +21,10 @@ from torch.profiler import ProfilerActivity, record_function
 from torch.profiler.profiler import _KinetoProfile
 
 from decodescope.analyzer.files import replacing
-from decodescope.analyzer.kernel_floor import kernel_floor_ns
-from decodescope.analyzer.kineto import read_kineto
+from decodescope.analyzer.readers.kineto import read_kineto
 from decodescope.analyzer.reference import REFERENCE_KEY, GraphReference
 from decodescope.analyzer.report import CaptureInfo
+from decodescope.analyzer.timing.kernel_floor import kernel_floor_ns
 
 STEP_RANGE = "decode_step"
 LEAD_RANGE = "decode_lead"
@@ -86,7 +86,7 @@ class ProfilerSession:
     def warm_up(self) -> None:
         """Start and stop the profiler once: its first start takes seconds, later ones do not.
 
-        On "cuda" then measure the kernel floor (see `decodescope.analyzer.kernel_floor`).
+        On "cuda" then measure the kernel floor (see `decodescope.analyzer.timing.kernel_floor`).
         """
         with _without_chatter():
             profiler = self._prepared()

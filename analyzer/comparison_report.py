@@ -12,7 +12,7 @@ ChangeVerdict = Literal["faster", "slower", "no_difference_shown", "unknown"]
 
 class Interval(Struct, frozen=True):
     """A bootstrap interval that covers the true value with probability `confidence`
-    (decodescope.analyzer.bootstrap says how it is made, and how often it really does)."""
+    (decodescope.analyzer.comparing.bootstrap says how it is made, and how often it really does)."""
 
     low: float
     high: float

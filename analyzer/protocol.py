@@ -3,7 +3,7 @@
 A frame is a big-endian uint32 length and that many bytes of msgpack: one tagged struct. Control
 messages are never dropped; of `Stats` only the latest matters, so the worker drops one when the
 channel is full and counts it in `dropped`. Bulk events never cross the channel: a captured window
-goes to a file and `TraceReady` names it. A recording (`decodescope.analyzer.recording`) is the
+goes to a file and `TraceReady` names it. A recording (`analyzer/readers/recording.py`) is the
 worker's half of this conversation, time-stamped.
 """
 

@@ -18,7 +18,7 @@ from terminal import record_live
 
 from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.protocol import Stats
-from decodescope.analyzer.recording import read_recording
+from decodescope.analyzer.readers.recording import read_recording
 from decodescope.variants.environment import environment
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rich.style import Style
 from textual.color import Color, ColorParseError
 
-from decodescope.analyzer.class_colors import (
+from decodescope.analyzer.views.class_colors import (
     BLUE,
     FAMILY_COLORS,
     GAP_COLORS,

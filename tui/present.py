@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer import formatting as fmt
-from decodescope.analyzer.bandwidth import bandwidth
-from decodescope.analyzer.per_step import (
+from decodescope.analyzer.roofline.bandwidth import bandwidth
+from decodescope.analyzer.run_report import Bandwidth
+from decodescope.analyzer.timing.per_step import (
     gap_rows,
     gpu_ops_per_step,
     idle_fraction,
     kernel_rows,
     launch_calls_per_step,
 )
-from decodescope.analyzer.run_report import Bandwidth
+from decodescope.analyzer.views import formatting as fmt
 from decodescope.tui.panels.figures import Figure, FiguresData
 from decodescope.tui.panels.figures import Tone as FigureTone
 from decodescope.tui.panels.lines import TextData, VerdictData

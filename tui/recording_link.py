@@ -4,7 +4,7 @@ import asyncio
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import AppMessage, Log, TraceReady
-from decodescope.analyzer.recording import RecordingWriter
+from decodescope.analyzer.readers.recording import RecordingWriter
 from decodescope.tui.link import LOG_TAIL_LINES, Link, LinkEvent, WorkerDied
 
 

@@ -21,7 +21,7 @@ from decodescope.analyzer.protocol import (
     TraceReady,
     WorkerMessage,
 )
-from decodescope.analyzer.recording import (
+from decodescope.analyzer.readers.recording import (
     RecordedFrame,
     Recording,
     read_recording,

@@ -24,7 +24,7 @@ from decodescope.analyzer.report import CaptureInfo, Report
 from decodescope.tui.link import WorkerDied
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.step_timeline import StepTimeline
+    from decodescope.analyzer.timing.step_timeline import StepTimeline
 
 HISTORY_SAMPLES = 2400
 LOG_LINES = 200

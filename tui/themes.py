@@ -2,7 +2,7 @@
 
 from textual.theme import Theme
 
-from decodescope.analyzer.class_colors import BLUE, GREEN, ORANGE, SKY, VERMILLION
+from decodescope.analyzer.views.class_colors import BLUE, GREEN, ORANGE, SKY, VERMILLION
 
 DARK = Theme(
     name="decodescope-dark",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.step_timeline import StepTimeline
+    from decodescope.analyzer.timing.step_timeline import StepTimeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class StepColumns:
 
 def step_columns(timeline: "StepTimeline", columns: int) -> StepColumns:
     """The timeline cut into `columns` equal slices of time; all arithmetic is the analyzer's."""
-    from decodescope.analyzer.kernel_family import FAMILIES, dominant_family
-    from decodescope.analyzer.step_timeline import busy_fraction, gap_class_name, largest_gap
+    from decodescope.analyzer.timing.step_timeline import busy_fraction, gap_class_name, largest_gap
+    from decodescope.analyzer.views.kernel_family import FAMILIES, dominant_family
 
     gap_ns, gap_classes = largest_gap(timeline, columns)
     return StepColumns(

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.comparison import compare_runs
+from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparison_report import Comparison
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.protocol import WorkerConfig

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.attribution import reference_from
+from decodescope.analyzer.attribution.reference_ops import reference_from
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.reference import GraphReference
 from decodescope.variants.capture_info import Subject, capture_info

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.datasheet import datasheet_peak_bytes_per_s
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, WorkerConfig
 from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.report import CaptureInfo
+from decodescope.analyzer.roofline.datasheet import datasheet_peak_bytes_per_s
 from decodescope.variants.capture_info import Subject, capture_info
 from decodescope.variants.environment import device_name, environment
 from decodescope.variants.graph_reference import try_reference

@@ -9,7 +9,7 @@ import torch
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.report import CaptureInfo
-from decodescope.analyzer.run_figures import step_times
+from decodescope.analyzer.timing.run_figures import step_times
 from decodescope.variants.capture_info import Subject, capture_info
 from decodescope.variants.memory import memory_errors
 from decodescope.variants.pacing import StepPacer

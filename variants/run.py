@@ -6,19 +6,19 @@ from pathlib import Path
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.analysis import Analysis
-from decodescope.analyzer.bandwidth import bandwidth
 from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.datasheet import datasheet_peak_bytes_per_s
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.per_step import (
+from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.report import SCHEMA_VERSION
+from decodescope.analyzer.roofline.bandwidth import bandwidth
+from decodescope.analyzer.roofline.datasheet import datasheet_peak_bytes_per_s
+from decodescope.analyzer.run_report import RunReport
+from decodescope.analyzer.timing.per_step import (
     gpu_ops_per_step,
     idle_fraction,
     launch_calls_per_step,
 )
-from decodescope.analyzer.protocol import WorkerConfig
-from decodescope.analyzer.report import SCHEMA_VERSION
-from decodescope.analyzer.run_figures import observer_of, step_times, tokens_per_s
-from decodescope.analyzer.run_report import RunReport
+from decodescope.analyzer.timing.run_figures import observer_of, step_times, tokens_per_s
 from decodescope.variants.capture_info import Subject
 from decodescope.variants.environment import environment
 from decodescope.variants.graph_reference import try_reference

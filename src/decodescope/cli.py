@@ -160,7 +160,7 @@ def _run(
     tokens: int = DEFAULT_TOKENS,
     **options: Any,
 ) -> None:
-    from decodescope.analyzer.run_table import run_table
+    from decodescope.analyzer.views.run_table import run_table
     from decodescope.variants.environment import require_run_packages
 
     require_run_packages()
@@ -201,7 +201,7 @@ def _live_app(config: "WorkerConfig", record: Path | None, cpu_chosen: bool) -> 
 
     link: Link = WorkerLink(config)
     if record is not None:
-        from decodescope.analyzer.recording import RecordingWriter
+        from decodescope.analyzer.readers.recording import RecordingWriter
         from decodescope.tui.recording_link import RecordingLink
 
         link = RecordingLink(link, RecordingWriter(record))

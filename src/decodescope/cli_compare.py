@@ -64,7 +64,7 @@ def compare(
     )
     held_against = None
     if baseline is not None and fail_on_regression is not None:
-        from decodescope.analyzer.regression_gate import refuse_bad_baseline
+        from decodescope.analyzer.comparing.regression_gate import refuse_bad_baseline
 
         held_against = _read(baseline, "--baseline")
         refuse_bad_baseline(held_against, str(baseline), request.variants, fail_on_regression)
@@ -72,7 +72,7 @@ def compare(
         comparison = outcome.comparison
         try:
             if held_against is not None and fail_on_regression is not None:
-                from decodescope.analyzer.regression_gate import check_baseline
+                from decodescope.analyzer.comparing.regression_gate import check_baseline
 
                 path = str(baseline)
                 comparison = check_baseline(comparison, held_against, path, fail_on_regression)
@@ -83,7 +83,7 @@ def compare(
     if as_json:
         print_json(comparison)
     else:
-        from decodescope.analyzer.comparison_table import comparison_table
+        from decodescope.analyzer.views.comparison_table import comparison_table
 
         print_rich(comparison_table(comparison))
     end_on_regression(comparison.comparison.gate)
@@ -91,7 +91,7 @@ def compare(
 
 def _write(folder: Path, outcome: "CompareOutcome", comparison: Any) -> None:
     from decodescope import analyzer
-    from decodescope.analyzer.comparison_markdown import comparison_markdown
+    from decodescope.analyzer.views.comparison_markdown import comparison_markdown
 
     analyses = {
         name: analyzer.analyze(analyzer.load(trace)) for name, trace in outcome.traces.items()

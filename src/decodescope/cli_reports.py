@@ -15,7 +15,7 @@ from decodescope.terminal_io import json_bytes, print_json, print_rich, say
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
     from decodescope.analyzer.comparison_report import Comparison, Diff, Gate
-    from decodescope.analyzer.html_report import VariantView
+    from decodescope.analyzer.html.report_page import VariantView
 
 
 @click.command()
@@ -39,13 +39,13 @@ def analyze(files: tuple[Path, ...], as_json: bool, output_format: str, by: str)
     if as_json:
         print_json(analysis.report)
     elif output_format == "csv":
-        from decodescope.analyzer.csv_export import render_csv
+        from decodescope.analyzer.views.csv_export import render_csv
 
         click.echo(render_csv(analysis.report, by), nl=False)
     elif output_format == "html":
         click.echo(_page(files[0].name, [_view(files[0].name, analysis)]), nl=False)
     else:
-        from decodescope.analyzer.table import report_table
+        from decodescope.analyzer.views.table import report_table
 
         print_rich(report_table(analysis.report, by))
 
@@ -66,15 +66,15 @@ def diff(
 ) -> None:
     """Say what changed from trace A to trace B."""
     from decodescope import analyzer
-    from decodescope.analyzer.diff import diff_reports
-    from decodescope.analyzer.regression_gate import gate_diff
+    from decodescope.analyzer.comparing.diff import diff_reports
+    from decodescope.analyzer.comparing.regression_gate import gate_diff
 
     analyses = [analyzer.analyze(analyzer.load(file)) for file in (base, other)]
     result = diff_reports(analyses[0].report, analyses[1].report)
     if fail_on_regression is not None:
         result = gate_diff(result, fail_on_regression)
     if out is not None:
-        from decodescope.analyzer.comparison_markdown import diff_markdown
+        from decodescope.analyzer.views.comparison_markdown import diff_markdown
 
         names = ("A: " + base.name, "B: " + other.name)
         views = [_view(name, one) for name, one in zip(names, analyses, strict=True)]
@@ -83,7 +83,7 @@ def diff(
     if as_json:
         print_json(result)
     else:
-        from decodescope.analyzer.comparison_table import diff_table
+        from decodescope.analyzer.views.comparison_table import diff_table
 
         print_rich(diff_table(result))
     end_on_regression(result.gate)
@@ -103,8 +103,8 @@ def diff(
 def export(file: Path, target: str, output: Path, by: str) -> None:
     """Export an analysed trace: chrome (.json or .json.gz, for Perfetto), html or csv."""
     from decodescope import analyzer
-    from decodescope.analyzer.chrome_export import export_chrome
-    from decodescope.analyzer.csv_export import render_csv
+    from decodescope.analyzer.chrome.export import export_chrome
+    from decodescope.analyzer.views.csv_export import render_csv
 
     check_writable(output, "-o")
     analysis = analyzer.analyze(analyzer.load(file))
@@ -139,8 +139,8 @@ def bench_analyzer(
     as_json: bool, output: Path | None, repeats: int, events: int, peer: Path | None
 ) -> None:
     """Time and memory to read and analyse a large trace (230,000 events are 62 MB)."""
-    from decodescope.analyzer.benchmark import run_analyzer_benchmark
-    from decodescope.analyzer.benchmark_table import benchmark_table
+    from decodescope.analyzer.bench.benchmark import run_analyzer_benchmark
+    from decodescope.analyzer.bench.result_table import benchmark_table
     from decodescope.analyzer.bundled import bundled_recordings
 
     check_writable(output, "-o")
@@ -187,13 +187,13 @@ def end_on_regression(gate: "Gate | None") -> None:
 
 
 def _analyze_ranks(files: Sequence[Path], as_json: bool, output_format: str, by: str) -> None:
-    from decodescope.analyzer.ranks import analyze_ranks
+    from decodescope.analyzer.readers.ranks import analyze_ranks
 
     ranks = analyze_ranks(files)
     if as_json:
         print_json(ranks.report)
     elif output_format == "table":
-        from decodescope.analyzer.ranks_table import ranks_table
+        from decodescope.analyzer.views.ranks_table import ranks_table
 
         print_rich(ranks_table(ranks.report, by))
     elif output_format == "html":
@@ -205,14 +205,14 @@ def _analyze_ranks(files: Sequence[Path], as_json: bool, output_format: str, by:
         reasons = "; ".join(finding.message for finding in ranks.report.findings)
         raise InputError(f"--format csv: the ranks cannot be merged ({reasons}); give one file")
     else:
-        from decodescope.analyzer.csv_export import render_csv
+        from decodescope.analyzer.views.csv_export import render_csv
 
         click.echo(render_csv(ranks.merged.report, by), nl=False)
 
 
 def _view(name: str, analysis: "Analysis") -> "VariantView":
-    from decodescope.analyzer.html_report import VariantView
-    from decodescope.analyzer.steps import median_step
+    from decodescope.analyzer.html.report_page import VariantView
+    from decodescope.analyzer.timing.steps import median_step
 
     index = median_step(analysis.trace, analysis.steps)
     timeline = None if index is None else analysis.step_timeline(index)
@@ -222,6 +222,6 @@ def _view(name: str, analysis: "Analysis") -> "VariantView":
 def _page(
     title: str, views: "Sequence[VariantView]", comparison: "Comparison | Diff | None" = None
 ) -> str:
-    from decodescope.analyzer.html_report import html_report
+    from decodescope.analyzer.html.report_page import html_report
 
     return html_report(title, views, comparison)

@@ -18,7 +18,7 @@ from decodescope.analyzer.comparison_report import (
     SpeedRatio,
     VariantRates,
 )
-from decodescope.analyzer.html_report import VariantView
+from decodescope.analyzer.html.report_page import VariantView
 from decodescope.analyzer.report import (
     GAP_CLASSES,
     SCHEMA_VERSION,

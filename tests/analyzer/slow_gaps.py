@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from drawn_windows import APIS, US, Call, Op
 
-from decodescope.analyzer.gaps import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
 
 
 @dataclass(frozen=True)

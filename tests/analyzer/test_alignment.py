@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer import alignment
-from decodescope.analyzer.alignment import align
+from decodescope.analyzer.attribution import alignment
+from decodescope.analyzer.attribution.alignment import align
 
 
 def length_of_longest(left: list[int], right: list[int]) -> int:

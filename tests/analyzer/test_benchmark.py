@@ -9,11 +9,11 @@ import pytest
 from kineto_events import DATA, call, document, op
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.benchmark import AnalyzerBenchmark, run_analyzer_benchmark
-from decodescope.analyzer.benchmark_table import benchmark_table
-from decodescope.analyzer.benchmark_trace import make_trace
+from decodescope.analyzer.bench.benchmark import AnalyzerBenchmark, run_analyzer_benchmark
+from decodescope.analyzer.bench.large_trace import make_trace
+from decodescope.analyzer.bench.result_table import benchmark_table
 from decodescope.analyzer.errors import InputError, TraceError
-from decodescope.analyzer.kineto import read_kineto_bytes
+from decodescope.analyzer.readers.kineto import read_kineto_bytes
 
 BASE = 1_661_938_466_265_032_123
 SOURCE = DATA / "cpu_two_blocks.json.gz"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.bootstrap import mean_interval, paired_ratio, unpaired_ratio
+from decodescope.analyzer.comparing.bootstrap import mean_interval, paired_ratio, unpaired_ratio
+from decodescope.analyzer.comparing.student_t import two_sided_t
 from decodescope.analyzer.comparison_report import Interval
-from decodescope.analyzer.student_t import two_sided_t
 
 RATES = st.lists(st.floats(10.0, 1000.0), min_size=3, max_size=12)
 

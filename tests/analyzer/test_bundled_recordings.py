@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from decodescope.analyzer import Analysis, analyze, load
-from decodescope.analyzer.chrome_export import export_chrome
+from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.report import Report
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "analyzer" / "recordings"

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from decodescope.analyzer.capture import ProfilerSession, annotate  # noqa: E402
 from decodescope.analyzer.errors import InputError  # noqa: E402
-from decodescope.analyzer.reading import load  # noqa: E402
+from decodescope.analyzer.readers.reading import load  # noqa: E402
 from decodescope.analyzer.reference import GraphReference, ReferenceOp  # noqa: E402
 from decodescope.analyzer.report import CaptureInfo  # noqa: E402
 

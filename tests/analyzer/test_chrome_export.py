@@ -13,9 +13,9 @@ from kineto_events import DATA, PID, Event, call, event, op, span, trace_of
 from rich_report import CAPTURE, ELEMENTWISE
 
 from decodescope.analyzer import Analysis, analyze, load
-from decodescope.analyzer.attribution import reference_from
-from decodescope.analyzer.chrome_events import microseconds
-from decodescope.analyzer.chrome_export import export_chrome
+from decodescope.analyzer.attribution.reference_ops import reference_from
+from decodescope.analyzer.chrome.events import microseconds
+from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.reference import GraphReference, ReferenceOp
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kineto_events import call, span, trace_of
 
-from decodescope.analyzer.chrome_tracks import host_places, nesting_tracks, separate_tracks
+from decodescope.analyzer.chrome.tracks import host_places, nesting_tracks, separate_tracks
 
 slices = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=15)
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from comparison_reports import range_of, run_of, runs_of, step_of, window_of
 
-from decodescope.analyzer.comparison import compare_runs
+from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparison_report import Change, Comparison
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.report import (

@@ -9,15 +9,15 @@ from markdown_it import MarkdownIt
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from decodescope.analyzer.comparison import compare_runs
-from decodescope.analyzer.comparison_markdown import comparison_markdown, diff_markdown
+from decodescope.analyzer.comparing.comparison import compare_runs
+from decodescope.analyzer.comparing.diff import diff_reports
+from decodescope.analyzer.comparing.regression_gate import check_baseline, gate_diff
 from decodescope.analyzer.comparison_report import Change, Comparison, Diff
-from decodescope.analyzer.comparison_table import comparison_table, diff_table
-from decodescope.analyzer.comparison_words import change_text, ratio_text
-from decodescope.analyzer.diff import diff_reports
-from decodescope.analyzer.formatting import UNKNOWN
-from decodescope.analyzer.regression_gate import check_baseline, gate_diff
 from decodescope.analyzer.report import Finding, Source
+from decodescope.analyzer.views.comparison_markdown import comparison_markdown, diff_markdown
+from decodescope.analyzer.views.comparison_table import comparison_table, diff_table
+from decodescope.analyzer.views.comparison_words import change_text, ratio_text
+from decodescope.analyzer.views.formatting import UNKNOWN
 
 VARIANTS = ("eager", "compiled", "fused+graph", "fused+graph+fp8_e4m3")
 HOSTILE = "a|b `c` *d* _e_ <img src=x onerror=alert(1)> [x](y) &amp; \\ \x1b[31mred\nnew"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kineto_events import Event, codes, event, op, trace_of
 
-from decodescope.analyzer.row_numbers import row_numbers
+from decodescope.analyzer.timing.row_numbers import row_numbers
 from decodescope.analyzer.trace import Trace
 
 

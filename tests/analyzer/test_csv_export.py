@@ -6,7 +6,7 @@ import io
 import pytest
 from rich_report import rich_report
 
-from decodescope.analyzer.csv_export import render_csv
+from decodescope.analyzer.views.csv_export import render_csv
 
 
 def rows_of(by: str) -> list[dict[str, str]]:

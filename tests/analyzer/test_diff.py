@@ -8,8 +8,8 @@ from comparison_reports import capture_of, range_of, step_of, window_of
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.bundled import bundled_recordings
+from decodescope.analyzer.comparing.diff import diff_reports, has_unprofiled_times
 from decodescope.analyzer.comparison_report import Change, Diff
-from decodescope.analyzer.diff import diff_reports, has_unprofiled_times
 from decodescope.analyzer.report import Report, Source
 
 

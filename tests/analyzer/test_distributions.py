@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.distributions import histogram, percentiles
+from decodescope.analyzer.timing.distributions import histogram, percentiles
 
 values = st.lists(st.integers(-(2**62), 2**63 - 1) | st.integers(0, 70), max_size=40)
 

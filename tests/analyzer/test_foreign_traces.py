@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.chrome_export import export_chrome
+from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.report import Report
 
 

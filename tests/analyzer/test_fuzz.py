@@ -15,9 +15,9 @@ from kineto_events import RECORDED
 from mutations import Document, cut_down, damage_bytes, damage_events
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.kineto import read_kineto_bytes
-from decodescope.analyzer.reading import load
-from decodescope.analyzer.recording import read_recording
+from decodescope.analyzer.readers.kineto import read_kineto_bytes
+from decodescope.analyzer.readers.reading import load
+from decodescope.analyzer.readers.recording import read_recording
 
 FOREIGN = (
     "v100_cuda_graph", "a100_eager", "h100_qwen1.5_0.5b_eager", "mi300x_vllm_decode_graph",

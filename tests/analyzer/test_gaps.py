@@ -7,8 +7,8 @@ from kineto_events import Event, call, op, trace_of
 from slow_gaps import slow_gaps
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.gaps import HOST_WAIT_LABELS
 from decodescope.analyzer.report import GAP_CLASSES
+from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
 
 
 @given(windows())

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kineto_events import PID, Event, call, event, span, trace_of
 
-from decodescope.analyzer.host_activity import host_activity
 from decodescope.analyzer.report import HostActivity
+from decodescope.analyzer.timing.host_activity import host_activity
 
 
 def operator(start: int, end: int, name: str, *, tid: int = 1) -> Event:

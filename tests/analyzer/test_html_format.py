@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.comparison_report import Interval, SpeedRatio
-from decodescope.analyzer.formatting import UNKNOWN
-from decodescope.analyzer.html_format import MINUS, flops_rate, share, signed_duration, speed_text
-from decodescope.analyzer.html_ranges import range_rows
+from decodescope.analyzer.html.cells import MINUS, flops_rate, share, signed_duration, speed_text
+from decodescope.analyzer.html.range_rows import range_rows
 from decodescope.analyzer.report import RangeReport
+from decodescope.analyzer.views.formatting import UNKNOWN
 
 
 def test_figures_as_text() -> None:

@@ -20,9 +20,9 @@ from kineto_events import event, trace_of
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.comparison_report import Comparison, Diff, Gate
-from decodescope.analyzer.formatting import UNKNOWN, count, duration
-from decodescope.analyzer.html_report import VariantView, html_report
+from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.report import GAP_CLASSES, Report
+from decodescope.analyzer.views.formatting import UNKNOWN, count, duration
 
 RECORDINGS = Path(__file__).resolve().parent.parent.parent / "analyzer" / "recordings"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kineto_events import Event, call, event, op, trace_of
 
-from decodescope.analyzer.kernel_floor import MIN_GAPS, QUEUED_BEFORE_NS, kernel_floor_ns
+from decodescope.analyzer.timing.kernel_floor import MIN_GAPS, QUEUED_BEFORE_NS, kernel_floor_ns
 
 KERNEL_NS = 900
 LAUNCH_NS = 500

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich_report import ELEMENTWISE
 
-from decodescope.analyzer.kernel_names import cut_middle, shorten_kernel
+from decodescope.analyzer.views.kernel_names import cut_middle, shorten_kernel
 
 
 @given(st.text(max_size=60), st.integers(0, 50))

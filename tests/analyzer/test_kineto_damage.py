@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from kineto_events import RECORDED, call, codes, document, op, read
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.byte_source import ByteSource, bytes_stream
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.kineto_stream import EventStream
+from decodescope.analyzer.readers.byte_source import ByteSource, bytes_stream
+from decodescope.analyzer.readers.kineto_stream import EventStream
 
 MANY = [op(10 * i, 10 * i + 5, i + 1, name=f"kernel<{i % 7}>") for i in range(40)]
 

@@ -20,8 +20,8 @@ from kineto_events import (
 )
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.byte_source import ByteSource, bytes_stream
-from decodescope.analyzer.kineto_stream import EventStream
+from decodescope.analyzer.readers.byte_source import ByteSource, bytes_stream
+from decodescope.analyzer.readers.kineto_stream import EventStream
 from decodescope.analyzer.report import CaptureInfo
 from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, KERNEL, MEMCPY, MEMSET, Trace
 

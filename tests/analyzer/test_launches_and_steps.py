@@ -7,7 +7,7 @@ from kineto_events import PID, Event, call, event, op, span, trace_of
 
 from decodescope.analyzer import analyze
 from decodescope.analyzer.report import Percentiles, Report
-from decodescope.analyzer.steps import step_kind
+from decodescope.analyzer.timing.steps import step_kind
 
 
 def report_of(*events: Event, **keys: object) -> Report:

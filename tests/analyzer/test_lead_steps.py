@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kineto_events import Event, call, document, event, op, span, trace_of
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.kineto import read_kineto_bytes
+from decodescope.analyzer.readers.kineto import read_kineto_bytes
 from decodescope.analyzer.report import CaptureInfo
 from decodescope.analyzer.trace import Trace
 

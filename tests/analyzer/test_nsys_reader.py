@@ -7,7 +7,7 @@ from kineto_events import codes
 from nsys_files import MARK, START_END, Export, global_pid, global_tid
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.chrome_export import export_chrome
+from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, Trace
 
 

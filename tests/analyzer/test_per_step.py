@@ -7,21 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.kernel_family import (
-    FAMILIES,
-    NO_FAMILY,
-    dominant_family,
-    kernel_family,
-)
-from decodescope.analyzer.per_step import (
+from decodescope.analyzer.timing.per_step import (
     gap_rows,
     gpu_ops_per_step,
     idle_fraction,
     kernel_rows,
     launch_calls_per_step,
 )
-from decodescope.analyzer.step_timeline import StepTimeline, column_edges
+from decodescope.analyzer.timing.step_timeline import StepTimeline, column_edges
 from decodescope.analyzer.trace import KERNEL, MEMCPY
+from decodescope.analyzer.views.kernel_family import (
+    FAMILIES,
+    NO_FAMILY,
+    dominant_family,
+    kernel_family,
+)
 
 NAMES = ("nvjet_tst_64x8", "flash_fwd_kernel", "silu_kernel", "void whatever()")
 

@@ -7,8 +7,8 @@ from comparison_reports import range_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decodescope.analyzer.comparing.range_alignment import align_ranges
 from decodescope.analyzer.comparison_report import Change, RangeChange
-from decodescope.analyzer.range_alignment import align_ranges
 from decodescope.analyzer.report import RangeReport
 
 FIGURES = ("gpu_ns", "idle_ns", "gpu_ops", "launch_calls")

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from kineto_events import RECORDED, Event, call, document, event, op, read, span, trace_of
 
 from decodescope.analyzer import analyze, analyze_ranks
-from decodescope.analyzer.chrome_export import export_chrome
+from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.rank_merge import merge_ranks
-from decodescope.analyzer.ranks import load_ranks
-from decodescope.analyzer.reading import load
+from decodescope.analyzer.readers.rank_merge import merge_ranks
+from decodescope.analyzer.readers.ranks import load_ranks
+from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.report import Finding
 from decodescope.analyzer.trace import GpuOps, HostEvents, Trace
 

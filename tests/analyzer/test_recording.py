@@ -23,7 +23,7 @@ from decodescope.analyzer.protocol import (
     TraceReady,
     VariantInfo,
 )
-from decodescope.analyzer.recording import (
+from decodescope.analyzer.readers.recording import (
     MAGIC,
     VERSION,
     RecordingWriter,

@@ -7,11 +7,15 @@ import msgspec
 import pytest
 from comparison_reports import capture_of, runs_of, step_of, window_of
 
-from decodescope.analyzer.comparison import compare_runs
+from decodescope.analyzer.comparing.comparison import compare_runs
+from decodescope.analyzer.comparing.diff import diff_reports
+from decodescope.analyzer.comparing.regression_gate import (
+    check_baseline,
+    gate_diff,
+    refuse_bad_baseline,
+)
 from decodescope.analyzer.comparison_report import Comparison, Gate
-from decodescope.analyzer.diff import diff_reports
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.regression_gate import check_baseline, gate_diff, refuse_bad_baseline
 
 STEADY = [600.0, 602.0, 598.0, 601.0]
 EAGER = [100.0, 101.0, 99.0, 100.0]

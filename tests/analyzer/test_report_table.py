@@ -10,7 +10,7 @@ from rich_report import rich_report
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.report import Attribution, Report
-from decodescope.analyzer.table import table_text
+from decodescope.analyzer.views.table import table_text
 
 CUT_CELL = re.compile(r"…(  |$)", re.MULTILINE)
 

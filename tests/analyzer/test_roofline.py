@@ -7,9 +7,9 @@ import pytest
 from kineto_events import Event, call, op, span, trace_of
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.op_work import UNKNOWN, op_work
 from decodescope.analyzer.reference import GraphReference, ReferenceOp
 from decodescope.analyzer.report import KernelReport, Roofline
+from decodescope.analyzer.roofline.op_work import UNKNOWN, op_work
 from decodescope.analyzer.trace import OperatorWork, Trace
 
 H200 = [{"id": 0, "name": "NVIDIA H200"}]

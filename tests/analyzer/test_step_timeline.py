@@ -10,7 +10,7 @@ from kineto_events import Event, call, op, span, trace_of
 
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.report import GAP_CLASSES
-from decodescope.analyzer.step_timeline import (
+from decodescope.analyzer.timing.step_timeline import (
     NO_GAP,
     StepTimeline,
     busy_fraction,

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.comparison_report import Interval, SpeedRatio, VariantRates
+from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
+from decodescope.analyzer.html.svg_histogram import histogram_svg, shared_bounds
+from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
+from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
+from decodescope.analyzer.html.svg_waterfall import waterfalls_svg
 from decodescope.analyzer.report import GAP_CLASSES, WaterfallPart
-from decodescope.analyzer.step_timeline import StepTimeline
-from decodescope.analyzer.svg import CHART_WIDTH, Drawing, ticks, time_ticks
-from decodescope.analyzer.svg_histogram import histogram_svg, shared_bounds
-from decodescope.analyzer.svg_rates import rates_svg, ratios_svg
-from decodescope.analyzer.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
-from decodescope.analyzer.svg_waterfall import waterfalls_svg
+from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.trace import KERNEL
 
 OPS_PX, GAPS_PX, PLOT_PX = 26.0, 14.0, 962.0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.microseconds import to_nanoseconds
-from decodescope.analyzer.timeline import (
+from decodescope.analyzer.readers.microseconds import to_nanoseconds
+from decodescope.analyzer.timing.timeline import (
     busy_ns,
     covered_until,
     depth_at_starts,

@@ -3,13 +3,6 @@
 import msgspec
 import pytest
 
-from decodescope.analyzer.bandwidth import bandwidth
-from decodescope.analyzer.datasheet import (
-    datasheet_peak,
-    datasheet_peak_bytes_per_s,
-    datasheet_peak_flops_per_s,
-)
-from decodescope.analyzer.gaps import HOST_WAIT_LABELS
 from decodescope.analyzer.report import (
     GAP_CLASSES,
     CaptureInfo,
@@ -17,7 +10,14 @@ from decodescope.analyzer.report import (
     GapTotal,
     LaunchReport,
 )
-from decodescope.analyzer.verdict import verdict
+from decodescope.analyzer.roofline.bandwidth import bandwidth
+from decodescope.analyzer.roofline.datasheet import (
+    datasheet_peak,
+    datasheet_peak_bytes_per_s,
+    datasheet_peak_flops_per_s,
+)
+from decodescope.analyzer.roofline.verdict import verdict
+from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from chromium import Tab
 from html_samples import HOSTILE, full_report, sample_analysis, sample_comparison, sample_view
 
-from decodescope.analyzer.html_report import VariantView, html_report
+from decodescope.analyzer.html.report_page import VariantView, html_report
 
 pytestmark = pytest.mark.browser
 

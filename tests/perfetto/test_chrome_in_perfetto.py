@@ -11,9 +11,9 @@ import pytest
 from trace_processor import LoadedTrace, loaded
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.attribution import reference_from
+from decodescope.analyzer.attribution.reference_ops import reference_from
 from decodescope.analyzer.bundled import bundled_recordings
-from decodescope.analyzer.chrome_export import export_chrome
+from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.trace import Trace
 
 DATA = Path(__file__).resolve().parent.parent / "data"

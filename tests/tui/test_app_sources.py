@@ -18,7 +18,7 @@ from decodescope.analyzer.protocol import (
     Resume,
     State,
 )
-from decodescope.analyzer.recording import RecordingWriter
+from decodescope.analyzer.readers.recording import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.sources import ReplaySource, TraceSource
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.kineto import read_kineto
 from decodescope.analyzer.protocol import (
     Bye,
     CaptureTrace,
@@ -20,7 +19,8 @@ from decodescope.analyzer.protocol import (
     SwitchVariant,
     TraceReady,
 )
-from decodescope.analyzer.recording import RecordingWriter, read_recording
+from decodescope.analyzer.readers.kineto import read_kineto
+from decodescope.analyzer.readers.recording import RecordingWriter, read_recording
 from decodescope.analyzer.report import CaptureInfo
 from decodescope.tui.link import WorkerDied
 from decodescope.tui.recording_link import RecordingLink

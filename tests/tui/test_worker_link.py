@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from decodescope.analyzer.errors import EnvironmentLacks
-from decodescope.analyzer.kineto import read_kineto
 from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
     Bye,
@@ -33,6 +32,7 @@ from decodescope.analyzer.protocol import (
     WorkerMessage,
     encode_frame,
 )
+from decodescope.analyzer.readers.kineto import read_kineto
 from decodescope.tui.link import LinkEvent, WorkerDied
 from decodescope.tui.worker_link import WorkerLink
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.attribution import reference_from
+from decodescope.analyzer.attribution.reference_ops import reference_from
 from decodescope.variants.inductor_origins import CallSite, call_sites
 from decodescope.variants.origin_paths import origin_paths
 

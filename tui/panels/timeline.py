@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from decodescope.analyzer.class_colors import FAMILY_COLORS, GAP_COLORS, GAP_LETTERS
-from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.views.class_colors import FAMILY_COLORS, GAP_COLORS, GAP_LETTERS
+from decodescope.analyzer.views.formatting import duration
 from decodescope.tui.glyphs import Glyphs, column
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.timeline_columns import StepColumns, step_columns
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.step_timeline import StepTimeline
+    from decodescope.analyzer.timing.step_timeline import StepTimeline
 
 Entry = tuple[str, Style, str]
 _SCALE_STEPS = (1, 2, 5)

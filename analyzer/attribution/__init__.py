@@ -1,0 +1,1 @@
+"""Which range of the model every GPU op belongs to, also in a CUDA graph replay."""

@@ -1,0 +1,1 @@
+"""`bench analyzer`: the analyzer measured, beside a peer."""

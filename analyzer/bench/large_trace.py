@@ -1,0 +1,120 @@
+"""Makes a large trace out of a recorded one: the same events again and again, later each time."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from decodescope.analyzer.chrome.events import microseconds
+from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.files import replacing
+
+_IDS = ("correlation", "External id", "external id")
+_PAUSE_NS = 1_000_000
+_HOLE = re.compile(r'"@(ts|id):(-?\d+)@"')
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """One event as text with holes for what changes: (text, "ts" or "id", value, text, ...)."""
+
+    parts: tuple[str, ...]
+
+    def text(self, later_ns: int, later_id: int) -> str:
+        pieces = [self.parts[0]]
+        for kind, value, rest in zip(
+            self.parts[1::3], self.parts[2::3], self.parts[3::3], strict=True
+        ):
+            number = int(value)
+            if kind == "ts":
+                pieces.append(microseconds(number + later_ns))
+            else:
+                pieces.append(str(number + later_id))
+            pieces.append(rest)
+        return "".join(pieces)
+
+
+def make_trace(source: bytes, events: int, path: Path) -> int:
+    """Write a trace of exactly `events` events at `path` and return its size in bytes.
+
+    `source` is Kineto JSON. Each repetition begins 1 ms after the end of the one before and has
+    correlation ids, flow ids and external ids of its own; the layout is that of libkineto.
+
+    Raises:
+        TraceError: `source` holds no complete events.
+    """
+    document = json.loads(source, parse_float=Decimal)
+    recorded = [event for event in document["traceEvents"] if isinstance(event, dict)]
+    if not any(event.get("ph") == "X" for event in recorded):
+        raise TraceError("benchmark source: no complete events; give a captured trace")
+    head = {key: value for key, value in document.items() if key != "traceEvents"}
+    opening = json.dumps(head, indent=2, default=float)[:-2] + ',\n  "traceEvents": [\n'
+    with replacing(path) as temporary:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(opening)
+            for number, event in enumerate(islice(_repeated(recorded), events)):
+                file.write(",\n" + event if number else event)
+            file.write("\n  ]\n}\n")
+        return temporary.stat().st_size
+
+
+def _repeated(recorded: list[dict[str, Any]]) -> Iterator[str]:
+    templates = [_template(event) for event in recorded]
+    times = [_ns(event["ts"]) for event in recorded if "ts" in event]
+    ends = [_ns(event["ts"]) + _ns(event.get("dur", 0)) for event in recorded if "ts" in event]
+    period_ns = max(ends) - min(times) + _PAUSE_NS
+    period_id = 1 + max((value for event in recorded for value in _ids_of(event)), default=0)
+    repetition = 0
+    while True:
+        for template in templates:
+            yield template.text(repetition * period_ns, repetition * period_id)
+        repetition += 1
+
+
+def _ns(microseconds_: object) -> int:
+    return int(Decimal(str(microseconds_)) * 1000)
+
+
+def _ids_of(event: dict[str, Any]) -> Iterator[int]:
+    args = event.get("args")
+    values = [args.get(key) for key in _IDS] if isinstance(args, dict) else []
+    for value in (*values, event.get("id")):
+        if isinstance(value, int) and value > 0:
+            yield value
+
+
+def _template(event: dict[str, Any]) -> _Template:
+    fields = dict(event)
+    args = fields.pop("args", None)
+    if "ts" in fields:
+        fields["ts"] = f"@ts:{_ns(fields['ts'])}@"
+    if isinstance(fields.get("id"), int):
+        fields["id"] = f"@id:{fields['id']}@"
+    lines = [_members({key: fields.pop(key)}) for key in ("ph",) if key in fields]
+    timing: dict[str, Any] = {key: fields.pop(key) for key in ("ts", "dur") if key in fields}
+    lines[-1:] = [", ".join([*lines[-1:], _members(fields)])]
+    text = f"  {{\n    {lines[0]}"
+    if timing:
+        text += f",\n    {_members(timing)}"
+    if isinstance(args, dict):
+        text += f',\n    "args": {{\n      {_members(_with_holes(args))}\n    }}'
+    return _Template(tuple(_HOLE.split(text + "\n  }")))
+
+
+def _with_holes(args: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: f"@id:{value}@" if key in _IDS and isinstance(value, int) and value > 0 else value
+        for key, value in args.items()
+    }
+
+
+def _members(fields: dict[str, Any]) -> str:
+    return ", ".join(f"{json.dumps(key)}: {_value(value)}" for key, value in fields.items())
+
+
+def _value(value: object) -> str:
+    return str(value) if isinstance(value, Decimal) else json.dumps(value, default=str)

@@ -1,0 +1,1 @@
+"""An analysed trace as a Chrome trace, for Perfetto."""

@@ -1,0 +1,153 @@
+"""The tracks of one device in a Chrome trace: its streams' ops, its gaps, its counters."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import get_args
+
+import numpy as np
+
+from decodescope.analyzer.analysis import Analysis
+from decodescope.analyzer.attribution.range_tree import NO_NODE
+from decodescope.analyzer.chrome.events import EventText, given
+from decodescope.analyzer.chrome.model_ranges import replay_slices
+from decodescope.analyzer.chrome.tracks import separate_tracks
+from decodescope.analyzer.report import GAP_CLASSES, Confidence
+from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.timeline import depth_changes
+from decodescope.analyzer.trace import Int64s, Trace
+from decodescope.analyzer.views.formatting import weights_note
+
+GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
+RANGE_CATEGORY = "model_range"
+GAP_CATEGORY = "gap"
+_GAP_TRACK = 1
+_FIRST_STREAM_TRACK = 10
+_CONFIDENCES = get_args(Confidence)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamTracks:
+    """One stream of a device: its ops and the track each is drawn on; the track `above` the others
+    is for the ranges of its graph replays."""
+
+    stream: int
+    above: int
+    ops: Int64s
+    tracks: Int64s
+
+
+def stream_tracks(trace: Trace, device: int) -> Iterator[StreamTracks]:
+    """The streams of a device, in order of their numbers."""
+    ops = trace.ops
+    above = _FIRST_STREAM_TRACK
+    for stream in sorted(set(ops.stream[ops.device == device].tolist())):
+        mine = ((ops.device == device) & (ops.stream == stream)).nonzero()[0]
+        tracks = separate_tracks(ops.start_ns[mine], ops.end_ns[mine]) + above + 1
+        yield StreamTracks(stream, above, mine, tracks)
+        above = int(tracks.max()) + 1
+
+
+def device_events(analysis: Analysis, text: EventText, device: int, pid: int) -> Iterator[str]:
+    """Every event of one device. Of a CPU capture only gaps and busy time: its operators stand on
+    their host threads."""
+    trace = analysis.trace
+    yield text.thread(pid, _GAP_TRACK, "idle gaps")
+    yield from _gap_slices(analysis, text, device, pid)
+    busy = analysis.busy[device]
+    edges = zip(busy.start_ns.tolist(), busy.end_ns.tolist(), strict=True)
+    yield from chain.from_iterable(
+        (text.counter("busy", pid, start, 1), text.counter("busy", pid, end, 0))
+        for start, end in edges
+    )
+    if trace.on_cpu:
+        return
+    for one in stream_tracks(trace, device):
+        yield from _range_slices(analysis, text, one, pid)
+        yield from _op_slices(analysis, text, one, device, pid)
+    linked = (trace.ops.device == device) & (trace.ops.launch >= 0)
+    launched_ns = trace.calls.start_ns[trace.ops.launch[linked]]
+    times, depths = depth_changes(launched_ns, trace.ops.start_ns[linked])
+    for at_ns, depth in zip(times.tolist(), depths.tolist(), strict=True):
+        yield text.counter("queue depth", pid, at_ns, depth)
+
+
+def device_name(trace: Trace, device: int) -> str:
+    """What a device's process is called: the device, and the model and variant if known."""
+    name = trace.device_names.get(device, "")
+    label = (f"device: cpu {name}" if trace.on_cpu else f"GPU {device} {name}").strip()
+    capture = trace.capture
+    if capture is None:
+        return label
+    model = f"{capture.model} {weights_note(capture.weights)}".rstrip()
+    return f"{label}, {model}, {capture.variant}"
+
+
+def _range_slices(
+    analysis: Analysis, text: EventText, stream: StreamTracks, pid: int
+) -> Iterator[str]:
+    slices = replay_slices(analysis, stream.ops)
+    if slices:
+        label = f"stream {stream.stream} model ranges (reconstructed)"
+        yield text.thread(pid, stream.above, label)
+    names, paths = analysis.ranges.tree.names, analysis.ranges.paths
+    for one in slices:
+        args = {"path": paths[one.node], "confidence": _CONFIDENCES[one.confidence]}
+        name = text.quoted(names[one.node])
+        yield text.slice(RANGE_CATEGORY, name, pid, stream.above, one.start_ns, one.end_ns, args)
+
+
+def _op_slices(
+    analysis: Analysis, text: EventText, stream: StreamTracks, device: int, pid: int
+) -> Iterator[str]:
+    ops, ranges, mine = analysis.trace.ops, analysis.ranges, stream.ops
+    for track in sorted(set(stream.tracks.tolist())):
+        kind = "overlapping on it" if track > stream.tracks[0] else ""
+        yield text.thread(pid, track, f"stream {stream.stream} {kind}".strip())
+    order = np.lexsort((-ops.end_ns[mine], ops.start_ns[mine]))
+    columns = (
+        *(ops.kind, ops.name, ops.start_ns, ops.end_ns, ops.correlation, ops.external_id),
+        *(ops.graph_id, ops.graph_node_id, ranges.op_node, ranges.confidence),
+    )
+    rows = zip(
+        stream.tracks[order].tolist(),
+        *(column[mine[order]].tolist() for column in columns),
+        strict=True,
+    )
+    for track, kind_, name, start, end, correlation, external, graph, in_graph, node, sure in rows:
+        args: dict[str, object] = {
+            **given(
+                {
+                    "correlation": correlation,
+                    "External id": external,
+                    "graph id": graph,
+                    "graph node id": in_graph,
+                }
+            ),
+            "device": device,
+            "stream": stream.stream,
+        }
+        if node != NO_NODE:
+            args |= {"range": ranges.paths[node], "confidence": _CONFIDENCES[sure]}
+        yield text.slice(GPU_CATEGORIES[kind_], text.name(name), pid, track, start, end, args)
+
+
+def _gap_slices(analysis: Analysis, text: EventText, device: int, pid: int) -> Iterator[str]:
+    trace, gaps, ranges = analysis.trace, analysis.gaps, analysis.ranges
+    mine = (gaps.device == device).nonzero()[0]
+    columns = (gaps.kind, gaps.label, gaps.start_ns, gaps.end_ns, gaps.prev, gaps.next, gaps.call)
+    rows = zip(*(column[mine].tolist() for column in columns), strict=True)
+    for kind, label, start, end, prev, following, call in rows:
+        args: dict[str, object] = {
+            "length_ns": end - start,
+            "prev": trace.names[trace.ops.name[prev]],
+            "next": trace.names[trace.ops.name[following]],
+        }
+        if call >= 0:
+            args["call"] = trace.names[trace.calls.name[call]]
+        if ranges.op_node[following] != NO_NODE:
+            args["range"] = ranges.paths[ranges.op_node[following]]
+        name = GAP_CLASSES[kind]
+        if label >= 0:
+            name = f"{name}: {HOST_WAIT_LABELS[label]}"
+        yield text.slice(GAP_CATEGORY, text.quoted(name), pid, _GAP_TRACK, start, end, args)

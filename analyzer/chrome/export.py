@@ -1,0 +1,145 @@
+"""Writes an analysed trace as Chrome trace JSON for Perfetto and chrome://tracing.
+
+The file keeps Kineto's categories and arguments, so decodescope reads it back with the same
+figures. Times start at 0; `baseTimeNanoseconds` holds what was taken off, since viewers read large
+times as floats.
+"""
+
+import gzip
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import msgspec
+import numpy as np
+
+from decodescope.analyzer.analysis import Analysis
+from decodescope.analyzer.chrome.devices import device_events, device_name, stream_tracks
+from decodescope.analyzer.chrome.events import EventText, given
+from decodescope.analyzer.chrome.tracks import HostPlaces, host_places
+from decodescope.analyzer.files import replacing
+from decodescope.analyzer.readers.operator_work import WORK_KEY, work_rows
+from decodescope.analyzer.reference import REFERENCE_KEY
+from decodescope.analyzer.trace import HostEvents, Trace
+
+_FIRST_FREE_PID = 10_000_000
+_GZIP_LEVEL = 6
+_EVENTS_PER_WRITE = 4096
+
+
+def export_chrome(analysis: Analysis, path: Path | str) -> None:
+    """Write `path` (.json, or .json.gz compressed), whole or not at all.
+
+    Tracks: host threads with ranges, operators and API calls; each stream of each device, below the
+    ranges of its graph replays and with further tracks for ops that overlap on it; the gaps of each
+    device with their classes; counters of queue depth and busy time. Arrows lead from launch calls
+    to their ops.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    target = Path(path)
+    with replacing(target) as temporary, temporary.open("wb") as file:
+        if target.suffix != ".gz":
+            _write(analysis, file)
+            return
+        with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as archive:
+            _write(analysis, cast(BinaryIO, archive))
+
+
+def _write(analysis: Analysis, file: BinaryIO) -> None:
+    trace = analysis.trace
+    origin_ns = _earliest(trace)
+    events = _events(analysis, EventText(trace.names, origin_ns))
+    file.write(_head(trace, origin_ns))
+    separator = b"\n"
+    while piece := ",\n".join(islice(events, _EVENTS_PER_WRITE)):
+        file.write(separator + piece.encode())
+        separator = b",\n"
+    file.write(b"\n]}\n")
+
+
+def _head(trace: Trace, origin_ns: int) -> bytes:
+    names = sorted(trace.device_names.items())
+    head: dict[str, object] = {
+        "schemaVersion": 1,
+        "displayTimeUnit": "ms",
+        "baseTimeNanoseconds": trace.base_ns + origin_ns,
+        "deviceProperties": [{"id": id_, "name": name} for id_, name in names if id_ >= 0],
+    }
+    if trace.capture is not None:
+        head["decodescope"] = trace.capture
+    if trace.reference is not None:
+        head[REFERENCE_KEY] = trace.reference
+    if len(trace.work):
+        head[WORK_KEY] = work_rows(trace.work)
+    return msgspec.json.encode(head)[:-1] + b',"traceEvents":['
+
+
+def _host_groups(trace: Trace) -> dict[str, HostEvents]:
+    return {
+        "user_annotation": trace.ranges,
+        "cpu_op": trace.cpu_ops,
+        "cuda_runtime": trace.calls,
+    }
+
+
+def _earliest(trace: Trace) -> int:
+    columns = [trace.ops.start_ns, *(group.start_ns for group in _host_groups(trace).values())]
+    return min((int(column[0]) for column in columns if len(column)), default=0)
+
+
+def _events(analysis: Analysis, text: EventText) -> Iterator[str]:
+    trace = analysis.trace
+    groups = _host_groups(trace)
+    places = host_places(list(groups.values()))
+    yield from _host_events(text, groups, places)
+    pid_base = max(_FIRST_FREE_PID, int(places.pid.max(initial=0)) + 2)
+    for order, device in enumerate(analysis.busy):
+        pid = pid_base + device
+        yield text.process(pid, device_name(trace, device), order - len(analysis.busy))
+        yield from device_events(analysis, text, device, pid)
+    if not trace.on_cpu:
+        calls = places.of_group(len(groups) - 1)
+        yield from _arrows(trace, text, calls, pid_base)
+
+
+def _host_events(
+    text: EventText, groups: dict[str, HostEvents], places: HostPlaces
+) -> Iterator[str]:
+    """The slices of all host threads, outer before inner where they start together: viewers nest
+    slices of one start in the order of the file."""
+    for pid in sorted(set(places.pid.tolist())):
+        yield text.process(pid, f"host {pid}", 0)
+    names, starts, ends, correlations, externals = (
+        np.concatenate([getattr(group, field) for group in groups.values()])
+        for field in ("name", "start_ns", "end_ns", "correlation", "external_id")
+    )
+    lengths = [len(group) for group in groups.values()]
+    category = np.repeat(np.arange(len(groups)), lengths)
+    order = np.lexsort((category, -ends, starts, places.tid, places.pid))
+    columns = (category, names, places.pid, places.tid, starts, ends, correlations, externals)
+    categories = list(groups)
+    rows = zip(*(column[order].tolist() for column in columns), strict=True)
+    for kind, name, pid, tid, start, end, correlation, external in rows:
+        args = given({"correlation": correlation, "External id": external})
+        yield text.slice(categories[kind], text.name(name), pid, tid, start, end, args)
+
+
+def _arrows(trace: Trace, text: EventText, calls: HostPlaces, pid_base: int) -> Iterator[str]:
+    """One arrow for each linked op, from the start of its launch call to its own start."""
+    ops = trace.ops
+    for device in sorted(set(ops.device.tolist())):
+        for stream in stream_tracks(trace, device):
+            linked = ops.launch[stream.ops] >= 0
+            targets, call = stream.ops[linked], ops.launch[stream.ops[linked]]
+            rows = zip(
+                *(targets.tolist(), stream.tracks[linked].tolist(), ops.start_ns[targets].tolist()),
+                *(calls.pid[call].tolist(), calls.tid[call].tolist()),
+                trace.calls.start_ns[call].tolist(),
+                strict=True,
+            )
+            for op, track, start, pid, tid, called in rows:
+                yield text.arrow_start(op + 1, pid, tid, called)
+                yield text.arrow_end(op + 1, pid_base + device, track, start)

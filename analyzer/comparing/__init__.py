@@ -1,0 +1,1 @@
+"""Which variant is faster, how sure that is, and what changed."""

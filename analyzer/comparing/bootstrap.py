@@ -1,0 +1,113 @@
+"""Bootstrap intervals of mean rates and of their ratios, honest for three to five rounds.
+
+The interval is estimate * exp(±t * se): `se` is the bootstrap standard error of the logarithm
+(10,000 resamples of whole rounds), times sqrt(n / (n - 1)) because a resample of n values varies
+too little by that factor, and `t` is Student's for n - 1 degrees of freedom. Both corrections:
+T. Hesterberg, What Teachers Should Know About the Bootstrap, The American Statistician 69 (2015).
+
+Why not percentiles of the resampled ratios: they cannot leave the range of what was measured.
+Simulated coverage of a nominal 95 %, 6,000 to 20,000 comparisons a case. Lowest and highest of: 1 %
+normal noise; noise that both sides of a pair share; one-sided slow-downs; one round in ten 8 %
+slower.
+
+    rounds            3          4          5          10         20
+    percentile        0.75-0.75  0.79-0.80  0.82-0.84  0.85-0.90  0.89-0.92
+    BCa               0.69-0.72  0.75-0.80  0.77-0.84  0.76-0.90  0.83-0.92
+    paired, here      0.95-0.97  0.95-0.98  0.95-0.98  0.95-0.98  0.94-0.97
+    unpaired, here    0.97-0.99  0.96-0.98  0.96-0.98  0.95-0.99  0.95-0.97
+
+Unpaired, three rounds against ten: 0.92-0.97.
+
+The seed is fixed: the same rounds give the same interval.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from decodescope.analyzer.comparing.student_t import two_sided_t
+from decodescope.analyzer.comparison_report import Interval
+
+CONFIDENCE = 0.95
+RESAMPLES = 10_000
+MIN_ROUNDS = 3
+
+_SEED = 20_150_801
+_VALUES_AT_ONCE = 2_000_000
+# exp(100) already says nothing; without a bound, absurd input would overflow.
+_WIDEST = 100.0
+
+Floats = npt.NDArray[np.float64]
+
+
+def mean_interval(values: Sequence[float]) -> Interval | None:
+    """The interval of the mean of positive values; None for fewer than three."""
+    if len(values) < MIN_ROUNDS:
+        return None
+    means = _resampled_means(np.array([values], dtype=np.float64))
+    return _interval(
+        float(np.mean(values)), _corrected(np.log(means[0]), len(values)), len(values) - 1
+    )
+
+
+def paired_ratio(base: Sequence[float], other: Sequence[float]) -> Interval | None:
+    """The interval of mean(other) / mean(base), where `base[i]` and `other[i]` are positive and
+    were measured side by side: pairs are resampled, so that what both share cancels. None for
+    fewer than three pairs; ValueError where the lengths differ."""
+    if len(base) != len(other):
+        raise ValueError("paired values come in pairs")
+    if len(base) < MIN_ROUNDS:
+        return None
+    means = _resampled_means(np.array([base, other], dtype=np.float64))
+    variance = _corrected(np.log(means[1]) - np.log(means[0]), len(base))
+    return _interval(float(np.mean(other) / np.mean(base)), variance, len(base) - 1)
+
+
+def unpaired_ratio(base: Sequence[float], other: Sequence[float]) -> Interval | None:
+    """The interval of mean(other) / mean(base) of positive values that were measured apart: each
+    side is resampled on its own. None where a side has fewer than three values.
+
+    The degrees of freedom are Welch's, rounded down: (vb + vo)² / (vb² / (nb - 1) + vo² / (no - 1))
+    with the two variances of the log means.
+    """
+    sizes = (len(base), len(other))
+    if min(sizes) < MIN_ROUNDS:
+        return None
+    sides = (np.array([side], dtype=np.float64) for side in (base, other))
+    variances = [
+        _corrected(np.log(_resampled_means(side)[0]), size)
+        for side, size in zip(sides, sizes, strict=True)
+    ]
+    total = sum(variances)
+    shares = [
+        (variance / total) ** 2 / (size - 1) if total else 1.0
+        for variance, size in zip(variances, sizes, strict=True)
+    ]
+    degrees = max(int(1 / sum(shares)), 1)
+    return _interval(float(np.mean(other) / np.mean(base)), total, degrees)
+
+
+def _resampled_means(values: Floats) -> Floats:
+    """Means of `values` [sides, n] over RESAMPLES draws of n rounds: [sides, RESAMPLES]."""
+    sides, size = values.shape
+    generator = np.random.default_rng(_SEED)
+    means = np.empty((sides, RESAMPLES))
+    rows = max(_VALUES_AT_ONCE // size, 1)
+    for first in range(0, RESAMPLES, rows):
+        count = min(rows, RESAMPLES - first)
+        drawn = generator.integers(0, size, (count, size))
+        for side in range(sides):
+            means[side, first : first + count] = values[side][drawn].mean(axis=1)
+    return means
+
+
+def _corrected(logs: Floats, size: int) -> float:
+    """The variance of resampled logarithms, made that of `size` independent measurements."""
+    return float(logs.var()) * size / (size - 1)
+
+
+def _interval(estimate: float, variance: float, degrees: int) -> Interval:
+    half = min(two_sided_t(CONFIDENCE, degrees) * math.sqrt(variance), _WIDEST)
+    return Interval(estimate * math.exp(-half), estimate * math.exp(half), CONFIDENCE)

@@ -1,0 +1,204 @@
+"""Measured runs of several variants compared: speed with its interval, and what changed."""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise, zip_longest
+
+from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, mean_interval, paired_ratio
+from decodescope.analyzer.comparing.pair_changes import pair_of
+from decodescope.analyzer.comparing.window_findings import window_findings
+from decodescope.analyzer.comparing.workload_match import workload_differences
+from decodescope.analyzer.comparison_report import (
+    Change,
+    ChangeVerdict,
+    Comparison,
+    ComparisonResult,
+    Interval,
+    Pair,
+    SpeedRatio,
+    VariantRates,
+)
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.report import SCHEMA_VERSION, Finding, Report
+from decodescope.analyzer.run_report import RunReport
+
+Rounds = dict[int, RunReport]
+
+
+def compare_runs(
+    runs: Sequence[RunReport], windows: Mapping[str, Report], findings: Sequence[Finding] = ()
+) -> Comparison:
+    """Compare every variant with the first one of `runs`, then each with the one before it.
+
+    A ratio is mean tokens/s ÷ mean tokens/s over the rounds that both variants have, with the
+    interval of `bootstrap.paired_ratio`. What changed inside a step comes from `windows`, one
+    profiled window of each variant. `findings` go before those made here.
+
+    Raises:
+        InputError: fewer than two variants, a run without its round or with one that its variant
+            already has, runs of different workloads, or a run that took no time.
+    """
+    by_variant = _by_variant(runs)
+    names = tuple(by_variant)
+    if len(names) < 2:
+        raise InputError("compare: needs runs of at least two variants; name another one")
+    pairs = tuple(
+        _pair(one, two, by_variant, windows)
+        for one, two in dict.fromkeys(
+            chain(((names[0], name) for name in names[1:]), pairwise(names))
+        )
+    )
+    return Comparison(
+        schema_version=SCHEMA_VERSION,
+        runs=tuple(runs),
+        windows=dict(windows),
+        comparison=ComparisonResult(
+            rounds=len(set.intersection(*(set(rounds) for rounds in by_variant.values()))),
+            variants=tuple(_rates(name, rounds) for name, rounds in by_variant.items()),
+            pairs=pairs,
+            findings=(*findings, *_findings(by_variant, windows)),
+            gate=None,
+        ),
+    )
+
+
+def speed_verdict(interval: Interval | None) -> ChangeVerdict:
+    """What an interval of a tokens/s ratio shows."""
+    if interval is None:
+        return "unknown"
+    if interval.low > 1:
+        return "faster"
+    return "slower" if interval.high < 1 else "no_difference_shown"
+
+
+def _by_variant(runs: Sequence[RunReport]) -> dict[str, Rounds]:
+    by_variant: dict[str, Rounds] = {}
+    for run in runs:
+        where = f"compare: a run of {run.variant}"
+        if run.round is None:
+            raise InputError(f"{where} does not say its round; set round, from 0")
+        if differences := workload_differences(runs[0], run):
+            raise InputError(
+                f"{where} has another workload than the first run: {', '.join(differences)}; "
+                "compare runs of one workload"
+            )
+        if not 0 < run.tokens_per_s < math.inf:
+            raise InputError(f"{where} took no time in round {run.round}; decode more tokens")
+        rounds = by_variant.setdefault(run.variant, {})
+        if run.round in rounds:
+            raise InputError(f"{where} repeats round {run.round}; give each run its own round")
+        rounds[run.round] = run
+    return by_variant
+
+
+def _rates(variant: str, rounds: Rounds) -> VariantRates:
+    rates = tuple(rounds[number].tokens_per_s for number in sorted(rounds))
+    scored = [run.accuracy for run in rounds.values() if run.accuracy is not None]
+    return VariantRates(
+        variant=variant,
+        tokens_per_s=rates,
+        mean=sum(rates) / len(rates),
+        interval=mean_interval(rates),
+        accuracy=scored[-1] if scored else None,
+    )
+
+
+def _pair(
+    base: str, other: str, by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]
+) -> Pair:
+    shared = sorted(by_variant[base].keys() & by_variant[other].keys())
+    base_rates = [by_variant[base][number].tokens_per_s for number in shared]
+    other_rates = [by_variant[other][number].tokens_per_s for number in shared]
+    batch = next(iter(by_variant[base].values())).batch
+    return pair_of(
+        (base, other),
+        (windows.get(base), windows.get(other)),
+        _speed(base_rates, other_rates),
+        Change(_step_ns(base_rates, batch), _step_ns(other_rates, batch)),
+    )
+
+
+def _speed(base: Sequence[float], other: Sequence[float]) -> SpeedRatio | None:
+    if not base:
+        return None
+    interval = paired_ratio(base, other)
+    rounds = f"{len(base)} round" if len(base) == 1 else f"{len(base)} rounds"
+    return SpeedRatio(
+        value=sum(other) / sum(base),
+        interval=interval,
+        verdict=speed_verdict(interval),
+        reason=None if interval else f"{rounds}: an interval needs at least {MIN_ROUNDS}",
+    )
+
+
+def _step_ns(tokens_per_s: Sequence[float], batch: int) -> float | None:
+    """The step time that the mean rate stands for."""
+    return batch * 1e9 * len(tokens_per_s) / sum(tokens_per_s) if tokens_per_s else None
+
+
+def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -> list[Finding]:
+    findings = []
+    every = {number for rounds in by_variant.values() for number in rounds}
+    fewest = min(len(rounds) for rounds in by_variant.values())
+    if fewest < MIN_ROUNDS:
+        findings.append(
+            Finding(
+                "few_rounds",
+                f"no intervals: they need {MIN_ROUNDS} rounds of each variant, there are {fewest}",
+            )
+        )
+    for variant, rounds in by_variant.items():
+        if missing := sorted(every - rounds.keys()):
+            numbers = ", ".join(f"{number + 1}" for number in missing)
+            findings.append(
+                Finding(
+                    "missing_rounds", f"{variant} has no run in round {numbers} of {len(every)}"
+                )
+            )
+    findings += _output_findings(by_variant)
+    for variant in by_variant:
+        window = windows.get(variant)
+        if window is None:
+            findings.append(
+                Finding(
+                    "no_window", f"{variant} has no profiled window, so no figures of its steps"
+                )
+            )
+        else:
+            findings += window_findings(variant, window)
+    return findings
+
+
+def _output_findings(by_variant: Mapping[str, Rounds]) -> list[Finding]:
+    """Where a variant's generated tokens leave those of the first variant."""
+    (first, reference), *others = (
+        (variant, rounds[min(rounds)]) for variant, rounds in by_variant.items()
+    )
+    findings = []
+    for variant, run in others:
+        if run.prompt_token_ids != reference.prompt_token_ids:
+            findings.append(
+                Finding("different_prompts", f"{variant} decoded another prompt than {first}")
+            )
+            continue
+        at = _first_difference(reference.output_token_ids, run.output_token_ids)
+        if at is not None:
+            findings.append(
+                Finding(
+                    "different_tokens",
+                    f"the tokens of {variant} differ from those of {first} from token {at + 1} "
+                    f"of {run.tokens} on; the accuracy figures say how far the logits are apart",
+                )
+            )
+    return findings
+
+
+def _first_difference(one: list[list[int]], two: list[list[int]]) -> int | None:
+    """The first position at which any sequence of the batch differs."""
+    differing = (
+        at
+        for sequences in zip(one, two, strict=False)
+        for at, (mine, theirs) in enumerate(zip_longest(*sequences))
+        if mine != theirs
+    )
+    return min(differing, default=None)

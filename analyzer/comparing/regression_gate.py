@@ -1,0 +1,231 @@
+"""The regression gate: is anything slower than it was, by more than it may be?
+
+A variant fails where its mean tokens/s lies more than the allowed share below the baseline's and
+the interval of their ratio lies below 1, so that noise alone fails nothing. Without an interval,
+for want of rounds, the means decide, and the sentence says so.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
+from decodescope.analyzer.comparing.workload_match import workload_differences
+from decodescope.analyzer.comparison_report import Comparison, Diff, Gate, Interval
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.report import SCHEMA_VERSION, Finding, Weights
+from decodescope.analyzer.views.comparison_words import ratio_interval_text, ratio_text
+from decodescope.analyzer.views.formatting import significant
+
+_NEW_BASELINE = "measure a new baseline with compare --json"
+_SOFTWARE = ("decodescope", "torch", "triton", "transformers", "cuda", "driver")
+
+
+class _BaselineRun(Struct, frozen=True):
+    """What the gate needs of an earlier run; its other fields may change."""
+
+    model: str
+    weights: Weights
+    variant: str
+    device: str
+    device_name: str
+    dtype: str
+    batch: int
+    context: int
+    tokens: int
+    tokens_per_s: float
+    environment: dict[str, str | int | float | None]
+
+
+class _Baseline(Struct, frozen=True):
+    runs: tuple[_BaselineRun, ...]
+
+
+class _Header(Struct, frozen=True):
+    schema_version: int
+
+
+_Decoded = TypeVar("_Decoded", _Header, _Baseline)
+
+
+def refuse_bad_baseline(
+    baseline_json: bytes, path: str, variants: Sequence[str], allowed_percent: float
+) -> None:
+    """Raise what `check_baseline` would raise and can be told before `variants` are measured.
+
+    Raises:
+        InputError: as `check_baseline`, but for the workload.
+    """
+    _check_allowed(allowed_percent)
+    _check_variants(_rates_of(_read(baseline_json, path)), variants, path)
+
+
+def check_baseline(
+    comparison: Comparison, baseline_json: bytes, path: str, allowed_percent: float
+) -> Comparison:
+    """The comparison with `gate` filled from an earlier `compare --json`, read from `path`.
+
+    The ratio's interval is `bootstrap.unpaired_ratio` over the rounds of each side. A variant that
+    only this comparison has, other software, and a fall that may be noise are findings.
+
+    Raises:
+        InputError: `allowed_percent` is not at least 0 and below 100; the baseline is not a
+            comparison's JSON, is of another schema version or workload, or has a variant that
+            this comparison lacks.
+    """
+    _check_allowed(allowed_percent)
+    baseline = _read(baseline_json, path)
+    _check_workload(baseline, comparison, path)
+    before = _rates_of(baseline)
+    now = {rates.variant: rates.tokens_per_s for rates in comparison.comparison.variants}
+    _check_variants(before, now, path)
+    failures, findings = [], _software_findings(baseline, comparison, path)
+    for variant, rates in now.items():
+        if variant not in before:
+            message = f"{variant} is not in the baseline {path}: the gate does not cover it"
+            findings.append(Finding("not_in_baseline", message))
+            continue
+        fall = _fall(variant, before[variant], rates)
+        if fall.fails(allowed_percent):
+            failures.append(fall.sentence(allowed_percent))
+        elif fall.percent > allowed_percent:
+            message = f"{fall.sentence(allowed_percent)}; that may be noise, more rounds would tell"
+            findings.append(Finding("inconclusive_gate", message))
+    result = msgspec.structs.replace(
+        comparison.comparison,
+        gate=Gate(path, allowed_percent, tuple(failures)),
+        findings=(*comparison.comparison.findings, *findings),
+    )
+    return msgspec.structs.replace(comparison, comparison=result)
+
+
+def gate_diff(diff: Diff, allowed_percent: float) -> Diff:
+    """The diff with `gate` filled: B fails where its speed ratio lies below what is allowed and the
+    ratio's interval, where there is one, below 1.
+
+    Raises:
+        InputError: as `check_baseline` for `allowed_percent`; nothing was timed.
+    """
+    _check_allowed(allowed_percent)
+    speed = diff.pair.speed
+    if speed is None:
+        raise InputError(
+            "--fail-on-regression: nothing was timed in these traces, which lack step markers; "
+            "put a range named decode_step around each step"
+        )
+    base, other = (PurePath(path).name for path in (diff.pair.base, diff.pair.other))
+    fall = _Fall(f"{other} against {base}", speed.value, speed.interval, speed.reason)
+    failures = (fall.sentence(allowed_percent),) if fall.fails(allowed_percent) else ()
+    findings = diff.findings
+    if not failures and fall.percent > allowed_percent:
+        message = f"{fall.sentence(allowed_percent)}; that may be noise, longer traces would tell"
+        findings = (*findings, Finding("inconclusive_gate", message))
+    gate = Gate(diff.pair.base, allowed_percent, failures)
+    return msgspec.structs.replace(diff, gate=gate, findings=findings)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fall:
+    """How much slower something is: tokens/s now ÷ before, and why there is no interval."""
+
+    name: str
+    ratio: float
+    interval: Interval | None
+    reason: str | None
+
+    @property
+    def percent(self) -> float:
+        return (1 - self.ratio) * 100
+
+    def fails(self, allowed_percent: float) -> bool:
+        shown = self.interval is None or self.interval.high < 1
+        return shown and self.percent > allowed_percent
+
+    def sentence(self, allowed_percent: float) -> str:
+        sure = f"no interval, the ratio alone decides: {self.reason}"
+        if self.interval:
+            confidence = f"{self.interval.confidence * 100:g} %"
+            sure = f"{confidence} interval {ratio_interval_text(self.interval)}"
+        return (
+            f"{self.name}: {self.percent:.1f} % slower, {ratio_text(self.ratio)} ({sure}); "
+            f"allowed are {allowed_percent:g} %"
+        )
+
+
+def _fall(variant: str, before: Sequence[float], now: Sequence[float]) -> _Fall:
+    old, new = sum(before) / len(before), sum(now) / len(now)
+    interval = unpaired_ratio(before, now)
+    rounds = f"{len(before)} rounds in the baseline, {len(now)} now, {MIN_ROUNDS} each are needed"
+    name = f"{variant}, {significant(new)} tokens/s after {significant(old)}"
+    return _Fall(name, new / old, interval, None if interval else rounds)
+
+
+def _check_allowed(allowed_percent: float) -> None:
+    if not 0 <= allowed_percent < 100:
+        raise InputError(
+            f"--fail-on-regression {allowed_percent:g}: must be a percentage from 0 to below 100"
+        )
+
+
+def _read(baseline_json: bytes, path: str) -> _Baseline:
+    header = _decode(baseline_json, path, _Header)
+    if header.schema_version != SCHEMA_VERSION:
+        raise InputError(
+            f"{path}: has schema version {header.schema_version}, this decodescope reads "
+            f"{SCHEMA_VERSION}; {_NEW_BASELINE}"
+        )
+    baseline = _decode(baseline_json, path, _Baseline)
+    if not baseline.runs or not all(0 < run.tokens_per_s < math.inf for run in baseline.runs):
+        raise InputError(f"{path}: has no measured runs; {_NEW_BASELINE}")
+    return baseline
+
+
+def _decode(baseline_json: bytes, path: str, structure: type[_Decoded]) -> _Decoded:
+    try:
+        return msgspec.json.decode(baseline_json, type=structure)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InputError(
+            f"{path}: not the JSON of a comparison ({error}); give a file that compare --json wrote"
+        ) from error
+
+
+def _check_variants(before: Iterable[str], now: Collection[str], path: str) -> None:
+    if missing := [name for name in before if name not in now]:
+        raise InputError(
+            f"{path}: the baseline has {', '.join(missing)}, which this comparison lacks; "
+            f"add it to --variants, or {_NEW_BASELINE}"
+        )
+
+
+def _check_workload(baseline: _Baseline, comparison: Comparison, path: str) -> None:
+    for run in baseline.runs:
+        if differences := workload_differences(run, comparison.runs[0]):
+            raise InputError(
+                f"{path}: the baseline is of another workload than this comparison: "
+                f"{', '.join(differences)}; compare the same, or {_NEW_BASELINE}"
+            )
+
+
+def _rates_of(baseline: _Baseline) -> dict[str, list[float]]:
+    rates: dict[str, list[float]] = {}
+    for run in baseline.runs:
+        rates.setdefault(run.variant, []).append(run.tokens_per_s)
+    return rates
+
+
+def _software_findings(baseline: _Baseline, comparison: Comparison, path: str) -> list[Finding]:
+    before, now = baseline.runs[0].environment, comparison.runs[0].environment
+    changed = [
+        f"{name} {before.get(name)} then, {now.get(name)} now"
+        for name in _SOFTWARE
+        if before.get(name) != now.get(name)
+    ]
+    if not changed:
+        return []
+    message = f"other software than for the baseline {path}: {', '.join(changed)}"
+    return [Finding("other_software", message)]

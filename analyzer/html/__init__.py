@@ -1,0 +1,1 @@
+"""Reports as one offline HTML page with inline SVG."""

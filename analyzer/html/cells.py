@@ -1,0 +1,46 @@
+"""Figures of reports as short text for a page, beyond what every output words alike."""
+
+from decodescope.analyzer.comparison_report import SpeedRatio
+from decodescope.analyzer.views.comparison_words import (
+    VERDICT_WORDS,
+    ratio_interval_text,
+    ratio_text,
+)
+from decodescope.analyzer.views.formatting import UNKNOWN, duration, percent, significant
+
+MINUS = "\u2212"
+_BOUND_WORDS = {"mixed": "mixed", "unknown": "bound unknown"}
+
+
+def bound_words(bound: str) -> str:
+    """What bounds a step, in words."""
+    return _BOUND_WORDS.get(bound, f"{bound}-bound")
+
+
+def speed_text(speed: SpeedRatio) -> str:
+    """`x1.243 (95 %: x1.212 to x1.270), faster`; without an interval the ratio and the verdict."""
+    text = ratio_text(speed.value)
+    if speed.interval is not None:
+        level = f"{speed.interval.confidence * 100:g} %"
+        text += f" ({level}: {ratio_interval_text(speed.interval)})"
+    return f"{text}, {VERDICT_WORDS[speed.verdict]}"
+
+
+def signed_duration(ns: float | None) -> str:
+    """A duration that may be negative."""
+    return f"{MINUS}{duration(-ns)}" if ns is not None and ns < 0 else duration(ns)
+
+
+def flops_rate(flops_per_s: float) -> str:
+    """FLOP/s in tera, giga or mega."""
+    for factor, unit in ((1e12, "T"), (1e9, "G")):
+        if flops_per_s >= factor:
+            return f"{significant(flops_per_s / factor)} {unit}FLOP/s"
+    return f"{significant(flops_per_s / 1e6)} MFLOP/s"
+
+
+def share(part: float | None, whole: float | None) -> str:
+    """`part` of `whole` in per cent with the sign, a dash where either is missing."""
+    if part is None or not whole:
+        return UNKNOWN
+    return f"{MINUS}{percent(-part / whole)} %" if part < 0 else f"{percent(part / whole)} %"

@@ -1,0 +1,1 @@
+"""What ran when: busy and idle, gaps and their classes, launches, steps."""

@@ -1,0 +1,241 @@
+"""Decode steps: which ops each step launched, and how busy the device was meanwhile.
+
+Steps are read from host markers only and never guessed. Markers are, first kind found wins:
+decodescope's own `decode_step`, the profiler's `ProfilerStep#N`, and the step ranges that serving
+engines and scripts write (`execute_context_…`, `step 7`, `iteration_3`).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodescope.analyzer.report import GAP_CLASSES, StepReport
+from decodescope.analyzer.timing.launches import LaunchCalls
+from decodescope.analyzer.timing.timeline import Union, covered_until, merged
+from decodescope.analyzer.trace import HostEvents, Int64s, Trace
+
+_NUMBER = r"(?:[\s_#:./-]*\d+)?$"
+MARKERS = (
+    re.compile(r"decode_step" + _NUMBER),
+    re.compile(r"ProfilerStep" + _NUMBER),
+    re.compile(r"execute_(?:model\b|(?:\d+_)?context_)"),
+    re.compile(
+        r"(?:(?:train|training|inference|generation|decode|engine)[_ ])?(?:step|iteration|iter)"
+        + _NUMBER,
+        re.IGNORECASE,
+    ),
+)
+_TRAILING_NUMBER = re.compile(_NUMBER)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """One row for each step, in order of host start.
+
+    `marker` indexes `Trace.ranges`. `span_start_ns` and `span_end_ns` are the first start and last
+    end of the ops the step launched (both 0 where `gpu_ops` is 0), `device` the one with most of
+    them and `devices` all of them, `busy_ns` the time inside the span in which any of these did
+    anything. `op_step` gives for each op of the trace its step, -1 for none.
+    """
+
+    marker: Int64s
+    device: Int64s
+    devices: tuple[tuple[int, ...], ...]
+    span_start_ns: Int64s
+    span_end_ns: Int64s
+    busy_ns: Int64s
+    gpu_ops: Int64s
+    launch_calls: Int64s
+    op_step: Int64s
+
+    def __len__(self) -> int:
+        return len(self.marker)
+
+
+def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> Steps:
+    """The steps of a trace; empty where it has no step markers."""
+    marker = step_markers(trace)
+    count = len(marker)
+    calls = trace.calls
+    call_step = _step_at(trace.ranges, marker, calls.start_ns, calls.pid, calls.tid)
+    if trace.on_cpu:
+        pid = np.full(len(trace.ops), _only_pid(trace), dtype=np.int64)
+        op_step = _step_at(trace.ranges, marker, trace.ops.start_ns, pid, trace.ops.stream)
+    else:
+        op_step = np.full(len(trace.ops), -1, dtype=np.int64)
+        linked = trace.ops.launch >= 0
+        op_step[linked] = call_step[trace.ops.launch[linked]]
+    launching = call_step[launches.call]
+    device, start, end, devices = _spans(trace, op_step, count)
+    return Steps(
+        marker=marker,
+        device=device,
+        devices=devices,
+        span_start_ns=start,
+        span_end_ns=end,
+        busy_ns=_busy_ns(unions, devices, start, end),
+        gpu_ops=np.bincount(op_step[op_step >= 0], minlength=count).astype(np.int64),
+        launch_calls=np.bincount(launching[launching >= 0], minlength=count).astype(np.int64),
+        op_step=op_step,
+    )
+
+
+def by_devices(devices: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:
+    """The steps that used the same devices, together; those that used none are left out."""
+    together: dict[tuple[int, ...], list[int]] = {}
+    for index, used in enumerate(devices):
+        if used:
+            together.setdefault(used, []).append(index)
+    return together
+
+
+def step_reports(trace: Trace, steps: Steps, idle_ns: Int64s) -> tuple[StepReport, ...]:
+    """The steps as they stand in the report; `idle_ns` is that of each step and gap class."""
+    host_ns = trace.ranges.end_ns[steps.marker] - trace.ranges.start_ns[steps.marker]
+    reports = []
+    for index in range(len(steps)):
+        span_ns = int(steps.span_end_ns[index] - steps.span_start_ns[index])
+        launched = bool(steps.gpu_ops[index])
+        reports.append(
+            StepReport(
+                index=index,
+                name=trace.names[trace.ranges.name[steps.marker[index]]],
+                host_ns=int(host_ns[index]),
+                gpu_span_ns=span_ns if launched else None,
+                busy_ns=int(steps.busy_ns[index]),
+                idle_ns=span_ns - int(steps.busy_ns[index]) if launched else None,
+                launch_calls=int(steps.launch_calls[index]),
+                gpu_ops=int(steps.gpu_ops[index]),
+                gaps={
+                    name: ns
+                    for name, ns in zip(GAP_CLASSES, idle_ns[index].tolist(), strict=True)
+                    if ns
+                },
+            )
+        )
+    return tuple(reports)
+
+
+def step_time_ns(trace: Trace, steps: Steps, index: int) -> int:
+    """How long one step took while profiled.
+
+    From the start of its GPU span to the start of the next step's, so that the times of
+    consecutive steps add up. The last step, and one that the next overtakes, takes as long as its
+    host marker or its GPU span, whichever is longer.
+    """
+    marker = steps.marker[index]
+    host_start, host_end = int(trace.ranges.start_ns[marker]), int(trace.ranges.end_ns[marker])
+    if not steps.gpu_ops[index]:
+        return host_end - host_start
+    start, end = int(steps.span_start_ns[index]), int(steps.span_end_ns[index])
+    if index + 1 < len(steps) and steps.gpu_ops[index + 1]:
+        next_start = int(steps.span_start_ns[index + 1])
+        if next_start > start:
+            return next_start - start
+    return max(host_end - host_start, end - start)
+
+
+def median_step(trace: Trace, steps: Steps) -> int | None:
+    """Index of the step with the (lower) median time among those followed by another one."""
+    candidates = [i for i in range(len(steps)) if steps.gpu_ops[i]]
+    if len(candidates) > 1:
+        candidates = candidates[:-1]
+    if not candidates:
+        return None
+    ordered = sorted(candidates, key=lambda i: (step_time_ns(trace, steps, i), i))
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def is_step_name(name: str) -> bool:
+    """Whether a range of this name marks steps."""
+    return any(pattern.match(name) for pattern in MARKERS)
+
+
+def step_kind(name: str) -> str:
+    """A marker's name without its number: `decode_step_7` -> `decode_step`."""
+    return _TRAILING_NUMBER.sub("", name) if is_step_name(name) else name
+
+
+def step_markers(trace: Trace) -> Int64s:
+    """Indices of the outermost ranges that mark steps, in order of start."""
+    present = np.unique(trace.ranges.name)
+    for pattern in MARKERS:
+        named = [name for name in present.tolist() if pattern.match(trace.names[name])]
+        if named:
+            chosen = np.flatnonzero(np.isin(trace.ranges.name, named))
+            return _outermost(trace.ranges, chosen)
+    return np.zeros(0, dtype=np.int64)
+
+
+def _outermost(ranges: HostEvents, chosen: Int64s) -> Int64s:
+    latest: dict[tuple[int, int], int] = {}
+    kept = []
+    for index in chosen.tolist():
+        thread = (int(ranges.pid[index]), int(ranges.tid[index]))
+        if int(ranges.start_ns[index]) >= latest.get(thread, -(2**62)):
+            kept.append(index)
+            latest[thread] = int(ranges.end_ns[index])
+    return np.array(kept, dtype=np.int64)
+
+
+def _step_at(ranges: HostEvents, marker: Int64s, at_ns: Int64s, pid: Int64s, tid: Int64s) -> Int64s:
+    """The step whose marker contains each time, -1 for none.
+
+    Markers of one process hold for all its threads, unless two of its threads mark steps of their
+    own at the same time; then each holds for its own thread only.
+    """
+    step = np.full(len(at_ns), -1, dtype=np.int64)
+    for process in np.unique(ranges.pid[marker]).tolist():
+        mine = np.flatnonzero(ranges.pid[marker] == process)
+        start, end = ranges.start_ns[marker[mine]], ranges.end_ns[marker[mine]]
+        inside = pid == process
+        if (start[1:] >= end[:-1]).all():
+            step[inside] = _containing(start, end, mine, at_ns[inside])
+            continue
+        threads = ranges.tid[marker[mine]]
+        for thread in np.unique(threads).tolist():
+            own = threads == thread
+            here = inside & (tid == thread)
+            step[here] = _containing(start[own], end[own], mine[own], at_ns[here])
+    return step
+
+
+def _containing(start: Int64s, end: Int64s, step: Int64s, at_ns: Int64s) -> Int64s:
+    index = np.searchsorted(start, at_ns, side="right") - 1
+    inside = (index >= 0) & (at_ns < end[index])
+    return np.where(inside, step[index], -1)
+
+
+def _only_pid(trace: Trace) -> int:
+    return int(trace.cpu_ops.pid[0]) if len(trace.cpu_ops) else -1
+
+
+def _spans(
+    trace: Trace, op_step: Int64s, count: int
+) -> tuple[Int64s, Int64s, Int64s, tuple[tuple[int, ...], ...]]:
+    device, start, end = np.zeros((3, count), dtype=np.int64)
+    used: list[tuple[int, ...]] = []
+    mine = np.flatnonzero(op_step >= 0)
+    by_step = mine[np.argsort(op_step[mine], kind="stable")]
+    edges = np.searchsorted(op_step[by_step], np.arange(count + 1))
+    for index in range(count):
+        ops = by_step[edges[index] : edges[index + 1]]
+        devices, of_device = np.unique(trace.ops.device[ops], return_counts=True)
+        used.append(tuple(devices.tolist()))
+        if len(ops):
+            device[index] = devices[of_device.argmax()]
+            start[index] = trace.ops.start_ns[ops].min()
+            end[index] = trace.ops.end_ns[ops].max()
+    return device, start, end, tuple(used)
+
+
+def _busy_ns(
+    unions: dict[int, Union], devices: Sequence[tuple[int, ...]], start: Int64s, end: Int64s
+) -> Int64s:
+    total = np.zeros(len(devices), dtype=np.int64)
+    for used, steps in by_devices(devices).items():
+        busy = merged([unions[device] for device in used])
+        total[steps] = covered_until(busy, end[steps]) - covered_until(busy, start[steps])
+    return total

@@ -1,0 +1,1 @@
+"""Reports as text: terminal tables, Markdown, CSV. Views read reports and compute no figure."""

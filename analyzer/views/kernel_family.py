@@ -1,0 +1,64 @@
+"""What kind of work an op does, judged by its name, and which kind fills each column of a step."""
+
+import re
+from functools import lru_cache
+
+import numpy as np
+
+from decodescope.analyzer.timing.step_timeline import StepTimeline, column_edges
+from decodescope.analyzer.timing.timeline import covered_until, union
+from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s
+
+FAMILIES = ("matmul", "attention", "reduction", "elementwise", "copy", "other")
+NO_FAMILY = -1
+
+_COPY = FAMILIES.index("copy")
+_OTHER = FAMILIES.index("other")
+_PATTERNS = tuple(
+    (FAMILIES.index(family), re.compile(pattern, re.IGNORECASE))
+    for family, pattern in (
+        ("attention", r"flash|fmha|attention|attn|sdpa|splitkv|paged|decode_kernel_mha"),
+        ("copy", r"memcpy|memset|CatArrayBatchedCopy|direct_copy|copy_|aten::(cat|clone|fill_"
+                 r"|zero_|index|slice|contiguous|to\b|select|embedding)|indexSelect|index_(elem|"
+                 r"put|copy)|gather|scatter|FillFunctor|(?<!rotary_)embedding|triton_poi_fused_.*(cat|copy)"),
+        ("matmul", r"gemm|gemv|nvjet|cutlass|cublas|xmma|Cijk_|matmul|splitK|aten::(mm|bmm|addmm"
+                   r"|linear|baddbmm|mv)\b|mkldnn_linear|wgmma|_mm_|dot_kernel"),
+        ("reduction", r"reduce|norm|softmax|cunn_|triton_(red|per)_|argmax|topk|sort|cumsum|scan"
+                      r"|aten::(mean|sum|amax|max)\b|MeanOps"),
+        ("elementwise", r"elementwise|triton_poi_|silu|gelu|swiglu|rotary|rope|sigmoid|aten::(mul"
+                        r"|add|sub|div|neg|cos|sin|pow|rsqrt|where|exp|sqrt|lt|le|gt|ge|eq)"),
+    )
+)  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def kernel_family(name: str) -> int:
+    """The index in `FAMILIES` of the first pattern that `name` matches."""
+    for family, pattern in _PATTERNS:
+        if pattern.search(name):
+            return family
+    return _OTHER
+
+
+def dominant_family(timeline: StepTimeline, columns: int) -> Int8s:
+    """The family that was busy longest in each column: int8 [columns], `NO_FAMILY` where none was.
+
+    Busy time is that of the union of a family's ops, so streams that overlap count once; of
+    families equally long the first of `FAMILIES` counts.
+    """
+    dominant = np.full(columns, NO_FAMILY, dtype=np.int8)
+    if columns < 1 or not len(timeline.op_starts_ns):
+        return dominant
+    used, place = np.unique(timeline.op_names, return_inverse=True)
+    of_name = np.array([kernel_family(timeline.names[name]) for name in used], dtype=np.int8)
+    families = of_name[place]
+    families[(timeline.op_kinds == MEMCPY) | (timeline.op_kinds == MEMSET)] = _COPY
+    edges = column_edges(timeline, columns)
+    longest = np.zeros(columns, dtype=np.int64)
+    for family in np.unique(families):
+        mine = families == family
+        busy = union(timeline.op_starts_ns[mine], timeline.op_ends_ns[mine])
+        busy_ns = np.diff(covered_until(busy, edges))
+        dominant[busy_ns > longest] = family
+        longest = np.maximum(longest, busy_ns)
+    return dominant

@@ -1,0 +1,74 @@
+"""Kernel names short enough to read: what a demangled C++ name says without its templates."""
+
+import re
+
+from decodescope.analyzer.views.formatting import plain_text
+
+_NOISE = re.compile(r"\(anonymous namespace\)::|\bat::native::|\bat::|\bc10::|^void ")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_TELLING = re.compile(r"(_kernel_cuda|_kernel|_kernel_impl|Functor\w*|Ops?)$")
+_GENERIC = frozenset(
+    {
+        "gpu_kernel_impl",
+        "gpu_kernel_impl_nocast",
+        "opmath_gpu_kernel_with_scalars",
+        "BinaryFunctor",
+        "AUnaryFunctor",
+        "BUnaryFunctor",
+        "CompareFunctor",
+        "ReduceOp",
+    }
+)
+
+
+def shorten_kernel(name: str, cells: int) -> str:
+    """`name` in at most `cells` characters.
+
+    Where it does not fit: return type, common namespaces and parameters go first, then template
+    arguments but for the functor that tells elementwise kernels apart, then the middle.
+    """
+    name = plain_text(name).replace("\n", " ")
+    if len(name) <= cells:
+        return name
+    base, template = _split(_NOISE.sub("", name))
+    if not template:
+        return cut_middle(base, cells)
+    whole = f"{base}<{template}>"
+    if len(whole) <= cells:
+        return whole
+    functor = _telling_identifier(template)
+    return cut_middle(f"{base}<…{functor}…>" if functor else whole, cells)
+
+
+def cut_middle(text: str, cells: int) -> str:
+    """`text` in at most `cells` characters, with an ellipsis for what is left out of its middle."""
+    if len(text) <= cells:
+        return text
+    if cells < 2:
+        return "…"[:cells]
+    tail = (cells - 1) // 3
+    return f"{text[: cells - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The name before its template arguments, and those without the brackets."""
+    depth, opened = 0, -1
+    for position, character in enumerate(name):
+        if character == "(" and depth == 0:
+            return name[:position].strip() or name, ""
+        if character == "<":
+            if depth == 0:
+                opened = position
+            depth += 1
+        elif character == ">" and depth > 0:
+            depth -= 1
+            if depth == 0:
+                return name[:opened], name[opened + 1 : position].strip()
+    return name, ""
+
+
+def _telling_identifier(template: str) -> str | None:
+    for identifier in _IDENTIFIER.findall(template):
+        if _TELLING.search(identifier) and identifier not in _GENERIC:
+            return str(identifier)
+    return None

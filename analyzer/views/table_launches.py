@@ -1,0 +1,63 @@
+"""What a report says about launch calls, as rows of text."""
+
+from rich.table import Table
+
+from decodescope.analyzer.report import LaunchReport, Percentiles
+from decodescope.analyzer.views.formatting import (
+    UNKNOWN,
+    count,
+    duration,
+    number,
+    percent,
+    plain_text,
+)
+from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, facts
+
+
+def launches_table(launches: LaunchReport, width: int) -> Table:
+    """Counts, times, queue depth and short kernels."""
+    apis = ", ".join(f"{plain_text(name)} {count(n)}" for name, n in launches.by_api.items())
+    rows = [("calls", f"{count(launches.calls)}: {apis}")]
+    if launches.graph_launches:
+        sizes = launches.gpu_ops_per_graph_launch
+        spread = f"{min(sizes):,}" if min(sizes) == max(sizes) else f"{min(sizes):,}-{max(sizes):,}"
+        rows.append(
+            ("graphs", f"{count(launches.graph_launches)} graph launches of {spread} GPU ops each")
+        )
+    rows += [
+        ("call time", _percentiles(launches.api_ns, width)),
+        ("queue time", _percentiles(launches.queue_ns, width)),
+        ("call to start", _percentiles(launches.launch_latency_ns, width)),
+        ("queue depth", _queue_depth(launches)),
+    ]
+    if (short := launches.short_kernels) is not None and short.count:
+        rows.append(
+            (
+                "short kernels",
+                f"{count(short.count)} ({percent(short.share)} %) ran for less time than their "
+                f"launch call took: {duration(short.gpu_ns)} for {duration(short.api_ns)} of calls",
+            )
+        )
+    return facts(rows, width)
+
+
+def _queue_depth(launches: LaunchReport) -> str:
+    text = f"median {number(launches.median_queue_depth)} at a launch"
+    depth = launches.queue_depth
+    if depth is None:
+        return text
+    return (
+        f"{text}; over time mean {number(depth.mean)}, max {count(depth.max)}, "
+        f"empty {percent(depth.empty_share)} %"
+    )
+
+
+def _percentiles(values: Percentiles | None, width: int) -> str:
+    if values is None:
+        return UNKNOWN
+    if width < MEDIUM_WIDTH:
+        return f"p50 {duration(values.p50)}  p99 {duration(values.p99)}"
+    return (
+        f"p50 {duration(values.p50)}  p90 {duration(values.p90)}  p99 {duration(values.p99)}  "
+        f"max {duration(values.max)}"
+    )
