@@ -37,10 +37,13 @@ class Steps:
     `marker` indexes `Trace.ranges`. `span_start_ns` and `span_end_ns` are the first start and last
     end of the ops the step launched (both 0 where `gpu_ops` is 0), `device` the one with most of
     them and `devices` all of them, `busy_ns` the time inside the span in which any of these did
-    anything. `op_step` gives for each op of the trace its step, -1 for none.
+    anything. `following` is the next step that the same thread marked, -1 for none: steps of
+    several ranks or threads lie between each other. `op_step` gives for each op of the trace its
+    step, -1 for none.
     """
 
     marker: Int64s
+    following: Int64s
     device: Int64s
     devices: tuple[tuple[int, ...], ...]
     span_start_ns: Int64s
@@ -71,6 +74,7 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
     device, start, end, devices = _spans(trace, op_step, count)
     return Steps(
         marker=marker,
+        following=_following(trace.ranges, marker),
         device=device,
         devices=devices,
         span_start_ns=start,
@@ -121,27 +125,32 @@ def step_reports(trace: Trace, steps: Steps, idle_ns: Int64s) -> tuple[StepRepor
 def step_time_ns(trace: Trace, steps: Steps, index: int) -> int:
     """How long one step took while profiled.
 
-    From the start of its GPU span to the start of the next step's, so that the times of
-    consecutive steps add up. The last step, and one that the next overtakes, takes as long as its
-    host marker or its GPU span, whichever is longer.
+    From the start of its GPU span to the start of the next step's of its thread, so that the times
+    of consecutive steps add up. The last step, and one that the next overtakes, takes as long as
+    its host marker or its GPU span, whichever is longer.
     """
     marker = steps.marker[index]
     host_start, host_end = int(trace.ranges.start_ns[marker]), int(trace.ranges.end_ns[marker])
     if not steps.gpu_ops[index]:
         return host_end - host_start
     start, end = int(steps.span_start_ns[index]), int(steps.span_end_ns[index])
-    if index + 1 < len(steps) and steps.gpu_ops[index + 1]:
-        next_start = int(steps.span_start_ns[index + 1])
+    after = int(steps.following[index])
+    if after >= 0 and steps.gpu_ops[after]:
+        next_start = int(steps.span_start_ns[after])
         if next_start > start:
             return next_start - start
     return max(host_end - host_start, end - start)
 
 
 def median_step(trace: Trace, steps: Steps) -> int | None:
-    """Index of the step with the (lower) median time among those followed by another one."""
-    candidates = [i for i in range(len(steps)) if steps.gpu_ops[i]]
-    if len(candidates) > 1:
-        candidates = candidates[:-1]
+    """Index of the step with the (lower) median time among those followed by another one with ops.
+
+    Where there is none such, among all steps with ops; None where no step has any.
+    """
+    launched = np.flatnonzero(steps.gpu_ops)
+    after = steps.following[launched]
+    followed = launched[(after >= 0) & (steps.gpu_ops[after] > 0)]
+    candidates = (followed if len(followed) else launched).tolist()
     if not candidates:
         return None
     ordered = sorted(candidates, key=lambda i: (step_time_ns(trace, steps, i), i))
@@ -178,6 +187,16 @@ def _outermost(ranges: HostEvents, chosen: Int64s) -> Int64s:
             kept.append(index)
             latest[thread] = int(ranges.end_ns[index])
     return np.array(kept, dtype=np.int64)
+
+
+def _following(ranges: HostEvents, marker: Int64s) -> Int64s:
+    after = np.full(len(marker), -1, dtype=np.int64)
+    pid, tid = ranges.pid[marker], ranges.tid[marker]
+    order = np.lexsort((tid, pid))
+    one, two = order[:-1], order[1:]
+    same = (pid[one] == pid[two]) & (tid[one] == tid[two])
+    after[one[same]] = two[same]
+    return after
 
 
 def _step_at(ranges: HostEvents, marker: Int64s, at_ns: Int64s, pid: Int64s, tid: Int64s) -> Int64s:

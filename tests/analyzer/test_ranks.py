@@ -205,3 +205,27 @@ def check_sorted(columns: GpuOps | HostEvents, then: np.ndarray) -> None:
     keys = (columns.start_ns, columns.end_ns if isinstance(columns, GpuOps) else then)
     order = np.lexsort(tuple(reversed(keys)))
     assert all((key[order] == key).all() for key in keys)
+
+
+def test_a_step_of_one_rank_lasts_until_the_next_of_that_rank() -> None:
+    """Steps of several ranks lie between each other: their starts are no step time."""
+    events = [
+        one
+        for k, at in enumerate((0, 1000, 2000, 3000))
+        for one in (
+            span(at, at + 900, "decode_step"),
+            call(at + 10, at + 20, k + 1),
+            op(at + 100, at + 700, k + 1),
+        )
+    ]
+    alone = analyze(rank_trace(0, events=events)).report
+    merged = merge_ranks([rank_trace(r, base=BASE + 40 * r, events=events) for r in range(3)])
+    assert merged.merged is not None
+    together = analyze(merged.merged)
+    assert alone.observer is not None
+    assert alone.observer.profiled_step_ns == 1000
+    assert together.report.observer == alone.observer
+    assert together.report.waterfall == alone.waterfall
+    timeline = together.step_timeline(0)
+    assert timeline is not None
+    assert timeline.length_ns == 1000
