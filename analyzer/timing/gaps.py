@@ -91,8 +91,8 @@ def find_gaps(
 
     A union may also hold several devices at once; its gaps, in which none of them did anything,
     count for the device of `next`. The floor is the one measured with the capture, for lack of it
-    the median of each device's gaps before ops that were queued `QUEUED_AHEAD_NS` ahead.
-    `floors_ns` gives floors that are known already.
+    the median of each device's gaps before ops that were queued `QUEUED_AHEAD_NS` ahead and had
+    nothing to wait for but `prev`. `floors_ns` gives floors that are known already.
     """
     idle = _between(unions)
     device = trace.ops.device[idle.next]
@@ -103,9 +103,10 @@ def find_gaps(
         floors_ns = dict.fromkeys(np.unique(trace.ops.device).tolist())
     else:
         kind = _host_classes(trace, idle, call)
+        waited = _waited(trace, launches, idle, call)
         if floors_ns is None:
-            floors_ns = _floors(trace, idle, kind, call)
-        _classify_queued(trace, launches, idle, kind, floors_ns)
+            floors_ns = _floors(trace, idle, (kind == LAUNCH_LATENCY) & ~waited, call)
+        _classify_queued(trace, idle, kind, waited, floors_ns)
         label = _host_wait_labels(trace, idle.start_ns, call, kind)
     return Gaps(
         idle.start_ns, idle.end_ns, device, idle.prev, idle.next, call, kind, label, floors_ns
@@ -134,12 +135,14 @@ def _host_classes(trace: Trace, idle: _Intervals, call: Int64s) -> Int8s:
     return kind
 
 
-def _floors(trace: Trace, idle: _Intervals, kind: Int8s, call: Int64s) -> Floors:
+def _floors(
+    trace: Trace, idle: _Intervals, back_to_back: NDArray[np.bool_], call: Int64s
+) -> Floors:
     devices = np.unique(trace.ops.device).tolist()
     measured = trace.capture.kernel_floor_ns if trace.capture else None
     if measured is not None:
         return dict.fromkeys(devices, measured)
-    queued = np.flatnonzero(kind == LAUNCH_LATENCY)
+    queued = np.flatnonzero(back_to_back)
     ahead_ns = idle.start_ns[queued] - trace.calls.end_ns[call[queued]]
     ahead = queued[ahead_ns >= QUEUED_AHEAD_NS]
     length_ns, device = idle.length_ns[ahead], trace.ops.device[idle.next[ahead]]
@@ -154,24 +157,32 @@ def _lower_median(values: Int64s) -> int | None:
 
 
 def _classify_queued(
-    trace: Trace, launches: LaunchCalls, idle: _Intervals, kind: Int8s, floors_ns: Floors
+    trace: Trace, idle: _Intervals, kind: Int8s, waited: NDArray[np.bool_], floors_ns: Floors
 ) -> None:
     """Set the class of the gaps whose work was called in time."""
     ops, queued = trace.ops, np.flatnonzero(kind == LAUNCH_LATENCY)
-    if not len(queued):
-        return
-    prev, nxt = idle.prev[queued], idle.next[queued]
-    call, device = ops.launch[nxt], ops.device[nxt]
+    nxt = idle.next[queued]
+    device = ops.device[nxt]
     floor_ns = np.full(len(queued), -1, dtype=np.int64)
     for one, floor in floors_ns.items():
         if floor is not None:
             floor_ns[device == one] = floor
-    at_floor = trace.calls.end_ns[call] <= idle.start_ns[queued]
+    at_floor = trace.calls.end_ns[ops.launch[nxt]] <= idle.start_ns[queued]
     at_floor &= idle.length_ns[queued] <= floor_ns
-    elsewhere = (ops.stream[prev] != ops.stream[nxt]) | (ops.device[prev] != device)
-    waited = elsewhere | _event_wait_before(trace, launches)[call]
-    kind[queued[waited]] = DEPENDENCY
+    kind[queued[waited[queued]]] = DEPENDENCY
     kind[queued[at_floor]] = KERNEL_FLOOR
+
+
+def _waited(
+    trace: Trace, launches: LaunchCalls, idle: _Intervals, call: Int64s
+) -> NDArray[np.bool_]:
+    """Whether `next` may have waited for another stream or device, or for an event."""
+    ops = trace.ops
+    waited = ops.stream[idle.prev] != ops.stream[idle.next]
+    waited |= ops.device[idle.prev] != ops.device[idle.next]
+    linked = np.flatnonzero(call >= 0)
+    waited[linked] |= _event_wait_before(trace, launches)[call[linked]]
+    return np.asarray(waited)
 
 
 def _event_wait_before(trace: Trace, launches: LaunchCalls) -> NDArray[np.bool_]:

@@ -24,7 +24,15 @@ def slow_gaps(ops: list[Op], calls: list[Call], devices: Collection[int]) -> lis
     """Every interval in which none of `devices` did anything, and its class."""
     launches = {c.correlation: c for c in calls}
     launching = {o.correlation for o in ops} & set(launches)
-    floors = {device: floor_of(idle_of(ops, {device}), launches) for device in devices}
+    floors = {}
+    for device in devices:
+        alone = [
+            (prev, nxt)
+            for prev, nxt in idle_of(ops, {device})
+            if early_class(prev, nxt, launches) is None
+            and class_of(prev, nxt, launches, None, calls, launching) != "dependency"
+        ]
+        floors[device] = floor_of(alone, launches)
     found = []
     for prev, nxt in idle_of(ops, devices):
         kind = class_of(prev, nxt, launches, floors[nxt.device], calls, launching)
@@ -64,8 +72,7 @@ def floor_of(gaps: list[tuple[Op, Op]], launches: dict[int, Call]) -> int | None
     lengths = sorted(
         nxt.start - prev.end
         for prev, nxt in gaps
-        if early_class(prev, nxt, launches) is None
-        and prev.end - launches[nxt.correlation].end >= 50 * US
+        if prev.end - launches[nxt.correlation].end >= 50 * US
     )
     return lengths[(len(lengths) - 1) // 2] if lengths else None
 

@@ -134,6 +134,19 @@ def test_the_floor_is_the_median_of_gaps_queued_far_ahead_and_says_so() -> None:
     assert device.gaps["launch_latency"].total_ns == 6100
 
 
+def test_waiting_for_another_stream_or_an_event_is_no_estimate_of_the_floor() -> None:
+    calls = [call(n, n + 1, n + 1) for n in range(2)]
+    ops = [op(0, 100_000, 1), op(600_000, 700_000, 2, stream=8)]
+    device = analyze(trace_of(*calls, *ops)).report.devices[0]
+    assert device.kernel_floor_ns is None
+    assert device.gaps["dependency"].total_ns == 500_000
+    wait = call(1, 1, 9, name="cudaStreamWaitEvent")
+    one_stream = [op(0, 100_000, 1), op(600_000, 700_000, 2)]
+    device = analyze(trace_of(calls[0], wait, call(2, 3, 2), *one_stream)).report.devices[0]
+    assert device.kernel_floor_ns is None
+    assert device.gaps["dependency"].total_ns == 500_000
+
+
 def test_a_floor_measured_with_the_capture_replaces_the_estimate() -> None:
     ops = [op(0, 10, 1), op(1210, 1300, 2), op(2501, 2600, 3)]
     calls = [call(-99, -98, 1), call(-97, -96, 2), call(-95, -94, 3)]
