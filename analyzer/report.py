@@ -172,14 +172,23 @@ class Percentiles(Struct, frozen=True):
 
 
 class QueueDepth(Struct, frozen=True):
-    """Ops launched and not yet started, weighted by time over the device's window; all devices.
+    """Ops launched and not yet started: one queue for each device that has linked ops, over that
+    device's window (its first op's start to its last op's end). A graph launch queues all its ops.
 
-    `empty_share` is the share of the window in which nothing was queued.
+    `mean` and `empty_share` (the share of time in which a queue was empty) are weighted by time
+    over all these windows; `max` is the deepest that any one queue was.
+
+    `over_time[i]` is the deepest that any one queue was in the part [begin + i * bucket_ns,
+    begin + (i + 1) * bucket_ns) of the time from the earliest window's start, `begin`, to the
+    latest window's end. `bucket_ns` = ceil(that time / 120), so there are at most 120 parts; the
+    last one ends with the windows. Empty, and 0, in files written before they were known.
     """
 
     mean: float
     max: int
     empty_share: float
+    over_time: tuple[int, ...] = ()
+    bucket_ns: int = 0
 
 
 class ShortKernels(Struct, frozen=True):

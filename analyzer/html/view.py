@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from decodescope.analyzer.html.range_rows import RangeRow, range_rows
 from decodescope.analyzer.html.svg_histogram import Buckets, histogram_svg, shared_bounds
+from decodescope.analyzer.html.svg_queue import queue_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, families_of, step_svg
 from decodescope.analyzer.report import GAP_CLASSES, DeviceReport, LaunchReport, Report
 from decodescope.analyzer.timing.step_timeline import StepTimeline
@@ -38,6 +39,7 @@ class ViewPage:
     step_gaps: tuple[str, ...]
     gap_charts: tuple[Markup, ...]
     launch_charts: tuple[Markup, ...]
+    queue_chart: Markup | None
     ranges: list[RangeRow]
 
     @property
@@ -74,6 +76,7 @@ def view_pages(views: Sequence[VariantView]) -> list[ViewPage]:
 
 def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> ViewPage:
     step, report = view.timeline, view.report
+    queue = report.launches.queue_depth
     on_cpu = any(device.device == "cpu" for device in report.devices)
     families = families_of(step) if step is not None else ()
     gaps = step.gap_classes if step is not None else ()
@@ -92,6 +95,7 @@ def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> ViewPag
             if (chart := _gap_chart(view.name, device, bounds)) is not None
         ),
         launch_charts=_launch_charts(view.name, report.launches),
+        queue_chart=queue_svg(view.name, queue) if queue is not None else None,
         ranges=range_rows(report.ranges),
     )
 

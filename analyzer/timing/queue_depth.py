@@ -4,11 +4,29 @@ An op is queued from the start of its launch call (a graph launch queues all its
 own start. Ops without a launch call in the trace take no part.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from decodescope.analyzer.report import QueueDepth
 from decodescope.analyzer.timing.timeline import Union, depth_at_starts, depth_changes
 from decodescope.analyzer.trace import Int64s, Trace
+
+_PARTS = 120
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Queue:
+    """The depth of one device's queue along its window: intervals without a break, none empty."""
+
+    start_ns: Int64s
+    end_ns: Int64s
+    depth: Int64s
+
+    @property
+    def lengths_ns(self) -> Int64s:
+        return self.end_ns - self.start_ns
 
 
 def queue_depth_at_calls(trace: Trace, call: Int64s, first_op: Int64s) -> Int64s:
@@ -23,27 +41,52 @@ def queue_depth_at_calls(trace: Trace, call: Int64s, first_op: Int64s) -> Int64s
 
 
 def queue_depth_over_time(trace: Trace, unions: dict[int, Union]) -> QueueDepth | None:
-    """Mean, maximum and empty share over the windows of the devices that have linked ops.
-
-    Weighted by time: mean = sum of (depth * how long) / sum of the windows. None where no op is
-    linked or no time passed.
-    """
-    window_ns, empty_ns, deepest, weighted = 0, 0, 0, 0.0
-    for device, busy in unions.items():
-        launched_ns, started_ns = _queued(trace, device)
-        if not len(launched_ns):
-            continue
-        begin, end = busy.start_ns[:1], busy.end_ns[-1:]
-        times, depths = depth_changes(launched_ns, started_ns)
-        edges = np.concatenate((begin, np.clip(times, begin, end), end))
-        depths, widths = np.concatenate(([0], depths)), np.diff(edges)
-        window_ns += int(end[0] - begin[0])
-        empty_ns += int(widths[depths == 0].sum())
-        deepest = max(deepest, int(depths[widths > 0].max(initial=0)))
-        weighted += float(widths.astype(np.float64) @ depths)
-    if not window_ns:
+    """The figures of `QueueDepth`; None where no op is linked or no time passed."""
+    found = (_queue(trace, device, busy) for device, busy in unions.items())
+    queues = [queue for queue in found if queue is not None]
+    if not queues:
         return None
-    return QueueDepth(mean=weighted / window_ns, max=deepest, empty_share=empty_ns / window_ns)
+    window_ns = sum(int(queue.lengths_ns.sum()) for queue in queues)
+    empty_ns = sum(int(queue.lengths_ns[queue.depth == 0].sum()) for queue in queues)
+    weighted = sum(float(queue.lengths_ns.astype(np.float64) @ queue.depth) for queue in queues)
+    bucket_ns, over_time = _deepest_in_parts(queues)
+    return QueueDepth(
+        mean=weighted / window_ns,
+        max=max(over_time),
+        empty_share=empty_ns / window_ns,
+        over_time=over_time,
+        bucket_ns=bucket_ns,
+    )
+
+
+def _queue(trace: Trace, device: int, busy: Union) -> _Queue | None:
+    """None where the device has no linked op, or its window no length."""
+    launched_ns, started_ns = _queued(trace, device)
+    begin, end = busy.start_ns[:1], busy.end_ns[-1:]
+    if not len(launched_ns) or begin[0] == end[0]:
+        return None
+    times, depths = depth_changes(launched_ns, started_ns)
+    edges = np.concatenate((begin, np.clip(times, begin, end), end))
+    depths = np.concatenate((np.zeros(1, dtype=np.int64), depths))
+    passes = edges[1:] > edges[:-1]
+    return _Queue(edges[:-1][passes], edges[1:][passes], depths[passes])
+
+
+def _deepest_in_parts(queues: Sequence[_Queue]) -> tuple[int, tuple[int, ...]]:
+    """The length of a part, and for each part the largest depth of any of the queues in it."""
+    begin = min(int(queue.start_ns[0]) for queue in queues)
+    end = max(int(queue.end_ns[-1]) for queue in queues)
+    part_ns = -(-(end - begin) // _PARTS)
+    starts = np.arange(begin, end, part_ns)
+    deepest = np.zeros(len(starts), dtype=np.int64)
+    for queue in queues:
+        first = np.searchsorted(queue.end_ns, starts, side="right")
+        until = np.searchsorted(queue.start_ns, starts + part_ns, side="left")
+        bounds = np.column_stack((first, until)).ravel()
+        # reduceat gives the element at `first` where no interval lies between the two bounds.
+        found = np.maximum.reduceat(np.append(queue.depth, 0), bounds)[::2]
+        deepest = np.maximum(deepest, np.where(first < until, found, 0))
+    return part_ns, tuple(deepest.tolist())
 
 
 def _queued(trace: Trace, device: int) -> tuple[Int64s, Int64s]:

@@ -1,5 +1,8 @@
 """What a report says about launch calls, as rows of text."""
 
+import math
+from collections.abc import Sequence
+
 from rich.table import Table
 
 from decodescope.analyzer.report import LaunchReport, Percentiles
@@ -12,6 +15,9 @@ from decodescope.analyzer.views.formatting import (
     plain_text,
 )
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, facts
+
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_NAMES_CELLS = len("call to start") + 4
 
 
 def launches_table(launches: LaunchReport, width: int) -> Table:
@@ -30,6 +36,8 @@ def launches_table(launches: LaunchReport, width: int) -> Table:
         ("call to start", _percentiles(launches.launch_latency_ns, width)),
         ("queue depth", _queue_depth(launches)),
     ]
+    if (depth := launches.queue_depth) is not None and depth.max:
+        rows.append(("over time", _sparkline(depth.over_time, width - _NAMES_CELLS)))
     if (short := launches.short_kernels) is not None and short.count:
         rows.append(
             (
@@ -50,6 +58,14 @@ def _queue_depth(launches: LaunchReport) -> str:
         f"{text}; over time mean {number(depth.mean)}, max {count(depth.max)}, "
         f"empty {percent(depth.empty_share)} %"
     )
+
+
+def _sparkline(depths: Sequence[int], cells: int) -> str:
+    """One mark for each run of equally many depths, as high as the largest; blank only for zero."""
+    each = max(math.ceil(len(depths) / cells), 1)
+    largest = [max(depths[place : place + each]) for place in range(0, len(depths), each)]
+    top = max(largest, default=0) or 1
+    return "".join(_LEVELS[math.ceil(depth * (len(_LEVELS) - 1) / top)] for depth in largest)
 
 
 def _percentiles(values: Percentiles | None, width: int) -> str:
