@@ -101,10 +101,11 @@ def _attribute(
         if not own.any():
             continue
         step = OpSequence(names.of_op[mine], _device_streams(ops.device[mine], ops.stream[mine]))
-        order = np.arange(len(mine))
+        order = None
         if by_nodes:
-            order = np.lexsort((order, ops.graph_node_id[mine], ops.launch[mine]))
-        key = tuple(column.tobytes() for column in (step.name, step.stream, own, order))
+            order = np.lexsort((ops.graph_node_id[mine], ops.launch[mine]))
+        shape = (step.name, step.stream, own, *(() if order is None else (order,)))
+        key = tuple(column.tobytes() for column in shape)
         if key not in known:
             known[key] = align_step(step, own, order, wanted)
         partner, certain = known[key]

@@ -28,22 +28,30 @@ class OpSequence:
         numbers, first = np.unique(self.stream, return_index=True)
         return [np.flatnonzero(self.stream == numbers[k]) for k in np.argsort(first).tolist()]
 
+    def each_name_on_one_stream(self) -> bool:
+        """Whether the order of start is the order of issue for the ops of every single name."""
+        pairs = np.unique(np.stack((self.name, self.stream)), axis=1)
+        return int(pairs.shape[1]) == len(np.unique(self.name))
+
 
 def align_step(
-    step: OpSequence, replayed: NDArray[np.bool_], host_order: Int64s, reference: OpSequence
+    step: OpSequence,
+    replayed: NDArray[np.bool_],
+    host_order: Int64s | None,
+    reference: OpSequence,
 ) -> tuple[Int64s, bool]:
     """For each replayed op of a step its partner in the reference (-1: none), and whether that is
     certain.
 
     It is certain if every replayed op and every op of the reference has a partner; ops launched
     directly may be left over, but not one whose name the reference has. `host_order` lists the
-    step's ops in the order in which the host issued them, as far as it is known: it counts where
-    the two have different numbers of streams.
+    step's ops in the order in which the host issued them, None where it is not known: it counts
+    where the two have different numbers of streams.
     """
     partner = np.full(len(step), -1, dtype=np.int64)
-    rank = np.argsort(host_order)
     own = np.flatnonzero(replayed)
-    partner[own], distinct = _align(step.only(own), np.argsort(rank[own]), reference)
+    own_order = None if host_order is None else np.argsort(np.argsort(host_order)[own])
+    partner[own], distinct = _align(step.only(own), own_order, reference)
     if replayed.all() or (distinct and _all_paired(partner[own], reference)):
         return partner, distinct and _all_paired(partner[own], reference)
     partner, distinct = _align(step, host_order, reference)
@@ -61,16 +69,21 @@ def _all_paired(partner: Int64s, reference: OpSequence) -> bool:
     return len(partner) == len(reference) and bool((partner >= 0).all())
 
 
-def _align(step: OpSequence, host_order: Int64s, reference: OpSequence) -> tuple[Int64s, bool]:
-    """Partners, and whether no two streams of the reference could be taken for each other.
+def _align(
+    step: OpSequence, host_order: Int64s | None, reference: OpSequence
+) -> tuple[Int64s, bool]:
+    """Partners, and whether no op could be taken for another one of its name.
 
-    Stream numbers differ from run to run, so streams are paired by what ran on them.
+    Stream numbers differ from run to run, so streams are paired by what ran on them. Where their
+    numbers differ, ops of one name that ran on several streams tell their order only by the host's.
     """
     partner = np.full(len(step), -1, dtype=np.int64)
     mine, other = step.streams(), reference.streams()
     if len(mine) != len(other):
-        partner[host_order] = align(step.name[host_order], reference.name)
-        return partner, True
+        order = np.arange(len(step)) if host_order is None else host_order
+        partner[order] = align(step.name[order], reference.name)
+        in_order = host_order is not None or step.each_name_on_one_stream()
+        return partner, in_order and reference.each_name_on_one_stream()
     names = [reference.name[stream] for stream in other]
     for index, one in _pairs([step.name[stream] for stream in mine], names):
         found = align(step.name[mine[index]], names[one])

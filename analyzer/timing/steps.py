@@ -150,7 +150,7 @@ def median_step(trace: Trace, steps: Steps) -> int | None:
     launched = np.flatnonzero(steps.gpu_ops)
     after = steps.following[launched]
     followed = launched[(after >= 0) & (steps.gpu_ops[after] > 0)]
-    candidates = (followed if len(followed) else launched).tolist()
+    candidates: list[int] = (followed if len(followed) else launched).tolist()
     if not candidates:
         return None
     ordered = sorted(candidates, key=lambda i: (step_time_ns(trace, steps, i), i))

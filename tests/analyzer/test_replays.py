@@ -181,6 +181,22 @@ def test_other_numbers_of_streams_are_compared_in_the_order_of_the_graphs_nodes(
     assert analysis.report.attribution == Attribution(exact=4, partial=0, none=0)
 
 
+def test_equal_ops_on_more_streams_than_the_reference_has_need_the_order_of_the_nodes() -> None:
+    """Ops of one name on two streams may start in either order: only the nodes tell them apart."""
+    rows = [(7, "mm", f"{ROOT}/{part}") for part in ("query", "key")]
+    names, streams, nodes = ["mm", "mm"], [3, 4], [2**32 + 1, 2**32]
+    known = analyze(trace_of(*step(0, replay(10, 1, names, streams, nodes)), **reference(*rows)))
+    assert known.ranges.reference_op.tolist() == [1, 0]
+    assert known.report.attribution == Attribution(exact=2, partial=0, none=0)
+    blind = analyze(trace_of(*step(0, replay(10, 1, names, streams)), **reference(*rows)))
+    assert blind.report.attribution == Attribution(exact=0, partial=2, none=0)
+    apart = [(3, "mm", f"{ROOT}/query"), (4, "mm", f"{ROOT}/key")]
+    joined = analyze(
+        trace_of(*step(0, replay(10, 1, names, nodes=sorted(nodes))), **reference(*apart))
+    )
+    assert joined.report.attribution == Attribution(exact=0, partial=2, none=0)
+
+
 def test_a_cut_replay_follows_its_graphs_nodes() -> None:
     nodes = [2**32 + k for k in range(6)]
     events = [*step(0, replay(10, 1, NAMES[4:], nodes=nodes[4:])),
