@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.readers.rank_clocks import clock_findings
 from decodescope.analyzer.report import Finding, Source
 from decodescope.analyzer.trace import GpuOps, HostEvents, Int64s, OperatorWork, Trace
 
@@ -44,6 +45,7 @@ def merge_ranks(traces: Sequence[Trace]) -> Ranks:
     numbered = _numbered(traces, findings)
     merged = None
     if _have_one_clock(numbered, findings):
+        findings += clock_findings(numbered)
         merged = _merge(numbered, findings)
     return Ranks(tuple(numbered), merged, tuple(findings))
 
