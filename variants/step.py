@@ -16,6 +16,7 @@ class DecodeStep(Protocol):
     the last ids, appends one position to the cache and returns the next ids. Ids are int64 device
     tensors of shape [batch]; a returned tensor stays valid and unchanged until the next `prefill`.
     `step` must not synchronise with the device: its caller paces and times it with events.
+    No method changes the model's weights: other variants are scored with them.
 
     `position` is the KV-cache length before the next step. `weight_bytes_read` are the bytes of
     weights one step must read (one embedding row a sequence, not the table), `kv_bytes_read(p)`
@@ -52,15 +53,17 @@ class DecodeStep(Protocol):
     def annotate_layers(self, enabled: bool) -> None:
         """Put NVTX/profiler ranges on layers, attention, MLP, norms and head, or remove them.
 
-        Steps are timed with them off; a variant whose step is one captured graph has none.
+        Steps are timed with them off. A captured graph has none inside: see `ungraphed`.
         """
         ...
 
     def ungraphed(self) -> "UngraphedStep | None":
         """The same step without its CUDA graph; None of a step that replays none.
 
-        Whatever it compiles, it compiles at its first step. It may share this step's KV cache: this
-        step must be given a prompt again before it goes on.
+        It launches the kernels of `step` under the same names in the same order on each stream, and
+        opens ranges once `annotate_layers(True)` was called. Whatever it compiles, it compiles at
+        its first step. It may share this step's KV cache: this step must be given a prompt again
+        before it goes on. May raise anything; replays then go without paths.
         """
         ...
 

@@ -12,7 +12,7 @@ KINDS = ("AllReduce_Sum_bf16_RING_LL", "AllGather_RING_LL", "ReduceScatter_Sum_f
 
 
 def rank(base: int, waits_us: tuple[int, ...], kinds: tuple[str, ...] = KINDS) -> Trace:
-    """Collectives that end after 1, 2, … ms and began `waits_us` before; sends that tell nothing."""
+    """Collectives that end after 1, 2, … ms and began `waits_us` before, and sends."""
     events: list[Event] = [call(0, 1, 1)]
     for k, (kind, wait) in enumerate(zip(kinds, waits_us, strict=True)):
         end = 1_000_000 * (k + 1)
