@@ -1,4 +1,9 @@
-"""Figures of reports as short text for a page, beyond what every output words alike."""
+"""Figures and names of reports as short text for a page, beyond what every output words alike."""
+
+import html
+import re
+
+from markupsafe import Markup
 
 from decodescope.analyzer.comparison_report import SpeedRatio
 from decodescope.analyzer.views.comparison_words import (
@@ -6,7 +11,13 @@ from decodescope.analyzer.views.comparison_words import (
     ratio_interval_text,
     ratio_text,
 )
-from decodescope.analyzer.views.formatting import UNKNOWN, duration, percent, significant
+from decodescope.analyzer.views.formatting import (
+    UNKNOWN,
+    duration,
+    percent,
+    plain_text,
+    significant,
+)
 
 MINUS = "\u2212"
 _BOUND_WORDS = {"mixed": "mixed", "unknown": "bound unknown"}
@@ -24,6 +35,11 @@ def speed_text(speed: SpeedRatio) -> str:
         level = f"{speed.interval.confidence * 100:g} %"
         text += f" ({level}: {ratio_interval_text(speed.interval)})"
     return f"{text}, {VERDICT_WORDS[speed.verdict]}"
+
+
+def breakable(name: str) -> Markup:
+    """A name of code as text that breaks between its parts rather than within a word."""
+    return Markup(re.sub(r"(::|[/_])", r"\1<wbr>", html.escape(plain_text(name))))
 
 
 def signed_duration(ns: float | None) -> str:

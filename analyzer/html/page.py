@@ -41,6 +41,7 @@ def render_page(**values: Any) -> str:
         "rate": formatting.rate,
         "cut": cut_middle,
         "kernel": shorten_kernel,
+        "breakable": cells.breakable,
         "bound": cells.bound_words,
         "flops": cells.flops_rate,
         "change": comparison_words.change_text,

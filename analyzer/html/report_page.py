@@ -48,7 +48,7 @@ def html_report(
     """
     pages = view_pages(views)
     bars: list[Bar] = [(v.name, v.report.waterfall) for v in views if v.report.waterfall]
-    steps = [(view.name, view.timeline) for view in views if view.timeline is not None]
+    steps = [(view.step_name, view.timeline) for view in views if view.timeline is not None]
     lengths = [sum(part.ns for part in parts) for _, parts in bars]
     return render_page(
         title=title,

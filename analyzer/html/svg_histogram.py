@@ -11,7 +11,7 @@ from decodescope.analyzer.views.formatting import count, duration
 Buckets = Sequence[tuple[int, int]]
 HALF_WIDTH = CHART_WIDTH / 2 - 16
 _LEFT, _TOP, _PLOT_PX, _FOOT_PX = 8.0, 18.0, 120.0, 22.0
-_LABEL_PX = 58.0
+_LABEL_PX, _LABEL_SLOT_PX = 54.0, 70.0
 
 
 def histogram_svg(
@@ -24,7 +24,7 @@ def histogram_svg(
     highest = max((sum(by.get(bound, 0) for by in counts.values()) for bound in bounds), default=0)
     slot = (width - 2 * _LEFT) / max(len(bounds), 1)
     floor = _TOP + _PLOT_PX
-    every = math.ceil(_LABEL_PX / slot)
+    every = math.ceil(_LABEL_SLOT_PX / slot)
     for place, bound in enumerate(bounds):
         x, y, total = _LEFT + place * slot, floor, 0
         for kind, by in counts.items():

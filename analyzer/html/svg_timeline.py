@@ -185,7 +185,7 @@ def _lane(
     y: float,
 ) -> None:
     if name:
-        drawing.text(0, y + 12, cut_middle(name, 18), "strong")
+        drawing.text(0, y + 12, cut_middle(name, 20), "strong")
         drawing.text(0, y + 27, duration(step.length_ns), "dim")
     for row in rows:
         if len(rows) > 2 or not name:

@@ -13,6 +13,7 @@ from decodescope.analyzer.report import GAP_CLASSES, DeviceReport, LaunchReport,
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.views.kernel_family import FAMILIES
 
+Captioned = tuple[str, Markup]
 _LAUNCH_CHART_PX = 362.0
 
 
@@ -24,6 +25,13 @@ class VariantView:
     report: Report
     timeline: StepTimeline | None
 
+    @property
+    def step_name(self) -> str:
+        """What the drawn step is called: one of several devices is named."""
+        if self.timeline is None or len(self.report.devices) < 2:
+            return self.name
+        return f"{self.name}, device {self.timeline.device}"
+
 
 @dataclass(frozen=True, slots=True)
 class ViewPage:
@@ -33,12 +41,12 @@ class ViewPage:
     name: str
     report: Report
     ops: str
+    step_name: str
     step: Markup | None
     excerpt: Markup | None
     families: tuple[str, ...]
-    step_gaps: tuple[str, ...]
-    gap_charts: tuple[Markup, ...]
-    launch_charts: tuple[Markup, ...]
+    gap_charts: tuple[Captioned, ...]
+    launch_charts: tuple[Captioned, ...]
     queue_chart: Markup | None
     ranges: list[RangeRow]
 
@@ -79,18 +87,17 @@ def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> ViewPag
     queue = report.launches.queue_depth
     on_cpu = any(device.device == "cpu" for device in report.devices)
     families = families_of(step) if step is not None else ()
-    gaps = step.gap_classes if step is not None else ()
     return ViewPage(
         anchor=f"view-{number}",
         name=view.name,
         report=report,
         ops="operators" if on_cpu else "GPU ops",
-        step=step_svg(view.name, step) if step is not None else None,
-        excerpt=excerpt_svg(view.name, step) if step is not None else None,
+        step_name=view.step_name,
+        step=step_svg(view.step_name, step) if step is not None else None,
+        excerpt=excerpt_svg(view.step_name, step) if step is not None else None,
         families=tuple(FAMILIES[index] for index in sorted({int(found) for found in families})),
-        step_gaps=tuple(GAP_CLASSES[index] for index in sorted({int(found) for found in gaps})),
         gap_charts=tuple(
-            chart
+            (_device_caption(view, device), chart)
             for device in report.devices
             if (chart := _gap_chart(view.name, device, bounds)) is not None
         ),
@@ -98,6 +105,11 @@ def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> ViewPag
         queue_chart=queue_svg(view.name, queue) if queue is not None else None,
         ranges=range_rows(report.ranges),
     )
+
+
+def _device_caption(view: VariantView, device: DeviceReport) -> str:
+    several = len(view.report.devices) > 1
+    return f"{view.name}, device {device.device}" if several else view.name
 
 
 def _gap_chart(name: str, device: DeviceReport, bounds: Sequence[int]) -> Markup | None:
@@ -109,18 +121,21 @@ def _gap_chart(name: str, device: DeviceReport, bounds: Sequence[int]) -> Markup
     return histogram_svg(f"Gaps of {name}, device {device.device}, by length", series, bounds)
 
 
-def _launch_charts(name: str, launches: LaunchReport) -> tuple[Markup, ...]:
+def _launch_charts(name: str, launches: LaunchReport) -> tuple[Captioned, ...]:
     found = (
         ("call time", launches.api_ns),
         ("queue time", launches.queue_ns),
         ("call to start", launches.launch_latency_ns),
     )
     return tuple(
-        histogram_svg(
-            f"{what} of {name}",
-            {"h-launches": times.histogram},
-            shared_bounds([times.histogram]),
-            _LAUNCH_CHART_PX,
+        (
+            what,
+            histogram_svg(
+                f"{what} of {name}",
+                {"h-launches": times.histogram},
+                shared_bounds([times.histogram]),
+                _LAUNCH_CHART_PX,
+            ),
         )
         for what, times in found
         if times is not None and times.histogram

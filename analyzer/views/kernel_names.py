@@ -4,7 +4,7 @@ import re
 
 from decodescope.analyzer.views.formatting import plain_text
 
-_NOISE = re.compile(r"\(anonymous namespace\)::|\bat::native::|\bat::|\bc10::|^void ")
+_NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\bat::native::|\bat::|\bc10::|^void ")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _TELLING = re.compile(r"(_kernel_cuda|_kernel|_kernel_impl|Functor\w*|Ops?)$")
 _GENERIC = frozenset(

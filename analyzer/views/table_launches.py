@@ -36,7 +36,7 @@ def launches_table(launches: LaunchReport, width: int) -> Table:
         ("call to start", _percentiles(launches.launch_latency_ns, width)),
         ("queue depth", _queue_depth(launches)),
     ]
-    if (depth := launches.queue_depth) is not None and depth.max:
+    if (depth := launches.queue_depth) is not None and any(depth.over_time):
         rows.append(("over time", _sparkline(depth.over_time, width - _NAMES_CELLS)))
     if (short := launches.short_kernels) is not None and short.count:
         rows.append(

@@ -1,13 +1,22 @@
 """How the page words figures, and how it makes a tree of ranges."""
 
+import html
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.comparison_report import Interval, SpeedRatio
-from decodescope.analyzer.html.cells import MINUS, flops_rate, share, signed_duration, speed_text
+from decodescope.analyzer.html.cells import (
+    MINUS,
+    breakable,
+    flops_rate,
+    share,
+    signed_duration,
+    speed_text,
+)
 from decodescope.analyzer.html.range_rows import range_rows
 from decodescope.analyzer.report import RangeReport
-from decodescope.analyzer.views.formatting import UNKNOWN
+from decodescope.analyzer.views.formatting import UNKNOWN, plain_text
 
 
 def test_figures_as_text() -> None:
@@ -20,6 +29,16 @@ def test_figures_as_text() -> None:
     assert share(-1, 4) == f"{MINUS}25.0 %"
     assert flops_rate(7.3e13) == "73.0 TFLOP/s"
     assert flops_rate(2e6) == "2.00 MFLOP/s"
+
+
+def test_names_break_between_their_parts_and_stay_text() -> None:
+    assert breakable("aten::mm") == "aten::<wbr>mm"
+    assert breakable("a/<b>_c\x1b") == "a/<wbr>&lt;b&gt;_<wbr>c·"
+
+
+@given(st.text(max_size=30))
+def test_a_breakable_name_adds_nothing_but_places_to_break(name: str) -> None:
+    assert html.unescape(breakable(name).replace("<wbr>", "")) == plain_text(name)
 
 
 def range_at(path: str) -> RangeReport:

@@ -21,7 +21,7 @@ from kineto_events import event, trace_of
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.comparison_report import Comparison, Diff, Gate
 from decodescope.analyzer.html.report_page import VariantView, html_report
-from decodescope.analyzer.report import GAP_CLASSES, Report
+from decodescope.analyzer.report import GAP_CLASSES, Report, ShortKernels
 from decodescope.analyzer.views.formatting import UNKNOWN, count, duration
 
 RECORDINGS = Path(__file__).resolve().parent.parent.parent / "analyzer" / "recordings"
@@ -222,6 +222,30 @@ def test_no_field_is_needed_that_may_be_missing() -> None:
         page = Page(html_report("bare", [VariantView("bare", report, None)], None))
         assert "None" not in page.text
         assert page.count("section") == (8 if report.waterfall else 7)
+
+
+def test_a_chart_is_called_what_it_shows_where_others_are_missing() -> None:
+    view = sample_view("it")
+    times = msgspec.structs.replace(view.report.launches, queue_ns=None)
+    (first,) = view.report.devices
+    quiet = msgspec.structs.replace(first, device=4, gaps={})
+    busy = msgspec.structs.replace(first, device=5)
+    report = msgspec.structs.replace(view.report, launches=times, devices=(quiet, busy))
+    page = html_report("t", [VariantView("it", report, view.timeline)], None)
+    captions = re.findall(r"<figcaption>([^<]*)", page)
+    assert captions == ["it, device 5", "queue depth over time ", "call time", "call to start"]
+    assert "<h4>it, device 0</h4>" in page
+
+
+def test_kernels_that_were_not_short_take_no_sentence() -> None:
+    view = sample_view("it")
+    for short, said in ((2, True), (0, False)):
+        launches = msgspec.structs.replace(
+            view.report.launches, short_kernels=ShortKernels(short, short / 8, 10 * short, 20)
+        )
+        report = msgspec.structs.replace(view.report, launches=launches)
+        words = Page(html_report("t", [VariantView("it", report, None)], None)).words()
+        assert ("ran shorter than their launch call took" in words) == said
 
 
 def test_many_ranks_are_many_sections() -> None:

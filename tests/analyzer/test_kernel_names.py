@@ -21,3 +21,9 @@ def test_short_names_stay_and_long_ones_keep_what_tells_them_apart() -> None:
     )
     assert "direct_copy_kernel_cuda" in shorten_kernel(copy, 64)
     assert shorten_kernel("void k(int, float const*, float const*)", 10) == "k"
+
+
+def test_an_unnamed_namespace_is_not_the_name() -> None:
+    for namespace in ("(anonymous namespace)", "<unnamed>"):
+        name = f"void {namespace}::softmax_warp_forward<float, (int)6>(T2 *, const T1 *, int)"
+        assert shorten_kernel(name, 40) == "softmax_warp_forward<float, (int)6>"

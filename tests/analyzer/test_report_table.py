@@ -1,5 +1,6 @@
 """A report as tables of any width: nothing is cut that is a figure."""
 
+import math
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from kineto_events import DATA, trace_of
 from rich_report import rich_report
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.report import Attribution, Report
+from decodescope.analyzer.report import Attribution, QueueDepth, Report
 from decodescope.analyzer.views.table import table_text
 
 CUT_CELL = re.compile(r"…(  |$)", re.MULTILINE)
@@ -83,6 +84,31 @@ def test_launches_say_how_deep_the_queue_was_and_which_kernels_were_short() -> N
     assert launches.short_kernels is not None
     assert f"max {launches.queue_depth.max}, empty" in line_with(text, "queue depth")
     assert line_with(text, "short kernels").split()[2:5] == ["1", "(33.3", "%)"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_the_queue_over_time_is_a_line_of_marks(width: int) -> None:
+    report = rich_report()
+    depths = (0, 1, 0, *range(101), *[800] * 15, 0)
+    launches = msgspec.structs.replace(report.launches, queue_depth=queue_of(depths))
+    text = table_text(msgspec.structs.replace(report, launches=launches), width=width)
+    marks = line_with(text, "over time")[15:].rstrip()
+    each = math.ceil(120 / (width - 17))
+    expected = [max(depths[at : at + each]) for at in range(0, 120, each)]
+    assert [" ▁▂▃▄▅▆▇█".index(mark) for mark in marks.ljust(len(expected))] == [
+        math.ceil(depth / 100) for depth in expected
+    ]
+
+
+@pytest.mark.parametrize("depths", [(), (0, 0)])
+def test_a_queue_that_was_always_empty_has_no_marks(depths: tuple[int, ...]) -> None:
+    report = rich_report()
+    launches = msgspec.structs.replace(report.launches, queue_depth=queue_of(depths))
+    assert "\nover time" not in table_text(msgspec.structs.replace(report, launches=launches))
+
+
+def queue_of(depths: tuple[int, ...]) -> QueueDepth:
+    return QueueDepth(0.5, max(depths, default=3), 0.5, depths, 1000)
 
 
 def test_a_longest_gap_says_where_it_lies_and_what_the_host_did() -> None:

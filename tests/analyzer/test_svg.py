@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from decodescope.analyzer.comparison_report import Interval, SpeedRatio, VariantRates
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.html.svg_histogram import histogram_svg, shared_bounds
+from decodescope.analyzer.html.svg_queue import queue_svg
 from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
 from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import waterfalls_svg
-from decodescope.analyzer.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.report import GAP_CLASSES, QueueDepth, WaterfallPart
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.trace import KERNEL
 
@@ -159,6 +160,34 @@ def test_a_histogram_stacks_its_classes() -> None:
     assert {"40", "5", "≤ 1.02 µs", "≤ 4.10 µs"} <= set(texts(markup))
     assert shared_bounds([((2, 1),), ((16, 1),)]) == [2, 4, 8, 16]
     assert shared_bounds([]) == []
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=120), st.integers(1, 10**9))
+def test_the_area_of_a_queue_is_its_depths(depths: list[int], bucket_ns: int) -> None:
+    depth = QueueDepth(1.0, max(depths), 0.5, tuple(depths), bucket_ns)
+    markup = queue_svg("<it>", depth)
+    assert (markup is None) == (not any(depths))
+    if markup is None:
+        return
+    root = parsed(markup)
+    assert root.findtext("title") == "Queue depth of <it> over time"
+    assert f"at most {max(depths):,} launched ops" in (root.findtext("desc") or "")
+    (outline,) = root.iter("polygon")
+    points = [tuple(map(float, point.split(","))) for point in outline.get("points", "").split(" ")]
+    floor, (left, right) = points[0][1], (points[0][0], points[-1][0])
+    assert points[-1][1] == floor
+    assert 0 <= left < right <= CHART_WIDTH
+    highest = floor - min(y for _, y in points)
+    heights = [(floor - y) / highest for _, y in points[1:-1]]
+    slots = [x for x, _ in points[1:-1]]
+    for place, value in enumerate(depths):
+        begin, end = 2 * place, 2 * place + 1
+        assert heights[begin] == heights[end] == pytest.approx(value / max(depths), abs=0.001)
+        assert slots[end] - slots[begin] == pytest.approx((right - left) / len(depths), abs=0.02)
+
+
+def test_a_queue_without_depths_over_time_is_not_drawn() -> None:
+    assert queue_svg("it", QueueDepth(1.0, 3, 0.5)) is None
 
 
 def test_ratios_stand_left_and_right_of_one() -> None:

@@ -33,7 +33,8 @@ function makeSortable(table) {
     button.type = "button";
     button.setAttribute("aria-label", `sort by ${head.textContent}`);
     // The name stays outside: browsers do not print a button again in a head that is repeated.
-    head.append(button);
+    // The word joiner keeps the arrow on the line of the name's last word.
+    head.append("\u2060", button);
     head.setAttribute("aria-sort", "none");
     const order = head.classList.contains("n")
       ? ["descending", "ascending", "none"]
