@@ -143,7 +143,7 @@ async def test_launches_on_a_cpu_are_unknown(session, trace_file):
 async def test_a_window_taken_at_another_pace_says_so(session, trace_file):
     async with session.app.run_test(size=(100, 30)) as pilot:
         await session.run(pilot, ready(trace_file))
-        assert "a step took 1.15 ms then" in text_of(session.app)
+        assert "a step took 1.50 ms then" in text_of(session.app)
         session.link.say(stats(2, "eager", 850.0))
         await session.settle(pilot)
         assert "a step took" not in text_of(session.app)
