@@ -16,7 +16,6 @@ Int32s = NDArray[np.int32]
 Int8s = NDArray[np.int8]
 
 KERNEL, MEMCPY, MEMSET, CPU_OPERATOR, GRAPH = 0, 1, 2, 3, 4
-KIND_NAMES = ("kernel", "memcpy", "memset", "cpu_op", "graph")
 CPU_DEVICE = -1
 
 

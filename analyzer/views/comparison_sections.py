@@ -7,7 +7,14 @@ from decodescope.analyzer.comparing.diff import BASE, OTHER, has_unprofiled_time
 from decodescope.analyzer.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
 from decodescope.analyzer.report import CaptureInfo, Report, WaterfallPart
 from decodescope.analyzer.views.comparison_words import part_words, rate_interval_text
-from decodescope.analyzer.views.formatting import UNKNOWN, duration, percent, rate, weights_note
+from decodescope.analyzer.views.formatting import (
+    UNKNOWN,
+    duration,
+    percent,
+    rate,
+    signed_duration,
+    weights_note,
+)
 from decodescope.analyzer.views.pair_sections import (
     PairLabels,
     Section,
@@ -172,16 +179,12 @@ def _waterfall_sections(
         return ()
     parts = dict.fromkeys(part for column in columns.values() for part in column)
     rows = [
-        (part_words(part), *(_signed_duration(column.get(part)) for column in columns.values()))
+        (part_words(part), *(signed_duration(column.get(part)) for column in columns.values()))
         for part in parts
         if any(column.get(part) for column in columns.values())
     ]
     rows.append(("step", *(duration(sum(column.values())) for column in columns.values())))
     return (Section("Where one profiled step goes", ("", *columns), tuple(rows)),)
-
-
-def _signed_duration(ns: int | None) -> str:
-    return f"-{duration(-ns)}" if ns is not None and ns < 0 else duration(ns)
 
 
 def _gate_sentence(gate: Gate | None) -> str:

@@ -1,4 +1,4 @@
-"""Ratios, intervals, changes and verdicts as text, the same in every output."""
+"""Ratios, intervals, changes, verdicts and parts of a step as text, the same in every output."""
 
 from decodescope.analyzer.comparison_report import Change, ChangeVerdict, Interval
 from decodescope.analyzer.views.formatting import UNKNOWN, significant

@@ -81,6 +81,11 @@ def duration(ns: float | None) -> str:
     return f"{ns:.0f} ns"
 
 
+def signed_duration(ns: float | None) -> str:
+    """A duration that may be negative."""
+    return f"-{duration(-ns)}" if ns is not None and ns < 0 else duration(ns)
+
+
 def age(seconds: float | None) -> str:
     """How old something is: tenths below ten seconds, then whole seconds, minutes, hours."""
     if seconds is None:

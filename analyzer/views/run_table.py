@@ -13,6 +13,7 @@ from decodescope.analyzer.views.formatting import (
     rate,
     weights_note,
 )
+from decodescope.analyzer.views.verdict_text import verdict_text
 from decodescope.analyzer.views.waterfall_table import waterfall_table
 
 
@@ -25,7 +26,7 @@ def run_table(report: RunReport) -> RenderableType:
             Text("Where one profiled step goes", style="bold"),
             waterfall_table(report.waterfall),
         ]
-    parts += ["", _verdict(report)]
+    parts += ["", verdict_text(report.verdict)]
     parts += [
         Text(f"note: {finding.message}", style="yellow") for finding in report.health.findings
     ]
@@ -93,11 +94,3 @@ def _bandwidth_text(report: RunReport) -> str:
         if peak is not None
     ]
     return f"{text}  ({', '.join(peaks)})" if peaks else text
-
-
-def _verdict(report: RunReport) -> Text:
-    text = Text(f"{report.verdict.bound}-bound", style="bold")
-    if report.verdict.bound in ("mixed", "unknown"):
-        text = Text(f"bound: {report.verdict.bound}", style="bold")
-    text.append("".join(f"\n  {reason}" for reason in report.verdict.because), style="not bold")
-    return text

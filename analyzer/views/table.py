@@ -18,6 +18,7 @@ from decodescope.analyzer.views.table_launches import launches_table
 from decodescope.analyzer.views.table_parts import on_cpu, section
 from decodescope.analyzer.views.table_ranges import attribution_line, ranges_table
 from decodescope.analyzer.views.table_steps import steps_table
+from decodescope.analyzer.views.verdict_text import verdict_text
 from decodescope.analyzer.views.waterfall_table import waterfall_table
 
 MIN_WIDTH = 60
@@ -100,10 +101,7 @@ def _title(report: Report, width: int) -> Text:
 
 
 def _verdict(report: Report) -> Text:
-    bound = report.verdict.bound
-    title = f"bound: {bound}" if bound in ("mixed", "unknown") else f"{bound}-bound"
-    text = Text(f"\n{title}", style="bold")
-    text.append("".join(f"\n  {reason}" for reason in report.verdict.because), style="not bold")
+    text = Text("\n").append_text(verdict_text(report.verdict))
     observer = report.observer
     if observer is not None and observer.ratio is not None:
         text.append(

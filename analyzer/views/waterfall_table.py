@@ -6,15 +6,10 @@ from rich import box
 from rich.table import Table
 
 from decodescope.analyzer.report import GAP_CLASSES, WaterfallPart
-from decodescope.analyzer.views.formatting import duration
+from decodescope.analyzer.views.comparison_words import part_words
+from decodescope.analyzer.views.formatting import duration, signed_duration
 
 _BAR_CELLS = 32
-_PART_NAMES = {
-    "limit": "limit: bytes ÷ peak",
-    "kernel_inefficiency": "kernels over the limit",
-    "busy": "busy (no peak known)",
-    "host_tail": "host tail",
-}
 
 
 def waterfall_table(parts: Sequence[WaterfallPart], width: int = 80) -> Table:
@@ -31,8 +26,8 @@ def waterfall_table(parts: Sequence[WaterfallPart], width: int = 80) -> Table:
             continue
         share = part.ns / total if total else 0.0
         table.add_row(
-            _PART_NAMES.get(part.part, f"idle: {part.part}"),
-            duration(part.ns) if part.ns >= 0 else f"-{duration(-part.ns)}",
+            part_words(part.part),
+            signed_duration(part.ns),
             f"{share * 100:.1f} %",
             "█" * round(min(max(share, 0.0), 1.0) * bar_cells),
         )
