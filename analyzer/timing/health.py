@@ -5,6 +5,7 @@ import numpy as np
 from decodescope.analyzer.report import Finding, Health, HealthStatus, Observer
 from decodescope.analyzer.timing.host_calls import graph_launch_calls
 from decodescope.analyzer.timing.launches import LaunchCalls
+from decodescope.analyzer.timing.lost_launches import lost_launches
 from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.trace import Trace
 
@@ -75,6 +76,15 @@ def _findings(
                 f"{jumped} of {len(trace.calls)} API calls begin inside another call of their "
                 "thread and end after it: "
                 "the host's clock went backwards, or the trace mixes threads",
+            )
+        )
+    lost, made = lost_launches(trace, launches)
+    if len(lost):
+        findings.append(
+            Finding(
+                "launches_without_ops",
+                f"{len(lost)} of {made} kernel launches have no kernel in the trace, which was cut "
+                "or lost records: busy time, queue depths and the ops of steps lack them",
             )
         )
     graphs = np.flatnonzero(graph_launch_calls(trace))

@@ -50,3 +50,24 @@ def test_calls_that_overlap_in_part_on_one_thread_mean_a_clock_that_jumped() -> 
     (said,) = messages(found, "overlapping_calls")
     assert said.startswith("1 of 5 API calls begin inside another")
     assert found.status == "degraded"
+
+
+def test_kernel_launches_without_a_kernel_are_counted() -> None:
+    """A driver call below a runtime call is one launch; what is recorded into a graph never ran."""
+    ran = [call(0, 10, 1), call(2, 8, 1, name="cuLaunchKernel"), op(20, 30, 1)]
+    capturing = [
+        call(30, 31, 7, name="cudaStreamBeginCapture_v10000"),
+        call(32, 33, 8), call(34, 35, 9, tid=2), op(50, 60, 9),
+        call(36, 37, 10, name="cudaStreamEndCapture"),
+    ]  # fmt: skip
+    assert messages(health(*STEPS, *ran, *capturing), "launches_without_ops") == []
+    cut = [
+        call(70, 71, 11),
+        call(72, 73, 12, name="cudaLaunchCooperativeKernel"),
+        call(74, 75, 13, name="cudaMemcpyAsync"),
+        call(76, 77, 14, name="cudaGraphLaunch"),
+    ]
+    found = health(*STEPS, *ran, *capturing, *cut)
+    (said,) = messages(found, "launches_without_ops")
+    assert said.startswith("2 of 4 kernel launches have no kernel")
+    assert found.status == "degraded"
