@@ -124,6 +124,8 @@ def test_two_processes_of_an_nsight_systems_export(foreign_traces: Path) -> None
     assert (first.window_ns, first.busy_ns, first.idle_ns) == (969447605, 962890247, 6557358)
     assert [(device.gpu_ops, device.kernels) for device in report.devices] == [(2184, 1721)] * 2
     assert report.health.unlinked_gpu_ops == 2276
+    (cut,) = [one for one in report.health.findings if one.code == "launches_without_ops"]
+    assert cut.message.startswith("1714 of 3346 kernel launches")
     for op, call in enumerate(trace.ops.launch.tolist()):
         if call >= 0:
             assert trace.calls.correlation[call] == trace.ops.correlation[op]
