@@ -12,14 +12,13 @@ from decodescope.analyzer.views.comparison_words import (
     ratio_text,
 )
 from decodescope.analyzer.views.formatting import (
+    MINUS,
     UNKNOWN,
-    duration,
     percent,
     plain_text,
     significant,
 )
 
-MINUS = "\u2212"
 _BOUND_WORDS = {"mixed": "mixed", "unknown": "bound unknown"}
 
 
@@ -40,11 +39,6 @@ def speed_text(speed: SpeedRatio) -> str:
 def breakable(name: str) -> Markup:
     """A name of code as text that breaks between its parts rather than within a word."""
     return Markup(re.sub(r"(::|[/_])", r"\1<wbr>", html.escape(plain_text(name))))
-
-
-def signed_duration(ns: float | None) -> str:
-    """A duration that may be negative."""
-    return f"{MINUS}{duration(-ns)}" if ns is not None and ns < 0 else duration(ns)
 
 
 def flops_rate(flops_per_s: float) -> str:

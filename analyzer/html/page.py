@@ -48,7 +48,7 @@ def render_page(**values: Any) -> str:
         "interval": comparison_words.rate_interval_text,
         "part": comparison_words.part_words,
         "speed": cells.speed_text,
-        "signed": cells.signed_duration,
+        "signed": formatting.signed_duration,
     }
     environment.globals |= {
         "share": cells.share,

@@ -11,9 +11,9 @@ from decodescope.analyzer.comparison_report import (
     SpeedRatio,
     VariantRates,
 )
-from decodescope.analyzer.html.cells import MINUS, speed_text
+from decodescope.analyzer.html.cells import speed_text
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
-from decodescope.analyzer.views.formatting import rate
+from decodescope.analyzer.views.formatting import MINUS, rate
 from decodescope.analyzer.views.kernel_names import cut_middle
 
 _LEFT, _ROW_PX, _AXIS_PX = 150.0, 34.0, 24.0

@@ -6,6 +6,7 @@ from rich.text import Text
 from decodescope.analyzer.report import Attribution, RangeReport, Report
 from decodescope.analyzer.views.formatting import count, duration, percent, plain_text
 from decodescope.analyzer.views.kernel_names import cut_middle
+from decodescope.analyzer.views.range_rows import range_rows
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     on_cpu,
@@ -23,15 +24,10 @@ def ranges_table(report: Report, width: int, rows: int) -> Table:
     table = plain_table("range", time, "idle", ops_word(report), *launches, "confidence")
     shown = report.ranges[:rows]
     cells = max(width - 44 - 10 * with_launches, 16)
-    open_paths: list[str] = []
-    for found in shown:
-        while open_paths and not found.path.startswith(open_paths[-1]):
-            open_paths.pop()
-        name = found.path[len(open_paths[-1]) :] if open_paths else found.path
-        indent = "  " * len(open_paths)
-        open_paths.append(found.path + "/")
+    for row in range_rows(shown):
+        found = row.found
         table.add_row(
-            cut_middle(indent + plain_text(name), cells),
+            cut_middle("  " * row.depth + plain_text(row.label), cells),
             *(duration(found.gpu_ns), duration(found.idle_ns), count(found.gpu_ops)),
             *([count(found.launch_calls)] if with_launches else []),
             _confidence(found),

@@ -7,16 +7,14 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.comparison_report import Interval, SpeedRatio
 from decodescope.analyzer.html.cells import (
-    MINUS,
     breakable,
     flops_rate,
     share,
-    signed_duration,
     speed_text,
 )
-from decodescope.analyzer.html.range_rows import range_rows
 from decodescope.analyzer.report import RangeReport
-from decodescope.analyzer.views.formatting import UNKNOWN, plain_text
+from decodescope.analyzer.views.formatting import MINUS, UNKNOWN, plain_text, signed_duration
+from decodescope.analyzer.views.range_rows import range_rows
 
 
 def test_figures_as_text() -> None:
