@@ -12,7 +12,6 @@ from decodescope.analyzer.views.comparison_words import (
     ratio_text,
 )
 from decodescope.analyzer.views.formatting import (
-    MINUS,
     UNKNOWN,
     percent,
     plain_text,
@@ -53,4 +52,4 @@ def share(part: float | None, whole: float | None) -> str:
     """`part` of `whole` in per cent with the sign, a dash where either is missing."""
     if part is None or not whole:
         return UNKNOWN
-    return f"{MINUS}{percent(-part / whole)} %" if part < 0 else f"{percent(part / whole)} %"
+    return f"-{percent(-part / whole)} %" if part < 0 else f"{percent(part / whole)} %"

@@ -13,7 +13,7 @@ from decodescope.analyzer.comparison_report import (
 )
 from decodescope.analyzer.html.cells import speed_text
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
-from decodescope.analyzer.views.formatting import MINUS, rate
+from decodescope.analyzer.views.formatting import rate
 from decodescope.analyzer.views.kernel_names import cut_middle
 
 _LEFT, _ROW_PX, _AXIS_PX = 150.0, 34.0, 24.0
@@ -66,7 +66,7 @@ def _spread_axis(drawing: Drawing, spread: float, height: float) -> None:
     drawing.line(middle, 16, middle, height, "axis")
     drawing.text(middle, 12, "mean", "dim", "middle")
     for sign, anchor in ((-1, "start"), (1, "end")):
-        text = f"{'+' if sign > 0 else MINUS}{spread * 100:.2g} %"
+        text = f"{'+' if sign > 0 else '-'}{spread * 100:.2g} %"
         drawing.text(middle + sign * _SPREAD_PX / 2, 12, text, "dim", anchor)
 
 

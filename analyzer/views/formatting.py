@@ -3,7 +3,6 @@
 import math
 
 UNKNOWN = "\u2013"
-MINUS = "\u2212"
 
 _SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 _TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
@@ -84,7 +83,7 @@ def duration(ns: float | None) -> str:
 
 def signed_duration(ns: float | None) -> str:
     """A duration that may be negative."""
-    return f"{MINUS}{duration(-ns)}" if ns is not None and ns < 0 else duration(ns)
+    return f"-{duration(-ns)}" if ns is not None and ns < 0 else duration(ns)
 
 
 def age(seconds: float | None) -> str:

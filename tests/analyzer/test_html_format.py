@@ -13,7 +13,7 @@ from decodescope.analyzer.html.cells import (
     speed_text,
 )
 from decodescope.analyzer.report import RangeReport
-from decodescope.analyzer.views.formatting import MINUS, UNKNOWN, plain_text, signed_duration
+from decodescope.analyzer.views.formatting import UNKNOWN, plain_text, signed_duration
 from decodescope.analyzer.views.range_rows import range_rows
 
 
@@ -21,10 +21,10 @@ def test_figures_as_text() -> None:
     speed = SpeedRatio(1.2431, Interval(1.21234, 1.27, 0.95), "faster")
     assert speed_text(speed) == "x1.243 (95 %: x1.212 to x1.270), faster"
     assert speed_text(SpeedRatio(1.0, None, "unknown")) == "x1.000, unknown"
-    assert signed_duration(-1500) == f"{MINUS}1.50 µs"
+    assert signed_duration(-1500) == "-1.50 µs"
     assert signed_duration(None) == UNKNOWN
     assert share(None, 5) == share(1, 0) == share(1, None) == UNKNOWN
-    assert share(-1, 4) == f"{MINUS}25.0 %"
+    assert share(-1, 4) == "-25.0 %"
     assert flops_rate(7.3e13) == "73.0 TFLOP/s"
     assert flops_rate(2e6) == "2.00 MFLOP/s"
 
