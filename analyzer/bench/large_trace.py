@@ -14,6 +14,7 @@ from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.files import replacing
 
 _IDS = ("correlation", "External id", "external id")
+_SHAPES = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 _PAUSE_NS = 1_000_000
 _HOLE = re.compile(r'"@(ts|id):(-?\d+)@"')
 
@@ -42,7 +43,8 @@ def make_trace(source: bytes, events: int, path: Path) -> int:
     """Write a trace of exactly `events` events at `path` and return its size in bytes.
 
     `source` is Kineto JSON. Each repetition begins 1 ms after the end of the one before and has
-    correlation ids, flow ids and external ids of its own; the layout is that of libkineto.
+    correlation ids, flow ids and external ids of its own; the layout is that of libkineto, without
+    the shapes of operators, which the profiler only records on request.
 
     Raises:
         TraceError: `source` holds no complete events.
@@ -109,6 +111,7 @@ def _with_holes(args: dict[str, Any]) -> dict[str, Any]:
     return {
         key: f"@id:{value}@" if key in _IDS and isinstance(value, int) and value > 0 else value
         for key, value in args.items()
+        if key not in _SHAPES
     }
 
 

@@ -138,7 +138,7 @@ def export(file: Path, target: str, output: Path, by: str) -> None:
 def bench_analyzer(
     as_json: bool, output: Path | None, repeats: int, events: int, peer: Path | None
 ) -> None:
-    """Time and memory to read and analyse a large trace (230,000 events are 81 MB)."""
+    """Time and memory to read and analyse a large trace (230,000 events are 62 MB)."""
     from decodescope.analyzer.bench.benchmark import run_analyzer_benchmark
     from decodescope.analyzer.bench.result_table import benchmark_table
     from decodescope.analyzer.bundled import bundled_recordings
