@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from decodescope.analyzer.timing.gaps import QUEUED_AHEAD_NS
 from decodescope.analyzer.trace import KERNEL, Trace
 
-QUEUED_BEFORE_NS = 50_000
 MIN_GAPS = 100
 _PERCENT = 99
 
@@ -13,14 +13,14 @@ def kernel_floor_ns(trace: Trace) -> int | None:
     """The 99th percentile (nearest rank) of the gaps between consecutive kernels of a burst.
 
     `trace` is a recording of short kernels that were all queued behind a long one. A gap counts
-    where the launch call of the kernel after it had returned at least `QUEUED_BEFORE_NS` before the
+    where the launch call of the kernel after it had returned at least `QUEUED_AHEAD_NS` before the
     gap began. None where fewer than `MIN_GAPS` gaps count: the host was not ahead.
     """
     ops, calls = trace.ops, trace.calls
     kernels = np.flatnonzero((ops.kind == KERNEL) & (ops.launch >= 0))
     before, after = kernels[:-1], kernels[1:]
     gap_ns = ops.start_ns[after] - ops.end_ns[before]
-    queued = calls.end_ns[ops.launch[after]] + QUEUED_BEFORE_NS <= ops.end_ns[before]
+    queued = calls.end_ns[ops.launch[after]] + QUEUED_AHEAD_NS <= ops.end_ns[before]
     counted = np.sort(gap_ns[queued & (ops.stream[before] == ops.stream[after])])
     if len(counted) < MIN_GAPS:
         return None

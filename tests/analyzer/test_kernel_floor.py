@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kineto_events import Event, call, event, op, trace_of
 
-from decodescope.analyzer.timing.kernel_floor import MIN_GAPS, QUEUED_BEFORE_NS, kernel_floor_ns
+from decodescope.analyzer.timing.gaps import QUEUED_AHEAD_NS
+from decodescope.analyzer.timing.kernel_floor import MIN_GAPS, kernel_floor_ns
 
 KERNEL_NS = 900
 LAUNCH_NS = 500
@@ -36,7 +37,7 @@ def test_the_floor_is_the_99th_percentile(gaps: list[int]) -> None:
 def test_only_gaps_of_work_queued_well_before_count() -> None:
     """The delay ends while half of the burst is queued: only that half counts."""
     half = MIN_GAPS + 20
-    delay_ns = half * 2 * LAUNCH_NS + QUEUED_BEFORE_NS
+    delay_ns = half * 2 * LAUNCH_NS + QUEUED_AHEAD_NS
     gaps = [1_000 + number for number in range(2 * half)]
     events = burst(gaps, delay_ns)
     calls = [one for one in events if one["cat"] == "cuda_runtime"]
