@@ -1,0 +1,31 @@
+"""What can be chosen about a launch without changing what it computes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Tile:
+    """How a kernel cuts its work.
+
+    rows: outputs of one program (positions of the KV cache for attention). columns: elements of the
+    inner dimension that it holds at once; where it is at least that dimension, the whole of it.
+    splits: programs that share one output, each with a part of the inner dimension. All but splits
+    are powers of two.
+
+    Raises:
+        ValueError: a size below 1, or one that must be a power of two and is not.
+    """
+
+    rows: int
+    columns: int
+    num_warps: int = 4
+    num_stages: int = 1
+    splits: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "columns", "num_warps"):
+            size = getattr(self, name)
+            if size < 1 or size & (size - 1):
+                raise ValueError(f"tile {name} {size}: must be a power of two")
+        if self.splits < 1 or self.num_stages < 1:
+            raise ValueError(f"tile with {self.splits} splits, {self.num_stages} stages: below 1")

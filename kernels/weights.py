@@ -1,0 +1,92 @@
+"""How a weight matrix reaches the kernels: its elements, and what turns them into numbers.
+
+Every kernel that multiplies by weights takes a `WeightMatrix`, loads elements in whatever type they
+are stored, converts them to float32 and multiplies each finished sum by its row's scale. A format
+with narrower elements (FP8, INT8) is therefore another `data` and a `scale`, not another kernel.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import triton
+import triton.language as tl
+
+Format = Literal["bf16", "fp16", "fp32"]
+
+_FORMATS: dict[torch.dtype, Format] = {
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+    torch.float32: "fp32",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WeightMatrix:
+    """W [rows, columns], row-major: W[r, k] = data[r, k] * scale[r], and y = W x + bias.
+
+    `scale` is float32 [rows], None where every scale is 1; `bias` is [rows] in the model's dtype.
+
+    Raises:
+        ValueError: a shape, layout or dtype that no kernel here reads.
+    """
+
+    data: torch.Tensor
+    scale: torch.Tensor | None = None
+    bias: torch.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.data.dim() != 2 or not self.data.is_contiguous():
+            raise ValueError("weights must be a contiguous matrix [rows, columns]")
+        if self.data.dtype not in _FORMATS:
+            raise ValueError(f"weights of {self.data.dtype}: must be one of {list(_FORMATS)}")
+        if self.scale is not None and self.scale.dtype != torch.float32:
+            raise ValueError(f"scales of {self.scale.dtype}: must be float32")
+        for name, vector in (("scale", self.scale), ("bias", self.bias)):
+            if vector is not None and (tuple(vector.shape) != (self.rows,) or vector.stride(0) != 1):
+                raise ValueError(f"{name} of shape {tuple(vector.shape)}: must be [{self.rows}]")
+
+    @property
+    def rows(self) -> int:
+        """Outputs of the product."""
+        return int(self.data.shape[0])
+
+    @property
+    def columns(self) -> int:
+        """Inputs of the product."""
+        return int(self.data.shape[1])
+
+    @property
+    def format(self) -> Format:
+        """How one element is stored."""
+        return _FORMATS[self.data.dtype]
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes that one product must read of it: elements, scales and bias."""
+        vectors = (vector for vector in (self.scale, self.bias) if vector is not None)
+        tensors = (self.data, *vectors)
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+    def dense(self, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+        """W as numbers, for references."""
+        dense = self.data.to(dtype)
+        return dense if self.scale is None else dense * self.scale.to(dtype)[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """RMSNorm before a product: x / sqrt(mean(x^2) + eps) * weight. `weight` is [features]."""
+
+    weight: torch.Tensor
+    eps: float
+
+
+@triton.jit
+def finished(sums, scale_ptr, bias_ptr, rows, mask, SCALED: tl.constexpr, BIASED: tl.constexpr):
+    """The sums [R] of rows [R] (float32) as outputs: times the row's scale, plus its bias."""
+    if SCALED:
+        sums *= tl.load(scale_ptr + rows, mask=mask, other=0.0)
+    if BIASED:
+        sums += tl.load(bias_ptr + rows, mask=mask, other=0.0).to(tl.float32)
+    return sums

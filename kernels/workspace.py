@@ -1,0 +1,42 @@
+"""Scratch memory of kernels whose programs share an output.
+
+Such a program writes its partial result, then counts itself in. The last one to arrive adds up all
+partial results in the order of their split, whoever wrote them first, so the same inputs give the
+same bits; then it sets the counter back to zero for the next launch. Kernels of one stream can
+share one workspace, because they touch it only after the kernel before has completed.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+MAX_BATCH = 16
+NO_KEY = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """`partials` float32 [n] holds anything; `counters` int32 [m] are zero between launches, and
+    `keys` int64 [MAX_BATCH] are `NO_KEY`: the largest (value, index) found so far, as one integer.
+    """
+
+    partials: torch.Tensor
+    counters: torch.Tensor
+    keys: torch.Tensor
+
+    def check(self, partials: int, counters: int) -> None:
+        """Raise `ValueError` unless it holds that many floats and counters."""
+        if self.partials.numel() < partials or self.counters.numel() < counters:
+            raise ValueError(
+                f"workspace of {self.partials.numel()} floats and {self.counters.numel()} "
+                f"counters: this launch needs {partials} and {counters}"
+            )
+
+
+def new_workspace(partials: int, counters: int, device: torch.device | str) -> Workspace:
+    """A workspace of these sizes, ready for use."""
+    return Workspace(
+        torch.empty(partials, dtype=torch.float32, device=device),
+        torch.zeros(counters, dtype=torch.int32, device=device),
+        torch.full((MAX_BATCH,), NO_KEY, dtype=torch.int64, device=device),
+    )
