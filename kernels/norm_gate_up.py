@@ -1,0 +1,145 @@
+"""out = silu(G n) * (U n), n = RMSNorm(x): the first half of the MLP in one launch.
+
+Bytes moved: G and U once, x and the norm's weight once, out once. What it replaces writes and reads
+n, both products and silu's result as well.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.batched import norm_gate_up as batched
+from decodescope.kernels.overlap import launch_options
+from decodescope.kernels.tile import Tile
+from decodescope.kernels.vector_product import products
+from decodescope.kernels.weights import Norm, WeightMatrix, finished
+
+
+def norm_gate_up_reference(
+    x: torch.Tensor, norm: Norm | None, gate_up: WeightMatrix
+) -> torch.Tensor:
+    """silu(G n) * (U n) in float64. x [batch, hidden], gate_up [2 * intermediate, hidden]."""
+    n = normed_reference(x, norm)
+    product = n @ gate_up.dense().T
+    if gate_up.bias is not None:
+        product += gate_up.bias.double()
+    gate, up = product.chunk(2, dim=-1)
+    return torch.nn.functional.silu(gate) * up
+
+
+def normed_reference(x: torch.Tensor, norm: Norm | None) -> torch.Tensor:
+    """RMSNorm(x) in float64, or x itself. x [..., features]."""
+    x = x.double()
+    if norm is None:
+        return x
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.eps) * norm.weight.double()
+
+
+@triton.jit
+def _norm_gate_up_kernel(
+    x_ptr,
+    g_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    out_ptr,
+    eps,
+    I,  # noqa: E741 - the field's name for the intermediate size
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NORM: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    # Rows of the tile alternate between G and U, so that one product serves both.
+    lane = tl.arange(0, ROWS)
+    first = tl.program_id(0) * (ROWS // 2)
+    unit = tl.minimum(first + lane // 2, I - 1)
+    rows = unit + (lane % 2) * I
+    sums, square_sum = products(w_ptr, rows.to(tl.int64), x_ptr, g_ptr, 0, K, BLOCK, 1, NORM, PDL)
+    if NORM:
+        sums *= tl.rsqrt(square_sum / K + eps)
+    sums = finished(sums, scale_ptr, bias_ptr, rows, lane < ROWS, SCALED, BIASED)
+    gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
+    units = first + tl.arange(0, ROWS // 2)
+    activated = gate * tl.sigmoid(gate) * up
+    tl.store(out_ptr + units, activated.to(out_ptr.dtype.element_ty), mask=units < I)
+
+
+def norm_gate_up(
+    x: torch.Tensor,
+    norm: Norm | None,
+    gate_up: WeightMatrix,
+    out: torch.Tensor,
+    tile: Tile,
+    pdl: bool = False,
+) -> None:
+    """out[b, i] = silu(G[i] . n[b]) * (U[i] . n[b]), n = RMSNorm(x), or x where `norm` is None.
+
+    x [batch, hidden], out [batch, intermediate], contiguous, of one dtype; batch 1..16. `gate_up`
+    [2 * intermediate, hidden] holds G's rows, then U's. `tile.rows` counts rows of both, so half as
+    many outputs.
+
+    Raises:
+        ValueError: other shapes, dtypes or layouts, or a tile of one row.
+    """
+    batch = check_gate_up(x, norm, gate_up, out, tile)
+    if batch > 1:
+        batched.norm_gate_up(x, norm, gate_up, out, tile, pdl)
+        return
+    intermediate = gate_up.rows // 2
+    _norm_gate_up_kernel[(triton.cdiv(intermediate, tile.rows // 2),)](
+        x,
+        None if norm is None else norm.weight,
+        gate_up.data,
+        gate_up.scale,
+        gate_up.bias,
+        out,
+        0.0 if norm is None else norm.eps,
+        intermediate,
+        K=gate_up.columns,
+        ROWS=tile.rows,
+        BLOCK=tile.columns,
+        NORM=norm is not None,
+        SCALED=gate_up.scale is not None,
+        BIASED=gate_up.bias is not None,
+        PDL=pdl,
+        num_warps=tile.num_warps,
+        **launch_options(pdl),
+    )
+
+
+def check_gate_up(
+    x: torch.Tensor, norm: Norm | None, gate_up: WeightMatrix, out: torch.Tensor, tile: Tile
+) -> int:
+    """The batch of a gate/up product.
+
+    Raises:
+        ValueError: as `norm_gate_up`.
+    """
+    if gate_up.rows % 2:
+        raise ValueError(f"gate_up of {gate_up.rows} rows: must hold as many gate as up rows")
+    if x.dim() != 2 or x.shape[1] != gate_up.columns or not 1 <= x.shape[0] <= 16:
+        raise ValueError(
+            f"x of shape {tuple(x.shape)}: must be [batch 1 to 16, {gate_up.columns}]"
+        )
+    if tuple(out.shape) != (x.shape[0], gate_up.rows // 2):
+        raise ValueError(
+            f"output of shape {tuple(out.shape)}: must be {(x.shape[0], gate_up.rows // 2)}"
+        )
+    if not (x.is_contiguous() and out.is_contiguous()):
+        raise ValueError("x and the output must be contiguous")
+    if x.dtype != out.dtype:
+        raise ValueError(f"x is {x.dtype}, but the output {out.dtype}")
+    check_norm(norm, gate_up.columns)
+    if tile.rows < 2:
+        raise ValueError("a tile of one row holds no pair of gate and up")
+    return int(x.shape[0])
+
+
+def check_norm(norm: Norm | None, features: int) -> None:
+    """Raise `ValueError` unless the norm's weight is [features]."""
+    if norm is not None and tuple(norm.weight.shape) != (features,):
+        raise ValueError(f"norm weight of shape {tuple(norm.weight.shape)}: must be [{features}]")

@@ -1,0 +1,185 @@
+"""Final norm, lm_head and greedy choice: the next token and the next position, in one launch.
+
+Bytes moved: the head's weights once, x and the norm's weight once, one token. The logits, which the
+replaced launches write and read again, stay in registers unless they are asked for.
+
+Each program takes the largest logit of its rows and offers it, as one integer of value and index, to
+an atomic maximum: integers are ordered as (value, lowest index), so the result does not depend on
+who comes first. The last program to arrive writes the token and moves the position on.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.batched import norm_head as batched
+from decodescope.kernels.norm_gate_up import check_norm, normed_reference
+from decodescope.kernels.overlap import launch_options
+from decodescope.kernels.tile import Tile
+from decodescope.kernels.vector_product import products
+from decodescope.kernels.weights import Norm, WeightMatrix, finished
+from decodescope.kernels.workspace import NO_KEY, Workspace
+
+
+def norm_head_reference(x: torch.Tensor, norm: Norm | None, head: WeightMatrix) -> torch.Tensor:
+    """Logits in float64 [batch, vocabulary]. x [batch, hidden]."""
+    logits = normed_reference(x, norm) @ head.dense().T
+    return logits if head.bias is None else logits + head.bias.double()
+
+
+@triton.jit
+def choice_keys(logits, indices):
+    """int64 keys that are ordered like the float32 logits, lower index first among equals."""
+    bits = logits.to(tl.int32, bitcast=True)
+    ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    return (ordered.to(tl.int64) << 32) | (0x7FFFFFFF - indices).to(tl.int64)
+
+
+@triton.jit
+def chosen_index(key):
+    """The index that `choice_keys` packed."""
+    return 0x7FFFFFFF - (key & 0x7FFFFFFF)
+
+
+@triton.jit
+def _norm_head_kernel(
+    x_ptr,
+    g_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    logits_ptr,
+    tokens_ptr,
+    position_ptr,
+    key_ptr,
+    counter_ptr,
+    eps,
+    V,
+    last_position,
+    NO_KEY: tl.constexpr,
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NORM: tl.constexpr,
+    LOGITS: tl.constexpr,
+    CHOOSE: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    lane = tl.arange(0, ROWS)
+    first = tl.program_id(0) * ROWS
+    inside = tl.minimum(lane, V - 1 - first)
+    w_ptr += first.to(tl.int64) * K
+    sums, square_sum = products(w_ptr, inside, x_ptr, g_ptr, 0, K, BLOCK, 1, NORM, PDL)
+    if NORM:
+        sums *= tl.rsqrt(square_sum / K + eps)
+    rows = first + lane
+    mask = rows < V
+    sums = finished(sums, scale_ptr, bias_ptr, rows, mask, SCALED, BIASED)
+    # transformers chooses among logits of the model's dtype; ties there go to the lowest index.
+    sums = sums.to(x_ptr.dtype.element_ty).to(tl.float32)
+    if LOGITS:
+        tl.store(logits_ptr + rows, sums, mask=mask)
+    if CHOOSE:
+        keys = tl.where(mask, choice_keys(sums, rows), NO_KEY)
+        tl.atomic_max(key_ptr, tl.max(keys, axis=0), sem="relaxed")
+        arrived = tl.atomic_add(counter_ptr, 1, sem="acq_rel")
+        if arrived == tl.num_programs(0) - 1:
+            key = tl.atomic_max(key_ptr, NO_KEY, sem="relaxed")
+            position = tl.load(position_ptr)
+            if position < last_position:
+                tl.store(tokens_ptr + position + 1, chosen_index(key))
+            tl.store(position_ptr, position + 1)
+            tl.store(key_ptr, NO_KEY)
+            tl.store(counter_ptr, 0)
+
+
+def norm_head(
+    x: torch.Tensor,
+    norm: Norm | None,
+    head: WeightMatrix,
+    tokens: torch.Tensor,
+    position: torch.Tensor,
+    tile: Tile,
+    workspace: Workspace,
+    logits: torch.Tensor | None = None,
+    choose: bool = True,
+    pdl: bool = False,
+) -> None:
+    """tokens[b, position + 1] = argmax over v of H[v] . n[b], the lowest v of equal ones; then
+    position += 1. n = RMSNorm(x), or x where `norm` is None.
+
+    x [batch, hidden], contiguous, batch 1..16; tokens int64 [batch, capacity + 1], position int32 [1].
+    The logits, rounded to x's dtype as transformers rounds them, are written to `logits` (float32
+    [batch, vocabulary]) if given; with `choose` off that is all that happens.
+
+    Raises:
+        ValueError: other shapes, dtypes or layouts, or a workspace that is too small.
+    """
+    batch = check_head(x, norm, head, tokens, position, logits, choose)
+    if batch > 1:
+        batched.norm_head(
+            x, norm, head, tokens, position, tile, workspace, logits, choose, pdl
+        )
+        return
+    workspace.check(0, 1)
+    _norm_head_kernel[(triton.cdiv(head.rows, tile.rows),)](
+        x,
+        None if norm is None else norm.weight,
+        head.data,
+        head.scale,
+        head.bias,
+        logits,
+        tokens,
+        position,
+        workspace.keys,
+        workspace.counters,
+        0.0 if norm is None else norm.eps,
+        head.rows,
+        int(tokens.shape[1]) - 1,
+        NO_KEY=NO_KEY,
+        K=head.columns,
+        ROWS=tile.rows,
+        BLOCK=tile.columns,
+        NORM=norm is not None,
+        LOGITS=logits is not None,
+        CHOOSE=choose,
+        SCALED=head.scale is not None,
+        BIASED=head.bias is not None,
+        PDL=pdl,
+        num_warps=tile.num_warps,
+        **launch_options(pdl),
+    )
+
+
+def check_head(
+    x: torch.Tensor,
+    norm: Norm | None,
+    head: WeightMatrix,
+    tokens: torch.Tensor,
+    position: torch.Tensor,
+    logits: torch.Tensor | None,
+    choose: bool,
+) -> int:
+    """The batch of a head.
+
+    Raises:
+        ValueError: as `norm_head`; also when there is nothing to do.
+    """
+    if x.dim() != 2 or x.shape[1] != head.columns or not 1 <= x.shape[0] <= 16:
+        raise ValueError(f"x of shape {tuple(x.shape)}: must be [batch 1 to 16, {head.columns}]")
+    if not x.is_contiguous() or not tokens.is_contiguous():
+        raise ValueError("x and tokens must be contiguous")
+    if tokens.dim() != 2 or tokens.shape[0] != x.shape[0] or tokens.dtype != torch.int64:
+        raise ValueError(f"tokens {tuple(tokens.shape)}: must be int64 [{x.shape[0]}, capacity + 1]")
+    if position.numel() != 1 or position.dtype != torch.int32:
+        raise ValueError("position must be one int32")
+    if logits is not None and (
+        tuple(logits.shape) != (x.shape[0], head.rows) or logits.dtype != torch.float32
+    ):
+        raise ValueError(f"logits: must be float32 {(x.shape[0], head.rows)}")
+    if logits is None and not choose:
+        raise ValueError("neither logits nor a choice were asked for")
+    check_norm(norm, head.columns)
+    return int(x.shape[0])

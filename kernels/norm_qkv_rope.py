@@ -1,0 +1,311 @@
+"""Norm, Q/K/V projections (+ bias, + QK-norm), RoPE and the write into the KV cache: one launch.
+
+Bytes moved: the projections' weights once, x and the norm's weight once, q, the new K and V rows
+once. What it replaces, seven launches and more, writes and reads all of them several times.
+
+Rotation pairs element i of a head with i + D/2 (Hugging Face's half rotation), so a program owns
+rows i and i + D/2 of one head: its tile's rows alternate between the halves. With QK-norm a head's
+statistic needs all its rows, but a program per head would leave most multiprocessors idle: programs
+write their raw rows to the workspace, and the last of a head normalises, rotates and stores it.
+
+Sources: RoFormer (arXiv 2104.09864); QK-norm as in Qwen3 (transformers, modeling_qwen3.py).
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.batched import norm_qkv_rope as batched
+from decodescope.kernels.norm_gate_up import check_norm, normed_reference
+from decodescope.kernels.overlap import launch_options
+from decodescope.kernels.rope import RopeTable
+from decodescope.kernels.tile import Tile
+from decodescope.kernels.vector_product import products
+from decodescope.kernels.weights import Norm, WeightMatrix, finished
+from decodescope.kernels.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class QkNorm:
+    """RMSNorm over each head of Q and of K, before the rotation. Weights [head_dim]."""
+
+    q_weight: torch.Tensor
+    k_weight: torch.Tensor
+    eps: float
+
+
+def norm_qkv_rope_reference(
+    x: torch.Tensor,
+    norm: Norm | None,
+    qkv: WeightMatrix,
+    rope: RopeTable,
+    position: int,
+    heads: int,
+    kv_heads: int,
+    qk_norm: QkNorm | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """q [batch, heads, D] and the new rows of K and V [batch, kv_heads, D], in float64."""
+    product = normed_reference(x, norm) @ qkv.dense().T
+    if qkv.bias is not None:
+        product += qkv.bias.double()
+    every = product.view(x.shape[0], heads + 2 * kv_heads, -1)
+    q, k, v = every.split([heads, kv_heads, kv_heads], dim=1)
+    if qk_norm is not None:
+        q = normed_reference(q, Norm(qk_norm.q_weight, qk_norm.eps))
+        k = normed_reference(k, Norm(qk_norm.k_weight, qk_norm.eps))
+    cos, sin = rope.cos[position].double(), rope.sin[position].double()
+    return _rotated(q, cos, sin), _rotated(k, cos, sin), v
+
+
+def _rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    low, high = x.chunk(2, dim=-1)
+    return torch.cat((low * cos - high * sin, high * cos + low * sin), dim=-1)
+
+
+@triton.jit
+def head_destination(q_ptr, k_ptr, v_ptr, head, position, HEADS, KV_HEADS, capacity, D):
+    """Where a head's row goes: q, or the position's row of the K or V cache (one sequence)."""
+    if head < HEADS:
+        target = q_ptr + head * D
+    elif head < HEADS + KV_HEADS:
+        target = k_ptr + ((head - HEADS).to(tl.int64) * capacity + position) * D
+    else:
+        target = v_ptr + ((head - HEADS - KV_HEADS).to(tl.int64) * capacity + position) * D
+    return target
+
+
+@triton.jit
+def store_normed_head(
+    raw_ptr,
+    weight_ptr,
+    cos_ptr,
+    sin_ptr,
+    target_ptr,
+    writes,
+    eps,
+    D: tl.constexpr,
+    HALF_BLOCK: tl.constexpr,
+):
+    """Norm, rotation and store of one whole head from its raw float32 row [D]."""
+    lane = tl.arange(0, HALF_BLOCK)
+    mask = lane < D // 2
+    low = tl.load(raw_ptr + lane, mask=mask, other=0.0)
+    high = tl.load(raw_ptr + D // 2 + lane, mask=mask, other=0.0)
+    rstd = tl.rsqrt((tl.sum(low * low, axis=0) + tl.sum(high * high, axis=0)) / D + eps)
+    low *= rstd * tl.load(weight_ptr + lane, mask=mask, other=0.0).to(tl.float32)
+    high *= rstd * tl.load(weight_ptr + D // 2 + lane, mask=mask, other=0.0).to(tl.float32)
+    cos = tl.load(cos_ptr + lane, mask=mask, other=0.0)
+    sin = tl.load(sin_ptr + lane, mask=mask, other=0.0)
+    dtype = target_ptr.dtype.element_ty
+    mask = mask & writes
+    tl.store(target_ptr + lane, (low * cos - high * sin).to(dtype), mask=mask)
+    tl.store(target_ptr + D // 2 + lane, (high * cos + low * sin).to(dtype), mask=mask)
+
+
+@triton.jit
+def _norm_qkv_rope_kernel(
+    x_ptr,
+    g_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    cos_ptr,
+    sin_ptr,
+    position_ptr,
+    q_norm_ptr,
+    k_norm_ptr,
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    raw_ptr,
+    counter_ptr,
+    eps,
+    qk_eps,
+    capacity,
+    table_rows,
+    HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    D: tl.constexpr,
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    HALF_BLOCK: tl.constexpr,
+    NORM: tl.constexpr,
+    QK_NORM: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    PAIRS: tl.constexpr = ROWS // 2
+    CHUNKS: tl.constexpr = (D // 2 + PAIRS - 1) // PAIRS
+    head = tl.program_id(0) // CHUNKS
+    first = (tl.program_id(0) % CHUNKS) * PAIRS
+    position = tl.load(position_ptr)
+    writes = position < capacity
+    row = tl.minimum(position, table_rows - 1)
+    pairs = first + tl.arange(0, PAIRS)
+    mask = pairs < D // 2
+    rotates = head < HEADS + KV_HEADS
+    cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=mask & rotates, other=1.0)
+    sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=mask & rotates, other=0.0)
+    lane = tl.arange(0, ROWS)
+    pair = tl.minimum(first + lane // 2, D // 2 - 1)
+    inside = pair + (lane % 2) * (D // 2)
+    sums, square_sum = products(
+        w_ptr + head.to(tl.int64) * (D * K), inside, x_ptr, g_ptr, 0, K, BLOCK, 1, NORM, PDL
+    )
+    if NORM:
+        sums *= tl.rsqrt(square_sum / K + eps)
+    rows = head * D + inside
+    sums = finished(sums, scale_ptr, bias_ptr, rows, lane < ROWS, SCALED, BIASED)
+    low, high = tl.split(tl.reshape(sums, (PAIRS, 2)))
+    target = head_destination(q_ptr, k_ptr, v_ptr, head, position, HEADS, KV_HEADS, capacity, D)
+    writes = writes | (head < HEADS)
+    if QK_NORM and rotates:
+        tl.store(raw_ptr + head * D + pairs, low, mask=mask)
+        tl.store(raw_ptr + head * D + D // 2 + pairs, high, mask=mask)
+        tl.debug_barrier()
+        arrived = tl.atomic_add(counter_ptr + head, 1, sem="acq_rel")
+        if arrived == CHUNKS - 1:
+            if head < HEADS:
+                weight_ptr = q_norm_ptr
+            else:
+                weight_ptr = k_norm_ptr
+            store_normed_head(
+                raw_ptr + head * D,
+                weight_ptr,
+                cos_ptr + row * (D // 2),
+                sin_ptr + row * (D // 2),
+                target,
+                writes,
+                qk_eps,
+                D,
+                HALF_BLOCK,
+            )
+            tl.store(counter_ptr + head, 0)
+    else:
+        dtype = q_ptr.dtype.element_ty
+        mask = mask & writes
+        tl.store(target + pairs, (low * cos - high * sin).to(dtype), mask=mask)
+        tl.store(target + D // 2 + pairs, (high * cos + low * sin).to(dtype), mask=mask)
+
+
+def norm_qkv_rope(
+    x: torch.Tensor,
+    norm: Norm | None,
+    qkv: WeightMatrix,
+    rope: RopeTable,
+    position: torch.Tensor,
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    tile: Tile,
+    workspace: Workspace,
+    qk_norm: QkNorm | None = None,
+    pdl: bool = False,
+) -> None:
+    """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
+    where `norm` is None); biases are added before, QK-norm is applied right before the rotation.
+
+    x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous and
+    of one dtype; `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this order;
+    position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a position
+    past the cache nothing is written to it. QK-norm needs rows * batch floats of workspace and a
+    counter for each head.
+
+    Raises:
+        ValueError: other shapes, dtypes or layouts, a tile of one row, too small a workspace.
+    """
+    batch = check_qkv(x, norm, qkv, rope, q, k_cache, v_cache, tile)
+    if batch > 1:
+        batched.norm_qkv_rope(
+            x, norm, qkv, rope, position, q, k_cache, v_cache, tile, workspace, qk_norm, pdl
+        )
+        return
+    heads, head_dim = int(q.shape[1]), int(q.shape[2])
+    kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
+    if qk_norm is not None:
+        workspace.check(qkv.rows, heads + kv_heads)
+    chunks = triton.cdiv(head_dim // 2, tile.rows // 2)
+    _norm_qkv_rope_kernel[((heads + 2 * kv_heads) * chunks,)](
+        x,
+        None if norm is None else norm.weight,
+        qkv.data,
+        qkv.scale,
+        qkv.bias,
+        rope.cos,
+        rope.sin,
+        position,
+        None if qk_norm is None else qk_norm.q_weight,
+        None if qk_norm is None else qk_norm.k_weight,
+        q,
+        k_cache,
+        v_cache,
+        workspace.partials,
+        workspace.counters,
+        0.0 if norm is None else norm.eps,
+        0.0 if qk_norm is None else qk_norm.eps,
+        capacity,
+        int(rope.cos.shape[0]),
+        HEADS=heads,
+        KV_HEADS=kv_heads,
+        D=head_dim,
+        K=qkv.columns,
+        ROWS=tile.rows,
+        BLOCK=tile.columns,
+        HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
+        NORM=norm is not None,
+        QK_NORM=qk_norm is not None,
+        SCALED=qkv.scale is not None,
+        BIASED=qkv.bias is not None,
+        PDL=pdl,
+        num_warps=tile.num_warps,
+        **launch_options(pdl),
+    )
+
+
+def check_qkv(
+    x: torch.Tensor,
+    norm: Norm | None,
+    qkv: WeightMatrix,
+    rope: RopeTable,
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    tile: Tile,
+) -> int:
+    """The batch of a Q/K/V projection.
+
+    Raises:
+        ValueError: as `norm_qkv_rope`.
+    """
+    if q.dim() != 3 or k_cache.dim() != 4 or k_cache.shape != v_cache.shape:
+        raise ValueError(
+            f"q {tuple(q.shape)}, caches {tuple(k_cache.shape)} and {tuple(v_cache.shape)}: must be "
+            "[batch, heads, D] and twice [batch, kv_heads, capacity, D]"
+        )
+    batch, heads, head_dim = (int(size) for size in q.shape)
+    rows = (heads + 2 * int(k_cache.shape[1])) * head_dim
+    if qkv.rows != rows:
+        raise ValueError(f"qkv of {qkv.rows} rows: these heads need {rows}")
+    if tuple(x.shape) != (batch, qkv.columns) or k_cache.shape[0] != batch or not 1 <= batch <= 16:
+        raise ValueError(
+            f"x {tuple(x.shape)}, q of batch {batch}, caches of batch {k_cache.shape[0]}: x must be "
+            f"[batch, {qkv.columns}], with one batch of 1 to 16 for all"
+        )
+    if head_dim % 2 or k_cache.shape[3] != head_dim or rope.cos.shape[1] * 2 != head_dim:
+        raise ValueError(
+            f"head_dim {head_dim} of q, {k_cache.shape[3]} of the caches, {rope.cos.shape[1] * 2} of "
+            "the RoPE table: must be one even number"
+        )
+    tensors = (x, q, k_cache, v_cache)
+    if not all(tensor.is_contiguous() for tensor in tensors):
+        raise ValueError("x, q and the caches must be contiguous")
+    if len({tensor.dtype for tensor in tensors}) > 1:
+        raise ValueError("x, q and the caches must have one dtype")
+    check_norm(norm, qkv.columns)
+    if tile.rows < 2:
+        raise ValueError("a tile of one row holds no rotation pair")
+    return batch
