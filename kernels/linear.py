@@ -1,0 +1,109 @@
+"""out = W n + bias, n = x or RMSNorm(x): a plain product, where nothing is fused behind it.
+
+Bytes moved: W once, x and the norm's weight once, out once.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.batched import linear as batched
+from decodescope.kernels.checks import check_float, check_tensor
+from decodescope.kernels.overlap import launch_options
+from decodescope.kernels.rms_norm import check_norm_weight, rms_norm_reference
+from decodescope.kernels.tile import Tile
+from decodescope.kernels.vector_product import products
+from decodescope.kernels.weights import Norm, WeightMatrix, finished
+from decodescope.kernels.workspace import MAX_BATCH
+
+
+def linear_reference(
+    x: torch.Tensor, weight: WeightMatrix, norm: Norm | None = None
+) -> torch.Tensor:
+    """n W^T + bias in float64, n = RMSNorm(x), or x where `norm` is None. x [batch, columns]."""
+    n = x.double() if norm is None else rms_norm_reference(x, norm)
+    product = n @ weight.dense().T
+    return product if weight.bias is None else product + weight.bias.double()
+
+
+@triton.jit
+def _linear_kernel(
+    x_ptr,
+    g_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    out_ptr,
+    eps,
+    N,
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NORM: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    lane = tl.arange(0, ROWS)
+    first = tl.program_id(0) * ROWS
+    w_ptr += first.to(tl.int64) * K
+    # Rows past the end repeat the last one instead of being masked: loads stay wide and plain.
+    inside = tl.minimum(lane, N - 1 - first)
+    sums, square_sum = products(w_ptr, inside, x_ptr, g_ptr, 0, K, BLOCK, 1, NORM, PDL)
+    if NORM:
+        sums *= tl.rsqrt(square_sum / K + eps)
+    rows = first + lane
+    mask = rows < N
+    sums = finished(sums, scale_ptr, bias_ptr, rows, mask, SCALED, BIASED)
+    tl.store(out_ptr + rows, sums.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+def linear(
+    x: torch.Tensor,
+    weight: WeightMatrix,
+    out: torch.Tensor,
+    tile: Tile,
+    norm: Norm | None = None,
+    pdl: bool = False,
+) -> None:
+    """out[b, n] = sum over k of W[n, k] n[b, k] + bias[n], n = RMSNorm(x), or x without a norm.
+
+    x [batch, columns], out [batch, rows], contiguous, of one dtype; batch 1..16. Sums are float32
+    and rounded once; the norm's factor is applied to the sum.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split.
+    """
+    if x.dim() != 2 or not 1 <= x.shape[0] <= MAX_BATCH:
+        raise ValueError(f"x {list(x.shape)}: must be [1 to {MAX_BATCH}, {weight.columns}]")
+    batch = int(x.shape[0])
+    device = weight.data.device
+    check_float("x", x)
+    check_tensor("x", x, (batch, weight.columns), x.dtype, device)
+    check_tensor("out", out, (batch, weight.rows), x.dtype, device)
+    if norm is not None:
+        check_norm_weight(norm, weight.columns, device)
+    if tile.splits > 1:
+        raise ValueError(f"tile of {tile.splits} splits: only 1 here, nothing adds up the parts")
+    if batch > 1:
+        batched.linear(x, weight, out, tile, norm, pdl)
+        return
+    _linear_kernel[(triton.cdiv(weight.rows, tile.rows),)](
+        x,
+        None if norm is None else norm.weight,
+        weight.data,
+        weight.scale,
+        weight.bias,
+        out,
+        0.0 if norm is None else norm.eps,
+        weight.rows,
+        K=weight.columns,
+        ROWS=tile.rows,
+        BLOCK=tile.columns,
+        NORM=norm is not None,
+        SCALED=weight.scale is not None,
+        BIASED=weight.bias is not None,
+        PDL=pdl,
+        num_warps=tile.num_warps,
+        **launch_options(pdl),
+    )
