@@ -1,0 +1,155 @@
+"""Attention over parts of the KV length (flash-decoding): how many parts, which rows each has, and
+how their results become one.
+
+A split leaves, for each query head, the largest score m, the sum l of exp2(score - m) and the sum
+acc [D] of exp2(score - m) * value. With M the largest m of all splits:
+out = sum exp2(m - M) acc / sum exp2(m - M) l.
+
+Source: Flash-Decoding, https://pytorch.org/blog/flash-decoding/
+"""
+
+import triton
+import triton.language as tl
+
+MAX_SPLITS = 64
+SHORTEST_SPLIT = 128
+SPLIT_FROM = 512
+
+# A split count whose waves fill the multiprocessors this much of the best one is as good: fewer
+# splits have less to combine.
+_NEARLY_FULL = 0.95
+
+# 64 registers of a thread: one round of the combination has this many partial sums in flight.
+_FLOATS_PER_WARP = 64 * 32
+
+
+def default_splits(
+    capacity: int, batch: int, kv_heads: int, multiprocessors: int, block: int
+) -> int:
+    """Splits of a KV cache of `capacity` positions that keep the GPU's multiprocessors busy.
+
+    1 below 512 positions; else the smallest count whose programs (batch * kv_heads * splits) fill
+    whole waves of multiprocessors nearly as well as any. At most 64, and each split has at least
+    128 positions and a block of `block` when the cache is full.
+    """
+    if capacity < SPLIT_FROM:
+        return 1
+    most = max(1, min(MAX_SPLITS, capacity // max(SHORTEST_SPLIT, block)))
+    full = {
+        splits: _wave_efficiency(batch * kv_heads * splits, multiprocessors)
+        for splits in range(1, most + 1)
+    }
+    enough = _NEARLY_FULL * max(full.values())
+    return min(splits for splits, share in full.items() if share >= enough)
+
+
+def _wave_efficiency(programs: int, multiprocessors: int) -> float:
+    waves = -(-programs // multiprocessors)
+    return programs / (waves * multiprocessors)
+
+
+def workspace_floats(batch: int, heads: int, head_dim: int, splits: int) -> int:
+    """Floats of `Workspace.partials` that an attention launch needs; `heads` are query heads."""
+    return 0 if splits == 1 else batch * heads * splits * (head_dim + 2)
+
+
+def workspace_counters(batch: int, kv_heads: int, splits: int) -> int:
+    """Counters of `Workspace.counters` that an attention launch needs."""
+    return 0 if splits == 1 else batch * kv_heads
+
+
+def heads_per_round(splits: int, group: int, padded_dim: int, num_warps: int) -> int:
+    """Query heads, a power of two, that the combination of `splits` holds in registers at once."""
+    fitting = _FLOATS_PER_WARP * num_warps // (triton.next_power_of_2(splits) * padded_dim)
+    return max(1, min(triton.next_power_of_2(group), fitting))
+
+
+@triton.jit
+def rows_of_split(first, end, split, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
+    """First row and end of a split's share of [first, end): whole blocks, evenly, but for the last
+    block. An empty share has its first row at its end or behind it."""
+    blocks = tl.cdiv(end - first, BLOCK)
+    share = blocks // SPLITS
+    longer = blocks % SPLITS
+    first += (split * share + tl.minimum(split, longer)) * BLOCK
+    share += (split < longer).to(tl.int32)
+    return first, tl.minimum(first + share * BLOCK, end)
+
+
+@triton.jit
+def store_split(
+    partials_ptr,
+    m,
+    l,  # noqa: E741
+    acc,
+    kv_head,
+    kv_heads,
+    split,
+    query,
+    lane,
+    inside,
+    GROUP: tl.constexpr,
+    D: tl.constexpr,
+    SPLITS: tl.constexpr,
+):
+    """A split's state to the workspace: acc [kv_heads, SPLITS, GROUP, D], then m and l
+    [kv_heads, SPLITS, GROUP]."""
+    row = (kv_head * SPLITS + split) * GROUP + query
+    rows = kv_heads * SPLITS * GROUP
+    tl.store(partials_ptr + row[:, None] * D + lane[None, :], acc, mask=inside)
+    tl.store(partials_ptr + rows * D + row, m, mask=query < GROUP)
+    tl.store(partials_ptr + rows * (D + 1) + row, l, mask=query < GROUP)
+
+
+@triton.jit
+def combine_splits(
+    partials_ptr,
+    out_ptr,
+    kv_head,
+    kv_heads,
+    written,
+    GROUP: tl.constexpr,
+    D: tl.constexpr,
+    LANES: tl.constexpr,
+    SPLITS: tl.constexpr,
+    SPLIT_ROWS: tl.constexpr,
+    HEADS: tl.constexpr,
+):
+    """out[GROUP, D] of one KV head from what `store_split` left, HEADS query heads at a time; the
+    first `written` of them are stored.
+
+    All splits of a round are loaded at once: one trip to L2 instead of one for each split.
+    """
+    split = tl.arange(0, SPLIT_ROWS)
+    lane = tl.arange(0, LANES)
+    rows = kv_heads * SPLITS * GROUP
+    for first in range(0, GROUP, HEADS):
+        query = first + tl.arange(0, HEADS)
+        row = (kv_head * SPLITS + split[:, None]) * GROUP + query[None, :]
+        there = (split[:, None] < SPLITS) & (query[None, :] < GROUP)
+        # .cg reads L2, where the other programs' stores are.
+        m = tl.load(
+            partials_ptr + rows * D + row, mask=there, other=float("-inf"), cache_modifier=".cg"
+        )
+        l = tl.load(  # noqa: E741
+            partials_ptr + rows * (D + 1) + row, mask=there, other=0.0, cache_modifier=".cg"
+        )
+        acc = tl.load(
+            partials_ptr + row[:, :, None] * D + lane[None, None, :],
+            mask=there[:, :, None] & (lane < D)[None, None, :],
+            other=0.0,
+            cache_modifier=".cg",
+        )
+        largest = tl.max(m, axis=0)
+        # Query heads beyond the group have no score at all.
+        largest = tl.where(query < GROUP, largest, 0.0)
+        weight = tl.exp2(m - largest[None, :])
+        total = tl.sum(weight * l, axis=0)
+        out = (
+            tl.sum(weight[:, :, None] * acc, axis=0) / tl.where(query < GROUP, total, 1.0)[:, None]
+        )
+        tl.store(
+            out_ptr + query[:, None] * D + lane[None, :],
+            out.to(out_ptr.dtype.element_ty),
+            mask=(query < written)[:, None] & (lane < D)[None, :],
+        )

@@ -1,0 +1,372 @@
+"""Attention of one new token per sequence over its KV cache, split over the KV length.
+
+Bytes moved: the visible rows of K and V once, 2 * batch * kv_heads * visible * D elements, plus q
+and out. All query heads of a KV head share one program, so that its rows are read once for all.
+
+The position lives on the device and the grid does not depend on it: one captured CUDA graph serves
+every position. The new token's row, which the kernel before writes, is handled apart from the rows
+of earlier steps; these are safe to read while that kernel still runs, and a program has its first
+block of them in registers before it waits.
+
+Sources: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttention-2
+(arXiv 2307.08691) for the running softmax; GQA packing as in FlashInfer (arXiv 2501.01005).
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.attention_splits import (
+    combine_splits,
+    heads_per_round,
+    rows_of_split,
+    store_split,
+    workspace_counters,
+    workspace_floats,
+)
+from decodescope.kernels.l2_prefetch import PREFETCH_PROGRAMS, prefetch_to_l2, prefetchable_bytes
+from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.tile import Tile
+from decodescope.kernels.weights import WeightMatrix
+from decodescope.kernels.workspace import MAX_BATCH, Workspace
+
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def decode_attention_reference(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    position: int,
+    scale: float,
+    window: int | None = None,
+) -> torch.Tensor:
+    """softmax(scale q K^T) V over the visible rows up to `position`, in float64 [B, heads, D]."""
+    first = 0 if window is None else max(0, position - window + 1)
+    group = q.shape[1] // k_cache.shape[1]
+    k = k_cache[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
+    v = v_cache[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
+    scores = scale * torch.einsum("bhd,bhtd->bht", q.double(), k)
+    return torch.einsum("bht,bhtd->bhd", scores.softmax(dim=-1), v)
+
+
+@triton.jit
+def _block(head_ptr, first, end, capacity, lane, D: tl.constexpr, BLOCK: tl.constexpr):
+    """Rows [first, first + BLOCK) of one head's cache, zeros from `end` on and beyond D."""
+    row = first + tl.arange(0, BLOCK)
+    mask = (row < end)[:, None]
+    if lane.shape[0] != D:
+        mask = mask & (lane < D)[None, :]
+    # Rows past the cache are masked; their addresses stay inside it all the same.
+    row = tl.minimum(row, capacity - 1)
+    return tl.load(head_ptr + row[:, None] * D + lane[None, :], mask=mask, other=0.0)
+
+
+@triton.jit
+def _dot(a, b, acc, INTERPRETED: tl.constexpr):
+    # The interpreter's tl.dot would take bfloat16 for the integers it is stored in.
+    if INTERPRETED:
+        a = a.to(tl.float32)
+        b = b.to(tl.float32)
+    return tl.dot(a, b, acc, input_precision="ieee")
+
+
+@triton.jit
+def _attend_block(q, k, v, visible, scale_log2, m, l, acc, INTERPRETED: tl.constexpr):  # noqa: E741
+    """The running softmax (m, l, acc) after one more block; `visible` [BLOCK] masks its rows."""
+    none = tl.zeros((q.shape[0], k.shape[0]), tl.float32)
+    scores = _dot(q, tl.trans(k), none, INTERPRETED) * scale_log2
+    scores = tl.where(visible[None, :], scores, float("-inf"))
+    largest = tl.maximum(m, tl.max(scores, axis=1))
+    # Without a single visible row, -inf - -inf would be NaN.
+    anchor = tl.where(largest == float("-inf"), 0.0, largest)
+    p = tl.exp2(scores - anchor[:, None])
+    fade = tl.exp2(m - anchor)
+    l = l * fade + tl.sum(p, axis=1)  # noqa: E741
+    acc = _dot(p.to(v.dtype), v, acc * fade[:, None], INTERPRETED)
+    return largest, l, acc
+
+
+@triton.jit
+def _attend(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    position_ptr,
+    out_ptr,
+    partials_ptr,
+    counter_ptr,
+    program,
+    kv_heads,
+    capacity,
+    window,
+    scale_log2,
+    GROUP: tl.constexpr,
+    QUERIES: tl.constexpr,
+    D: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr,
+    SPLIT_ROWS: tl.constexpr,
+    ROUND: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """One split of one KV head. `kv_heads` counts those of all sequences."""
+    kv_head = program // SPLITS
+    split = program % SPLITS
+    lane = tl.arange(0, LANES)
+    query = tl.arange(0, QUERIES)
+    inside = (query < GROUP)[:, None] & (lane < D)[None, :]
+    position = tl.load(position_ptr)
+    writes = (position >= 0) & (position < capacity)
+    position = tl.where(writes, position, 0)
+    # Where nothing may be written, a group of no heads is.
+    written = tl.where(writes, GROUP, 0)
+    k_ptr += kv_head.to(tl.int64) * capacity * D
+    v_ptr += kv_head.to(tl.int64) * capacity * D
+    oldest = tl.maximum(position - window + 1, 0)
+    first, end = rows_of_split(oldest, position, split, SPLITS, BLOCK)
+    k = _block(k_ptr, first, end, capacity, lane, D, BLOCK)
+    v = _block(v_ptr, first, end, capacity, lane, D, BLOCK)
+
+    wait_for_previous(PDL)
+    heads = kv_head * GROUP * D + query[:, None] * D + lane[None, :]
+    q = tl.load(q_ptr + heads, mask=inside, other=0.0)
+    # The last split has no more rows than any other, so the new row is its to add.
+    newest = split == SPLITS - 1
+    new_lane = lane < tl.where(newest, D, 0)
+    k_new = tl.load(k_ptr + position * D + lane, mask=new_lane, other=0.0).to(tl.float32)
+    v_new = tl.load(v_ptr + position * D + lane, mask=new_lane, other=0.0).to(tl.float32)
+    m = tl.sum(q.to(tl.float32) * k_new[None, :], axis=1) * scale_log2
+    m = tl.where(newest, m, float("-inf"))
+    l = tl.zeros((QUERIES,), tl.float32) + tl.where(newest, 1.0, 0.0)  # noqa: E741
+    acc = tl.zeros((QUERIES, LANES), tl.float32) + v_new[None, :]
+
+    row = tl.arange(0, BLOCK)
+    m, l, acc = _attend_block(  # noqa: E741
+        q, k, v, first + row < end, scale_log2, m, l, acc, INTERPRETED
+    )
+    for start in range(first + BLOCK, end, BLOCK):
+        k = _block(k_ptr, start, end, capacity, lane, D, BLOCK)
+        v = _block(v_ptr, start, end, capacity, lane, D, BLOCK)
+        m, l, acc = _attend_block(  # noqa: E741
+            q, k, v, start + row < end, scale_log2, m, l, acc, INTERPRETED
+        )
+
+    if SPLITS == 1:
+        out = (acc / l[:, None]).to(out_ptr.dtype.element_ty)
+        tl.store(out_ptr + heads, out, mask=inside & (query < written)[:, None])
+    else:
+        store_split(
+            partials_ptr, m, l, acc, kv_head, kv_heads, split, query, lane, inside, GROUP, D, SPLITS
+        )
+        tl.debug_barrier()
+        arrived = tl.atomic_add(counter_ptr + kv_head, 1, sem="acq_rel")
+        if arrived == SPLITS - 1:
+            combine_splits(
+                partials_ptr,
+                out_ptr + kv_head * GROUP * D,
+                kv_head,
+                kv_heads,
+                written,
+                GROUP,
+                D,
+                LANES,
+                SPLITS,
+                SPLIT_ROWS,
+                ROUND,
+            )
+            tl.store(counter_ptr + kv_head, 0)
+
+
+@triton.jit
+def _decode_attention_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    position_ptr,
+    out_ptr,
+    partials_ptr,
+    counter_ptr,
+    prefetch_ptr,
+    prefetch_bytes,
+    kv_heads,
+    capacity,
+    window,
+    scale_log2,
+    GROUP: tl.constexpr,
+    QUERIES: tl.constexpr,
+    D: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr,
+    SPLIT_ROWS: tl.constexpr,
+    ROUND: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+    PREFETCH_PROGRAMS: tl.constexpr,
+    NUM_WARPS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    program = tl.program_id(0)
+    if PREFETCH_PROGRAMS > 0 and program >= kv_heads * SPLITS:
+        prefetch_to_l2(
+            prefetch_ptr, prefetch_bytes, program - kv_heads * SPLITS, PREFETCH_PROGRAMS, NUM_WARPS
+        )
+        wait_for_previous(PDL)
+    else:
+        _attend(
+            q_ptr,
+            k_ptr,
+            v_ptr,
+            position_ptr,
+            out_ptr,
+            partials_ptr,
+            counter_ptr,
+            program,
+            kv_heads,
+            capacity,
+            window,
+            scale_log2,
+            GROUP,
+            QUERIES,
+            D,
+            LANES,
+            BLOCK,
+            SPLITS,
+            SPLIT_ROWS,
+            ROUND,
+            INTERPRETED,
+            PDL,
+        )
+
+
+def decode_attention(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    position: torch.Tensor,
+    scale: float,
+    out: torch.Tensor,
+    tile: Tile,
+    workspace: Workspace,
+    window: int | None = None,
+    pdl: bool = False,
+    prefetch: WeightMatrix | None = None,
+    prefetch_bytes: int | None = None,
+) -> None:
+    """out = softmax(scale q K^T) V over the cache's rows [max(0, position - window + 1), position].
+
+    q, out [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous and of one float
+    dtype; heads is a multiple of kv_heads (query heads h * group ... share KV head h), D is even, 32
+    to 256, batch 1 to 16. `position` int32 [1] on the device: rows before it are of earlier steps,
+    its own row is written by the kernel before. Rows behind it are not read. At a position past the
+    cache nothing is written.
+
+    `window` counts the tokens that a query sees, itself included (None: all). `tile.columns` is a
+    block of KV positions, at least 16; `tile.splits` programs share a KV head and need a workspace
+    of `workspace_floats` and `workspace_counters` (attention_splits.py). `prefetch`: a matrix whose
+    bytes (the first `prefetch_bytes`) extra programs ask L2 for; needs compute capability 9.0.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices, too small a workspace or block, a
+            window below 1, a prefetch from weights that are not on a GPU or not aligned.
+    """
+    _check(q, k_cache, v_cache, position, out, tile, window)
+    batch, heads, head_dim = q.shape
+    kv_heads, capacity = k_cache.shape[1:3]
+    group = heads // kv_heads
+    workspace.check(
+        workspace_floats(batch, heads, head_dim, tile.splits),
+        workspace_counters(batch, kv_heads, tile.splits),
+    )
+    size = 0
+    if prefetch is not None:
+        if prefetch.data.device.type != "cuda" or prefetch.data.device != q.device:
+            raise ValueError(f"prefetch of weights on {prefetch.data.device}: must be on q's GPU")
+        size = prefetchable_bytes(prefetch, prefetch_bytes)
+    prefetch_programs = PREFETCH_PROGRAMS if size else 0
+    lanes = triton.next_power_of_2(head_dim)
+    _decode_attention_kernel[(batch * kv_heads * tile.splits + prefetch_programs,)](
+        q,
+        k_cache,
+        v_cache,
+        position,
+        out,
+        workspace.partials,
+        workspace.counters,
+        prefetch.data if prefetch is not None else None,
+        size,
+        batch * kv_heads,
+        capacity,
+        capacity if window is None else min(window, capacity),
+        scale * math.log2(math.e),
+        GROUP=group,
+        QUERIES=max(16, triton.next_power_of_2(group)),
+        D=head_dim,
+        LANES=lanes,
+        BLOCK=tile.columns,
+        SPLITS=tile.splits,
+        SPLIT_ROWS=triton.next_power_of_2(tile.splits),
+        ROUND=heads_per_round(tile.splits, group, lanes, tile.num_warps),
+        INTERPRETED=not q.is_cuda,
+        PREFETCH_PROGRAMS=prefetch_programs,
+        NUM_WARPS=tile.num_warps,
+        PDL=pdl,
+        num_warps=tile.num_warps,
+        num_stages=tile.num_stages,
+        **launch_options(pdl),
+    )
+
+
+def bytes_moved(q: torch.Tensor, kv_heads: int, visible: int) -> int:
+    """The bytes a call must move: `visible` rows of K and V for each sequence, q and out."""
+    batch, _, head_dim = q.shape
+    elements = 2 * batch * kv_heads * visible * head_dim + 2 * q.numel()
+    return elements * q.element_size()
+
+
+def _check(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    position: torch.Tensor,
+    out: torch.Tensor,
+    tile: Tile,
+    window: int | None,
+) -> None:
+    if q.dim() != 3 or k_cache.dim() != 4:
+        raise ValueError("q must be [batch, heads, D], the caches [batch, kv_heads, capacity, D]")
+    batch, heads, head_dim = q.shape
+    kv_heads, capacity = k_cache.shape[1:3]
+    if tuple(k_cache.shape) != (batch, kv_heads, capacity, head_dim):
+        raise ValueError(
+            f"K cache of shape {tuple(k_cache.shape)}: must be [{batch}, kv_heads, capacity, "
+            f"{head_dim}] as q"
+        )
+    if v_cache.shape != k_cache.shape or out.shape != q.shape:
+        raise ValueError("the V cache must have the K cache's shape, and out q's")
+    tensors = (q, k_cache, v_cache, out)
+    if q.dtype not in _DTYPES or any(tensor.dtype != q.dtype for tensor in tensors):
+        raise ValueError("q, the caches and out must share one dtype: float32, float16, bfloat16")
+    if not all(tensor.is_contiguous() for tensor in tensors):
+        raise ValueError("q, the caches and out must be contiguous")
+    if position.dtype != torch.int32 or tuple(position.shape) != (1,):
+        raise ValueError("position must be int32 [1]")
+    if any(tensor.device != q.device for tensor in (*tensors, position)):
+        raise ValueError(f"the caches, out and position must be on q's device, {q.device}")
+    if not 1 <= batch <= MAX_BATCH or capacity < 1:
+        raise ValueError(f"batch {batch}, capacity {capacity}: must be 1 to {MAX_BATCH}, 1 or more")
+    if kv_heads < 1 or heads % kv_heads or heads < 1:
+        raise ValueError(f"{heads} heads: must be a multiple of {kv_heads} KV heads")
+    if head_dim % 2 or not 32 <= head_dim <= 256:
+        raise ValueError(f"head_dim {head_dim}: must be even, 32 to 256")
+    if capacity * head_dim >= 2**31:
+        raise ValueError(f"{capacity} positions of {head_dim}: offsets in a head must fit in int32")
+    if window is not None and window < 1:
+        raise ValueError(f"window {window}: must be at least 1, the new token itself")
+    if tile.columns < 16:
+        raise ValueError(f"blocks of {tile.columns} positions: must be at least 16")
