@@ -1,0 +1,114 @@
+"""Small models of every kind the fused kernels run, with random weights that tell parts apart."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+ORIGINAL_MAX = 16
+WINDOW = 7
+
+_SMALL: dict[str, Any] = {
+    "vocab_size": 101,
+    "hidden_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "intermediate_size": 136,
+    "max_position_embeddings": 64,
+    "tie_word_embeddings": False,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+def _with(model_type: str, **fields: Any) -> dict[str, Any]:
+    return {"model_type": model_type} | _SMALL | fields
+
+
+def _rope(rope_type: str, **parameters: Any) -> dict[str, Any]:
+    return _with(
+        "llama",
+        rope_parameters={"rope_type": rope_type, "rope_theta": 500.0, "factor": 4.0} | parameters,
+    )
+
+
+# Qwen2's configuration has no head_dim: it is hidden_size / num_attention_heads.
+_QWEN2 = {key: value for key, value in _with("qwen2").items() if key != "head_dim"}
+
+# Name -> config.json. The rope types that depend on length change at ORIGINAL_MAX.
+FAMILIES: Mapping[str, dict[str, Any]] = {
+    "llama2": _with("llama", num_key_value_heads=3),
+    "llama-tied": _with(
+        "llama",
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        hidden_size=100,
+        tie_word_embeddings=True,
+    ),
+    "llama-odd-hidden": _with("llama", hidden_size=99, vocab_size=83, intermediate_size=131),
+    "llama-biased": _with("llama", attention_bias=True, mlp_bias=True),
+    "llama-head-80": _with("llama", head_dim=80),
+    "llama-head-96": _with("llama", head_dim=96, num_attention_heads=2),
+    "rope-linear": _rope("linear"),
+    "rope-dynamic": _rope("dynamic") | {"max_position_embeddings": ORIGINAL_MAX},
+    "rope-yarn": _rope("yarn", original_max_position_embeddings=ORIGINAL_MAX),
+    "rope-longrope": _rope(
+        "longrope",
+        original_max_position_embeddings=ORIGINAL_MAX,
+        short_factor=[1.0 + 0.1 * i for i in range(16)],
+        long_factor=[2.0 + 0.5 * i for i in range(16)],
+    ),
+    "rope-llama3": _rope(
+        "llama3",
+        original_max_position_embeddings=ORIGINAL_MAX,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+    ),
+    "rope-proportional": _rope("proportional"),
+    "mistral": _with("mistral", sliding_window=WINDOW),
+    "mistral-no-window": _with("mistral", sliding_window=None),
+    "qwen2": _QWEN2 | {"tie_word_embeddings": True},
+    "qwen2-mixed-window": _QWEN2
+    | {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1},
+    "qwen3": _with("qwen3", head_dim=48, num_attention_heads=4, num_key_value_heads=2),
+    "qwen3-biased": _with("qwen3", attention_bias=True, tie_word_embeddings=True),
+}
+
+
+def build(
+    name: str, dtype: torch.dtype = torch.float32, seed: int = 0, device: str = "cpu"
+) -> PreTrainedModel:
+    """The family's transformers model: weights, biases and norms random, logits well apart.
+
+    The weights do not depend on `dtype`, but for rounding.
+    """
+    config = AutoConfig.for_model(**FAMILIES[name])
+    # Cast afterwards, a model would round its rotary frequencies too.
+    model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    _fill(model, torch.Generator().manual_seed(seed))
+    return model.to(device).eval().requires_grad_(False)
+
+
+@torch.no_grad()
+def _fill(model: PreTrainedModel, generator: torch.Generator) -> None:
+    for name, parameter in model.named_parameters():
+        values = torch.randn(parameter.shape, generator=generator)
+        if name.endswith("bias"):
+            values *= 0.3
+        elif parameter.dim() == 1:
+            values = 1.0 + 0.2 * values
+        elif "embed_tokens" in name:
+            # Small beside what the layers add, or a tied head would repeat its token for ever.
+            values *= 0.5
+        else:
+            values *= parameter.shape[1] ** -0.5
+        parameter.copy_(values)
+
+
+def prompt_ids(name: str, batch: int, length: int, seed: int = 0) -> torch.Tensor:
+    """Random ids int64 [batch, length] of the family's vocabulary, on the CPU."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(FAMILIES[name]["vocab_size"], (batch, length), generator=generator)
