@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
 from decodescope.analyzer.protocol import VariantInfo
-from decodescope.variants.spec import KERNELS, VariantSpec
+from decodescope.variants.spec import KERNELS, VariantSpec, kernels_of
 
 if TYPE_CHECKING:
     from decodescope.variants.models import LoadedModel
@@ -109,7 +109,7 @@ def find_variant(name: str) -> Variant:
     for info in broken:
         if info.name == name:
             raise InputError(f"variant {name}: {info.unavailable}")
-    if name.partition("+")[0] not in KERNELS:
+    if kernels_of(name) not in KERNELS:
         nearest = get_close_matches(name, known, n=1)
         hint = f" (did you mean {nearest[0]}?)" if nearest else f"; known: {', '.join(known)}"
         raise InputError(f"unknown variant {name!r}{hint}")

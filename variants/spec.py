@@ -1,10 +1,12 @@
-"""What a variant is made of, written as a string such as `fused+graph+fp8_e4m3`.
+"""What a variant is made of, written as a string such as `fused+graph+fp8_e4m3-rope-pdl`.
 
-Grammar, parts joined by "+": kernels (`eager`, `compiled`, `fused`), then in any order `graph`,
-one weight format, and `no_<fusion>` for each fusion left out. `str(spec)` has the canonical order.
+Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph` and one weight
+format; and, each after a "-", the parts of the fused kernels that are left out. Options may come in
+any order after the kernels; `str(spec)` has the canonical one.
 """
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal, cast, get_args
 
@@ -12,16 +14,18 @@ from decodescope.analyzer.errors import InputError
 
 Kernels = Literal["eager", "compiled", "fused"]
 WeightFormat = Literal["bf16", "fp16", "fp32", "fp8_e4m3", "fp8_e5m2", "int8"]
-Fusion = Literal[
-    "norm_qkv_rope", "attention", "o_residual", "norm_gate_up", "down_residual", "head"
-]
+Fusion = Literal["norm", "qkv", "rope", "attention", "residual", "gate_up", "head"]
+LaunchOption = Literal["pdl", "prefetch"]
+Part = Fusion | LaunchOption
 
 KERNELS: tuple[Kernels, ...] = get_args(Kernels)
 WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
+LAUNCH_OPTIONS: tuple[LaunchOption, ...] = get_args(LaunchOption)
+PARTS: tuple[Part, ...] = (*FUSIONS, *LAUNCH_OPTIONS)
 
 _GRAPH = "graph"
-_WITHOUT = "no_"
+_OPTION = re.compile(r"([+-])([^+-]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,20 @@ class VariantSpec:
     """How a decode step is computed.
 
     `cuda_graph`: the whole step is captured as one CUDA graph (`compiled` brings torch.compile's
-    own graphs and does not take it). `weight_format` None means the workload's dtype. `fusions` are
-    the fused launches in use; they belong to `fused` kernels, which has all of them by default.
+    own graphs and does not take it). `weight_format` None means the workload's dtype. `without`
+    names what `fused` kernels, which use every part by default, leave out:
+
+    - norm: RMSNorm inside the projections; without it in launches of its own (together with the
+      residual's addition where that is left out too).
+    - qkv: Q, K and V in one launch; without it three, and rope is left out as well.
+    - rope: rotation and KV-cache write in the QKV launch; without it in launches of their own.
+    - attention: split-KV attention over the visible positions; without it PyTorch's
+      scaled_dot_product_attention over the whole static cache with a mask.
+    - residual: the O and down projections add to the residual; without it a launch does.
+    - gate_up: gate, up and SiLU * up in one launch; without it three.
+    - head: final norm, lm_head and the choice of the token in one launch; without it lm_head gives
+      logits and PyTorch chooses.
+    - pdl: programmatic dependent launch. prefetch: weights are asked into L2 during attention.
 
     Raises:
         InputError: an unknown part, or parts that contradict each other.
@@ -39,19 +55,16 @@ class VariantSpec:
     kernels: Kernels
     cuda_graph: bool = False
     weight_format: WeightFormat | None = None
-    fusions: frozenset[Fusion] | None = None
+    without: frozenset[Part] = field(default=frozenset())
 
     def __post_init__(self) -> None:
         _known("kernels", self.kernels, KERNELS)
         if self.weight_format is not None:
             _known("weight format", self.weight_format, WEIGHT_FORMATS)
-        if self.fusions is None:
-            default = frozenset(FUSIONS) if self.kernels == "fused" else frozenset[Fusion]()
-            object.__setattr__(self, "fusions", default)
-        for fusion in sorted(self.fusions or ()):
-            _known("fusion", fusion, FUSIONS)
-        if self.fusions and self.kernels != "fused":
-            raise InputError(f"variant {self.kernels}: only fused kernels have fusions")
+        for part in sorted(self.without):
+            _known("part", part, PARTS)
+        if self.without and self.kernels != "fused":
+            raise InputError(f"variant {self.kernels}: only fused kernels have parts to leave out")
         if self.cuda_graph and self.kernels == "compiled":
             raise InputError("variant compiled+graph: compiled already replays CUDA graphs")
 
@@ -62,15 +75,21 @@ class VariantSpec:
         Raises:
             InputError: an unknown, repeated or contradicting part, with the nearest known one.
         """
-        kernels, *parts = text.split("+")
+        kernels = kernels_of(text)
         _known(f"variant {text!r}: kernels", kernels, KERNELS)
         options = _Options(text)
-        for part in parts:
-            options.take(part)
-        if options.left_out and kernels != "fused":
-            raise InputError(f"variant {text!r}: only fused kernels have fusions to leave out")
-        fusions = frozenset(FUSIONS) - options.left_out if kernels == "fused" else None
-        return cls(cast(Kernels, kernels), options.graph, options.weight_format, fusions)
+        for sign, name in _OPTION.findall(text[len(kernels) :]):
+            options.take(sign, name)
+        if options.without and kernels != "fused":
+            raise InputError(f"variant {text!r}: only fused kernels have parts to leave out")
+        without = frozenset(options.without)
+        return cls(cast(Kernels, kernels), options.graph, options.weight_format, without)
+
+    def uses(self, part: Part) -> bool:
+        """Whether the fused kernels use `part`."""
+        if part == "rope" and "qkv" in self.without:
+            return False
+        return part not in self.without
 
     def __str__(self) -> str:
         parts: list[str] = [self.kernels]
@@ -78,37 +97,40 @@ class VariantSpec:
             parts.append(_GRAPH)
         if self.weight_format is not None:
             parts.append(self.weight_format)
-        if self.kernels == "fused":
-            parts += [_WITHOUT + name for name in FUSIONS if name not in (self.fusions or ())]
-        return "+".join(parts)
+        left_out = [name for name in PARTS if name in self.without]
+        return "-".join(["+".join(parts), *left_out])
+
+
+def kernels_of(text: str) -> str:
+    """The first word of a variant string, known or not."""
+    return re.split(r"[+-]", text, maxsplit=1)[0]
 
 
 class _Options:
-    """The parts of a variant string after its kernels, each taken at most once."""
+    """What follows the kernels in a variant string, each taken at most once."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self.graph = False
         self.weight_format: WeightFormat | None = None
-        self.left_out: set[Fusion] = set()
+        self.without: set[Part] = set()
 
-    def take(self, part: str) -> None:
-        if part == _GRAPH and not self.graph:
+    def take(self, sign: str, name: str) -> None:
+        if sign == "-":
+            _known(f"variant {self._text!r}: part to leave out", name, PARTS)
+            self._once(sign, name, name not in self.without)
+            self.without.add(cast(Part, name))
+        elif name == _GRAPH:
+            self._once(sign, name, not self.graph)
             self.graph = True
-        elif part in WEIGHT_FORMATS and self.weight_format is None:
-            self.weight_format = part
-        elif part.startswith(_WITHOUT) and self._fusion(part) not in self.left_out:
-            self.left_out.add(self._fusion(part))
         else:
-            repeated = part in (_GRAPH, *WEIGHT_FORMATS) or part.startswith(_WITHOUT)
-            if repeated:
-                raise InputError(f"variant {self._text!r}: {part!r} repeats an earlier part")
-            _known(f"variant {self._text!r}: part", part, (_GRAPH, *WEIGHT_FORMATS))
+            _known(f"variant {self._text!r}: part", name, (_GRAPH, *WEIGHT_FORMATS))
+            self._once(sign, name, self.weight_format is None)
+            self.weight_format = cast(WeightFormat, name)
 
-    def _fusion(self, part: str) -> Fusion:
-        name = part.removeprefix(_WITHOUT)
-        _known(f"variant {self._text!r}: fusion", name, FUSIONS)
-        return cast(Fusion, name)
+    def _once(self, sign: str, name: str, is_first: bool) -> None:
+        if not is_first:
+            raise InputError(f"variant {self._text!r}: {sign + name!r} repeats an earlier part")
 
 
 def _known(what: str, value: str, known: tuple[str, ...]) -> None:

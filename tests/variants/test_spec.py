@@ -1,9 +1,12 @@
+import random
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
-from decodescope.variants.spec import FUSIONS, WEIGHT_FORMATS, VariantSpec
+from decodescope.variants.spec import FUSIONS, PARTS, WEIGHT_FORMATS, VariantSpec, kernels_of
 
 formats = st.one_of(st.none(), st.sampled_from(WEIGHT_FORMATS))
 specs = st.one_of(
@@ -14,7 +17,7 @@ specs = st.one_of(
         st.just("fused"),
         st.booleans(),
         formats,
-        st.frozensets(st.sampled_from(FUSIONS)),
+        st.frozensets(st.sampled_from(PARTS)),
     ),
 )
 
@@ -25,35 +28,52 @@ def test_the_string_of_a_spec_parses_to_it(spec: VariantSpec) -> None:
 
 
 @given(specs, st.randoms())
-def test_the_order_of_the_options_does_not_matter(spec: VariantSpec, random: object) -> None:
-    kernels, *options = str(spec).split("+")
-    random.shuffle(options)  # type: ignore[attr-defined]
-    assert VariantSpec.parse("+".join([kernels, *options])) == spec
+def test_the_order_of_the_options_does_not_matter(
+    spec: VariantSpec, shuffled: random.Random
+) -> None:
+    text = str(spec)
+    kernels = kernels_of(text)
+    options = re.findall(r"[+-][^+-]+", text[len(kernels) :])
+    shuffled.shuffle(options)
+    assert VariantSpec.parse(kernels + "".join(options)) == spec
 
 
 def test_reading_a_long_one() -> None:
-    spec = VariantSpec.parse("fused+no_head+graph+fp8_e4m3")
+    spec = VariantSpec.parse("fused-pdl+graph-rope+fp8_e4m3")
     assert spec.kernels == "fused"
     assert spec.cuda_graph
     assert spec.weight_format == "fp8_e4m3"
-    assert spec.fusions == set(FUSIONS) - {"head"}
-    assert str(spec) == "fused+graph+fp8_e4m3+no_head"
+    assert spec.without == {"rope", "pdl"}
+    assert {fusion for fusion in FUSIONS if spec.uses(fusion)} == set(FUSIONS) - {"rope"}
+    assert str(spec) == "fused+graph+fp8_e4m3-rope-pdl"
+
+
+def test_three_projections_cannot_rotate() -> None:
+    spec = VariantSpec.parse("fused-qkv")
+    assert not spec.uses("rope")
+    assert spec.uses("norm")
+    assert str(spec) == "fused-qkv"
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("fusd", "did you mean fused"),
+        ("fusd-rope", "kernels 'fusd' is unknown"),
         ("fused+grph", "did you mean graph"),
         ("fused+fp8_e4m2", "did you mean fp8_e"),
         ("fused+graph+graph", "repeats"),
         ("fused+bf16+int8", "repeats"),
-        ("fused+no_head+no_head", "repeats"),
-        ("fused+no_hed", "did you mean head"),
-        ("eager+no_head", "only fused kernels"),
+        ("fused-head-head", "'-head' repeats"),
+        ("fused-hed", "did you mean head"),
+        ("fused+head", "part 'head' is unknown"),
+        ("fused-graph", "part to leave out 'graph' is unknown"),
+        ("eager-head", "only fused kernels"),
         ("compiled+graph", "already replays"),
         ("", "unknown"),
         ("fused+", "unknown"),
+        ("fused-", "unknown"),
+        ("fused--head", "unknown"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, words: str) -> None:
@@ -64,6 +84,8 @@ def test_what_is_wrong_is_said(text: str, words: str) -> None:
 
 def test_a_spec_validates_itself() -> None:
     with pytest.raises(InputError, match="only fused kernels"):
-        VariantSpec("eager", fusions=frozenset({"head"}))
+        VariantSpec("eager", without=frozenset({"head"}))
     with pytest.raises(InputError, match="weight format"):
         VariantSpec("eager", weight_format="fp7")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="part 'hed' is unknown"):
+        VariantSpec("fused", without=frozenset({"hed"}))  # type: ignore[arg-type]
