@@ -139,7 +139,7 @@ def _merged_weights(linears: Sequence[nn.Linear]) -> torch.Tensor:
         first = parts[0]
         return first.as_strided((sum(rows), first.shape[1]), first.stride(), first.storage_offset())
     merged = torch.cat(parts)
-    for linear, view in zip(linears, merged.split(rows), strict=True):
+    for linear, view in zip(linears, torch.split(merged, rows), strict=True):
         linear.weight.data = view
     return merged
 
