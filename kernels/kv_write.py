@@ -46,9 +46,10 @@ def _kv_write_kernel(
     wait_for_previous(PDL)
     k = tl.load(k_ptr + sequence * k_batch_stride + head * k_head_stride + lane, mask=mask)
     v = tl.load(v_ptr + sequence * v_batch_stride + head * v_head_stride + lane, mask=mask)
-    row = (sequence * tl.num_programs(0) + head) * capacity + tl.where(fits, position, 0)
-    tl.store(k_cache_ptr + row * D + lane, k, mask=mask & fits)
-    tl.store(v_cache_ptr + row * D + lane, v, mask=mask & fits)
+    if fits:
+        row = (sequence * tl.num_programs(0) + head) * capacity + position
+        tl.store(k_cache_ptr + row * D + lane, k, mask=mask)
+        tl.store(v_cache_ptr + row * D + lane, v, mask=mask)
 
 
 def kv_write(

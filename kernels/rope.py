@@ -106,10 +106,10 @@ def _rotate_kernel(
         high_ptr = low_ptr + HALF
     low = tl.load(low_ptr, mask=mask, other=0.0).to(tl.float32)
     high = tl.load(high_ptr, mask=mask, other=0.0).to(tl.float32)
-    dtype = q_ptr.dtype.element_ty
-    mask = mask & known
-    tl.store(low_ptr, (low * cos - high * sin).to(dtype), mask=mask)
-    tl.store(high_ptr, (high * cos + low * sin).to(dtype), mask=mask)
+    if known:
+        dtype = q_ptr.dtype.element_ty
+        tl.store(low_ptr, (low * cos - high * sin).to(dtype), mask=mask)
+        tl.store(high_ptr, (high * cos + low * sin).to(dtype), mask=mask)
 
 
 def rotate(
