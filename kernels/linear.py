@@ -7,7 +7,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.batched import linear as batched
+from decodescope.kernels.batched.linear import linear as batched_linear
 from decodescope.kernels.checks import check_float, check_tensor
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.rms_norm import check_norm_weight, rms_norm_reference
@@ -86,7 +86,7 @@ def linear(
     if tile.splits > 1:
         raise ValueError(f"tile of {tile.splits} splits: only 1 here, nothing adds up the parts")
     if batch > 1:
-        batched.linear(x, weight, out, tile, norm, pdl)
+        batched_linear(x, weight, out, tile, norm, pdl)
         return
     _linear_kernel[(triton.cdiv(weight.rows, tile.rows),)](
         x,
