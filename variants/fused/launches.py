@@ -1,0 +1,205 @@
+"""The launches of one decode step, in their order: 5 a layer and 2 with every fusion."""
+
+from collections.abc import Iterator
+
+import torch
+
+from decodescope.kernels.decode_attention import decode_attention
+from decodescope.kernels.embedding import embed
+from decodescope.kernels.kv_write import kv_write
+from decodescope.kernels.linear import linear
+from decodescope.kernels.norm_gate_up import norm_gate_up
+from decodescope.kernels.norm_head import norm_head
+from decodescope.kernels.norm_qkv_rope import norm_qkv_rope
+from decodescope.kernels.rms_norm import rms_norm
+from decodescope.kernels.rope import rotate
+from decodescope.kernels.swiglu import swiglu
+from decodescope.kernels.weights import Norm, WeightMatrix
+from decodescope.variants.fused.model_parts import FusedLayer
+from decodescope.variants.fused.plan import StepPlan, unsplit
+from decodescope.variants.fused.static_attention import static_attention
+
+
+def launch_step(plan: StepPlan, keep_logits: bool) -> None:
+    """Decode the token at the device's position: the next one is written behind it, and the
+    position moves on by one. With `keep_logits` the logits stay in their buffer.
+
+    The host waits for nothing and learns nothing. The first launch is no dependent one, so whatever
+    ran before has completed when the kernels read the position.
+    """
+    buffers = plan.buffers
+    with plan.range("model"):
+        with plan.range("embedding"):
+            embed(plan.parts.embedding, buffers.tokens, buffers.position, buffers.x)
+            if not plan.spec.uses("attention"):
+                plan.visible.update(buffers.position)
+        for index in range(len(plan.parts.layers)):
+            with plan.range(f"layer.{index}"):
+                _attention(plan, index)
+                _mlp(plan, plan.parts.layers[index])
+        _head(plan, keep_logits)
+    if not plan.spec.uses("head"):
+        with plan.range("sampling"):
+            _choose(plan, keep_logits)
+
+
+def _attention(plan: StepPlan, index: int) -> None:
+    layer = plan.parts.layers[index]
+    keys, values = plan.cache.layer(index)
+    source, norm = plan.normed("input_norm", layer.input_norm, unadded=index > 0)
+    with plan.range("attention" if norm is None else "input_norm+attention"):
+        q = _queries(plan, layer, source, norm, keys, values)
+        with plan.range("decode_attention"):
+            attended = _attended(plan, layer, q, keys, values)
+        plan.add_product("o_proj", attended, layer.o, plan.tiles.o)
+
+
+def _queries(
+    plan: StepPlan,
+    layer: FusedLayer,
+    source: torch.Tensor,
+    norm: Norm | None,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+) -> torch.Tensor:
+    """Write the new rows of K and V; returns the rotated queries [batch, heads, head_dim]."""
+    buffers, position = plan.buffers, plan.buffers.position
+    if plan.spec.uses("rope"):
+        with plan.range("qkv+rope+kv_write"):
+            norm_qkv_rope(
+                source,
+                norm,
+                layer.qkv,
+                plan.rope,
+                position,
+                buffers.q,
+                keys,
+                values,
+                plan.tiles.qkv,
+                plan.workspace,
+                layer.qk_norm,
+                plan.pdl,
+            )
+        return buffers.q
+    with plan.range("qkv"):
+        q, k, v = _projected(plan, layer, source, norm)
+    if layer.qk_norm is not None:
+        with plan.range("qk_norm"):
+            rms_norm(q, Norm(layer.qk_norm.q_weight, layer.qk_norm.eps), q, plan.pdl)
+            rms_norm(k, Norm(layer.qk_norm.k_weight, layer.qk_norm.eps), k, plan.pdl)
+    with plan.range("rope"):
+        rotate(q, k, plan.rope, position, pdl=plan.pdl)
+    with plan.range("kv_write"):
+        kv_write(k, v, keys, values, position, plan.pdl)
+    return q
+
+
+def _projected(
+    plan: StepPlan, layer: FusedLayer, source: torch.Tensor, norm: Norm | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Q, K and V [batch, heads, head_dim] as the products give them; Q lies contiguous."""
+    buffers, tile = plan.buffers, unsplit(plan.tiles.qkv)
+    outputs = (buffers.q, buffers.k, buffers.v)
+    if not plan.spec.uses("qkv"):
+        rows = [out[0].numel() for out in outputs]
+        for weight, out in zip(_row_blocks(layer.qkv, rows), outputs, strict=True):
+            linear(source, weight, out.flatten(1), tile, norm, plan.pdl)
+        return outputs
+    linear(source, layer.qkv, buffers.qkv, tile, norm, plan.pdl)
+    heads = buffers.qkv.view(len(source), -1, plan.parts.head_dim)
+    q, k, v = heads.split([out.shape[1] for out in outputs], dim=1)
+    if not q.is_contiguous():
+        q = buffers.q.copy_(q)
+    return q, k, v
+
+
+def _row_blocks(weight: WeightMatrix, rows: list[int]) -> Iterator[WeightMatrix]:
+    """The matrix cut into blocks of so many rows."""
+    first = 0
+    for count in rows:
+        block = slice(first, first + count)
+        yield WeightMatrix(
+            weight.data[block],
+            None if weight.scale is None else weight.scale[block],
+            None if weight.bias is None else weight.bias[block],
+        )
+        first += count
+
+
+def _attended(
+    plan: StepPlan,
+    layer: FusedLayer,
+    q: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+) -> torch.Tensor:
+    """Attention's output, [batch, heads * head_dim]."""
+    if not plan.spec.uses("attention"):
+        mask = plan.visible.of(layer.window)
+        return static_attention(q, keys, values, mask, plan.parts.scale)
+    decode_attention(
+        q,
+        keys,
+        values,
+        plan.buffers.position,
+        plan.parts.scale,
+        plan.buffers.attended,
+        plan.tiles.attention,
+        plan.workspace,
+        layer.window,
+        plan.pdl,
+        layer.o if plan.prefetch else None,
+    )
+    return plan.buffers.attended.flatten(1)
+
+
+def _mlp(plan: StepPlan, layer: FusedLayer) -> None:
+    name = "post_attention_norm"
+    source, norm = plan.normed(name, layer.post_attention_norm, unadded=True)
+    with plan.range("mlp" if norm is None else f"{name}+mlp"):
+        _activate(plan, layer, source, norm)
+        plan.add_product("down_proj", plan.buffers.activation, layer.down, plan.tiles.down)
+
+
+def _activate(plan: StepPlan, layer: FusedLayer, source: torch.Tensor, norm: Norm | None) -> None:
+    buffers, tile = plan.buffers, plan.tiles.gate_up
+    if plan.spec.uses("gate_up"):
+        with plan.range("gate_up+silu"):
+            norm_gate_up(source, norm, layer.gate_up, buffers.activation, tile, plan.pdl)
+        return
+    with plan.range("gate_up"):
+        halves = _row_blocks(layer.gate_up, [plan.parts.intermediate] * 2)
+        for weight, out in zip(halves, (buffers.gate, buffers.up), strict=True):
+            linear(source, weight, out, unsplit(tile), norm, plan.pdl)
+    with plan.range("silu"):
+        swiglu(buffers.gate, buffers.up, buffers.activation, plan.pdl)
+
+
+def _head(plan: StepPlan, keep_logits: bool) -> None:
+    buffers, head, tile = plan.buffers, plan.parts.head, plan.tiles.head
+    source, norm = plan.normed("final_norm", plan.parts.final_norm, unadded=True)
+    with plan.range("lm_head" if norm is None else "final_norm+lm_head"):
+        if not plan.spec.uses("head"):
+            linear(source, head, buffers.model_logits, unsplit(tile), norm, plan.pdl)
+            return
+        norm_head(
+            source,
+            norm,
+            head,
+            buffers.tokens,
+            buffers.position,
+            tile,
+            plan.workspace,
+            buffers.logits if keep_logits else None,
+            pdl=plan.pdl,
+        )
+
+
+def _choose(plan: StepPlan, keep_logits: bool) -> None:
+    """The next tokens from the logits, and the position moved on, by PyTorch's operators."""
+    buffers = plan.buffers
+    if keep_logits:
+        buffers.logits.copy_(buffers.model_logits)
+    chosen = buffers.model_logits.argmax(-1, keepdim=True)
+    buffers.position += 1
+    buffers.tokens.index_copy_(1, buffers.position.long(), chosen)
