@@ -60,7 +60,8 @@ def test_the_parts_say_all_that_a_step_needs(name: str, device: str) -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_random_models_are_no_trivial_subjects(name: str, device: str) -> None:
-    logits = torch.stack(forced_logits(build(name, device=device), prompt_ids(name, 2, 24)))
+    ids = prompt_ids(name, BATCH, CAPACITY).to(device)
+    logits = torch.stack(forced_logits(build(name, device=device), ids))
     assert logits.argmax(-1).unique().numel() > 10
     assert logits.std() > 0.3
 
@@ -124,6 +125,16 @@ def test_parts_of_one_storage_in_another_order_are_merged_anew(device: str) -> N
     gate, up = mlp.gate_proj.weight.clone(), mlp.up_proj.weight.clone()
     backwards = torch.cat((up, gate))
     mlp.up_proj.weight.data, mlp.gate_proj.weight.data = backwards.chunk(2)
+    parts = fused_model(model)
+    assert torch.equal(parts.layers[0].gate_up.data, torch.cat((gate, up)))
+
+
+def test_columns_of_one_storage_are_no_merged_rows(device: str) -> None:
+    model = build("llama2", device=device)
+    mlp = model.model.layers[0].mlp
+    gate, up = mlp.gate_proj.weight.clone(), mlp.up_proj.weight.clone()
+    columns = torch.cat((gate.T, up.T))
+    mlp.gate_proj.weight.data, mlp.up_proj.weight.data = (half.T for half in columns.chunk(2))
     parts = fused_model(model)
     assert torch.equal(parts.layers[0].gate_up.data, torch.cat((gate, up)))
 
