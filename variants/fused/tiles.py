@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from decodescope.kernels.attention_splits import default_splits
+from decodescope.kernels.batched.products import SMALLEST_DOT
 from decodescope.kernels.tile import Tile
 
 if TYPE_CHECKING:
@@ -17,12 +18,19 @@ if TYPE_CHECKING:
 Operation = Literal["qkv", "attention", "o", "gate_up", "down", "head"]
 OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
-# tl.dot multiplies blocks of at least this many rows and columns.
-_DOT = 16
+# A batched product splits its inner dimension where rows alone leave the GPU short of work.
+SPLITTING: tuple[Operation, ...] = ("o", "down")
+MAX_SPLITS = 8
+# Registers of one program's weights: 256 bytes for each of at most 8 * 32 threads.
+MAX_THREAD_BYTES = 256
+MAX_WARPS = 8
+# float32 sums of a thread that walks over its rows in several blocks.
+MAX_THREAD_SUMS = 128
+
 # Fewer leave multiprocessors without work, or with too few bytes under way.
 _PROGRAMS_PER_MULTIPROCESSOR = 2
 _BATCHED_STAGES = 4
-_MAX_SPLITS = 8
+_BATCHED_ROW_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +138,10 @@ def interpreter_tiles(shapes: StepShapes) -> StepTiles:
     def product(operation: Operation) -> Tile:
         shape = shapes.shape(operation)
         rows = shape.unit if operation == "qkv" else min(shape.rows, 1024)
-        least = least_rows(operation, shapes.batch)
-        columns = max(_DOT, power_of_2_from(shape.columns))
-        return Tile(max(least, power_of_2_from(rows)), columns)
+        columns = max(SMALLEST_DOT, power_of_2_from(shape.columns))
+        return Tile(max(least_rows(operation, shapes.batch), power_of_2_from(rows)), columns)
 
-    positions = min(256, max(_DOT, power_of_2_from(shapes.capacity)))
+    positions = min(256, max(SMALLEST_DOT, power_of_2_from(shapes.capacity)))
     return StepTiles(
         attention=Tile(1, positions),
         qkv=product("qkv"),
@@ -146,15 +153,19 @@ def interpreter_tiles(shapes: StepShapes) -> StepTiles:
 
 
 def least_rows(operation: Operation, batch: int) -> int:
-    """The fewest rows a tile of this operation may have.
-
-    qkv and gate_up need a pair; the batched kernels' products take at least `_DOT` rows at once,
-    and these two keep each half of their pairs in a block of its own.
-    """
+    """The fewest rows that a tile of this operation may have."""
     if operation == "attention":
         return 1
-    pairs = 2 if operation in ("qkv", "gate_up") else 1
-    return pairs if batch == 1 else pairs * _DOT
+    if batch > 1:
+        return SMALLEST_DOT
+    return 2 if operation in ("qkv", "gate_up") else 1
+
+
+def most_rows(operation: Operation, shapes: StepShapes) -> int:
+    """The most rows of which a tile of this operation can use more than half."""
+    shape = shapes.shape(operation)
+    rows = power_of_2_from(shape.unit if operation == "qkv" else shape.rows)
+    return max(least_rows(operation, shapes.batch), rows)
 
 
 def power_of_2_from(size: int) -> int:
@@ -167,7 +178,7 @@ def power_of_2_to(size: int) -> int:
     return 1 << max(0, size.bit_length() - 1)
 
 
-# Bytes of weights per program and per thread: what won on an H200 at Llama 3.2 1B's shapes.
+# Bytes of weights per program and per thread: what won on an H200 at the shapes of Llama 3.2 1B.
 _VECTOR_BYTES: dict[Operation, tuple[int, int]] = {
     "qkv": (32 * 1024, 256),
     "o": (16 * 1024, 256),
@@ -178,59 +189,63 @@ _VECTOR_BYTES: dict[Operation, tuple[int, int]] = {
 
 
 def _vector_tile(operation: Operation, shapes: StepShapes, multiprocessors: int) -> Tile:
-    """One tile that holds the whole inner dimension, where padding does not make it much larger."""
+    """One tile that holds the whole inner dimension, where it fits and is not mostly padding."""
     shape = shapes.shape(operation)
     program_bytes, thread_bytes = _VECTOR_BYTES[operation]
-    columns = whole_or_divided(shape.columns)
     least = least_rows(operation, 1)
-    most = power_of_2_from(shape.unit if operation == "qkv" else shape.rows)
-    rows = power_of_2_to(program_bytes // (columns * shapes.element_bytes))
-    enough = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
-    rows = min(rows, most, power_of_2_to(shape.rows // enough))
+    columns = _vector_columns(shape.columns, least * shapes.element_bytes)
+    programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
+    rows = min(
+        power_of_2_to(program_bytes // (columns * shapes.element_bytes)),
+        power_of_2_to(shape.rows // programs),
+        most_rows(operation, shapes),
+    )
     rows = max(rows, least)
-    return Tile(rows, columns, warps(rows * columns * shapes.element_bytes, thread_bytes))
+    warps = rows * columns * shapes.element_bytes // (32 * thread_bytes)
+    if columns < shape.columns:
+        warps = max(warps, rows * columns // (32 * MAX_THREAD_SUMS))
+    return Tile(rows, columns, min(MAX_WARPS, power_of_2_to(warps)))
 
 
-def whole_or_divided(columns: int) -> int:
-    """All `columns` rounded up to a power of two, or a block that divides them with less padding.
+def _vector_columns(columns: int, column_bytes: int) -> int:
+    """All columns in one block, or blocks that divide them with little padding.
 
-    Padding costs registers, not bandwidth: more than a third of the tile is too much.
+    Padding costs registers, not bandwidth: up to a third of the block is worth its single trip to
+    memory. `column_bytes` is the least that a tile holds of each column.
     """
     block = power_of_2_from(columns)
-    if (block - columns) * 3 <= block:
+    registers = MAX_THREAD_BYTES * MAX_WARPS * 32
+    if block * column_bytes <= registers and (block - columns) * 3 <= block:
         return block
-    while _padding(columns, block) * 8 > columns and block > 256:
+    block = min(block // 2, registers // 2 // column_bytes)
+    while -columns % block * 8 > columns and block > 256:
         block //= 2
     return block
-
-
-def _padding(columns: int, block: int) -> int:
-    return -columns % block
-
-
-def warps(tile_bytes: int, thread_bytes: int) -> int:
-    """Warps of 32 threads (1 to 8) so that a thread holds about `thread_bytes` of the tile."""
-    return min(8, power_of_2_to(tile_bytes // (32 * thread_bytes)))
 
 
 def _batched_tile(operation: Operation, shapes: StepShapes, multiprocessors: int) -> Tile:
     """A loop over blocks of 256 bytes a row; products that add to the residual may split it."""
     shape = shapes.shape(operation)
-    columns = min(256 // shapes.element_bytes, max(_DOT, power_of_2_from(shape.columns)))
-    least = least_rows(operation, shapes.batch)
-    enough = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
-    rows = max(least, min(64, power_of_2_to(shape.rows // enough)))
+    columns = min(
+        _BATCHED_ROW_BYTES // shapes.element_bytes,
+        max(SMALLEST_DOT, power_of_2_from(shape.columns)),
+    )
+    programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
+    rows = min(128 // shapes.element_bytes, power_of_2_to(shape.rows // programs))
     splits = 1
-    if operation in ("o", "down"):
-        blocks, steps = -(-shape.rows // rows), -(-shape.columns // columns)
-        splits = max(1, min(_MAX_SPLITS, enough // blocks, steps // _BATCHED_STAGES))
+    if operation in SPLITTING:
+        # Each split of this many steps still fills the pipeline.
+        most = min(MAX_SPLITS, max(1, shape.columns // (columns * _BATCHED_STAGES)))
+        rows = 32 if shape.rows // 32 * most >= multiprocessors else SMALLEST_DOT
+        splits = max(1, min(most, programs // -(-shape.rows // rows)))
+    rows = min(max(rows, SMALLEST_DOT), most_rows(operation, shapes))
     return Tile(rows, columns, 4, _BATCHED_STAGES, splits)
 
 
 def _attention_tile(shapes: StepShapes, multiprocessors: int) -> Tile:
     """Blocks of about 16 KiB of K, and enough splits of the KV cache to fill the GPU."""
     position_bytes = power_of_2_from(shapes.head_dim) * shapes.element_bytes
-    columns = max(_DOT, min(128, power_of_2_to(16 * 1024 // position_bytes)))
+    columns = max(SMALLEST_DOT, min(128, power_of_2_to(16 * 1024 // position_bytes)))
     splits = default_splits(
         shapes.capacity, shapes.batch, shapes.kv_heads, multiprocessors, columns
     )
