@@ -1,0 +1,183 @@
+"""`bench kernels`: each kernel of a fused step alone, from cold memory, checked before it is timed.
+
+In a decode step each kernel finds its weights in DRAM, because the others have pushed them out of
+the L2 cache. Measured again and again on one set of weights it would find them in L2 and look
+faster than it is. So a graph of launches goes round over copies that together exceed the L2 several
+times.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import quantiles
+
+import torch
+
+from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.variants.bench.device_clock import Clock, CudaClock
+from decodescope.variants.bench.operands import Copy, KernelCase, Operands
+from decodescope.variants.bench.product_cases import product_cases
+from decodescope.variants.bench.report import (
+    SCHEMA_VERSION,
+    KernelBenchmark,
+    KernelFigures,
+    LaunchTimes,
+)
+from decodescope.variants.bench.shape_model import shape_model
+from decodescope.variants.bench.small_cases import small_cases
+from decodescope.variants.environment import environment, why_no_cuda
+from decodescope.variants.fused.tiles import default_tiles, step_shapes
+from decodescope.variants.memory import memory_errors
+from decodescope.variants.model_source import resolve_model
+from decodescope.variants.models import torch_dtype
+from decodescope.variants.read_peak import read_peak
+from decodescope.variants.read_peak_cache import ReadPeak
+from decodescope.variants.workload import DecodeWorkload, DType
+
+COLD_L2_MULTIPLE = 4
+MAX_COPIES = 1024
+# A replay must last much longer than the host takes to launch it.
+MIN_LAUNCHES = 128
+REPLAYS = 30
+PDL_CAPABILITY = (9, 0)
+
+# Largest relative error against float64 on the same inputs: rounding of the result, and for float32
+# of a sum of many thousand products.
+TOLERANCES: dict[DType, float] = {"fp32": 1e-5, "fp16": 1e-3, "bf16": 8e-3}
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """On what kernels are measured: the size of the L2 cache, the bytes/s that it is judged by, the
+    error that is allowed, and whether launches may overlap (PDL)."""
+
+    l2_bytes: int
+    peak: ReadPeak | None
+    tolerance: float
+    pdl: bool
+
+
+def run_kernel_bench(
+    model: str, workload: DecodeWorkload, say: Callable[[str], None]
+) -> KernelBenchmark:
+    """Check and time the kernels of `model`'s decode step after `workload.context` tokens.
+
+    No weights are loaded: they are random numbers of the model's shapes.
+
+    Raises:
+        EnvironmentLacks: no CUDA device, no Triton, model not found, out of GPU memory.
+        ModelError: a model that the fused kernels cannot run.
+        InputError: a batch that they cannot.
+    """
+    require_cuda()
+    parts = shape_model(resolve_model(model), workload.batch, torch_dtype(workload.dtype), "cuda")
+    gpu = torch.cuda.get_device_properties(0)
+    conditions = Conditions(
+        l2_bytes=gpu.L2_cache_size,
+        peak=read_peak("cuda"),
+        tolerance=TOLERANCES[workload.dtype],
+        pdl=(gpu.major, gpu.minor) >= PDL_CAPABILITY,
+    )
+    shapes = step_shapes(parts, workload.batch, workload.context + 1)
+    tiles = default_tiles(shapes, gpu.multi_processor_count)
+    with memory_errors("measuring kernels", "cuda"):
+        operands = Operands(parts, workload.batch, workload.context, tiles, "cuda")
+        figures = measure_kernels(operands, conditions, CudaClock(), say)
+    peak = conditions.peak
+    return KernelBenchmark(
+        schema_version=SCHEMA_VERSION,
+        model=model,
+        dtype=workload.dtype,
+        batch=workload.batch,
+        context=workload.context,
+        replays=REPLAYS,
+        l2_bytes=conditions.l2_bytes,
+        measured_peak_bytes_per_s=None if peak is None else peak.bytes_per_s,
+        measured_peak_at=None if peak is None else peak.measured_at,
+        kernels=figures,
+        environment=environment(),
+    )
+
+
+def require_cuda() -> None:
+    """Raise `EnvironmentLacks` where there is no GPU to measure kernels on."""
+    lacking = why_no_cuda()
+    if lacking is not None:
+        raise EnvironmentLacks(f"bench kernels: {lacking}; kernels are measured on a CUDA device")
+
+
+def measure_kernels(
+    operands: Operands, conditions: Conditions, clock: Clock, say: Callable[[str], None]
+) -> tuple[KernelFigures, ...]:
+    """Every kernel in turn; only one kernel's copies are in memory at a time."""
+    figures = []
+    for case in chain(product_cases(operands), small_cases(operands)):
+        say(f"{case.operation}: {case.kernel}")
+        figures.append(measure_case(case, conditions, clock))
+    return tuple(figures)
+
+
+def measure_case(case: KernelCase, conditions: Conditions, clock: Clock) -> KernelFigures:
+    """Check one kernel, launched each way, and time it where the check passed."""
+    count, cold = copies_needed(case.bytes_moved, conditions.l2_bytes)
+    copies = case.copies(count)
+    ways = (False, True) if conditions.pdl else (False,)
+    error = max(copies[0].relative_error(pdl) for pdl in ways)
+    passed = error <= conditions.tolerance
+    times = [_launch_times(case, copies, pdl, conditions, clock) for pdl in ways if passed]
+    return KernelFigures(
+        operation=case.operation,
+        kernel=case.kernel,
+        shape=case.shape,
+        launches_per_step=case.launches_per_step,
+        bytes_moved=case.bytes_moved,
+        tile=case.tile,
+        copies=count,
+        launches=launches_per_replay(count),
+        cold=cold,
+        relative_error=error if error < float("inf") else None,
+        tolerance=conditions.tolerance,
+        error=None if passed else _failure(error, conditions.tolerance),
+        serial=times[0] if times else None,
+        overlapped=times[1] if len(times) > 1 else None,
+    )
+
+
+def copies_needed(bytes_moved: int, l2_bytes: int) -> tuple[int, bool]:
+    """How many sets of operands exceed the L2 `COLD_L2_MULTIPLE` times, and whether that many are
+    made: kernels that would take more than `MAX_COPIES` get as many as they have launches."""
+    count = COLD_L2_MULTIPLE * l2_bytes // bytes_moved + 1
+    return (count, True) if count <= MAX_COPIES else (MIN_LAUNCHES, False)
+
+
+def launches_per_replay(copies: int) -> int:
+    """Whole rounds over the copies, `MIN_LAUNCHES` launches or more."""
+    return -(-MIN_LAUNCHES // copies) * copies
+
+
+def _launch_times(
+    case: KernelCase, copies: Sequence[Copy], pdl: bool, conditions: Conditions, clock: Clock
+) -> LaunchTimes:
+    launches = launches_per_replay(len(copies))
+
+    def body() -> None:
+        for index in range(launches):
+            # The first has nothing to overlap with but the replay before.
+            copies[index % len(copies)].launch(pdl and index > 0)
+
+    replays_ns = clock.each_ns(clock.capture(body), REPLAYS)
+    tenths = quantiles((ns / launches for ns in replays_ns), n=10, method="inclusive")
+    bytes_per_s = case.bytes_moved / (tenths[4] * 1e-9)
+    peak = conditions.peak
+    return LaunchTimes(
+        p10_ns=tenths[0],
+        median_ns=tenths[4],
+        p90_ns=tenths[8],
+        bytes_per_s=bytes_per_s,
+        share_of_peak=None if peak is None else bytes_per_s / peak.bytes_per_s,
+    )
+
+
+def _failure(error: float, tolerance: float) -> str:
+    found = f"relative error {error:.2g}" if error < float("inf") else "missing or wrong results"
+    return f"{found} against the float64 reference, where {tolerance:.2g} is allowed: not timed"

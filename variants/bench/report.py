@@ -1,0 +1,139 @@
+"""What `bench kernels --json` prints: one structure for single kernels, one for attention blocks.
+
+Times are nanoseconds, with fractions, because a launch takes only a few thousand of them. A figure
+that was not measured is null; where a check failed, `error` says so and no time is given.
+"""
+
+from msgspec import Struct
+
+from decodescope.analyzer.provenance import Environment
+from decodescope.kernels.tile import Tile
+
+SCHEMA_VERSION = 1
+
+
+class LaunchTimes(Struct, frozen=True):
+    """One launch, over the replays of a graph of many: percentiles of replay time ÷ launches.
+
+    `bytes_per_s` is the kernel's bytes ÷ the median, `share_of_peak` that ÷ the measured read peak.
+    """
+
+    p10_ns: float
+    median_ns: float
+    p90_ns: float
+    bytes_per_s: float
+    share_of_peak: float | None
+
+
+class KernelFigures(Struct, frozen=True):
+    """One kernel at the shapes that one operation of the step gives it.
+
+    `bytes_moved` is what a launch must read and write. A graph holds `launches` launches, which go
+    round over `copies` sets of operands; `cold` says that these exceed the L2 cache several times,
+    so that each launch reads from memory. Kernels too small for that find their operands in L2, as
+    they do in a decode step. `launches_per_step` is 0 for kernels that a step with all fusions does
+    without. `serial`: each launch after the one before has ended; `overlapped`: with programmatic
+    dependent launch, null where the GPU lacks it.
+    """
+
+    operation: str
+    kernel: str
+    shape: str
+    launches_per_step: int
+    bytes_moved: int
+    tile: Tile | None
+    copies: int
+    launches: int
+    cold: bool
+    relative_error: float | None
+    tolerance: float
+    error: str | None = None
+    serial: LaunchTimes | None = None
+    overlapped: LaunchTimes | None = None
+
+
+class KernelBenchmark(Struct, frozen=True):
+    """`bench kernels --json`: every kernel of one model's decode step."""
+
+    schema_version: int
+    model: str
+    dtype: str
+    batch: int
+    context: int
+    replays: int
+    l2_bytes: int
+    measured_peak_bytes_per_s: float | None
+    measured_peak_at: str | None
+    kernels: tuple[KernelFigures, ...]
+    environment: Environment
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Each failed check as one sentence."""
+        return tuple(f"{k.operation}: {k.error}" for k in self.kernels if k.error is not None)
+
+
+class RoundSpread(Struct, frozen=True):
+    """One figure of every round, in order, and their median and range: the range is the noise."""
+
+    median: float
+    min: float
+    max: float
+    rounds: tuple[float, ...]
+
+
+class BlockTimes(Struct, frozen=True):
+    """Nanoseconds of one attention block. Ungraphed: every launch by the host; graphed: replayed
+    in a CUDA graph of several blocks. The ratios are eager ÷ fused within a round, so above 1 fused
+    is faster; `eager_over_fused_graphed` is what fusing alone gains where no host is in the way.
+    """
+
+    eager_ungraphed_ns: RoundSpread
+    eager_graphed_ns: RoundSpread
+    fused_ungraphed_ns: RoundSpread
+    fused_graphed_ns: RoundSpread
+    eager_over_fused_ungraphed: RoundSpread
+    eager_ungraphed_over_fused_graphed: RoundSpread
+    eager_over_fused_graphed: RoundSpread
+
+
+class BlockFigures(Struct, frozen=True):
+    """One attention block in one dtype at one KV-cache length.
+
+    The cosines are those between each output and that of the same block computed in float32 from
+    the same (rounded) weights, cache and input; `fused_cosine` must reach `required_cosine`.
+    """
+
+    dtype: str
+    cache_length: int
+    fused_cosine: float
+    eager_cosine: float
+    required_cosine: float
+    error: str | None = None
+    times: BlockTimes | None = None
+
+
+class BlockBenchmark(Struct, frozen=True):
+    """`bench kernels --block --json`: input norm to O-projection and residual, eager and fused.
+
+    Each round times `calls` blocks of every way, one way after the other; a graph holds
+    `blocks_per_graph` of them. All blocks use the same weights and cache, which so lie in L2.
+    """
+
+    schema_version: int
+    model: str
+    batch: int
+    rounds: int
+    calls: int
+    blocks_per_graph: int
+    blocks: tuple[BlockFigures, ...]
+    environment: Environment
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Each failed check as one sentence."""
+        return tuple(
+            f"{block.dtype} at {block.cache_length} positions: {block.error}"
+            for block in self.blocks
+            if block.error is not None
+        )
