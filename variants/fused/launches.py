@@ -107,7 +107,7 @@ def _projected(
         return outputs
     linear(source, layer.qkv, buffers.qkv, tile, norm, plan.pdl)
     heads = buffers.qkv.view(len(source), -1, plan.parts.head_dim)
-    q, k, v = heads.split([out.shape[1] for out in outputs], dim=1)
+    q, k, v = torch.split(heads, [out.shape[1] for out in outputs], dim=1)
     if not q.is_contiguous():
         q = buffers.q.copy_(q)
     return q, k, v
@@ -201,5 +201,5 @@ def _choose(plan: StepPlan, keep_logits: bool) -> None:
     if keep_logits:
         buffers.logits.copy_(buffers.model_logits)
     chosen = buffers.model_logits.argmax(-1, keepdim=True)
-    buffers.position += 1
+    buffers.position.add_(1)
     buffers.tokens.index_copy_(1, buffers.position.long(), chosen)
