@@ -10,9 +10,9 @@ import triton.language as tl
 from decodescope.kernels.batched.products import (
     TOKENS,
     check_tile,
-    widened,
     prefetch_rows,
     products,
+    widened,
 )
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.tile import Tile

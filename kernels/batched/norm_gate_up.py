@@ -10,10 +10,10 @@ import triton.language as tl
 from decodescope.kernels.batched.products import (
     TOKENS,
     check_tile,
-    widened,
     prefetch_rows,
     products,
     split_pairs,
+    widened,
 )
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.tile import Tile
@@ -75,8 +75,8 @@ def norm_gate_up(
 ) -> None:
     """out[b, i] = silu(G[i] . n[b]) * (U[i] . n[b]), n = RMSNorm(x), or x where `norm` is None.
 
-    Arguments as `decodescope.kernels.norm_gate_up.norm_gate_up` has checked them. `tile.rows` counts
-    rows of G and U together.
+    Arguments as `decodescope.kernels.norm_gate_up.norm_gate_up` has checked them. `tile.rows`
+    counts rows of G and U together.
 
     Raises:
         ValueError: a tile below 16 x 16.

@@ -4,8 +4,6 @@ Bytes moved: the projections' weights once, x and the norm's weight once, q, the
 once; with QK-norm also 8 * batch bytes for each row of Q and K, through the workspace.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,10 +13,10 @@ import triton.language as tl
 from decodescope.kernels.batched.products import (
     TOKENS,
     check_tile,
-    widened,
     prefetch_rows,
     products,
     split_pairs,
+    widened,
 )
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.rope import RopeTable
@@ -179,10 +177,7 @@ def _norm_qkv_rope_kernel(
         # The count of one thread stands for the stores of all.
         tl.debug_barrier()
         if tl.atomic_add(counter_ptr + head, 1, sem="acq_rel") == CHUNKS - 1:
-            if head < HEADS:
-                weight_ptr = q_norm_ptr
-            else:
-                weight_ptr = k_norm_ptr
+            weight_ptr = q_norm_ptr if head < HEADS else k_norm_ptr
             _store_normed_head(
                 raw_ptr,
                 weight_ptr,
@@ -211,7 +206,7 @@ def norm_qkv_rope(
     v_cache: torch.Tensor,
     tile: Tile,
     workspace: Workspace,
-    qk_norm: QkNorm | None = None,
+    qk_norm: "QkNorm | None" = None,
     pdl: bool = False,
 ) -> None:
     """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
