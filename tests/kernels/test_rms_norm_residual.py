@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from decodescope.kernels.rms_norm import rms_norm_reference
+from decodescope.kernels.rms_norm import rms_norm, rms_norm_reference
 from decodescope.kernels.rms_norm_residual import rms_norm_residual, rms_norm_residual_reference
 from decodescope.kernels.weights import Norm
 
@@ -31,12 +31,14 @@ def test_sum_and_norm(rows: int, features: int, dtype: torch.dtype, device: str)
     norm = Norm(random(features, dtype=dtype, device=device), 1e-5)
     total, _ = rms_norm_residual_reference(x, residual, norm)
     first, second = residual.clone(), residual.clone()
-    out, again = poisoned(x), poisoned(x)
+    out, again, alone = poisoned(x), poisoned(x), poisoned(x)
     rms_norm_residual(x, first, norm, out)
     rms_norm_residual(x, second, norm, again)
+    rms_norm(first, norm, alone)
     assert relative_error(first, total) < LIMITS[dtype]
-    # The norm is that of the rounded sum, so rounding the sum may not add to its error.
     assert relative_error(out, rms_norm_reference(first, norm)) < LIMITS[dtype]
+    # The norm is that of the rounded sum: what a launch of its own makes of it.
+    assert torch.equal(out, alone)
     assert torch.equal(first, second)
     assert torch.equal(out, again)
 

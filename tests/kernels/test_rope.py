@@ -114,7 +114,9 @@ def test_position_0_changes_nothing(device: str) -> None:
 def test_a_position_outside_the_table_changes_nothing(position: int, device: str) -> None:
     q, k = random(1, 2, 64, device=device), random(1, 1, 64, device=device)
     turned_q, turned_k = q.clone(), k.clone()
-    rotate(turned_q, turned_k, table(4, 64, device), at(position, device))
+    longer = table(5, 64, device)
+    # Not one row of it is the rotation by zero, which would change nothing either.
+    rotate(turned_q, turned_k, RopeTable(longer.cos[1:], longer.sin[1:]), at(position, device))
     assert torch.equal(turned_q, q)
     assert torch.equal(turned_k, k)
 
