@@ -31,8 +31,10 @@ class RopeTable:
     sin: torch.Tensor
 
     def __post_init__(self) -> None:
-        if self.cos.dim() != 2:
-            raise ValueError(f"cos is {list(self.cos.shape)}: must be [positions, head_dim / 2]")
+        if self.cos.dim() != 2 or 0 in self.cos.shape:
+            raise ValueError(
+                f"cos is {list(self.cos.shape)}: must be [positions, head_dim / 2], not empty"
+            )
         shape = (int(self.cos.shape[0]), int(self.cos.shape[1]))
         check_tensor("cos", self.cos, shape, torch.float32, self.cos.device)
         check_tensor("sin", self.sin, shape, torch.float32, self.cos.device)

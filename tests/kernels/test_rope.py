@@ -144,6 +144,7 @@ def test_table_says_what_it_holds() -> None:
     ("cos", "sin", "complaint"),
     [
         (torch.zeros(3), torch.zeros(3), "must be .positions, head_dim / 2."),
+        (torch.zeros(0, 2), torch.zeros(0, 2), "not empty"),
         (torch.zeros(3, 2).half(), torch.zeros(3, 2).half(), "cos .*must be torch.float32"),
         (torch.zeros(3, 2), torch.zeros(3, 3), r"sin .*\[3, 2\]"),
         (torch.zeros(3, 2), torch.zeros(2, 3).T, "contiguous"),
