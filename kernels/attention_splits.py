@@ -61,7 +61,7 @@ def workspace_counters(batch: int, kv_heads: int, splits: int) -> int:
 def heads_per_round(splits: int, group: int, padded_dim: int, num_warps: int) -> int:
     """Query heads, a power of two, that the combination of `splits` holds in registers at once."""
     fitting = _FLOATS_PER_WARP * num_warps // (triton.next_power_of_2(splits) * padded_dim)
-    return max(1, min(triton.next_power_of_2(group), fitting))
+    return max(1, min(int(triton.next_power_of_2(group)), int(fitting)))
 
 
 @triton.jit

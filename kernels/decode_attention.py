@@ -18,6 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
+from decodescope.kernels.attention_blocks import attend_block, cache_block
 from decodescope.kernels.attention_splits import (
     combine_splits,
     heads_per_round,
@@ -26,7 +27,13 @@ from decodescope.kernels.attention_splits import (
     workspace_counters,
     workspace_floats,
 )
-from decodescope.kernels.l2_prefetch import PREFETCH_PROGRAMS, prefetch_to_l2, prefetchable_bytes
+from decodescope.kernels.l2_prefetch import (
+    ALIGNMENT,
+    PREFETCH_PROGRAMS,
+    prefetch_pieces,
+    prefetch_share,
+    prefetchable_bytes,
+)
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import WeightMatrix
@@ -53,44 +60,7 @@ def decode_attention_reference(
 
 
 @triton.jit
-def _block(head_ptr, first, end, capacity, lane, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows [first, first + BLOCK) of one head's cache, zeros from `end` on and beyond D."""
-    row = first + tl.arange(0, BLOCK)
-    mask = (row < end)[:, None]
-    if lane.shape[0] != D:
-        mask = mask & (lane < D)[None, :]
-    # Rows past the cache are masked; their addresses stay inside it all the same.
-    row = tl.minimum(row, capacity - 1)
-    return tl.load(head_ptr + row[:, None] * D + lane[None, :], mask=mask, other=0.0)
-
-
-@triton.jit
-def _dot(a, b, acc, INTERPRETED: tl.constexpr):
-    # The interpreter's tl.dot would take bfloat16 for the integers it is stored in.
-    if INTERPRETED:
-        a = a.to(tl.float32)
-        b = b.to(tl.float32)
-    return tl.dot(a, b, acc, input_precision="ieee")
-
-
-@triton.jit
-def _attend_block(q, k, v, visible, scale_log2, m, l, acc, INTERPRETED: tl.constexpr):  # noqa: E741
-    """The running softmax (m, l, acc) after one more block; `visible` [BLOCK] masks its rows."""
-    none = tl.zeros((q.shape[0], k.shape[0]), tl.float32)
-    scores = _dot(q, tl.trans(k), none, INTERPRETED) * scale_log2
-    scores = tl.where(visible[None, :], scores, float("-inf"))
-    largest = tl.maximum(m, tl.max(scores, axis=1))
-    # Without a single visible row, -inf - -inf would be NaN.
-    anchor = tl.where(largest == float("-inf"), 0.0, largest)
-    p = tl.exp2(scores - anchor[:, None])
-    fade = tl.exp2(m - anchor)
-    l = l * fade + tl.sum(p, axis=1)  # noqa: E741
-    acc = _dot(p.to(v.dtype), v, acc * fade[:, None], INTERPRETED)
-    return largest, l, acc
-
-
-@triton.jit
-def _attend(
+def _decode_attention_kernel(
     q_ptr,
     k_ptr,
     v_ptr,
@@ -98,7 +68,8 @@ def _attend(
     out_ptr,
     partials_ptr,
     counter_ptr,
-    program,
+    prefetch_ptr,
+    prefetch_bytes,
     kv_heads,
     capacity,
     window,
@@ -112,9 +83,19 @@ def _attend(
     SPLIT_ROWS: tl.constexpr,
     ROUND: tl.constexpr,
     INTERPRETED: tl.constexpr,
+    AHEAD: tl.constexpr,
+    PREFETCH_PROGRAMS: tl.constexpr,
+    NUM_WARPS: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """One split of one KV head. `kv_heads` counts those of all sequences."""
+    allow_next(PDL)
+    program = tl.program_id(0)
+    if PREFETCH_PROGRAMS > 0:
+        helper = program - kv_heads * SPLITS
+        if helper >= 0:
+            prefetch_share(prefetch_ptr, prefetch_bytes, helper, PREFETCH_PROGRAMS, NUM_WARPS)
+            wait_for_previous(PDL)
+            return
     kv_head = program // SPLITS
     split = program % SPLITS
     lane = tl.arange(0, LANES)
@@ -129,30 +110,42 @@ def _attend(
     v_ptr += kv_head.to(tl.int64) * capacity * D
     oldest = tl.maximum(position - window + 1, 0)
     first, end = rows_of_split(oldest, position, split, SPLITS, BLOCK)
-    k = _block(k_ptr, first, end, capacity, lane, D, BLOCK)
-    v = _block(v_ptr, first, end, capacity, lane, D, BLOCK)
+    if AHEAD:
+        rest = tl.maximum(end - first - BLOCK, 0) * (
+            D * q_ptr.dtype.element_ty.primitive_bitwidth // 8
+        )
+        prefetch_pieces(k_ptr + (first + BLOCK) * D, rest, NUM_WARPS)
+        prefetch_pieces(v_ptr + (first + BLOCK) * D, rest, NUM_WARPS)
+    visible = first + tl.arange(0, BLOCK) < end
+    # Both blocks are asked for before either is touched. Without the second mask on V the compiler
+    # moves V's way to shared memory, so a wait for V, in front of the load of K.
+    v = cache_block(v_ptr, first, end, capacity, lane, D, BLOCK)
+    k = cache_block(k_ptr, first, end, capacity, lane, D, BLOCK)
+    v = tl.where(visible[:, None], v, 0.0)
 
     wait_for_previous(PDL)
-    heads = kv_head * GROUP * D + query[:, None] * D + lane[None, :]
-    q = tl.load(q_ptr + heads, mask=inside, other=0.0)
     # The last split has no more rows than any other, so the new row is its to add.
     newest = split == SPLITS - 1
     new_lane = lane < tl.where(newest, D, 0)
-    k_new = tl.load(k_ptr + position * D + lane, mask=new_lane, other=0.0).to(tl.float32)
-    v_new = tl.load(v_ptr + position * D + lane, mask=new_lane, other=0.0).to(tl.float32)
-    m = tl.sum(q.to(tl.float32) * k_new[None, :], axis=1) * scale_log2
+    heads = kv_head * GROUP * D + query[:, None] * D + lane[None, :]
+    # The three are loaded together; the first use, q's way to shared memory, follows q's load.
+    # .cg: L1 may hold part of this row since before the wait, where it shares a line with the last.
+    v_new = tl.load(v_ptr + position * D + lane, mask=new_lane, other=0.0, cache_modifier=".cg")
+    k_new = tl.load(k_ptr + position * D + lane, mask=new_lane, other=0.0, cache_modifier=".cg")
+    q = tl.load(q_ptr + heads, mask=inside, other=0.0)
+    m = tl.sum(q.to(tl.float32) * k_new.to(tl.float32)[None, :], axis=1) * scale_log2
     m = tl.where(newest, m, float("-inf"))
     l = tl.zeros((QUERIES,), tl.float32) + tl.where(newest, 1.0, 0.0)  # noqa: E741
-    acc = tl.zeros((QUERIES, LANES), tl.float32) + v_new[None, :]
+    acc = tl.zeros((QUERIES, LANES), tl.float32) + v_new.to(tl.float32)[None, :]
 
     row = tl.arange(0, BLOCK)
-    m, l, acc = _attend_block(  # noqa: E741
-        q, k, v, first + row < end, scale_log2, m, l, acc, INTERPRETED
+    m, l, acc = attend_block(  # noqa: E741
+        q, k, v, visible, scale_log2, m, l, acc, INTERPRETED
     )
     for start in range(first + BLOCK, end, BLOCK):
-        k = _block(k_ptr, start, end, capacity, lane, D, BLOCK)
-        v = _block(v_ptr, start, end, capacity, lane, D, BLOCK)
-        m, l, acc = _attend_block(  # noqa: E741
+        k = cache_block(k_ptr, start, end, capacity, lane, D, BLOCK)
+        v = cache_block(v_ptr, start, end, capacity, lane, D, BLOCK)
+        m, l, acc = attend_block(  # noqa: E741
             q, k, v, start + row < end, scale_log2, m, l, acc, INTERPRETED
         )
 
@@ -182,68 +175,6 @@ def _attend(
             tl.store(counter_ptr + kv_head, 0)
 
 
-@triton.jit
-def _decode_attention_kernel(
-    q_ptr,
-    k_ptr,
-    v_ptr,
-    position_ptr,
-    out_ptr,
-    partials_ptr,
-    counter_ptr,
-    prefetch_ptr,
-    prefetch_bytes,
-    kv_heads,
-    capacity,
-    window,
-    scale_log2,
-    GROUP: tl.constexpr,
-    QUERIES: tl.constexpr,
-    D: tl.constexpr,
-    LANES: tl.constexpr,
-    BLOCK: tl.constexpr,
-    SPLITS: tl.constexpr,
-    SPLIT_ROWS: tl.constexpr,
-    ROUND: tl.constexpr,
-    INTERPRETED: tl.constexpr,
-    PREFETCH_PROGRAMS: tl.constexpr,
-    NUM_WARPS: tl.constexpr,
-    PDL: tl.constexpr,
-):
-    allow_next(PDL)
-    program = tl.program_id(0)
-    if PREFETCH_PROGRAMS > 0 and program >= kv_heads * SPLITS:
-        prefetch_to_l2(
-            prefetch_ptr, prefetch_bytes, program - kv_heads * SPLITS, PREFETCH_PROGRAMS, NUM_WARPS
-        )
-        wait_for_previous(PDL)
-    else:
-        _attend(
-            q_ptr,
-            k_ptr,
-            v_ptr,
-            position_ptr,
-            out_ptr,
-            partials_ptr,
-            counter_ptr,
-            program,
-            kv_heads,
-            capacity,
-            window,
-            scale_log2,
-            GROUP,
-            QUERIES,
-            D,
-            LANES,
-            BLOCK,
-            SPLITS,
-            SPLIT_ROWS,
-            ROUND,
-            INTERPRETED,
-            PDL,
-        )
-
-
 def decode_attention(
     q: torch.Tensor,
     k_cache: torch.Tensor,
@@ -260,11 +191,11 @@ def decode_attention(
 ) -> None:
     """out = softmax(scale q K^T) V over the cache's rows [max(0, position - window + 1), position].
 
-    q, out [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous and of one float
-    dtype; heads is a multiple of kv_heads (query heads h * group ... share KV head h), D is even, 32
+    q, out [batch, heads, D], caches [batch, kv_heads, capacity, D], contiguous, of one float dtype;
+    heads is a multiple of kv_heads (KV head h serves query heads h * group and up), D is even, 32
     to 256, batch 1 to 16. `position` int32 [1] on the device: rows before it are of earlier steps,
-    its own row is written by the kernel before. Rows behind it are not read. At a position past the
-    cache nothing is written.
+    its own row is written by the kernel before, rows behind it are not read. At a position outside
+    the cache nothing is written.
 
     `window` counts the tokens that a query sees, itself included (None: all). `tile.columns` is a
     block of KV positions, at least 16; `tile.splits` programs share a KV head and need a workspace
@@ -313,6 +244,7 @@ def decode_attention(
         SPLIT_ROWS=triton.next_power_of_2(tile.splits),
         ROUND=heads_per_round(tile.splits, group, lanes, tile.num_warps),
         INTERPRETED=not q.is_cuda,
+        AHEAD=pdl and _may_prefetch(k_cache, v_cache),
         PREFETCH_PROGRAMS=prefetch_programs,
         NUM_WARPS=tile.num_warps,
         PDL=pdl,
@@ -320,6 +252,12 @@ def decode_attention(
         num_stages=tile.num_stages,
         **launch_options(pdl),
     )
+
+
+def _may_prefetch(k_cache: torch.Tensor, v_cache: torch.Tensor) -> bool:
+    """Whether every row of the caches starts where a prefetch may start."""
+    row = k_cache.shape[-1] * k_cache.element_size()
+    return not any(size % ALIGNMENT for size in (row, k_cache.data_ptr(), v_cache.data_ptr()))
 
 
 def bytes_moved(q: torch.Tensor, kv_heads: int, visible: int) -> int:

@@ -1,0 +1,404 @@
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decodescope.kernels.attention_splits import (
+    default_splits,
+    heads_per_round,
+    rows_of_split,
+    workspace_counters,
+    workspace_floats,
+)
+from decodescope.kernels.decode_attention import (
+    bytes_moved,
+    decode_attention,
+    decode_attention_reference,
+)
+from decodescope.kernels.l2_prefetch import prefetchable_bytes
+from decodescope.kernels.tile import Tile
+from decodescope.kernels.weights import WeightMatrix
+from decodescope.kernels.workspace import Workspace, new_workspace
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+TOLERANCE = {
+    torch.float32: 1e-6,
+    torch.float16: 5e-4,
+    # The interpreter cuts off what bfloat16 does not hold, where a GPU rounds.
+    torch.bfloat16: 4e-3 if torch.cuda.is_available() else 8e-3,
+}
+
+
+@dataclass
+class Attention:
+    """Inputs of one call. Rows of the cache that it must not use are NaN, and so is the output."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    position: int
+    window: int | None
+    tile: Tile
+    out: torch.Tensor
+    workspace: Workspace
+
+    @property
+    def scale(self) -> float:
+        return float(self.q.shape[-1]) ** -0.5
+
+    def run(self, pdl: bool = False, prefetch: WeightMatrix | None = None) -> torch.Tensor:
+        position = torch.tensor([self.position], dtype=torch.int32, device=self.q.device)
+        decode_attention(
+            self.q,
+            self.k,
+            self.v,
+            position,
+            self.scale,
+            self.out,
+            self.tile,
+            self.workspace,
+            self.window,
+            pdl,
+            prefetch,
+        )
+        return self.out
+
+    def reference(self) -> torch.Tensor:
+        return decode_attention_reference(
+            self.q, self.k, self.v, self.position, self.scale, self.window
+        )
+
+
+def attention(
+    device: str,
+    dtype: torch.dtype = torch.float32,
+    batch: int = 1,
+    kv_heads: int = 1,
+    group: int = 2,
+    head_dim: int = 32,
+    capacity: int = 80,
+    position: int = 70,
+    window: int | None = None,
+    splits: int = 1,
+    block: int = 16,
+) -> Attention:
+    heads = kv_heads * group
+    seed = hash((batch, kv_heads, group, head_dim, capacity, position, splits))
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator).to(dtype).to(device)
+
+    q = normal(batch, heads, head_dim)
+    k = normal(batch, kv_heads, capacity, head_dim)
+    v = normal(batch, kv_heads, capacity, head_dim)
+    first = 0 if window is None else max(0, position - window + 1)
+    for cache in (k, v):
+        cache[:, :, :first] = float("nan")
+        cache[:, :, position + 1 :] = float("nan")
+    workspace = new_workspace(
+        workspace_floats(batch, heads, head_dim, splits),
+        workspace_counters(batch, kv_heads, splits),
+        device,
+    )
+    workspace.partials.fill_(float("nan"))
+    tile = Tile(1, block, splits=splits)
+    return Attention(q, k, v, position, window, tile, torch.full_like(q, float("nan")), workspace)
+
+
+def error(out: torch.Tensor, reference: torch.Tensor) -> float:
+    return float((out.double() - reference).norm() / reference.norm())
+
+
+def assert_right(case: Attention) -> None:
+    out = case.run()
+    assert error(out, case.reference()) < TOLERANCE[out.dtype]
+    assert not case.workspace.counters.any()
+
+
+@pytest.mark.parametrize("window", [None, 1, 3, 9, 10, 40])
+def test_reference_is_masked_attention(window: int | None) -> None:
+    case = attention("cpu", batch=2, kv_heads=2, group=3, capacity=10, position=9, window=window)
+    age = 9 - torch.arange(10)
+    mask = age < (10 if window is None else window)
+    k, v = (torch.nan_to_num(cache).repeat_interleave(3, dim=1) for cache in (case.k, case.v))
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        case.q[:, :, None].double(), k.double(), v.double(), attn_mask=mask[None, :]
+    )
+    torch.testing.assert_close(case.reference(), expected[:, :, 0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("group", [1, 3, 7, 8, 16, 17, 32])
+def test_every_ratio_of_query_to_kv_heads(group: int, dtype: torch.dtype, device: str) -> None:
+    assert_right(attention(device, dtype, group=group, splits=2, block=32))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("head_dim", [32, 34, 64, 80, 96, 128, 254, 256])
+def test_every_head_dim(head_dim: int, dtype: torch.dtype, device: str) -> None:
+    assert_right(attention(device, dtype, head_dim=head_dim, position=41, capacity=42))
+
+
+@pytest.mark.parametrize("splits", [1, 2, 5])
+@pytest.mark.parametrize("position", [0, 1, 15, 16, 17, 63, 64, 65, 98])
+def test_every_position_whatever_the_rows_behind_it_hold(
+    position: int, splits: int, device: str
+) -> None:
+    assert_right(attention(device, capacity=99, position=position, splits=splits, block=32))
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("window", [1, 2, 16, 17, 33, 70, 71, 72, 2**40])
+def test_every_window_whatever_the_rows_before_it_hold(
+    window: int, splits: int, device: str
+) -> None:
+    assert_right(attention(device, window=window, splits=splits, block=16))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sequences_and_heads_are_apart(dtype: torch.dtype, device: str) -> None:
+    assert_right(attention(device, dtype, batch=3, kv_heads=2, group=3, splits=2, block=64))
+
+
+def test_splits_change_rounding_only(device: str) -> None:
+    whole = attention(device, group=5, head_dim=48)
+    expected = whole.run().double()
+    for splits in (2, 5, 9):
+        case = attention(device, group=5, head_dim=48, splits=splits)
+        case = replace(case, q=whole.q, k=whole.k, v=whole.v)
+        assert error(case.run(), expected) < 5e-7
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_second_run_gives_the_same_bits(dtype: torch.dtype, device: str) -> None:
+    case = attention(device, dtype, kv_heads=2, splits=4, block=16)
+    first = case.run().clone()
+    case.out.fill_(float("nan"))
+    assert torch.equal(case.run(), first)
+    assert not case.workspace.counters.any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("winner", [0, 40, 70])
+def test_very_large_scores_leave_the_largest_alone(
+    winner: int, splits: int, dtype: torch.dtype, device: str
+) -> None:
+    case = attention(device, dtype, group=1, splits=splits, block=16)
+    case.q.fill_(180.0)
+    case.k.fill_(-180.0)
+    case.k[:, :, winner] = 180.0
+    assert torch.equal(case.run()[:, 0], case.v[:, 0, winner])
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    position=st.integers(0, 49),
+    window=st.integers(1, 60),
+    splits=st.integers(1, 4),
+    constant=st.floats(-100, 100, width=16),
+)
+def test_equal_values_are_their_own_average(
+    position: int, window: int, splits: int, constant: float
+) -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    case = attention(device, capacity=50, position=position, window=window, splits=splits, block=32)
+    case.v[~case.v.isnan()] = constant
+    expected = torch.full_like(case.out, constant)
+    torch.testing.assert_close(case.run(), expected, rtol=1e-6, atol=0.0)
+
+
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("position", [-1, 80, 81, 2**31 - 1])
+def test_at_a_position_outside_the_cache_nothing_is_written(
+    position: int, splits: int, device: str
+) -> None:
+    case = replace(attention(device, splits=splits), position=position)
+    assert case.run().isnan().all()
+    assert not case.workspace.counters.any()
+
+
+def test_many_heads_are_combined_in_several_rounds(device: str) -> None:
+    case = attention(device, group=9, head_dim=256, position=20, splits=9, block=16)
+    case.tile = replace(case.tile, num_warps=1)
+    assert heads_per_round(9, 9, 256, 1) == 1
+    assert_right(case)
+
+
+@triton.jit
+def _rows_of_splits(ranges_ptr, first, end, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
+    split = tl.program_id(0)
+    low, high = rows_of_split(first, end, split, SPLITS, BLOCK)
+    tl.store(ranges_ptr + 2 * split, low)
+    tl.store(ranges_ptr + 2 * split + 1, high)
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 0), (0, 1), (5, 37), (0, 64), (3, 300), (7, 199)])
+@pytest.mark.parametrize("splits", [1, 2, 5, 8])
+def test_splits_share_all_rows_evenly(first: int, end: int, splits: int, device: str) -> None:
+    ranges = torch.full((splits, 2), -1, dtype=torch.int32, device=device)
+    _rows_of_splits[(splits,)](ranges, first, end, SPLITS=splits, BLOCK=16)
+    shares = [range(low, high) for low, high in ranges.tolist()]
+    assert [row for share in shares for row in share] == list(range(first, end))
+    assert all((share.start - first) % 16 == 0 for share in shares if share)
+    blocks = [-(-len(share) // 16) for share in shares]
+    assert max(blocks) - min(blocks) <= 1
+    assert blocks == sorted(blocks, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "batch", "kv_heads", "splits"),
+    [(511, 1, 8, 1), (8192, 1, 8, 16), (8192, 16, 8, 1), (131072, 1, 4, 32), (1024, 1, 8, 8)],
+)
+def test_default_splits_fill_the_waves(
+    capacity: int, batch: int, kv_heads: int, splits: int
+) -> None:
+    assert default_splits(capacity, batch, kv_heads, multiprocessors=132, block=64) == splits
+
+
+@given(
+    capacity=st.integers(1, 200_000),
+    programs=st.integers(1, 128),
+    multiprocessors=st.integers(1, 200),
+    block=st.sampled_from([16, 64, 256, 1024]),
+)
+def test_default_splits_are_few_and_long(
+    capacity: int, programs: int, multiprocessors: int, block: int
+) -> None:
+    splits = default_splits(capacity, 1, programs, multiprocessors, block)
+    assert 1 <= splits <= 64
+    assert splits == 1 or capacity // splits >= max(128, block)
+
+
+def test_workspace_holds_each_split_of_each_head() -> None:
+    assert workspace_floats(2, 6, 80, 5) == 2 * 6 * 5 * 82
+    assert workspace_counters(2, 3, 5) == 6
+    assert workspace_floats(2, 6, 80, 1) == workspace_counters(2, 3, 1) == 0
+
+
+def test_bytes_are_the_visible_rows_q_and_out() -> None:
+    q = torch.zeros(2, 6, 80, dtype=torch.bfloat16)
+    assert bytes_moved(q, kv_heads=3, visible=10) == 2 * (2 * 2 * 3 * 10 * 80 + 2 * 2 * 6 * 80)
+
+
+def test_prefetched_bytes_come_in_sixteens() -> None:
+    weight = WeightMatrix(torch.zeros(3, 7, dtype=torch.bfloat16))
+    assert prefetchable_bytes(weight) == 32
+    assert prefetchable_bytes(weight, 31) == 16
+    with pytest.raises(ValueError, match="0 or more"):
+        prefetchable_bytes(weight, -1)
+    shifted = WeightMatrix(torch.zeros(50)[1:].view(7, 7))
+    with pytest.raises(ValueError, match="multiple of 16"):
+        prefetchable_bytes(shifted)
+
+
+REFUSED: list[tuple[dict[str, object], str]] = [
+    ({"q": torch.zeros(2, 32)}, r"\[batch, heads, D\]"),
+    ({"q": torch.zeros(1, 2, 32).half()}, "one dtype"),
+    ({"q": torch.zeros(1, 2, 64)[:, :, ::2]}, "contiguous"),
+    ({"q": torch.zeros(1, 3, 32), "out": torch.zeros(1, 3, 32)}, "multiple of 2 KV heads"),
+    ({"k": torch.zeros(1, 2, 80, 30)}, "K cache"),
+    ({"v": torch.zeros(1, 2, 81, 32)}, "V cache"),
+    ({"out": torch.zeros(1, 2, 30)}, "out q's"),
+    ({"window": 0}, "window 0"),
+    ({"tile": Tile(1, 8)}, "at least 16"),
+    ({"tile": Tile(1, 16, splits=2)}, "workspace"),
+]
+
+
+@pytest.mark.parametrize(("change", "complaint"), REFUSED)
+def test_refuses_what_it_cannot_do(change: dict[str, object], complaint: str) -> None:
+    case = replace(attention("cpu", kv_heads=2, group=1), **change)
+    with pytest.raises(ValueError, match=complaint):
+        case.run()
+
+
+@pytest.mark.parametrize("head_dim", [30, 33, 258])
+def test_refuses_head_dims(head_dim: int) -> None:
+    with pytest.raises(ValueError, match="head_dim"):
+        attention("cpu", head_dim=head_dim).run()
+
+
+def test_refuses_batches() -> None:
+    with pytest.raises(ValueError, match="1 to 16"):
+        attention("cpu", batch=17).run()
+
+
+def test_refuses_a_position_that_kernels_cannot_read() -> None:
+    case = attention("cpu")
+    for position in (torch.zeros(1, dtype=torch.int64), torch.zeros(2, dtype=torch.int32)):
+        with pytest.raises(ValueError, match="position must be int32"):
+            decode_attention(
+                case.q, case.k, case.v, position, 1.0, case.out, case.tile, case.workspace
+            )
+
+
+def test_refuses_a_prefetch_without_a_gpu() -> None:
+    with pytest.raises(ValueError, match="prefetch of weights on cpu"):
+        attention("cpu").run(prefetch=WeightMatrix(torch.zeros(4, 4)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("head_dim", [64, 80, 128])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_long_caches_through_the_pipelined_loop(
+    head_dim: int, stages: int, dtype: torch.dtype
+) -> None:
+    case = attention(
+        "cuda", dtype, 2, 4, 4, head_dim, capacity=5000, position=4321, splits=7, block=32
+    )
+    case.tile = replace(case.tile, num_stages=stages)
+    assert_right(case)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("splits", [1, 8])
+def test_overlap_and_prefetch_change_no_bit(splits: int) -> None:
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("needs compute capability 9.0")
+    case = attention(
+        "cuda", torch.bfloat16, 1, 8, 4, 64, capacity=3000, position=2900, splits=splits, block=64
+    )
+    expected = case.run().clone()
+    weight = WeightMatrix(torch.zeros(1001, 77, dtype=torch.bfloat16, device="cuda"))
+    for prefetch in (None, weight):
+        for _ in range(20):
+            case.out.fill_(float("nan"))
+            assert torch.equal(case.run(pdl=True, prefetch=prefetch), expected)
+    assert not case.workspace.counters.any()
+
+
+@pytest.mark.gpu
+def test_one_graph_serves_every_position() -> None:
+    case = attention("cuda", torch.bfloat16, kv_heads=2, capacity=600, position=599, splits=3)
+    position = torch.zeros(1, dtype=torch.int32, device="cuda")
+
+    def launch() -> None:
+        decode_attention(
+            case.q, case.k, case.v, position, case.scale, case.out, case.tile, case.workspace
+        )
+
+    launch()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch()
+    for case.position in (0, 1, 17, 300, 599):
+        position.fill_(case.position)
+        case.out.fill_(float("nan"))
+        graph.replay()
+        assert error(case.out, case.reference()) < TOLERANCE[torch.bfloat16]
+
+
+@pytest.mark.gpu
+def test_caches_beyond_32_bits_are_read() -> None:
+    capacity = 2**31 // (16 * 8 * 128) + 100
+    case = attention("cuda", torch.bfloat16, 16, 8, 1, 128, capacity, position=999, splits=2)
+    assert case.k.numel() > 2**31
+    assert_right(case)
