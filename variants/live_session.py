@@ -22,7 +22,7 @@ from decodescope.variants.pacing import StepPacer
 from decodescope.variants.preparation import Prepared, prepare
 from decodescope.variants.read_peak import read_peak
 from decodescope.variants.read_peak_cache import ReadPeak
-from decodescope.variants.registry import available_variants, build_variant, require_variant
+from decodescope.variants.registry import available_variants, build_variant, require_runnable
 from decodescope.variants.step import DecodeStep
 from decodescope.variants.token_tap import TokenTap
 from decodescope.variants.window_plan import WindowPlan
@@ -69,9 +69,11 @@ class TorchSession:
         )
 
     def refusal(self, variant: str) -> DecodescopeError | None:
-        """Why `variant` cannot be built here, None if it can: unknown, or not on this device."""
+        """Why `variant` cannot be built here, None if it can: unknown, not on this device, or not
+        for this model."""
+        prepared = self._prepared
         try:
-            require_variant(variant, self._prepared.device)
+            require_runnable(variant, prepared.loaded, prepared.workload, prepared.device)
         except DecodescopeError as error:
             return error
         return None

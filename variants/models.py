@@ -1,6 +1,6 @@
 """Loads a model: pretrained safetensors from the hub or a folder, or a preset's random weights."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,10 +63,13 @@ def load_model(
     dtype: DType,
     trust_remote_code: bool = False,
     workload: DecodeWorkload | None = None,
+    check: Callable[[str, Mapping[str, object]], None] | None = None,
 ) -> LoadedModel:
     """Load `source` onto `device` in `dtype`.
 
     Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
+    `check` is called with the model's name and its config.json before any weights are loaded; what
+    it raises goes to the caller.
     Random weights are drawn on the device itself with a fixed seed: normal with standard deviation
     0.02, norm weights 1, biases 0; the same device and version give the same weights.
 
@@ -80,6 +83,9 @@ def load_model(
         if source.kind == "random":
             assert source.preset is not None
             _check_positions(source.name, source.preset.max_position_embeddings, workload)
+            if check is not None:
+                preset = source.preset
+                check(source.name, {"model_type": preset.model_type} | preset.config_fields())
             model = build_random(source.preset, device, torch_dtype(dtype))
             return _loaded(model, None, "random", source.name)
         checkpoint = _find(source)
@@ -90,6 +96,8 @@ def load_model(
             )
         limit = checkpoint.config.get("max_position_embeddings")
         _check_positions(source.name, limit if isinstance(limit, int) else None, workload)
+        if check is not None:
+            check(source.name, checkpoint.config)
         options = {
             "trust_remote_code": trust_remote_code,
             "local_files_only": checkpoint.cached_only,

@@ -1,6 +1,6 @@
 """From a `WorkerConfig` to what a run starts with: device, workload, loaded model, first prompt."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -8,6 +8,7 @@ import torch
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.variants.models import LoadedModel, check_fits, load_model
 from decodescope.variants.prompts import make_prompt, with_prompt
+from decodescope.variants.registry import find_variant
 from decodescope.variants.request import read_request
 from decodescope.variants.workload import DecodeWorkload
 
@@ -39,11 +40,18 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
     Raises:
         InputError, ModelError, EnvironmentLacks: as `read_request`, `load_model`, `make_prompt` and
             `check_fits` do.
+        DecodescopeError: what the variant's check refuses.
     """
     request = read_request(config)
     device, source, workload = request.device, request.source, request.workload
     say(f"loading {source.name}")
-    loaded = load_model(source, device, workload.dtype, config.trust_remote_code, workload)
+    variant = find_variant(request.variant)
+
+    def check(name: str, fields: Mapping[str, object]) -> None:
+        if variant.check is not None:
+            variant.check(name, fields, workload, device)
+
+    loaded = load_model(source, device, workload.dtype, config.trust_remote_code, workload, check)
     if config.prompt is not None or config.prompt_ids is not None:
         ids = make_prompt(loaded, workload, config.prompt, config.prompt_ids)
         workload = with_prompt(workload, ids)

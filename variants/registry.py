@@ -6,15 +6,16 @@ Importing this module, and listing the variants, loads no torch: builders import
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
 from decodescope.analyzer.protocol import VariantInfo
-from decodescope.variants.spec import KERNELS, VariantSpec, kernels_of
+from decodescope.variants.spec import KERNELS, PARTS, VariantSpec, kernels_of
 
 if TYPE_CHECKING:
     from decodescope.variants.models import LoadedModel
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "decodescope.variants"
 
 Builder = Callable[["LoadedModel", "DecodeWorkload", str], "DecodeStep"]
+Check = Callable[[str, Mapping[str, object], "DecodeWorkload", str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A way to compute a decode step. `build(loaded, workload, device)` returns it ready to
     prefill; whatever it compiles or captures is done by then.
+
+    `check(name, config, workload, device)` raises a `DecodescopeError` for what it cannot run:
+    `name` is the model's, `config` its config.json. It is asked before weights are loaded.
 
     Raises:
         InputError: an empty or blank-holding name, no summary, or a builder that is not callable.
@@ -39,6 +44,7 @@ class Variant:
     summary: str
     requires_cuda: bool
     build: Builder
+    check: Check | None = None
 
     def __post_init__(self) -> None:
         if not self.name or any(letter.isspace() for letter in self.name):
@@ -71,8 +77,9 @@ def build_variant(
         InputError: an unknown name (with the nearest known), or one not built here.
         EnvironmentLacks: it needs CUDA, or GPU memory ran out.
         ModelError: context and new tokens exceed what the model allows.
+        DecodescopeError: what the variant's check refuses.
     """
-    variant = require_variant(name, device)
+    variant = require_runnable(name, loaded, workload, device)
 
     from decodescope.variants.memory import memory_errors
     from decodescope.variants.models import check_fits
@@ -96,8 +103,24 @@ def require_variant(name: str, device: str) -> Variant:
     return variant
 
 
+def require_runnable(
+    name: str, loaded: LoadedModel, workload: DecodeWorkload, device: str
+) -> Variant:
+    """The variant `name`, if it can run this model and workload on `device`.
+
+    Raises:
+        InputError, EnvironmentLacks: as `require_variant`.
+        DecodescopeError: what the variant's check refuses.
+    """
+    variant = require_variant(name, device)
+    if variant.check is not None:
+        variant.check(loaded.name, loaded.model.config.to_dict(), workload, device)
+    return variant
+
+
 def find_variant(name: str) -> Variant:
-    """The variant called `name`, or written by a spec string that equals a built-in one.
+    """The variant called `name`, or written by a spec string: that of a built-in variant, or any
+    combination of fused kernels.
 
     Raises:
         InputError: unknown (with the nearest known), not built here, or its package is broken.
@@ -113,9 +136,11 @@ def find_variant(name: str) -> Variant:
         nearest = get_close_matches(name, known, n=1)
         hint = f" (did you mean {nearest[0]}?)" if nearest else f"; known: {', '.join(known)}"
         raise InputError(f"unknown variant {name!r}{hint}")
-    canonical = str(VariantSpec.parse(name))
-    if canonical in known:
-        return known[canonical]
+    spec = VariantSpec.parse(name)
+    if str(spec) in known:
+        return known[str(spec)]
+    if spec.kernels == "fused" and spec.weight_format not in _NARROW_FORMATS:
+        return _fused(spec)
     raise InputError(
         f"variant {name}: well-formed, but not built in this version; built: {', '.join(known)}"
     )
@@ -133,6 +158,44 @@ def _build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) 
     return build_compiled(loaded, workload, device)
 
 
+def _build_fused(
+    spec: VariantSpec, loaded: LoadedModel, workload: DecodeWorkload, device: str
+) -> DecodeStep:
+    from decodescope.variants.fused.step import build_fused
+
+    return build_fused(spec, loaded, workload, device)
+
+
+def _check_fused(
+    spec: VariantSpec,
+    name: str,
+    config: Mapping[str, object],
+    workload: DecodeWorkload,
+    device: str,
+) -> None:
+    if spec.weight_format not in (None, workload.dtype):
+        raise InputError(
+            f"variant {spec}: weights in {spec.weight_format}, but the run's dtype is "
+            f"{workload.dtype}; pass --dtype {spec.weight_format} or leave the format out"
+        )
+
+    from decodescope.variants.fused.support import require_support
+
+    require_support(name, config, workload.batch, device)
+
+
+def _fused(spec: VariantSpec) -> Variant:
+    summary = "our Triton kernels, five launches a layer"
+    if left_out := [part for part in PARTS if part in spec.without]:
+        summary = f"our Triton kernels without {', '.join(left_out)}"
+    if spec.cuda_graph:
+        summary += ", replayed as one CUDA graph a token"
+    return Variant(
+        str(spec), summary, True, partial(_build_fused, spec), partial(_check_fused, spec)
+    )
+
+
+_NARROW_FORMATS = ("fp8_e4m3", "fp8_e5m2", "int8")
 _BUILT_IN = (
     Variant(
         "eager",
@@ -146,6 +209,8 @@ _BUILT_IN = (
         True,
         _build_compiled,
     ),
+    _fused(VariantSpec("fused")),
+    _fused(VariantSpec("fused", cuda_graph=True)),
 )
 
 

@@ -1,10 +1,15 @@
 """What is refused before a model is loaded."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
-from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.errors import DecodescopeError, ModelError
 from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.variants import registry
 from decodescope.variants.preparation import prepare
+from decodescope.variants.registry import Variant
 
 ASKED = {"variant": "eager", "batch": 1, "tokens": 4, "model": "tiny", "device": "cpu"}
 
@@ -31,6 +36,24 @@ def test_a_request_that_cannot_be_met_costs_no_loading(
     monkeypatch.setattr("decodescope.variants.models._load_pretrained", no_weights)
     with pytest.raises(DecodescopeError, match=words):
         prepare(WorkerConfig(**(ASKED | wrong)), lambda stage: None)
+
+
+@pytest.mark.parametrize("model", ["tiny", "qwen2.5-0.5b@random"])
+def test_what_a_variant_cannot_run_costs_no_loading(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_weights(*args: object, **options: object) -> None:
+        raise AssertionError("weights were touched")
+
+    def check(name: str, config: Mapping[str, Any], workload: Any, device: str) -> None:
+        raise ModelError(f"{name}: no {config['model_type']} of width {config['hidden_size']}")
+
+    monkeypatch.setattr("decodescope.variants.models._load_pretrained", no_weights)
+    monkeypatch.setattr("decodescope.variants.models.build_random", no_weights)
+    picky = Variant("picky", "refuses everything", False, no_weights, check)  # type: ignore[arg-type]
+    monkeypatch.setattr(registry, "_BUILT_IN", (picky,))
+    with pytest.raises(ModelError, match=f"{model}: no (llama|qwen2) of width (256|896)"):
+        prepare(WorkerConfig(**(ASKED | {"variant": "picky", "model": model})), lambda stage: None)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ def test_built_in_variants_by_device() -> None:
     assert {info.name: info.unavailable for info in available_variants("cpu")} == {
         "eager": None,
         "compiled": "needs a CUDA device",
+        "fused": "needs a CUDA device",
+        "fused+graph": "needs a CUDA device",
     }
     assert all(info.unavailable is None for info in available_variants("cuda"))
 
@@ -59,7 +61,8 @@ def test_built_in_variants_by_device() -> None:
 @pytest.mark.usefixtures("packages")
 def test_packages_add_variants_and_broken_ones_hide_nothing() -> None:
     listed = {info.name: info.unavailable for info in available_variants("cpu")}
-    assert list(listed) == ["eager", "compiled", "mine", "mine-gpu", "absent", "shadow", "wrong"]
+    own = ["eager", "compiled", "fused", "fused+graph"]
+    assert list(listed) == [*own, "mine", "mine-gpu", "absent", "shadow", "wrong"]
     assert listed["eager"] is None
     assert listed["mine"] is None
     assert listed["mine-gpu"] == "needs a CUDA device"
@@ -82,15 +85,57 @@ def test_a_packages_variant_is_built(load_small: Callable[..., Any]) -> None:
     [
         ("eagre", "did you mean eager"),
         ("complied", "did you mean compiled"),
-        ("zzz", "known: eager, compiled"),
-        ("fused+graph", "well-formed, but not built in this version"),
+        ("zzz", "known: eager, compiled, fused, fused\\+graph"),
+        ("fused+fp8_e4m3", "well-formed, but not built in this version"),
         ("eager+int8", "well-formed, but not built in this version"),
+        ("fused-atention", "did you mean attention"),
         ("compiled+graph", "already replays"),
     ],
 )
 def test_what_cannot_be_built_is_bad_input(name: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         find_variant(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical", "words"),
+    [
+        ("fused", "fused", "five launches a layer"),
+        ("fused+graph", "fused+graph", "CUDA graph"),
+        ("fused-pdl-rope", "fused-rope-pdl", "without rope, pdl"),
+        ("fused-rope+graph", "fused+graph-rope", "without rope, replayed"),
+        ("fused+bf16", "fused+bf16", "launches"),
+    ],
+)
+def test_every_combination_of_fused_kernels_has_a_name(
+    name: str, canonical: str, words: str
+) -> None:
+    variant = find_variant(name)
+    assert variant.name == canonical
+    assert words in variant.summary
+    assert variant.requires_cuda
+    assert find_variant(canonical).name == canonical
+
+
+def test_weights_of_another_dtype_than_the_runs_are_refused() -> None:
+    check = find_variant("fused+fp16").check
+    assert check is not None
+    llama = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 2}
+    with pytest.raises(InputError, match="pass --dtype fp16"):
+        check("some", llama, DecodeWorkload(dtype="bf16"), "cpu")
+    check("some", llama, DecodeWorkload(dtype="fp16"), "cpu")
+
+
+def test_a_variant_is_asked_whether_it_runs_this_model(
+    load_small: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(name: str, config: Any, workload: DecodeWorkload, device: str) -> None:
+        raise ModelError(f"{name}: {config['num_hidden_layers']} layers, batch {workload.batch}")
+
+    picky = Variant("picky", "refuses everything", False, build_nothing, check)
+    monkeypatch.setattr(registry, "_BUILT_IN", (picky,))
+    with pytest.raises(ModelError, match="llama: 3 layers, batch 2"):
+        build_variant("picky", load_small("llama"), DecodeWorkload(2, 4, 5), "cpu")
 
 
 def test_building_checks_device_and_length(load_small: Callable[..., Any]) -> None:
