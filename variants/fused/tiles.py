@@ -20,12 +20,11 @@ OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 
 # A batched product splits its inner dimension where rows alone leave the GPU short of work.
 SPLITTING: tuple[Operation, ...] = ("o", "down")
-MAX_SPLITS = 8
-# Registers of one program's weights: 256 bytes for each of at most 8 * 32 threads.
+MAX_PRODUCT_SPLITS = 8
+# A thread's part of the weights of one tile: its registers hold it as loaded, then as float32.
 MAX_THREAD_BYTES = 256
+MAX_THREAD_ELEMENTS = 128
 MAX_WARPS = 8
-# float32 sums of a thread that walks over its rows in several blocks.
-MAX_THREAD_SUMS = 128
 
 # Fewer leave multiprocessors without work, or with too few bytes under way.
 _PROGRAMS_PER_MULTIPROCESSOR = 2
@@ -193,7 +192,10 @@ def _vector_tile(operation: Operation, shapes: StepShapes, multiprocessors: int)
     shape = shapes.shape(operation)
     program_bytes, thread_bytes = _VECTOR_BYTES[operation]
     least = least_rows(operation, 1)
-    columns = _vector_columns(shape.columns, least * shapes.element_bytes)
+    columns = _vector_columns(shape.columns, least, shapes.element_bytes)
+    if columns < shape.columns:
+        # Sums of earlier blocks take registers too.
+        thread_bytes = MAX_THREAD_BYTES // 2
     programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
     rows = min(
         power_of_2_to(program_bytes // (columns * shapes.element_bytes)),
@@ -201,23 +203,22 @@ def _vector_tile(operation: Operation, shapes: StepShapes, multiprocessors: int)
         most_rows(operation, shapes),
     )
     rows = max(rows, least)
-    warps = rows * columns * shapes.element_bytes // (32 * thread_bytes)
-    if columns < shape.columns:
-        warps = max(warps, rows * columns // (32 * MAX_THREAD_SUMS))
-    return Tile(rows, columns, min(MAX_WARPS, power_of_2_to(warps)))
+    warps = power_of_2_to(rows * columns * shapes.element_bytes // (32 * thread_bytes))
+    return Tile(rows, columns, min(MAX_WARPS, warps))
 
 
-def _vector_columns(columns: int, column_bytes: int) -> int:
-    """All columns in one block, or blocks that divide them with little padding.
+def _vector_columns(columns: int, rows: int, element_bytes: int) -> int:
+    """All columns of `rows` in one block, or blocks that divide them with little padding.
 
     Padding costs registers, not bandwidth: up to a third of the block is worth its single trip to
-    memory. `column_bytes` is the least that a tile holds of each column.
+    memory.
     """
+    threads = 32 * MAX_WARPS
+    most = threads * min(MAX_THREAD_ELEMENTS, MAX_THREAD_BYTES // element_bytes) // rows
     block = power_of_2_from(columns)
-    registers = MAX_THREAD_BYTES * MAX_WARPS * 32
-    if block * column_bytes <= registers and (block - columns) * 3 <= block:
+    if block <= most and (block - columns) * 3 <= block:
         return block
-    block = min(block // 2, registers // 2 // column_bytes)
+    block = min(block, most) // 2
     while -columns % block * 8 > columns and block > 256:
         block //= 2
     return block
@@ -235,7 +236,7 @@ def _batched_tile(operation: Operation, shapes: StepShapes, multiprocessors: int
     splits = 1
     if operation in SPLITTING:
         # Each split of this many steps still fills the pipeline.
-        most = min(MAX_SPLITS, max(1, shape.columns // (columns * _BATCHED_STAGES)))
+        most = min(MAX_PRODUCT_SPLITS, max(1, shape.columns // (columns * _BATCHED_STAGES)))
         rows = 32 if shape.rows // 32 * most >= multiprocessors else SMALLEST_DOT
         splits = max(1, min(most, programs // -(-shape.rows // rows)))
     rows = min(max(rows, SMALLEST_DOT), most_rows(operation, shapes))

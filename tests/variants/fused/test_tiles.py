@@ -1,0 +1,172 @@
+"""Default and candidate tiles are ones that the kernels take, at every size a model may have."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sizes import H200, SMALL_GPU, any_shapes, preset_shapes
+
+from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.kernels.linear_residual import linear_residual, linear_residual_reference
+from decodescope.kernels.tile import Tile
+from decodescope.kernels.weights import WeightMatrix
+from decodescope.kernels.workspace import new_workspace
+from decodescope.variants.fused.target_gpu import TargetGpu
+from decodescope.variants.fused.tile_candidates import (
+    MOST_CANDIDATES,
+    candidates,
+    fits,
+    shared_bytes,
+)
+from decodescope.variants.fused.tiles import (
+    OPERATIONS,
+    Operation,
+    StepShapes,
+    StepTiles,
+    default_tiles,
+    interpreter_tiles,
+)
+from decodescope.variants.presets import PRESETS
+
+
+def check_accepted(tile: Tile, operation: Operation, shapes: StepShapes) -> None:
+    """What the kernels ask of a tile, and what a program's registers hold."""
+    columns = shapes.shape(operation).columns
+    if operation == "attention":
+        assert tile.columns >= 16
+        assert 1 <= tile.splits <= 64
+        return
+    assert tile.splits == 1 or operation in ("o", "down")
+    if shapes.batch > 1:
+        assert tile.rows >= 16
+        assert tile.columns >= 16
+        return
+    assert tile.rows >= (2 if operation in ("qkv", "gate_up") else 1)
+    assert tile.columns < 2 * columns or columns == 1
+    # Half of a thread's 255 registers hold the products of its part of the tile.
+    elements = tile.rows * tile.columns // (32 * tile.num_warps)
+    assert elements <= 128
+    assert elements * shapes.element_bytes <= 256
+    if operation == "qkv":
+        assert tile.rows < 2 * shapes.head_dim
+
+
+def test_the_tiles_measured_on_the_h200_are_the_defaults_there() -> None:
+    tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
+    assert tiles == StepTiles(
+        qkv=Tile(8, 2048, 4),
+        attention=Tile(1, 128, 4, num_stages=2, splits=16),
+        o=Tile(4, 2048, 2),
+        gate_up=Tile(8, 2048, 4),
+        down=Tile(2, 8192, 8),
+        head=Tile(4, 2048, 4),
+    )
+
+
+@pytest.mark.parametrize("element_bytes", [2, 4])
+@pytest.mark.parametrize("batch", range(1, 17))
+@pytest.mark.parametrize("name", PRESETS)
+def test_defaults_of_public_models_run_on_every_supported_gpu(
+    name: str, batch: int, element_bytes: int
+) -> None:
+    for capacity in (1, 513, 8192):
+        shapes = preset_shapes(name, batch, capacity, element_bytes)
+        tiles = default_tiles(shapes, SMALL_GPU.multiprocessors)
+        for operation in OPERATIONS:
+            check_accepted(tiles.of(operation), operation, shapes)
+            assert fits(tiles.of(operation), operation, shapes, SMALL_GPU)
+
+
+@given(any_shapes(), st.integers(1, 300))
+def test_defaults_of_any_sizes_are_accepted_and_fit(
+    shapes: StepShapes, multiprocessors: int
+) -> None:
+    tiles = default_tiles(shapes, multiprocessors)
+    for operation in OPERATIONS:
+        check_accepted(tiles.of(operation), operation, shapes)
+        assert fits(tiles.of(operation), operation, shapes, SMALL_GPU)
+
+
+@given(any_shapes(), st.sampled_from((H200, SMALL_GPU)))
+def test_candidates_begin_with_the_default_and_are_few_and_accepted(
+    shapes: StepShapes, gpu: TargetGpu
+) -> None:
+    tiles = default_tiles(shapes, gpu.multiprocessors)
+    for operation in OPERATIONS:
+        found = candidates(operation, shapes, gpu)
+        assert found[0] == tiles.of(operation)
+        assert len(set(found)) == len(found) <= MOST_CANDIDATES
+        for tile in found:
+            check_accepted(tile, operation, shapes)
+            assert shared_bytes(tile, operation, shapes) <= gpu.shared_bytes
+
+
+@given(any_shapes())
+def test_the_interpreter_gets_few_programs(shapes: StepShapes) -> None:
+    tiles = interpreter_tiles(shapes)
+    for operation in OPERATIONS:
+        tile, shape = tiles.of(operation), shapes.shape(operation)
+        assert tile.splits == 1
+        assert tile.columns >= min(shape.columns, 256)
+        if operation != "attention":
+            assert tile.rows >= min(shape.rows, shape.unit if operation == "qkv" else 1024)
+
+
+def test_a_large_part_of_padding_is_avoided_by_a_loop() -> None:
+    # 4864 columns fill 59 % of 8192, but 95 % of five blocks.
+    assert default_tiles(preset_shapes("qwen2.5-0.5b"), 132).down.columns == 1024
+    # 14336 fill 88 % of 16384.
+    assert default_tiles(preset_shapes("llama-3.1-8b"), 132).down.columns == 16384
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("batch", [1, 8])
+def test_every_multiprocessor_has_work_where_the_shapes_allow_it(name: str, batch: int) -> None:
+    shapes = preset_shapes(name, batch)
+    tiles = default_tiles(shapes, 132)
+    for operation in ("qkv", "o", "gate_up", "down", "head"):
+        tile = tiles.of(operation)
+        programs = -(-shapes.shape(operation).rows // tile.rows) * tile.splits
+        assert programs >= 132 or tile.rows == 16
+
+
+def test_shapes_are_those_of_the_matrices() -> None:
+    shapes = preset_shapes("llama-3.2-1b", capacity=600)
+    sizes = {name: (shapes.shape(name).rows, shapes.shape(name).columns) for name in OPERATIONS}
+    assert sizes == {
+        "qkv": (3072, 2048),
+        "attention": (512, 1024),
+        "o": (2048, 2048),
+        "gate_up": (16384, 2048),
+        "down": (2048, 8192),
+        "head": (128256, 2048),
+    }
+
+
+def test_a_tile_is_changed_for_one_operation_only() -> None:
+    tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
+    changed = tiles.with_tile("down", Tile(1, 256))
+    assert changed.down == Tile(1, 256)
+    assert all(changed.of(name) == tiles.of(name) for name in OPERATIONS if name != "down")
+
+
+def test_a_gpu_with_too_little_shared_memory_is_told_its_limit() -> None:
+    gpu = TargetGpu("Small", 8, 4_096, None, None, "0.1")
+    with pytest.raises(EnvironmentLacks, match=r"head.*Small has 4096 bytes.*needs \d{4,}"):
+        candidates("head", preset_shapes("llama-3.2-1b", batch=4), gpu)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_every_candidate_of_a_product_gives_the_product(batch: int, device: str) -> None:
+    shapes = StepShapes(40, 2, 1, 32, 700, 50, batch, 64, 4)
+    torch.manual_seed(batch)
+    weight = WeightMatrix(torch.randn(40, 700, device=device))
+    x, start = torch.randn(batch, 700, device=device), torch.randn(batch, 40, device=device)
+    expected = linear_residual_reference(x, weight, start)
+    tiles = candidates("down", shapes, TargetGpu("Tiny", 4, 101_376, None, None, "0.1"))
+    assert len(tiles) > 3
+    for tile in tiles:
+        residual = start.clone()
+        workspace = new_workspace(8 * 128 * batch, 64, device)
+        linear_residual(x, weight, residual, tile, workspace)
+        assert (residual - expected).norm() < 1e-6 * expected.norm(), tile

@@ -1,0 +1,49 @@
+"""Keeps the tiles measured on this machine between runs, in the user's cache folder."""
+
+import re
+import sys
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.files import write_atomically
+from decodescope.variants.fused.target_gpu import TargetGpu
+from decodescope.variants.fused.tile_table import TileEntry, tile_entries, updated
+from decodescope.variants.fused.tiles import StepShapes, StepTiles
+
+
+class _Kept(Struct, frozen=True):
+    gpu: TargetGpu
+    entries: tuple[TileEntry, ...]
+
+
+def cached_entries(gpu: TargetGpu, folder: Path) -> tuple[TileEntry, ...]:
+    """What was measured on this kind of GPU with this driver, Triton and decodescope.
+
+    A file from other versions counts as none; for one that is damaged, stderr says so.
+    """
+    path = _path(gpu, folder)
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+    except FileNotFoundError:
+        return ()
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        sys.stderr.write(f"measured tiles ignored: {path}: {error}\n")
+        return ()
+    return kept.entries if kept.gpu == gpu else ()
+
+
+def keep_tiles(gpu: TargetGpu, shapes: StepShapes, tiles: StepTiles, folder: Path) -> None:
+    """Add the tiles of one step for later runs; where that fails, stderr says so."""
+    entries = updated(cached_entries(gpu, folder), tile_entries(shapes, tiles))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(_path(gpu, folder), msgspec.json.encode(_Kept(gpu, entries)))
+    except (OSError, InputError) as error:
+        sys.stderr.write(f"measured tiles not kept for later runs: {error}\n")
+
+
+def _path(gpu: TargetGpu, folder: Path) -> Path:
+    return folder / f"tiles-{re.sub(r'[^a-z0-9]+', '-', gpu.name.lower())}.json"
