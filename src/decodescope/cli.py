@@ -16,6 +16,7 @@ from click.exceptions import Exit
 from decodescope import __version__
 from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
 from decodescope.analyzer.files import check_writable
+from decodescope.cli_bench import bench_kernels
 from decodescope.cli_compare import compare
 from decodescope.cli_options import (
     DEFAULT_TOKENS,
@@ -146,12 +147,13 @@ def doctor() -> None:
 
 @cli.group()
 def bench() -> None:
-    """Measure decodescope itself; the result carries its environment."""
+    """Measure decodescope itself, or its kernels; the result carries its environment."""
 
 
 for command in (analyze, compare, diff, export):
     cli.add_command(command)
 bench.add_command(bench_analyzer)
+bench.add_command(bench_kernels)
 
 
 def _run(

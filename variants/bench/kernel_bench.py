@@ -13,8 +13,8 @@ from statistics import quantiles
 
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks
 from decodescope.variants.bench.device_clock import Clock, CudaClock
+from decodescope.variants.bench.needs import require_gpu
 from decodescope.variants.bench.operands import Copy, KernelCase, Operands
 from decodescope.variants.bench.product_cases import product_cases
 from decodescope.variants.bench.report import (
@@ -25,7 +25,7 @@ from decodescope.variants.bench.report import (
 )
 from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.bench.small_cases import small_cases
-from decodescope.variants.environment import environment, why_no_cuda
+from decodescope.variants.environment import environment
 from decodescope.variants.fused.tiles import default_tiles, step_shapes
 from decodescope.variants.memory import memory_errors
 from decodescope.variants.model_source import resolve_model
@@ -69,7 +69,7 @@ def run_kernel_bench(
         ModelError: a model that the fused kernels cannot run.
         InputError: a batch that they cannot.
     """
-    require_cuda()
+    require_gpu()
     parts = shape_model(resolve_model(model), workload.batch, torch_dtype(workload.dtype), "cuda")
     gpu = torch.cuda.get_device_properties(0)
     conditions = Conditions(
@@ -97,13 +97,6 @@ def run_kernel_bench(
         kernels=figures,
         environment=environment(),
     )
-
-
-def require_cuda() -> None:
-    """Raise `EnvironmentLacks` where there is no GPU to measure kernels on."""
-    lacking = why_no_cuda()
-    if lacking is not None:
-        raise EnvironmentLacks(f"bench kernels: {lacking}; kernels are measured on a CUDA device")
 
 
 def measure_kernels(

@@ -66,7 +66,7 @@ class Operands:
         self.dtype = parts.embedding.dtype
         self.device = device
         self._generator = torch.Generator(device).manual_seed(SEED)
-        self.workspace = _workspace(parts, batch, tiles, device)
+        self.workspace = workspace_for(parts, batch, tiles, device)
 
     def normal(self, *shape: int, std: float = 1.0) -> torch.Tensor:
         """Normal numbers around 0 in the model's dtype."""
@@ -126,7 +126,7 @@ def relative_error(out: torch.Tensor, reference: torch.Tensor) -> float:
     return float(error) if bool(error.isfinite()) else float("inf")
 
 
-def _workspace(parts: FusedModel, batch: int, tiles: StepTiles, device: str) -> Workspace:
+def workspace_for(parts: FusedModel, batch: int, tiles: StepTiles, device: str) -> Workspace:
     """Room for the most that any kernel asks for with these tiles."""
     layer, attention = parts.layers[0], tiles.attention
     floats = [workspace_floats(batch, parts.heads, parts.head_dim, attention.splits)]

@@ -1,0 +1,172 @@
+"""One attention block of a decode step, input norm to O-projection and residual: eager and fused.
+
+Both decode one token after the same `BlockInputs`, again and again at the same position.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import DynamicCache
+
+from decodescope.kernels.decode_attention import decode_attention
+from decodescope.kernels.linear_residual import linear_residual
+from decodescope.kernels.norm_qkv_rope import norm_qkv_rope
+from decodescope.variants.bench.operands import workspace_for
+from decodescope.variants.fused.model_parts import FusedModel
+from decodescope.variants.fused.rope_tables import rope_table
+from decodescope.variants.fused.tiles import StepTiles
+
+_INPUT_SEED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BlockInputs:
+    """x [batch, hidden], and K and V [batch, KV heads, length, head_dim] of the tokens before."""
+
+    x: torch.Tensor
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    @property
+    def length(self) -> int:
+        """Tokens in the KV cache, and so the position of the one being decoded."""
+        return int(self.keys.shape[2])
+
+    def float(self) -> "BlockInputs":
+        """The same numbers in float32."""
+        return BlockInputs(self.x.float(), self.keys.float(), self.values.float())
+
+
+def random_inputs(parts: FusedModel, batch: int, length: int) -> BlockInputs:
+    """Normal numbers in the model's dtype, on its device."""
+    like = parts.embedding
+    generator = torch.Generator(like.device).manual_seed(_INPUT_SEED + length)
+    rows = (batch, parts.kv_heads, length, parts.head_dim)
+    x, keys, values = (
+        torch.empty(shape, dtype=like.dtype, device=like.device).normal_(generator=generator)
+        for shape in ((batch, parts.hidden), rows, rows)
+    )
+    return BlockInputs(x, keys, values)
+
+
+class GrowingCache:
+    """transformers' `DynamicCache` of one layer; `rewind` costs two assignments."""
+
+    def __init__(self, inputs: BlockInputs) -> None:
+        self.cache = DynamicCache()
+        self.cache.update(inputs.keys, inputs.values, 0)
+        layer = self.cache.layers[0]
+        self._before = layer.keys, layer.values
+
+    def rewind(self) -> None:
+        """Forget the token that was decoded."""
+        layer = self.cache.layers[0]
+        layer.keys, layer.values = self._before
+
+
+class FixedCache:
+    """A static cache of exactly the rows attention sees, always written at its last one.
+
+    transformers' own also counts positions on the device, in launches that do not belong to the
+    block: without them the eager block in a graph is at its fastest.
+    """
+
+    def __init__(self, inputs: BlockInputs) -> None:
+        self._keys, self._values = _with_free_row(inputs.keys), _with_free_row(inputs.values)
+        self._row = torch.full((1,), inputs.length, device=inputs.keys.device)
+
+    def update(
+        self, keys: torch.Tensor, values: torch.Tensor, *_: object, **__: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Write K and V [batch, KV heads, 1, head_dim]; all rows, as transformers' caches do."""
+        self._keys.index_copy_(2, self._row, keys)
+        self._values.index_copy_(2, self._row, values)
+        return self._keys, self._values
+
+
+class EagerBlock:
+    """The modules of a transformers decoder layer, called as it calls them."""
+
+    def __init__(self, layer: Any, rotary: Any, inputs: BlockInputs) -> None:
+        self._layer = layer
+        position = torch.full((1, 1), inputs.length, device=inputs.x.device)
+        self._rotation = rotary(inputs.x, position)
+
+    def __call__(self, x: torch.Tensor, cache: Any) -> torch.Tensor:
+        """x [batch, 1, hidden] after the block."""
+        attended, _ = self._layer.self_attn(
+            hidden_states=self._layer.input_layernorm(x),
+            position_embeddings=self._rotation,
+            attention_mask=None,
+            past_key_values=cache,
+        )
+        out: torch.Tensor = x + attended
+        return out
+
+
+class FusedBlock:
+    """The block in three launches; the result replaces `x` [batch, hidden]."""
+
+    def __init__(
+        self, model: Any, parts: FusedModel, inputs: BlockInputs, tiles: StepTiles, pdl: bool
+    ) -> None:
+        batch, device = inputs.x.shape[0], inputs.x.device
+        self.x = inputs.x.clone()
+        self._parts = parts
+        self._tiles = tiles
+        self._pdl = pdl
+        self._rope = rope_table(model, inputs.length + 1, device)
+        self._position = torch.full((1,), inputs.length, dtype=torch.int32, device=device)
+        self._keys, self._values = _with_free_row(inputs.keys), _with_free_row(inputs.values)
+        self._q = self.x.new_full((batch, parts.heads, parts.head_dim), float("nan"))
+        self._attended = torch.full_like(self._q, float("nan"))
+        self._workspace = workspace_for(parts, batch, tiles, str(device))
+
+    def launch(self, follows: bool) -> None:
+        """`follows`: another block was launched right before, so that even the first launch may
+        overlap with it."""
+        layer, tiles, pdl = self._parts.layers[0], self._tiles, self._pdl
+        norm_qkv_rope(
+            self.x,
+            layer.input_norm,
+            layer.qkv,
+            self._rope,
+            self._position,
+            self._q,
+            self._keys,
+            self._values,
+            tiles.qkv,
+            self._workspace,
+            layer.qk_norm,
+            pdl=pdl and follows,
+        )
+        decode_attention(
+            self._q,
+            self._keys,
+            self._values,
+            self._position,
+            self._parts.scale,
+            self._attended,
+            tiles.attention,
+            self._workspace,
+            layer.window,
+            pdl=pdl,
+        )
+        attended = self._attended.view(self.x.shape[0], -1)
+        linear_residual(attended, layer.o, self.x, tiles.o, self._workspace, pdl=pdl)
+
+
+@torch.no_grad()
+def reference_output(model: Any, inputs: BlockInputs) -> torch.Tensor:
+    """The block in float32 from the same rounded weights and inputs; [batch, hidden]."""
+    layer = deepcopy(model.model.layers[0]).float()
+    inputs = inputs.float()
+    block = EagerBlock(layer, model.model.rotary_emb, inputs)
+    return block(inputs.x[:, None], GrowingCache(inputs).cache)[:, 0]
+
+
+def _with_free_row(rows: torch.Tensor) -> torch.Tensor:
+    """K or V with one row more, NaN until it is written."""
+    return torch.cat((rows, torch.full_like(rows[:, :, :1], float("nan"))), dim=2)

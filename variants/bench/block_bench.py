@@ -1,0 +1,275 @@
+"""`bench kernels --block`: one attention block, eager and fused, with and without CUDA graphs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from statistics import median
+from typing import Any
+
+import torch
+
+from decodescope.analyzer.errors import ModelError
+from decodescope.variants.bench.attention_block import (
+    BlockInputs,
+    EagerBlock,
+    FixedCache,
+    FusedBlock,
+    GrowingCache,
+    random_inputs,
+    reference_output,
+)
+from decodescope.variants.bench.device_clock import Call, Clock, CudaClock
+from decodescope.variants.bench.kernel_bench import PDL_CAPABILITY
+from decodescope.variants.bench.needs import require_gpu
+from decodescope.variants.bench.operands import SEED
+from decodescope.variants.bench.report import (
+    SCHEMA_VERSION,
+    BlockBenchmark,
+    BlockFigures,
+    BlockTimes,
+    RoundSpread,
+)
+from decodescope.variants.bench.shape_model import config_fields
+from decodescope.variants.environment import environment
+from decodescope.variants.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.fused.support import require_support
+from decodescope.variants.fused.tiles import StepTiles, default_tiles, step_shapes
+from decodescope.variants.memory import memory_errors
+from decodescope.variants.model_source import ModelSource, resolve_model
+from decodescope.variants.models import load_model
+from decodescope.variants.workload import DType
+
+CACHE_LENGTHS = (64, 128, 256, 512)
+DTYPES: tuple[DType, ...] = ("bf16", "fp16")
+REQUIRED_COSINES: dict[DType, float] = {"bf16": 0.99999, "fp16": 0.999999, "fp32": 0.9999999}
+
+ROUNDS = 11
+CALLS = 240
+BLOCKS_PER_GRAPH = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to run the block: `call` runs `blocks` of them, after `prepare`."""
+
+    call: Call
+    blocks: int
+    prepare: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model's first layer at one cache length, and how its fused block is launched."""
+
+    model: Any
+    parts: FusedModel
+    inputs: BlockInputs
+    tiles: StepTiles
+    pdl: bool
+
+
+def run_block_bench(
+    model: str,
+    batch: int,
+    lengths: Sequence[int],
+    dtypes: Sequence[DType],
+    say: Callable[[str], None],
+) -> BlockBenchmark:
+    """Check and time the first attention block of `model` in each dtype at each cache length.
+
+    Of a preset with random weights only one layer is built, with weights that make the attention
+    differ between positions.
+
+    Raises:
+        EnvironmentLacks: no CUDA device, no Triton, model not found, out of GPU memory.
+        ModelError: a model the fused kernels cannot run, or whose sliding window is shorter than a
+            cache length.
+        InputError: a batch that they cannot.
+    """
+    require_gpu()
+    source = resolve_model(model)
+    require_support(source.name, config_fields(source), batch, "cuda")
+    gpu = torch.cuda.get_device_properties(0)
+    pdl = (gpu.major, gpu.minor) >= PDL_CAPABILITY
+    figures = []
+    for dtype in dtypes:
+        say(f"loading {model} in {dtype}")
+        layer_model = one_layer_model(source, "cuda", dtype)
+        parts = fused_model(layer_model)
+        for length in lengths:
+            say(f"{dtype}: cache length {length}")
+            tiles = default_tiles(step_shapes(parts, batch, length + 1), gpu.multi_processor_count)
+            with memory_errors("measuring attention blocks", "cuda"):
+                inputs = random_inputs(parts, batch, length)
+                subject = Subject(layer_model, parts, inputs, tiles, pdl)
+                figures.append(measure_block(subject, dtype, CudaClock()))
+    return BlockBenchmark(
+        schema_version=SCHEMA_VERSION,
+        model=model,
+        batch=batch,
+        rounds=ROUNDS,
+        calls=CALLS,
+        blocks_per_graph=BLOCKS_PER_GRAPH,
+        blocks=tuple(figures),
+        environment=environment(),
+    )
+
+
+def one_layer_model(source: ModelSource, device: str, dtype: DType) -> Any:
+    """The transformers model, of a preset with random weights only its first layer."""
+    if source.preset is None or source.kind != "random":
+        return load_model(source, device, dtype).model
+    source = replace(source, preset=replace(source.preset, num_hidden_layers=1))
+    model = load_model(source, device, dtype).model
+    spread_weights(model.model.layers[0])
+    return model
+
+
+@torch.no_grad()
+def spread_weights(layer: Any) -> None:
+    """Weights that keep the size of what they multiply, random norms and biases, and queries large
+    enough that attention is not nearly the same average at every position."""
+    generator = torch.Generator(layer.self_attn.q_proj.weight.device).manual_seed(SEED)
+    for name, parameter in layer.named_parameters():
+        if name.endswith("bias"):
+            parameter.normal_(0.0, 0.3, generator=generator)
+        elif parameter.dim() == 1:
+            parameter.normal_(1.0, 0.2, generator=generator)
+        else:
+            size = 2.0 if "q_proj" in name else 1.0
+            parameter.normal_(0.0, size * parameter.shape[1] ** -0.5, generator=generator)
+
+
+@torch.no_grad()
+def measure_block(
+    subject: Subject,
+    dtype: DType,
+    clock: Clock,
+    rounds: int = ROUNDS,
+    calls: int = CALLS,
+    blocks_per_graph: int = BLOCKS_PER_GRAPH,
+) -> BlockFigures:
+    """Check one block and, where it passed, time `rounds` rounds of `calls` blocks each way.
+
+    Raises:
+        ModelError: a sliding window shorter than the cache.
+    """
+    _check_window(subject)
+    reference = reference_output(subject.model, subject.inputs)
+    eager = EagerBlock(
+        subject.model.model.layers[0], subject.model.model.rotary_emb, subject.inputs
+    )
+    fused = FusedBlock(subject.model, subject.parts, subject.inputs, subject.tiles, subject.pdl)
+    out = eager(subject.inputs.x[:, None], GrowingCache(subject.inputs).cache)[:, 0]
+    fused.launch(follows=False)
+    cosines = cosine(fused.x, reference), cosine(out, reference)
+    ways = _eager_ways(eager, subject.inputs, clock, blocks_per_graph)
+    ways |= _fused_ways(fused, subject.inputs, clock, blocks_per_graph)
+    required = REQUIRED_COSINES[dtype]
+    if not cosines[0] >= required:
+        error = f"cosine {cosines[0]:.8f} to float32, where {required} is required: not timed"
+    elif not _graph_repeats_launches(fused, ways):
+        error = "a replayed graph gives other results than launches one by one: not timed"
+    else:
+        error = None
+    return BlockFigures(
+        dtype=dtype,
+        cache_length=subject.inputs.length,
+        fused_cosine=cosines[0],
+        eager_cosine=cosines[1],
+        required_cosine=required,
+        error=error,
+        times=None if error else time_ways(ways, clock, rounds, calls),
+    )
+
+
+def time_ways(ways: Mapping[str, Way], clock: Clock, rounds: int, calls: int) -> BlockTimes:
+    """Each round times every way once, one after the other, so that ratios share their minute."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _, (name, way) in product(range(rounds), ways.items()):
+        way.prepare()
+        times[name].append(clock.mean_ns(way.call, calls // way.blocks) / way.blocks)
+
+    def ratio(over: str, under: str) -> RoundSpread:
+        return _spread([a / b for a, b in zip(times[over], times[under], strict=True)])
+
+    return BlockTimes(
+        eager_ungraphed_ns=_spread(times["eager"]),
+        eager_graphed_ns=_spread(times["eager+graph"]),
+        fused_ungraphed_ns=_spread(times["fused"]),
+        fused_graphed_ns=_spread(times["fused+graph"]),
+        eager_over_fused_ungraphed=ratio("eager", "fused"),
+        eager_ungraphed_over_fused_graphed=ratio("eager", "fused+graph"),
+        eager_over_fused_graphed=ratio("eager+graph", "fused+graph"),
+    )
+
+
+def cosine(out: torch.Tensor, reference: torch.Tensor) -> float:
+    """Cosine of the angle between two tensors, in float64: the least of all sequences."""
+    similarity = torch.nn.functional.cosine_similarity(out.double(), reference.double(), dim=-1)
+    return float(similarity.min())
+
+
+def _eager_ways(
+    block: EagerBlock, inputs: BlockInputs, clock: Clock, blocks_per_graph: int
+) -> dict[str, Way]:
+    growing, fixed = GrowingCache(inputs), FixedCache(inputs)
+    start = inputs.x[:, None].clone()
+
+    def one() -> None:
+        block(start, growing.cache)
+        growing.rewind()
+
+    def several() -> None:
+        x = start
+        for _ in range(blocks_per_graph):
+            x = block(x, fixed)
+
+    return {
+        "eager": Way(one, 1, growing.rewind),
+        "eager+graph": Way(clock.capture(several), blocks_per_graph, growing.rewind),
+    }
+
+
+def _fused_ways(
+    block: FusedBlock, inputs: BlockInputs, clock: Clock, blocks_per_graph: int
+) -> dict[str, Way]:
+    def restart() -> None:
+        block.x.copy_(inputs.x)
+
+    def one() -> None:
+        block.launch(follows=False)
+
+    def several() -> None:
+        for index in range(blocks_per_graph):
+            block.launch(follows=index > 0)
+
+    return {
+        "fused": Way(one, 1, restart),
+        "fused+graph": Way(clock.capture(several), blocks_per_graph, restart),
+    }
+
+
+def _graph_repeats_launches(block: FusedBlock, ways: Mapping[str, Way]) -> bool:
+    """Whether one replay leaves the very bits that as many single blocks leave."""
+    single, graphed = ways["fused"], ways["fused+graph"]
+    single.prepare()
+    for _ in range(graphed.blocks):
+        single.call()
+    expected = block.x.clone()
+    graphed.prepare()
+    graphed.call()
+    return torch.equal(block.x, expected)
+
+
+def _check_window(subject: Subject) -> None:
+    window, length = subject.parts.layers[0].window, subject.inputs.length
+    if window is not None and window <= length:
+        raise ModelError(
+            f"bench kernels --block: the model's sliding window of {window} is shorter than the "
+            f"cache length {length}; lower --context"
+        )
+
+
+def _spread(values: Sequence[float]) -> RoundSpread:
+    return RoundSpread(median(values), min(values), max(values), tuple(values))

@@ -1,0 +1,16 @@
+"""What measuring kernels needs; imports neither torch nor Triton, so that it can say so."""
+
+from importlib.util import find_spec
+
+from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.variants.environment import require_run_packages, why_no_cuda
+
+
+def require_gpu() -> None:
+    """Raise `EnvironmentLacks` where kernels cannot be measured; says why."""
+    require_run_packages()
+    lacking = why_no_cuda()
+    if lacking is not None:
+        raise EnvironmentLacks(f"bench kernels: {lacking}; kernels are measured on a CUDA device")
+    if find_spec("triton") is None:
+        raise EnvironmentLacks("bench kernels: needs Triton, which is not installed (Linux only)")

@@ -1,0 +1,115 @@
+"""The results of `bench kernels` for a terminal."""
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from decodescope.analyzer.provenance import Environment
+from decodescope.analyzer.views.formatting import UNKNOWN, bytes_size, microseconds, percent
+from decodescope.variants.bench.report import (
+    BlockBenchmark,
+    BlockFigures,
+    KernelBenchmark,
+    KernelFigures,
+    LaunchTimes,
+    RoundSpread,
+)
+
+_MACHINE = ("gpu", "driver", "cuda", "torch", "triton", "transformers", "decodescope", "commit")
+
+
+def kernel_table(result: KernelBenchmark) -> RenderableType:
+    """A row for each kernel: bytes, time and bandwidth of a launch, one by one and overlapped."""
+    columns = ("bytes", "µs", "p10-p90", "rate", "of peak", "PDL µs", "of peak")
+    table = _table(("operation", "kernel", "shape"), columns)
+    for kernel in result.kernels:
+        name = f"{kernel.operation}{'' if kernel.cold else ' *'}"
+        cells = [name, kernel.kernel, kernel.shape, bytes_size(kernel.bytes_moved)]
+        table.add_row(*cells, *_time_cells(kernel))
+    peak = result.measured_peak_bytes_per_s
+    title = (
+        f"{result.model}, {result.dtype}, batch {result.batch}, context {result.context}: "
+        f"read peak {bytes_size(peak)}/s, L2 {bytes_size(result.l2_bytes)}"
+    )
+    notes = ["times are per launch in a CUDA graph; PDL: launches overlap"]
+    if not all(kernel.cold for kernel in result.kernels):
+        notes.append("* operands lie in L2, as they do in a step; the others come from memory")
+    return _page(title, table, notes, result.errors, result.environment)
+
+
+def block_table(result: BlockBenchmark) -> RenderableType:
+    """A row for each dtype and cache length: the four times, the ratios, and the cosines."""
+    columns = ("eager µs", "graphed", "fused µs", "graphed")
+    ratios = ("eager/fused", "eager/graphed", "both graphed", "1 - cosine", "eager's")
+    table = _table(("dtype", "cache"), (*columns, *ratios))
+    for block in result.blocks:
+        table.add_row(block.dtype, f"{block.cache_length}", *_block_cells(block))
+    title = (
+        f"one attention block of {result.model}, batch {result.batch}, "
+        f"{result.rounds} rounds of {result.calls} blocks"
+    )
+    notes = ["medians over the rounds, ratios with their range; cosines to float32"]
+    return _page(title, table, notes, result.errors, result.environment)
+
+
+def _time_cells(kernel: KernelFigures) -> list[str]:
+    serial, overlapped = kernel.serial, kernel.overlapped
+    if serial is None:
+        return ["check failed", *[UNKNOWN] * 5]
+    spread = f"{microseconds(serial.p10_ns)}-{microseconds(serial.p90_ns)}"
+    rate = f"{bytes_size(serial.bytes_per_s)}/s"
+    cells = [microseconds(serial.median_ns), spread, rate, _share(serial)]
+    if overlapped is None:
+        return [*cells, UNKNOWN, UNKNOWN]
+    return [*cells, microseconds(overlapped.median_ns), _share(overlapped)]
+
+
+def _share(times: LaunchTimes) -> str:
+    return UNKNOWN if times.share_of_peak is None else f"{percent(times.share_of_peak)} %"
+
+
+def _block_cells(block: BlockFigures) -> list[str]:
+    cosines = [f"{1.0 - value:.1e}" for value in (block.fused_cosine, block.eager_cosine)]
+    times = block.times
+    if times is None:
+        return ["check failed", *[UNKNOWN] * 6, *cosines]
+    spreads = (
+        times.eager_ungraphed_ns,
+        times.eager_graphed_ns,
+        times.fused_ungraphed_ns,
+        times.fused_graphed_ns,
+    )
+    ratios = (
+        times.eager_over_fused_ungraphed,
+        times.eager_ungraphed_over_fused_graphed,
+        times.eager_over_fused_graphed,
+    )
+    return [*(microseconds(spread.median) for spread in spreads), *map(_ratio, ratios), *cosines]
+
+
+def _ratio(spread: RoundSpread) -> str:
+    return f"{spread.median:.2f} ({spread.min:.2f}-{spread.max:.2f})"
+
+
+def _table(names: tuple[str, ...], figures: tuple[str, ...]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for name in figures:
+        table.add_column(name, justify="right", overflow="fold")
+    return table
+
+
+def _page(
+    title: str, table: Table, notes: list[str], errors: tuple[str, ...], environment: Environment
+) -> RenderableType:
+    machine = ", ".join(f"{key} {environment[key]}" for key in _MACHINE if environment.get(key))
+    failed = [Text(error, style="bold red") for error in errors]
+    return Group(
+        Text(title, style="bold"),
+        table,
+        *failed,
+        *(Text(note, style="dim") for note in notes),
+        Text(machine, style="dim"),
+    )
