@@ -1,0 +1,189 @@
+"""The border of top-k and top-p: the smallest logit that may still be drawn.
+
+Radix select (Knuth, TAOCP 3, 5.2.5) over keys: 32-bit integers ordered like the logits. The upper
+halves of all keys are counted into 65,536 bins; the last program to arrive goes down from the
+largest logit's bin to the one where the count reaches k. A second launch does the same for the
+lower halves within this bin. Top-p adds probability mass instead of ones; mass is an integer, so
+that sums do not depend on the order in which atomic additions happen.
+
+`upper` and `lower` are used in turns, and each kernel zeroes what the launch before it filled.
+Reads the logits once a launch; they come from the L2 cache, where whoever computed them left them.
+"""
+
+import triton
+import triton.language as tl
+
+from decodescope.kernels.overlap import allow_next, wait_for_previous
+from decodescope.kernels.sampling.numbers import (
+    logit_keys,
+    logit_of,
+    probability_mass,
+    scaled_logits,
+)
+from decodescope.kernels.sampling.workspace import (
+    ABOVE,
+    BIN,
+    BINS,
+    BORDER,
+    FIRST_TIED,
+    HALF,
+    LARGEST,
+    LOW,
+    SLOTS,
+    TARGET,
+    TOTAL,
+    arrived_last,
+)
+
+_BINS_AT_ONCE = tl.constexpr(2048)
+_TOKENS_AT_ONCE = tl.constexpr(8192)
+
+
+@triton.jit
+def largest_kernel(
+    logits_ptr, state_ptr, vocabulary, inverse_temperature, BLOCK: tl.constexpr, PDL: tl.constexpr
+):
+    """The largest logit of each sequence, and no border yet: what top-p alone starts with."""
+    allow_next(PDL)
+    wait_for_previous(PDL)
+    tokens = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    sequence = tl.program_id(1).to(tl.int64)
+    scaled = scaled_logits(
+        logits_ptr + sequence * vocabulary, tokens, tokens < vocabulary, inverse_temperature
+    )
+    state_ptr += sequence * SLOTS
+    tl.atomic_max(state_ptr + LARGEST, tl.max(logit_keys(scaled)), sem="relaxed")
+    if tl.program_id(0) == 0:
+        tl.store(state_ptr + BORDER, 0)
+
+
+@triton.jit(do_not_specialize=["top_k"])
+def upper_half_kernel(
+    logits_ptr,
+    upper_ptr,
+    lower_ptr,
+    state_ptr,
+    counters_ptr,
+    vocabulary,
+    inverse_temperature,
+    top_k,
+    top_p,
+    MASS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """BIN: the upper half of the border's key. MASS: of top-p, else of top-k."""
+    allow_next(PDL)
+    wait_for_previous(PDL)
+    tokens = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    sequence = tl.program_id(1).to(tl.int64)
+    inside = tokens < vocabulary
+    scaled = scaled_logits(logits_ptr + sequence * vocabulary, tokens, inside, inverse_temperature)
+    keys = logit_keys(scaled)
+    state_ptr += sequence * SLOTS
+    upper_ptr += sequence * BINS
+    if MASS:
+        weights = probability_mass(scaled, logit_of(tl.load(state_ptr + LARGEST)))
+        weights = tl.where(inside & (keys >= tl.load(state_ptr + BORDER)), weights, 0)
+        tl.atomic_add(state_ptr + TOTAL, tl.sum(weights), sem="relaxed")
+        filled = inside & ((keys >> HALF) == tl.load(state_ptr + BIN))
+        tl.store(lower_ptr + sequence * BINS + (keys & LOW), weights * 0, mask=filled)
+    else:
+        weights = inside.to(tl.int64)
+        tl.atomic_max(state_ptr + LARGEST, tl.max(keys), sem="relaxed")
+    tl.atomic_add(upper_ptr + (keys >> HALF), weights, mask=weights > 0, sem="relaxed")
+    if arrived_last(counters_ptr + sequence, tl.num_programs(0)):
+        if MASS:
+            share = tl.load(state_ptr + TOTAL).to(tl.float64) * tl.cast(top_p, tl.float64)
+            target = tl.ceil(share).to(tl.int64)
+        else:
+            target = tl.cast(top_k, tl.int64)
+        largest_bin = tl.load(state_ptr + LARGEST) >> HALF
+        border_bin, above = _bin_reaching(upper_ptr, largest_bin, target)
+        tl.store(state_ptr + BIN, border_bin)
+        tl.store(state_ptr + ABOVE, above)
+        tl.store(state_ptr + TARGET, target)
+
+
+@triton.jit
+def lower_half_kernel(
+    logits_ptr,
+    upper_ptr,
+    lower_ptr,
+    state_ptr,
+    counters_ptr,
+    vocabulary,
+    inverse_temperature,
+    MASS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """BORDER, the whole key, and FIRST_TIED: which tokens with this very key are kept."""
+    allow_next(PDL)
+    wait_for_previous(PDL)
+    tokens = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    sequence = tl.program_id(1).to(tl.int64)
+    logits_ptr += sequence * vocabulary
+    counted = tokens < vocabulary
+    scaled = scaled_logits(logits_ptr, tokens, counted, inverse_temperature)
+    keys = logit_keys(scaled)
+    state_ptr += sequence * SLOTS
+    lower_ptr += sequence * BINS
+    border_bin = tl.load(state_ptr + BIN)
+    if MASS:
+        largest = logit_of(tl.load(state_ptr + LARGEST))
+        weights = probability_mass(scaled, largest)
+        counted &= keys >= tl.load(state_ptr + BORDER)
+    else:
+        weights = counted.to(tl.int64)
+    tl.store(upper_ptr + sequence * BINS + (keys >> HALF), weights * 0, mask=counted)
+    counted &= ((keys >> HALF) == border_bin) & (weights > 0)
+    tl.atomic_add(lower_ptr + (keys & LOW), weights, mask=counted, sem="relaxed")
+    if arrived_last(counters_ptr + sequence, tl.num_programs(0)):
+        missing = tl.load(state_ptr + TARGET) - tl.load(state_ptr + ABOVE)
+        half, above = _bin_reaching(lower_ptr, border_bin * 0 + LOW, missing)
+        border = border_bin * BINS + half
+        first_tied = border * 0
+        if MASS:
+            each = tl.maximum(probability_mass(logit_of(border), largest), 1)
+            tied = tl.load(lower_ptr + half, cache_modifier=".cg") // each
+            wanted = (missing - above + each - 1) // each
+            if wanted < tied:
+                first_tied = _nth_tied_from_the_end(
+                    logits_ptr, vocabulary, inverse_temperature, border, wanted
+                )
+        tl.store(state_ptr + BORDER, border)
+        tl.store(state_ptr + FIRST_TIED, first_tied)
+
+
+@triton.jit
+def _bin_reaching(histogram_ptr, first, target):
+    """From bin `first` down: the bin where the running sum reaches `target`, and the sum before."""
+    above = target * 0
+    found = first * 0 - 1
+    while (found < 0) & (first >= 0):
+        bins = first - tl.arange(0, _BINS_AT_ONCE)
+        # Not from L1, which does not see the other programs' atomic additions.
+        weights = tl.load(histogram_ptr + bins, mask=bins >= 0, other=0, cache_modifier=".cg")
+        short = above + tl.cumsum(weights, 0) < target
+        above += tl.sum(tl.where(short, weights, 0))
+        shorts = tl.sum(short.to(tl.int64))
+        found = tl.where(shorts < _BINS_AT_ONCE, first - shorts, found)
+        first -= _BINS_AT_ONCE
+    return tl.maximum(found, 0), above
+
+
+@triton.jit
+def _nth_tied_from_the_end(logits_ptr, vocabulary, inverse_temperature, border, wanted):
+    """The token that is number `wanted`, from 1, among those with this key, highest token first."""
+    token = border * 0
+    end = token + vocabulary
+    while (wanted > 0) & (end > 0):
+        tokens = end - 1 - tl.arange(0, _TOKENS_AT_ONCE)
+        scaled = scaled_logits(logits_ptr, tokens, tokens >= 0, inverse_temperature)
+        tied = ((tokens >= 0) & (logit_keys(scaled) == border)).to(tl.int64)
+        here = (tied > 0) & (tl.cumsum(tied, 0) == wanted)
+        token += tl.sum(tl.where(here, tokens, 0))
+        wanted -= tl.sum(tied)
+        end -= _TOKENS_AT_ONCE
+    return token

@@ -1,0 +1,76 @@
+"""Draws one of the kept tokens: the largest of logit / temperature plus Gumbel noise.
+
+Programs offer their best token to an atomic maximum of integers, which come in one order whoever is
+first; the last program to arrive writes the token.
+"""
+
+import triton
+import triton.language as tl
+
+from decodescope.kernels.choice import choice_keys, chosen_index
+from decodescope.kernels.overlap import allow_next, wait_for_previous
+from decodescope.kernels.sampling.numbers import gumbel_noise, logit_keys, scaled_logits
+from decodescope.kernels.sampling.workspace import (
+    BEST,
+    BIN,
+    BINS,
+    BORDER,
+    FIRST_TIED,
+    HALF,
+    LARGEST,
+    LOW,
+    SLOTS,
+    TOTAL,
+    arrived_last,
+)
+
+
+@triton.jit(do_not_specialize=["seed"])
+def draw_kernel(
+    logits_ptr,
+    lower_ptr,
+    state_ptr,
+    counters_ptr,
+    position_ptr,
+    out_ptr,
+    vocabulary,
+    out_columns,
+    inverse_temperature,
+    seed,
+    NO_KEY: tl.constexpr,
+    FILTERED: tl.constexpr,
+    HISTORY: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """HISTORY: `out` is the tokens by position, and the position moves on; else the ids alone."""
+    allow_next(PDL)
+    wait_for_previous(PDL)
+    first = tl.program_id(0) * BLOCK
+    tokens = first + tl.arange(0, BLOCK)
+    sequence = tl.program_id(1).to(tl.int64)
+    kept = tokens < vocabulary
+    scaled = scaled_logits(logits_ptr + sequence * vocabulary, tokens, kept, inverse_temperature)
+    state_ptr += sequence * SLOTS
+    if FILTERED:
+        keys = logit_keys(scaled)
+        border = tl.load(state_ptr + BORDER)
+        filled = kept & ((keys >> HALF) == tl.load(state_ptr + BIN))
+        tl.store(lower_ptr + sequence * BINS + (keys & LOW), keys * 0, mask=filled)
+        tied = (keys == border) & (tokens >= tl.load(state_ptr + FIRST_TIED))
+        kept &= (keys > border) | tied
+    position = tl.load(position_ptr)
+    noise = gumbel_noise(seed, position, tl.program_id(1), first, BLOCK)
+    scores = tl.where(kept, choice_keys(scaled + noise, tokens), NO_KEY)
+    tl.atomic_max(state_ptr + BEST, tl.max(scores), sem="relaxed")
+    if arrived_last(counters_ptr + sequence, tl.num_programs(0)):
+        token = chosen_index(tl.atomic_xchg(state_ptr + BEST, NO_KEY, sem="relaxed"))
+        tl.store(state_ptr + LARGEST, 0)
+        tl.store(state_ptr + TOTAL, 0)
+        if HISTORY:
+            if position + 1 < out_columns:
+                tl.store(out_ptr + sequence * out_columns + position + 1, token)
+            if arrived_last(counters_ptr + tl.num_programs(1), tl.num_programs(1)):
+                tl.store(position_ptr, position + 1)
+        else:
+            tl.store(out_ptr + sequence, token)

@@ -1,0 +1,100 @@
+"""The numbers of sampling on the device: scaled logits, their keys, probability mass, Gumbel noise.
+
+The functions here do what those of `reference` do, operation by operation: look there for why.
+Launch with `EXACT`, so that no multiplication is fused with an addition.
+"""
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+EXACT: dict[str, Any] = {"enable_fp_fusion": False}
+
+
+@triton.jit
+def scaled_logits(logits_ptr, offsets, mask, inverse_temperature):
+    """Logits times 1 / temperature, float32; -inf where masked or NaN, 1e38 where +inf."""
+    logits = tl.load(logits_ptr + offsets, mask=mask, other=float("-inf"))
+    scaled = logits.to(tl.float32) * inverse_temperature
+    scaled = tl.where(scaled == scaled, scaled, float("-inf"))
+    return tl.minimum(scaled, 1e38)
+
+
+@triton.jit
+def logit_keys(scaled):
+    """int64 from 0 to 2^32 - 1, ordered like the float32 values, -0 as +0."""
+    bits = tl.where(scaled == 0.0, 0.0, scaled).to(tl.int32, bitcast=True)
+    ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
+    return ordered.to(tl.int64) + 0x80000000
+
+
+@triton.jit
+def logit_of(key):
+    """The float32 value of a key."""
+    ordered = (key - 0x80000000).to(tl.int32)
+    bits = tl.where(ordered < 0, ordered ^ 0x7FFFFFFF, ordered)
+    return bits.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def probability_mass(scaled, largest):
+    """floor(2^40 exp(scaled - largest)), int64."""
+    distance = tl.maximum(tl.maximum(scaled, -1e38) - tl.maximum(largest, -1e38), -30.0)
+    halvings = tl.floor(distance * 1.44269504 + 0.5)
+    rest = distance - halvings * 0.693359375
+    rest = rest - halvings * -2.12194440e-4
+    y = rest * 1.9875691500e-4 + 1.3981999507e-3
+    y = y * rest + 8.3334519073e-3
+    y = y * rest + 4.1665795894e-2
+    y = y * rest + 1.6666665459e-1
+    y = y * rest + 5.0000001201e-1
+    factor = y * (rest * rest) + rest + 1.0
+    return ((factor * 16777216.0).to(tl.int64) << 16) >> (-halvings).to(tl.int64)
+
+
+@triton.jit
+def gumbel_noise(seed, position, sequence, first, BLOCK: tl.constexpr):
+    """g = -log(-log u) of the tokens first .. first + BLOCK - 1; `first` is divisible by 4."""
+    counters = first // 4 + tl.arange(0, BLOCK // 4)
+    zeros = counters * 0
+    a, b, c, d = tl.philox(seed, counters, zeros + position, zeros + sequence, zeros)
+    # One after the other: a, b, c, d of the first counter, then of the next.
+    bits = tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), (BLOCK,))
+    v = tl.maximum(bits.to(tl.float32), 0.5) * 2.3283064365386963e-10
+    return -_log(-_log1p_negative(tl.minimum(v, 0.99999994039535522)))
+
+
+@triton.jit
+def _log(x):
+    """log x of positive normal float32."""
+    bits = x.to(tl.int32, bitcast=True)
+    exponent = (bits >> 23) - 127
+    mantissa = ((bits & 0x7FFFFF) | 0x3F800000).to(tl.float32, bitcast=True)
+    high = mantissa > 1.4142135
+    mantissa = tl.where(high, mantissa * 0.5, mantissa)
+    return _log_of_parts(mantissa - 1.0, (exponent + high.to(tl.int32)).to(tl.float32))
+
+
+@triton.jit
+def _log1p_negative(v):
+    """log(1 - v) of 0 < v < 1."""
+    return tl.where(v < 0.29, _log_of_parts(-v, v * 0.0), _log(1.0 - v))
+
+
+@triton.jit
+def _log_of_parts(f, exponent):
+    """log((1 + f) 2^exponent)."""
+    square = f * f
+    y = f * 7.0376836292e-2 - 1.1514610310e-1
+    y = y * f + 1.1676998740e-1
+    y = y * f - 1.2420140846e-1
+    y = y * f + 1.4249322787e-1
+    y = y * f - 1.6668057665e-1
+    y = y * f + 2.0000714765e-1
+    y = y * f - 2.4999993993e-1
+    y = y * f + 3.3333331174e-1
+    y = y * f * square
+    y = y + exponent * -2.12194440e-4
+    y = y - square * 0.5
+    return f + y + exponent * 0.693359375

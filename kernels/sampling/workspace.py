@@ -1,0 +1,79 @@
+"""What sampling kernels share between their launches, and how their programs find the last one.
+
+`state` holds the slots below for every sequence. Kernels leave the memory as they found it: the
+histograms zero, the counters zero, `BEST` at `NO_KEY`, `LARGEST` and `TOTAL` zero, so that a CUDA
+graph can replay them. The other slots are written before they are read.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.workspace import NO_KEY
+
+# A logit's key has 32 bits; a histogram counts one half of them.
+HALF = tl.constexpr(16)
+BINS = tl.constexpr(1 << 16)
+LOW = tl.constexpr((1 << 16) - 1)
+
+BEST = tl.constexpr(0)  # the largest score so far and its token, packed by `choice_keys`
+LARGEST = tl.constexpr(1)  # key of the largest logit
+TOTAL = tl.constexpr(2)  # probability mass that top-k left
+BIN = tl.constexpr(3)  # upper half of the key at the border
+ABOVE = tl.constexpr(4)  # count or mass of the bins above it
+TARGET = tl.constexpr(5)  # count or mass to be reached
+BORDER = tl.constexpr(6)  # the smallest key that is kept,
+FIRST_TIED = tl.constexpr(7)  # and with this key, the lowest token
+SLOTS = tl.constexpr(8)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingWorkspace:
+    """Memory of `sample` and `choose` for up to `batch` sequences, 1 MiB each.
+
+    upper, lower int64 [batch, 65536]: histograms over a half of the keys; state int64 [batch,
+    slots]; counters int32 [batch + 1], the last one over sequences.
+    """
+
+    upper: torch.Tensor
+    lower: torch.Tensor
+    state: torch.Tensor
+    counters: torch.Tensor
+
+    @property
+    def batch(self) -> int:
+        """Sequences it has room for."""
+        return int(self.state.shape[0])
+
+    def check(self, batch: int, device: torch.device) -> None:
+        """Raise `ValueError` unless it has room for `batch` sequences on `device`."""
+        if self.batch < batch or self.state.device != device:
+            raise ValueError(
+                f"sampling workspace for {self.batch} sequences on {self.state.device}: "
+                f"needs {batch} on {device}"
+            )
+
+
+def new_sampling_workspace(batch: int, device: torch.device | str) -> SamplingWorkspace:
+    """A workspace for `batch` sequences, ready for use."""
+    state = torch.zeros(batch, SLOTS.value, dtype=torch.int64, device=device)
+    state[:, BEST.value] = NO_KEY
+    return SamplingWorkspace(
+        torch.zeros(batch, BINS.value, dtype=torch.int64, device=device),
+        torch.zeros(batch, BINS.value, dtype=torch.int64, device=device),
+        state,
+        torch.zeros(batch + 1, dtype=torch.int32, device=device),
+    )
+
+
+@triton.jit
+def arrived_last(counter_ptr, programs):
+    """Whether this program is the last of `programs` to get here; then the counter is zero again,
+    and what the others had written before they came can be read."""
+    tl.debug_barrier()
+    last = tl.atomic_add(counter_ptr, 1, sem="acq_rel") == programs - 1
+    if last:
+        tl.store(counter_ptr, 0)
+    return last
