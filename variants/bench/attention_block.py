@@ -13,7 +13,7 @@ from transformers import DynamicCache
 from decodescope.kernels.decode_attention import decode_attention
 from decodescope.kernels.linear_residual import linear_residual
 from decodescope.kernels.norm_qkv_rope import norm_qkv_rope
-from decodescope.variants.bench.operands import workspace_for
+from decodescope.variants.fused.buffers import step_workspace
 from decodescope.variants.fused.model_parts import FusedModel
 from decodescope.variants.fused.rope_tables import rope_table
 from decodescope.variants.fused.tiles import StepTiles
@@ -122,7 +122,7 @@ class FusedBlock:
         self._keys, self._values = _with_free_row(inputs.keys), _with_free_row(inputs.values)
         self._q = self.x.new_full((batch, parts.heads, parts.head_dim), float("nan"))
         self._attended = torch.full_like(self._q, float("nan"))
-        self._workspace = workspace_for(parts, batch, tiles, str(device))
+        self._workspace = step_workspace(parts, batch, tiles)
 
     def launch(self, follows: bool) -> None:
         """`follows`: another block was launched right before, so that even the first launch may

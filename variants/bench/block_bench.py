@@ -29,11 +29,12 @@ from decodescope.variants.bench.report import (
     BlockTimes,
     RoundSpread,
 )
-from decodescope.variants.bench.shape_model import config_fields
 from decodescope.variants.environment import environment
 from decodescope.variants.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.fused.support import require_support
-from decodescope.variants.fused.tiles import StepTiles, default_tiles, step_shapes
+from decodescope.variants.fused.target_gpu import this_target_gpu
+from decodescope.variants.fused.tile_choice import tiles_for
+from decodescope.variants.fused.tiles import StepTiles, step_shapes
 from decodescope.variants.memory import memory_errors
 from decodescope.variants.model_source import ModelSource, resolve_model
 from decodescope.variants.models import load_model
@@ -88,17 +89,15 @@ def run_block_bench(
     """
     require_gpu()
     source = resolve_model(model)
-    require_support(source.name, config_fields(source), batch, "cuda")
-    gpu = torch.cuda.get_device_properties(0)
-    pdl = (gpu.major, gpu.minor) >= PDL_CAPABILITY
+    pdl = torch.cuda.get_device_capability() >= PDL_CAPABILITY
     figures = []
     for dtype in dtypes:
         say(f"loading {model} in {dtype}")
-        layer_model = one_layer_model(source, "cuda", dtype)
+        layer_model = one_layer_model(source, "cuda", dtype, batch)
         parts = fused_model(layer_model)
         for length in lengths:
             say(f"{dtype}: cache length {length}")
-            tiles = default_tiles(step_shapes(parts, batch, length + 1), gpu.multi_processor_count)
+            tiles = tiles_for(step_shapes(parts, batch, length + 1), this_target_gpu()).tiles
             with memory_errors("measuring attention blocks", "cuda"):
                 inputs = random_inputs(parts, batch, length)
                 subject = Subject(layer_model, parts, inputs, tiles, pdl)
@@ -115,13 +114,21 @@ def run_block_bench(
     )
 
 
-def one_layer_model(source: ModelSource, device: str, dtype: DType) -> Any:
-    """The transformers model, of a preset with random weights only its first layer."""
-    if source.preset is None or source.kind != "random":
-        return load_model(source, device, dtype).model
-    source = replace(source, preset=replace(source.preset, num_hidden_layers=1))
-    model = load_model(source, device, dtype).model
-    spread_weights(model.model.layers[0])
+def one_layer_model(source: ModelSource, device: str, dtype: DType, batch: int) -> Any:
+    """The transformers model, of a preset with random weights only its first layer.
+
+    Raises:
+        ModelError, InputError, EnvironmentLacks: as `require_support` and `load_model`.
+    """
+    if source.kind == "random" and source.preset is not None:
+        source = replace(source, preset=replace(source.preset, num_hidden_layers=1))
+
+    def check(name: str, fields: Mapping[str, object]) -> None:
+        require_support(name, fields, batch, device)
+
+    model = load_model(source, device, dtype, check=check).model
+    if source.kind == "random":
+        spread_weights(model.model.layers[0])
     return model
 
 

@@ -26,7 +26,9 @@ from decodescope.variants.bench.report import (
 from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.bench.small_cases import small_cases
 from decodescope.variants.environment import environment
-from decodescope.variants.fused.tiles import default_tiles, step_shapes
+from decodescope.variants.fused.target_gpu import this_target_gpu
+from decodescope.variants.fused.tile_choice import tiles_for
+from decodescope.variants.fused.tiles import step_shapes
 from decodescope.variants.memory import memory_errors
 from decodescope.variants.model_source import resolve_model
 from decodescope.variants.models import torch_dtype
@@ -79,9 +81,9 @@ def run_kernel_bench(
         pdl=(gpu.major, gpu.minor) >= PDL_CAPABILITY,
     )
     shapes = step_shapes(parts, workload.batch, workload.context + 1)
-    tiles = default_tiles(shapes, gpu.multi_processor_count)
+    chosen = tiles_for(shapes, this_target_gpu())
     with memory_errors("measuring kernels", "cuda"):
-        operands = Operands(parts, workload.batch, workload.context, tiles, "cuda")
+        operands = Operands(parts, workload.batch, workload.context, chosen.tiles, "cuda")
         figures = measure_kernels(operands, conditions, CudaClock(), say)
     peak = conditions.peak
     return KernelBenchmark(
@@ -94,6 +96,7 @@ def run_kernel_bench(
         l2_bytes=conditions.l2_bytes,
         measured_peak_bytes_per_s=None if peak is None else peak.bytes_per_s,
         measured_peak_at=None if peak is None else peak.measured_at,
+        tile_sources=dict(chosen.sources),
         kernels=figures,
         environment=environment(),
     )

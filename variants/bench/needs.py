@@ -1,4 +1,4 @@
-"""What measuring kernels needs; imports neither torch nor Triton, so that it can say so."""
+"""What measuring kernels needs; loads no Triton, so that it can say where that is missing."""
 
 from importlib.util import find_spec
 

@@ -1,16 +1,15 @@
 """What a kernel is measured on: random operands of a model's shapes, and the error of a result."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from decodescope.kernels.attention_splits import workspace_counters, workspace_floats
 from decodescope.kernels.norm_qkv_rope import QkNorm
 from decodescope.kernels.rope import RopeTable
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import Norm, WeightMatrix
-from decodescope.kernels.workspace import Workspace, new_workspace
+from decodescope.variants.fused.buffers import step_workspace
 from decodescope.variants.fused.model_parts import FusedModel
 from decodescope.variants.fused.tiles import StepTiles
 
@@ -66,7 +65,8 @@ class Operands:
         self.dtype = parts.embedding.dtype
         self.device = device
         self._generator = torch.Generator(device).manual_seed(SEED)
-        self.workspace = workspace_for(parts, batch, tiles, device)
+        on_device = parts.embedding.new_empty((0, parts.hidden), device=device)
+        self.workspace = step_workspace(replace(parts, embedding=on_device), batch, tiles)
 
     def normal(self, *shape: int, std: float = 1.0) -> torch.Tensor:
         """Normal numbers around 0 in the model's dtype."""
@@ -124,17 +124,3 @@ def relative_error(out: torch.Tensor, reference: torch.Tensor) -> float:
     reference = reference.double()
     error = (out.double() - reference).norm() / reference.norm()
     return float(error) if bool(error.isfinite()) else float("inf")
-
-
-def workspace_for(parts: FusedModel, batch: int, tiles: StepTiles, device: str) -> Workspace:
-    """Room for the most that any kernel asks for with these tiles."""
-    layer, attention = parts.layers[0], tiles.attention
-    floats = [workspace_floats(batch, parts.heads, parts.head_dim, attention.splits)]
-    floats.append(batch * layer.qkv.rows)
-    counters = [1, parts.heads + parts.kv_heads]
-    counters.append(workspace_counters(batch, parts.kv_heads, attention.splits))
-    for weight, tile in ((layer.o, tiles.o), (layer.down, tiles.down)):
-        blocks = -(-weight.rows // tile.rows)
-        floats.append(tile.splits * blocks * tile.rows * batch)
-        counters.append(blocks)
-    return new_workspace(max(floats), max(counters), device)

@@ -8,6 +8,8 @@ from msgspec import Struct
 
 from decodescope.analyzer.provenance import Environment
 from decodescope.kernels.tile import Tile
+from decodescope.variants.fused.tile_choice import TileSource
+from decodescope.variants.fused.tiles import Operation
 
 SCHEMA_VERSION = 1
 
@@ -53,7 +55,11 @@ class KernelFigures(Struct, frozen=True):
 
 
 class KernelBenchmark(Struct, frozen=True):
-    """`bench kernels --json`: every kernel of one model's decode step."""
+    """`bench kernels --json`: every kernel of one model's decode step.
+
+    `tile_sources` says for each operation whether its tile was measured on this machine ("cache"),
+    measured by us on a GPU of this name ("table"), or neither ("default").
+    """
 
     schema_version: int
     model: str
@@ -64,6 +70,7 @@ class KernelBenchmark(Struct, frozen=True):
     l2_bytes: int
     measured_peak_bytes_per_s: float | None
     measured_peak_at: str | None
+    tile_sources: dict[Operation, TileSource]
     kernels: tuple[KernelFigures, ...]
     environment: Environment
 
