@@ -65,12 +65,13 @@ def products(
     total = tile.to(tl.float32) * x[None, :]
     for step in tl.static_range(1, STEPS):
         columns += BLOCK
-        masked: tl.constexpr = UNEVEN and (SPLITS > 1 or step == STEPS - 1)
-        tile = _tile(w_ptr, rows, columns, K, masked)
-        x = _vector(x_ptr, columns, K, masked).to(tl.float32)
+        tile = _tile(w_ptr, rows, columns, K, UNEVEN and (not LAST_ONLY or step == STEPS - 1))
+        x = _vector(x_ptr, columns, K, UNEVEN and (not LAST_ONLY or step == STEPS - 1))
+        x = x.to(tl.float32)
         if NORM:
             squares += x * x
-            x *= _vector(g_ptr, columns, K, masked).to(tl.float32)
+            g = _vector(g_ptr, columns, K, UNEVEN and (not LAST_ONLY or step == STEPS - 1))
+            x *= g.to(tl.float32)
         total += tile.to(tl.float32) * x[None, :]
     square_sum = 0.0
     if NORM:
