@@ -98,6 +98,9 @@ def measure_run(
         step_ns = _timed_steps(step, plan.timed, device, ids)
         bytes_per_step = _mean_bytes(step, first_timed)
         output = ids[: workload.new_tokens]
+        if plan.rewind:
+            # Going back leaves the step free to write over them.
+            output = [one.clone() for one in output]
         _next_phase(step, plan, workload, ids)
         capture = capture_info(subject, step, plan.window, step_times(step_ns).p50)
         output += _profiled_window(step, plan.window, capture, session, trace_path, reference)

@@ -14,8 +14,10 @@ class DecodeStep(Protocol):
 
     `prefill` fills the KV cache from the prompt and returns the first new ids; each `step` feeds
     the last ids, appends one position to the cache and returns the next ids. Ids are int64 device
-    tensors of shape [batch]; a returned tensor stays valid and unchanged until the next `prefill`.
-    `step` must not synchronise with the device: its caller paces and times it with events.
+    tensors of shape [batch], which may be views of one buffer: a returned tensor stays unchanged
+    until the next `prefill`, a `reset` to an earlier position than its own, or a `forced_step` that
+    is given other ids in its place. `step` must not synchronise with the device: its caller paces
+    and times it with events.
     No method changes the model's weights: other variants are scored with them.
 
     `position` is the KV-cache length before the next step. `weight_bytes_read` are the bytes of
