@@ -53,14 +53,20 @@ def _head_rows(
 
 
 @triton.jit
-def _store_rotated(rows, low, high, cos, sin, pairs, mask, D: tl.constexpr):
-    """Store pairs [P] of a head for all tokens: low, high [P, TOKENS], turned by cos, sin [P]."""
+def _rotated(low, high, cos, sin):
+    """Pairs of a head for all tokens, low and high [P, TOKENS], turned by cos, sin [P]."""
     cos = cos[:, None]
     sin = sin[:, None]
+    return low * cos - high * sin, high * cos + low * sin
+
+
+@triton.jit
+def _store_pairs(rows, low, high, pairs, mask, D: tl.constexpr):
+    """Store pairs of a head, low and high [P, TOKENS], into the rows [TOKENS]."""
     places = rows[None, :] + pairs[:, None]
     dtype = rows.dtype.element_ty
-    tl.store(places, (low * cos - high * sin).to(dtype), mask=mask)
-    tl.store(places + D // 2, (high * cos + low * sin).to(dtype), mask=mask)
+    tl.store(places, low.to(dtype), mask=mask)
+    tl.store(places + D // 2, high.to(dtype), mask=mask)
 
 
 @triton.jit
@@ -92,8 +98,8 @@ def _store_normed_head(
     rstd = tl.rsqrt(square_sum / D + eps)[None, :]
     low *= rstd * low_weight[:, None]
     high *= rstd * high_weight[:, None]
-    written = inside[:, None] & (token < tokens_written)
-    _store_rotated(rows, low, high, cos, sin, pairs, written, D)
+    low, high = _rotated(low, high, cos, sin)
+    _store_pairs(rows, low, high, pairs, inside[:, None] & (token < tokens_written), D)
 
 
 @triton.jit
@@ -146,10 +152,8 @@ def _norm_qkv_rope_kernel(
     row = tl.minimum(position, table_rows - 1).to(tl.int64) * (D // 2)
     pairs = first + tl.arange(0, PAIRS)
     rotates = head < HEADS + KV_HEADS
-    # V's heads are turned by nothing, which keeps one path for all.
-    turned = pairs < tl.where(rotates, D // 2, 0)
-    cos = tl.load(cos_ptr + row + pairs, mask=turned, other=1.0)
-    sin = tl.load(sin_ptr + row + pairs, mask=turned, other=0.0)
+    cos = tl.load(cos_ptr + row + pairs, mask=pairs < D // 2, other=0.0)
+    sin = tl.load(sin_ptr + row + pairs, mask=pairs < D // 2, other=0.0)
     wait_for_previous(PDL)
     sums, square_sum = products(w_ptr, inside, x_ptr, g_ptr, 0, BATCH, K, BLOCK, 1, NORM, WIDENED)
     if NORM:
@@ -192,7 +196,9 @@ def _norm_qkv_rope_kernel(
             )
             tl.store(counter_ptr + head, 0)
     else:
-        _store_rotated(rows, low, high, cos, sin, pairs, present & (token < tokens_written), D)
+        if rotates:
+            low, high = _rotated(low, high, cos, sin)
+        _store_pairs(rows, low, high, pairs, present & (token < tokens_written), D)
 
 
 def norm_qkv_rope(

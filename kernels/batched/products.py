@@ -94,7 +94,7 @@ def products(
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     EVEN: tl.constexpr = K % BLOCK == 0
     dtype: tl.constexpr = x_ptr.dtype.element_ty
-    OPERAND: tl.constexpr = tl.float32 if WIDENED else dtype
+    operand: tl.constexpr = tl.float32 if WIDENED else dtype
     # g x may be larger than float16 holds, because x is not yet divided by its norm.
     SHRINK: tl.constexpr = 1.0 / 16 if dtype == tl.float16 else 1.0
     token = tl.arange(0, TOKENS)
@@ -125,7 +125,14 @@ def products(
             squares += x * x
             x *= (g.to(tl.float32) * SHRINK)[None, :]
             g = next_g
-        sums = tl.dot(w.to(OPERAND), tl.trans(x.to(OPERAND)), sums, input_precision="ieee")
+        w = w.to(operand)
+        x = tl.trans(x.to(operand))
+        if operand == tl.float32:
+            # One chain of thousands of additions would cost a decimal digit: each block is summed
+            # by itself. Without the limit the compiler would make one chain of them again.
+            sums += tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=BLOCK)
+        else:
+            sums = tl.dot(w, x, sums)
     if NORM:
         sums *= 1.0 / SHRINK
     return sums, tl.sum(squares, axis=1)
