@@ -38,6 +38,7 @@ def test_the_modules_beside_the_rooms_are_in_the_wheel(
 def test_the_wheel_holds_data_and_no_strangers(wheel_names: set[str]) -> None:
     assert "decodescope/py.typed" in wheel_names
     assert "decodescope/variants/tiny/model.safetensors" in wheel_names
+    assert "decodescope/variants/fused/tile_table.json" in wheel_names
     assert [name for name in wheel_names if name.endswith(".dsrec")]
     assert "decodescope/kernels/__init__.py" not in wheel_names
     top = {name.split("/")[0] for name in wheel_names}
