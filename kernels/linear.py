@@ -12,7 +12,7 @@ from decodescope.kernels.checks import check_float, check_tensor
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.rms_norm import check_norm_weight, rms_norm_reference
 from decodescope.kernels.tile import Tile
-from decodescope.kernels.vector_product import products
+from decodescope.kernels.vector_product import blocks_ahead, products
 from decodescope.kernels.weights import Norm, WeightMatrix, finished
 from decodescope.kernels.workspace import MAX_BATCH
 
@@ -39,6 +39,7 @@ def _linear_kernel(
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
     NORM: tl.constexpr,
     SCALED: tl.constexpr,
     BIASED: tl.constexpr,
@@ -49,7 +50,7 @@ def _linear_kernel(
     w_ptr += first.to(tl.int64) * K
     # Rows past the end repeat the last one instead of being masked: loads stay wide and plain.
     inside = tl.minimum(lane, N - 1 - first)
-    sums, square_sum = products(w_ptr, inside, x_ptr, g_ptr, 0, K, BLOCK, 1, NORM, PDL)
+    sums, square_sum = products(w_ptr, inside, x_ptr, g_ptr, 0, K, BLOCK, 1, AHEAD, NORM, PDL)
     if NORM:
         sums *= tl.rsqrt(square_sum / K + eps)
     rows = first + lane
@@ -100,6 +101,7 @@ def linear(
         K=weight.columns,
         ROWS=tile.rows,
         BLOCK=tile.columns,
+        AHEAD=blocks_ahead(weight.columns, tile),
         NORM=norm is not None,
         SCALED=weight.scale is not None,
         BIASED=weight.bias is not None,

@@ -13,7 +13,7 @@ import triton.language as tl
 from decodescope.kernels.batched import linear_residual as batched
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.tile import Tile
-from decodescope.kernels.vector_product import products
+from decodescope.kernels.vector_product import blocks_ahead, products
 from decodescope.kernels.weights import WeightMatrix, finished
 from decodescope.kernels.workspace import Workspace
 
@@ -41,6 +41,7 @@ def _linear_residual_kernel(
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
     SPLITS: tl.constexpr,
     SCALED: tl.constexpr,
     BIASED: tl.constexpr,
@@ -53,7 +54,7 @@ def _linear_residual_kernel(
     w_ptr += first.to(tl.int64) * K
     # Rows past the end repeat the last one instead of being masked: loads stay wide and plain.
     inside = tl.minimum(lane, N - 1 - first)
-    sums, _ = products(w_ptr, inside, x_ptr, x_ptr, split, K, BLOCK, SPLITS, False, PDL)
+    sums, _ = products(w_ptr, inside, x_ptr, x_ptr, split, K, BLOCK, SPLITS, AHEAD, False, PDL)
     rows = first + lane
     mask = rows < N
     if SPLITS > 1:
@@ -110,6 +111,7 @@ def linear_residual(
         K=weight.columns,
         ROWS=tile.rows,
         BLOCK=tile.columns,
+        AHEAD=blocks_ahead(weight.columns, tile),
         SPLITS=tile.splits,
         SCALED=weight.scale is not None,
         BIASED=weight.bias is not None,

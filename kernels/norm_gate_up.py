@@ -11,7 +11,7 @@ import triton.language as tl
 from decodescope.kernels.batched import norm_gate_up as batched
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.tile import Tile
-from decodescope.kernels.vector_product import products
+from decodescope.kernels.vector_product import blocks_ahead, products
 from decodescope.kernels.weights import Norm, WeightMatrix, finished
 
 
@@ -48,6 +48,7 @@ def _norm_gate_up_kernel(
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
     NORM: tl.constexpr,
     SCALED: tl.constexpr,
     BIASED: tl.constexpr,
@@ -58,7 +59,9 @@ def _norm_gate_up_kernel(
     first = tl.program_id(0) * (ROWS // 2)
     unit = tl.minimum(first + lane // 2, I - 1)
     rows = unit + (lane % 2) * I
-    sums, square_sum = products(w_ptr, rows.to(tl.int64), x_ptr, g_ptr, 0, K, BLOCK, 1, NORM, PDL)
+    sums, square_sum = products(
+        w_ptr, rows.to(tl.int64), x_ptr, g_ptr, 0, K, BLOCK, 1, AHEAD, NORM, PDL
+    )
     if NORM:
         sums *= tl.rsqrt(square_sum / K + eps)
     sums = finished(sums, scale_ptr, bias_ptr, rows, lane < ROWS, SCALED, BIASED)
@@ -102,6 +105,7 @@ def norm_gate_up(
         K=gate_up.columns,
         ROWS=tile.rows,
         BLOCK=tile.columns,
+        AHEAD=blocks_ahead(gate_up.columns, tile),
         NORM=norm is not None,
         SCALED=gate_up.scale is not None,
         BIASED=gate_up.bias is not None,
@@ -122,9 +126,7 @@ def check_gate_up(
     if gate_up.rows % 2:
         raise ValueError(f"gate_up of {gate_up.rows} rows: must hold as many gate as up rows")
     if x.dim() != 2 or x.shape[1] != gate_up.columns or not 1 <= x.shape[0] <= 16:
-        raise ValueError(
-            f"x of shape {tuple(x.shape)}: must be [batch 1 to 16, {gate_up.columns}]"
-        )
+        raise ValueError(f"x of shape {tuple(x.shape)}: must be [batch 1 to 16, {gate_up.columns}]")
     if tuple(out.shape) != (x.shape[0], gate_up.rows // 2):
         raise ValueError(
             f"output of shape {tuple(out.shape)}: must be {(x.shape[0], gate_up.rows // 2)}"

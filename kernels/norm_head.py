@@ -3,9 +3,9 @@
 Bytes moved: the head's weights once, x and the norm's weight once, one token. The logits, which the
 replaced launches write and read again, stay in registers unless they are asked for.
 
-Each program takes the largest logit of its rows and offers it, as one integer of value and index, to
-an atomic maximum: integers are ordered as (value, lowest index), so the result does not depend on
-who comes first. The last program to arrive writes the token and moves the position on.
+Each program takes the largest logit of its rows and offers it to an atomic maximum, as one integer of
+value and index (`choice`), so that the result does not depend on who comes first. The last program to
+arrive writes the token and moves the position on.
 """
 
 import torch
@@ -13,10 +13,11 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.batched import norm_head as batched
+from decodescope.kernels.choice import choice_keys, chosen_index
 from decodescope.kernels.norm_gate_up import check_norm, normed_reference
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.tile import Tile
-from decodescope.kernels.vector_product import products
+from decodescope.kernels.vector_product import blocks_ahead, products
 from decodescope.kernels.weights import Norm, WeightMatrix, finished
 from decodescope.kernels.workspace import NO_KEY, Workspace
 
@@ -25,20 +26,6 @@ def norm_head_reference(x: torch.Tensor, norm: Norm | None, head: WeightMatrix) 
     """Logits in float64 [batch, vocabulary]. x [batch, hidden]."""
     logits = normed_reference(x, norm) @ head.dense().T
     return logits if head.bias is None else logits + head.bias.double()
-
-
-@triton.jit
-def choice_keys(logits, indices):
-    """int64 keys that are ordered like the float32 logits, lower index first among equals."""
-    bits = logits.to(tl.int32, bitcast=True)
-    ordered = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-    return (ordered.to(tl.int64) << 32) | (0x7FFFFFFF - indices).to(tl.int64)
-
-
-@triton.jit
-def chosen_index(key):
-    """The index that `choice_keys` packed."""
-    return 0x7FFFFFFF - (key & 0x7FFFFFFF)
 
 
 @triton.jit
@@ -60,6 +47,7 @@ def _norm_head_kernel(
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
     NORM: tl.constexpr,
     LOGITS: tl.constexpr,
     CHOOSE: tl.constexpr,
@@ -71,7 +59,7 @@ def _norm_head_kernel(
     first = tl.program_id(0) * ROWS
     inside = tl.minimum(lane, V - 1 - first)
     w_ptr += first.to(tl.int64) * K
-    sums, square_sum = products(w_ptr, inside, x_ptr, g_ptr, 0, K, BLOCK, 1, NORM, PDL)
+    sums, square_sum = products(w_ptr, inside, x_ptr, g_ptr, 0, K, BLOCK, 1, AHEAD, NORM, PDL)
     if NORM:
         sums *= tl.rsqrt(square_sum / K + eps)
     rows = first + lane
@@ -110,18 +98,16 @@ def norm_head(
     """tokens[b, position + 1] = argmax over v of H[v] . n[b], the lowest v of equal ones; then
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
-    x [batch, hidden], contiguous, batch 1..16; tokens int64 [batch, capacity + 1], position int32 [1].
-    The logits, rounded to x's dtype as transformers rounds them, are written to `logits` (float32
-    [batch, vocabulary]) if given; with `choose` off that is all that happens.
+    x [batch, hidden], contiguous, batch 1..16; tokens int64 [batch, capacity + 1]; position int32
+    [1]. The logits, rounded to x's dtype as transformers rounds them, are written to `logits`
+    (float32 [batch, vocabulary]) if given; with `choose` off that is all that happens.
 
     Raises:
         ValueError: other shapes, dtypes or layouts, or a workspace that is too small.
     """
     batch = check_head(x, norm, head, tokens, position, logits, choose)
     if batch > 1:
-        batched.norm_head(
-            x, norm, head, tokens, position, tile, workspace, logits, choose, pdl
-        )
+        batched.norm_head(x, norm, head, tokens, position, tile, workspace, logits, choose, pdl)
         return
     workspace.check(0, 1)
     _norm_head_kernel[(triton.cdiv(head.rows, tile.rows),)](
@@ -142,6 +128,7 @@ def norm_head(
         K=head.columns,
         ROWS=tile.rows,
         BLOCK=tile.columns,
+        AHEAD=blocks_ahead(head.columns, tile),
         NORM=norm is not None,
         LOGITS=logits is not None,
         CHOOSE=choose,
@@ -172,7 +159,9 @@ def check_head(
     if not x.is_contiguous() or not tokens.is_contiguous():
         raise ValueError("x and tokens must be contiguous")
     if tokens.dim() != 2 or tokens.shape[0] != x.shape[0] or tokens.dtype != torch.int64:
-        raise ValueError(f"tokens {tuple(tokens.shape)}: must be int64 [{x.shape[0]}, capacity + 1]")
+        raise ValueError(
+            f"tokens {tuple(tokens.shape)}: must be int64 [{x.shape[0]}, capacity + 1]"
+        )
     if position.numel() != 1 or position.dtype != torch.int32:
         raise ValueError("position must be one int32")
     if logits is not None and (

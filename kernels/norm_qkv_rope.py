@@ -22,7 +22,7 @@ from decodescope.kernels.norm_gate_up import check_norm, normed_reference
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.rope import RopeTable
 from decodescope.kernels.tile import Tile
-from decodescope.kernels.vector_product import products
+from decodescope.kernels.vector_product import blocks_ahead, products
 from decodescope.kernels.weights import Norm, WeightMatrix, finished
 from decodescope.kernels.workspace import Workspace
 
@@ -83,7 +83,7 @@ def store_normed_head(
     cos_ptr,
     sin_ptr,
     target_ptr,
-    writes,
+    written,
     eps,
     D: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
@@ -99,7 +99,7 @@ def store_normed_head(
     cos = tl.load(cos_ptr + lane, mask=mask, other=0.0)
     sin = tl.load(sin_ptr + lane, mask=mask, other=0.0)
     dtype = target_ptr.dtype.element_ty
-    mask = mask & writes
+    mask = lane < written
     tl.store(target_ptr + lane, (low * cos - high * sin).to(dtype), mask=mask)
     tl.store(target_ptr + D // 2 + lane, (high * cos + low * sin).to(dtype), mask=mask)
 
@@ -131,6 +131,7 @@ def _norm_qkv_rope_kernel(
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
     NORM: tl.constexpr,
     QK_NORM: tl.constexpr,
@@ -143,18 +144,19 @@ def _norm_qkv_rope_kernel(
     head = tl.program_id(0) // CHUNKS
     first = (tl.program_id(0) % CHUNKS) * PAIRS
     position = tl.load(position_ptr)
-    writes = position < capacity
     row = tl.minimum(position, table_rows - 1)
     pairs = first + tl.arange(0, PAIRS)
     mask = pairs < D // 2
     rotates = head < HEADS + KV_HEADS
-    cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=mask & rotates, other=1.0)
-    sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=mask & rotates, other=0.0)
+    # V's heads are rotated by nothing, which keeps one path for all.
+    turned = pairs < tl.where(rotates, D // 2, 0)
+    cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=1.0)
+    sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     lane = tl.arange(0, ROWS)
     pair = tl.minimum(first + lane // 2, D // 2 - 1)
     inside = pair + (lane % 2) * (D // 2)
     sums, square_sum = products(
-        w_ptr + head.to(tl.int64) * (D * K), inside, x_ptr, g_ptr, 0, K, BLOCK, 1, NORM, PDL
+        w_ptr + head.to(tl.int64) * (D * K), inside, x_ptr, g_ptr, 0, K, BLOCK, 1, AHEAD, NORM, PDL
     )
     if NORM:
         sums *= tl.rsqrt(square_sum / K + eps)
@@ -162,24 +164,22 @@ def _norm_qkv_rope_kernel(
     sums = finished(sums, scale_ptr, bias_ptr, rows, lane < ROWS, SCALED, BIASED)
     low, high = tl.split(tl.reshape(sums, (PAIRS, 2)))
     target = head_destination(q_ptr, k_ptr, v_ptr, head, position, HEADS, KV_HEADS, capacity, D)
-    writes = writes | (head < HEADS)
+    # Only q's rows have a place whatever the position is.
+    written = tl.where((head < HEADS) | (position < capacity), D // 2, 0)
     if QK_NORM and rotates:
         tl.store(raw_ptr + head * D + pairs, low, mask=mask)
         tl.store(raw_ptr + head * D + D // 2 + pairs, high, mask=mask)
         tl.debug_barrier()
         arrived = tl.atomic_add(counter_ptr + head, 1, sem="acq_rel")
         if arrived == CHUNKS - 1:
-            if head < HEADS:
-                weight_ptr = q_norm_ptr
-            else:
-                weight_ptr = k_norm_ptr
+            weight_ptr = q_norm_ptr if head < HEADS else k_norm_ptr
             store_normed_head(
                 raw_ptr + head * D,
                 weight_ptr,
                 cos_ptr + row * (D // 2),
                 sin_ptr + row * (D // 2),
                 target,
-                writes,
+                written,
                 qk_eps,
                 D,
                 HALF_BLOCK,
@@ -187,7 +187,7 @@ def _norm_qkv_rope_kernel(
             tl.store(counter_ptr + head, 0)
     else:
         dtype = q_ptr.dtype.element_ty
-        mask = mask & writes
+        mask = pairs < written
         tl.store(target + pairs, (low * cos - high * sin).to(dtype), mask=mask)
         tl.store(target + D // 2 + pairs, (high * cos + low * sin).to(dtype), mask=mask)
 
@@ -209,9 +209,9 @@ def norm_qkv_rope(
     """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
     where `norm` is None); biases are added before, QK-norm is applied right before the rotation.
 
-    x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous and
-    of one dtype; `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this order;
-    position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a position
+    x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous,
+    of one dtype; `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this
+    order; position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a position
     past the cache nothing is written to it. QK-norm needs rows * batch floats of workspace and a
     counter for each head.
 
@@ -255,6 +255,7 @@ def norm_qkv_rope(
         K=qkv.columns,
         ROWS=tile.rows,
         BLOCK=tile.columns,
+        AHEAD=blocks_ahead(qkv.columns, tile),
         HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
         NORM=norm is not None,
         QK_NORM=qk_norm is not None,
@@ -283,8 +284,8 @@ def check_qkv(
     """
     if q.dim() != 3 or k_cache.dim() != 4 or k_cache.shape != v_cache.shape:
         raise ValueError(
-            f"q {tuple(q.shape)}, caches {tuple(k_cache.shape)} and {tuple(v_cache.shape)}: must be "
-            "[batch, heads, D] and twice [batch, kv_heads, capacity, D]"
+            f"q {tuple(q.shape)}, caches {tuple(k_cache.shape)} and {tuple(v_cache.shape)}: must "
+            "be [batch, heads, D] and twice [batch, kv_heads, capacity, D]"
         )
     batch, heads, head_dim = (int(size) for size in q.shape)
     rows = (heads + 2 * int(k_cache.shape[1])) * head_dim
@@ -292,13 +293,13 @@ def check_qkv(
         raise ValueError(f"qkv of {qkv.rows} rows: these heads need {rows}")
     if tuple(x.shape) != (batch, qkv.columns) or k_cache.shape[0] != batch or not 1 <= batch <= 16:
         raise ValueError(
-            f"x {tuple(x.shape)}, q of batch {batch}, caches of batch {k_cache.shape[0]}: x must be "
-            f"[batch, {qkv.columns}], with one batch of 1 to 16 for all"
+            f"x {tuple(x.shape)}, q of batch {batch}, caches of batch {k_cache.shape[0]}: x must "
+            f"be [batch, {qkv.columns}], with one batch of 1 to 16 for all"
         )
     if head_dim % 2 or k_cache.shape[3] != head_dim or rope.cos.shape[1] * 2 != head_dim:
         raise ValueError(
-            f"head_dim {head_dim} of q, {k_cache.shape[3]} of the caches, {rope.cos.shape[1] * 2} of "
-            "the RoPE table: must be one even number"
+            f"head_dim {head_dim} of q, {k_cache.shape[3]} of the caches, {rope.cos.shape[1] * 2} "
+            "of the RoPE table: must be one even number"
         )
     tensors = (x, q, k_cache, v_cache)
     if not all(tensor.is_contiguous() for tensor in tensors):

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 class Tile:
     """How a kernel cuts its work.
 
-    rows: outputs of one program (positions of the KV cache for attention). columns: elements of the
-    inner dimension that it holds at once; where it is at least that dimension, the whole of it.
-    splits: programs that share one output, each with a part of the inner dimension. All but splits
-    are powers of two.
+    rows: outputs of one program (attention has all heads of a KV head and ignores it). columns:
+    elements of the inner dimension in one block (positions of the KV cache for attention). splits:
+    programs that share one output, each with a part of the inner dimension. num_stages: blocks in
+    flight; at batch 1, those asked for before the previous kernel has ended. Rows, columns and
+    num_warps are powers of two.
 
     Raises:
         ValueError: a size below 1, or one that must be a power of two and is not.

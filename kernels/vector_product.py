@@ -1,15 +1,17 @@
 """y = W x for one vector x, the inner loop of every batch-1 kernel.
 
-A program owns a few rows of W and keeps one tile [rows, columns] in registers; columns usually cover
-the whole inner dimension, because one large tile, loaded before the previous kernel has ended, hides
-more of the memory's latency than a loop. There is no reuse, so the products run on the CUDA cores:
-each thread multiplies and adds its elements in float32, then the sums are reduced over threads once.
+A program owns a few rows of W and has their blocks [rows, columns] in registers before the previous
+kernel has ended, usually all of them: that hides more of the memory's latency than a loop does (on
+an H200 at 4096 x 14336, 28.7 us against 29.3 for one padded block and more for a loop). There is no
+reuse, so the products run on the CUDA cores: each thread multiplies and adds its elements in
+float32, then the sums are reduced over threads once.
 """
 
 import triton
 import triton.language as tl
 
 from decodescope.kernels.overlap import allow_next, wait_for_previous
+from decodescope.kernels.tile import Tile
 
 
 @triton.jit
@@ -39,6 +41,7 @@ def products(
     K: tl.constexpr,
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
+    AHEAD: tl.constexpr,
     NORM: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -46,34 +49,45 @@ def products(
 
     rows [R] are row numbers from w_ptr on, all inside W. x, g: [K]; without NORM g counts as 1 and
     the second result is 0. `split` of SPLITS takes its part of k. Waits for the previous kernel
-    after the first tile of W and of g were asked for.
+    after the first AHEAD blocks of W, and the first of g, were asked for.
     """
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
-    UNEVEN: tl.constexpr = K % BLOCK != 0 or K % (STEPS * SPLITS * BLOCK) != 0
+    # With splits, every block but the first of all may reach past K; without, only the last one.
+    UNEVEN: tl.constexpr = STEPS * SPLITS * BLOCK != K
+    ANY: tl.constexpr = UNEVEN and SPLITS > 1
+    LAST: tl.constexpr = STEPS - 1
     allow_next(PDL)
     columns = split * (STEPS * BLOCK) + tl.arange(0, BLOCK)
-    LAST_ONLY: tl.constexpr = SPLITS == 1 and STEPS > 1
-    tile = _tile(w_ptr, rows, columns, K, UNEVEN and not LAST_ONLY)
+    tiles = (_tile(w_ptr, rows, columns, K, ANY or (UNEVEN and STEPS == 1)),)
+    for step in tl.static_range(1, AHEAD):
+        tile = _tile(w_ptr, rows, columns + step * BLOCK, K, ANY or (UNEVEN and step == LAST))
+        tiles = tiles + (tile,)  # noqa: RUF005 - triton unpacks no tuples
     if NORM:
-        g = _vector(g_ptr, columns, K, UNEVEN and not LAST_ONLY)
+        first_g = _vector(g_ptr, columns, K, ANY or (UNEVEN and STEPS == 1))
     wait_for_previous(PDL)
-    x = _vector(x_ptr, columns, K, UNEVEN and not LAST_ONLY).to(tl.float32)
     squares = tl.zeros((BLOCK,), dtype=tl.float32)
-    if NORM:
-        squares = x * x
-        x *= g.to(tl.float32)
-    total = tile.to(tl.float32) * x[None, :]
-    for step in tl.static_range(1, STEPS):
-        columns += BLOCK
-        tile = _tile(w_ptr, rows, columns, K, UNEVEN and (not LAST_ONLY or step == STEPS - 1))
-        x = _vector(x_ptr, columns, K, UNEVEN and (not LAST_ONLY or step == STEPS - 1))
-        x = x.to(tl.float32)
+    total = tl.zeros((rows.shape[0], BLOCK), dtype=tl.float32)
+    for step in tl.static_range(STEPS):
+        here = columns + step * BLOCK
+        x = _vector(x_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
         if NORM:
             squares += x * x
-            g = _vector(g_ptr, columns, K, UNEVEN and (not LAST_ONLY or step == STEPS - 1))
-            x *= g.to(tl.float32)
-        total += tile.to(tl.float32) * x[None, :]
+            if step == 0:
+                x *= first_g.to(tl.float32)
+            else:
+                x *= _vector(g_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
+        if step < AHEAD:
+            total += tiles[step].to(tl.float32) * x[None, :]
+        else:
+            tile = _tile(w_ptr, rows, here, K, ANY or (UNEVEN and step == LAST))
+            total += tile.to(tl.float32) * x[None, :]
     square_sum = 0.0
     if NORM:
         square_sum = tl.sum(squares, axis=0)
     return tl.sum(total, axis=1), square_sum
+
+
+def blocks_ahead(columns: int, tile: Tile) -> int:
+    """Blocks of a row that a program asks for before it waits: `tile.num_stages`, if there are as
+    many."""
+    return min(tile.num_stages, triton.cdiv(columns, tile.splits * tile.columns))

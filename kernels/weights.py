@@ -43,7 +43,9 @@ class WeightMatrix:
         if self.scale is not None and self.scale.dtype != torch.float32:
             raise ValueError(f"scales of {self.scale.dtype}: must be float32")
         for name, vector in (("scale", self.scale), ("bias", self.bias)):
-            if vector is not None and (tuple(vector.shape) != (self.rows,) or vector.stride(0) != 1):
+            if vector is not None and (
+                tuple(vector.shape) != (self.rows,) or vector.stride(0) != 1
+            ):
                 raise ValueError(f"{name} of shape {tuple(vector.shape)}: must be [{self.rows}]")
 
     @property
