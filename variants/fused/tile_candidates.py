@@ -95,10 +95,10 @@ def _fits_attention(tile: Tile, shapes: StepShapes) -> bool:
     lanes = power_of_2_from(shapes.head_dim)
     block_bytes = 2 * tile.columns * lanes * shapes.element_bytes
     thread_bytes = block_bytes // (32 * tile.num_warps)
-    splits = max(1, min(MAX_SPLITS, shapes.capacity // tile.columns))
+    blocks = shapes.shape("attention").columns // tile.columns
     return (
         SMALLEST_DOT <= tile.columns <= _MAX_COLUMNS
-        and tile.splits <= splits
+        and tile.splits <= max(1, min(MAX_SPLITS, blocks))
         and thread_bytes <= 2 * MAX_THREAD_BYTES
     )
 

@@ -184,6 +184,15 @@ def test_this_machines_measurement_comes_before_the_table_and_that_before_defaul
     assert own.unmeasured == ()
 
 
+def test_a_measurement_serves_every_size_of_its_key(tmp_path: Path, no_table: None) -> None:
+    for batch, served in ((1, (1,)), (8, (5, 6, 7, 8))):
+        measured = replace(SHAPES, batch=batch)
+        keep_tiles(H200, measured, default_tiles(measured, 132), tmp_path)
+        for other, capacity in ((other, capacity) for other in served for capacity in (1025, 2048)):
+            shapes = replace(SHAPES, batch=other, capacity=capacity)
+            assert tiles_for(shapes, H200, tmp_path).unmeasured == ()
+
+
 @pytest.mark.parametrize(
     ("operation", "tile"),
     [

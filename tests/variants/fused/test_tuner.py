@@ -208,7 +208,7 @@ def test_a_model_is_tuned_over_all_candidates(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.gpu
 def test_a_real_step_is_tuned_and_decodes_the_same_tokens() -> None:
-    family, workload = "llama-tied", DecodeWorkload(1, 16, 24, "fp32")
+    family, workload = "qwen3", DecodeWorkload(1, 16, 24, "fp32")
     model = families.build(family, device="cuda")
     loaded = LoadedModel(model, None, "random", family, 64)
     step = build_fused(VariantSpec.parse("fused"), loaded, workload, "cuda")
