@@ -3,9 +3,9 @@
 Bytes moved: the head's weights once, x and the norm's weight once, one token. The logits, which the
 replaced launches write and read again, stay in registers unless they are asked for.
 
-Each program takes the largest logit of its rows and offers it to an atomic maximum, as one integer of
-value and index (`choice`), so that the result does not depend on who comes first. The last program to
-arrive writes the token and moves the position on.
+Each program takes the largest logit of its rows and offers it to an atomic maximum, as one integer
+of value and index (`choice`), so that the result does not depend on who comes first. The last
+program to arrive writes the token and moves the position on.
 """
 
 import torch

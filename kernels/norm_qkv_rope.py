@@ -211,9 +211,9 @@ def norm_qkv_rope(
 
     x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous,
     of one dtype; `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this
-    order; position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a position
-    past the cache nothing is written to it. QK-norm needs rows * batch floats of workspace and a
-    counter for each head.
+    order; position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a
+    position past the cache nothing is written to it. QK-norm needs rows * batch floats of workspace
+    and a counter for each head.
 
     Raises:
         ValueError: other shapes, dtypes or layouts, a tile of one row, too small a workspace.
