@@ -9,6 +9,7 @@ from rich.text import Text
 from decodescope.variants.environment import Check
 from decodescope.variants.presets import PRESETS
 from decodescope.variants.registry import available_variants
+from decodescope.variants.spec import FUSIONS, LAUNCH_OPTIONS
 
 _STATUS_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 _STATUS_MARK = {"ok": "ok", "warn": "!", "fail": "FAIL"}
@@ -42,6 +43,12 @@ def variants_table(device: str) -> Table:
     for info in available_variants(device):
         here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
         table.add_row(info.name, info.summary, here)
+    table.caption = (
+        "The fused variants run without a part that is named after a minus, as in "
+        f"fused+graph-rope-pdl. Fusions: {', '.join(FUSIONS)}; launch options: "
+        f"{', '.join(LAUNCH_OPTIONS)}."
+    )
+    table.caption_justify = "left"
     return table
 
 

@@ -42,7 +42,8 @@ class StepGraphs:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            reason = str(error).strip().partition("\n")[0]
+            # Ending a broken capture raises as well, and hides what broke it.
+            reason = str(error.__context__ or error).strip().partition("\n")[0]
             raise EnvironmentLacks(
                 f"variant {self._plan.spec}: its step cannot be captured as a CUDA graph "
                 f"({reason}); choose the variant without +graph"
