@@ -19,8 +19,35 @@ from decodescope.variants.workload import DecodeWorkload
 Load = Callable[..., Any]
 
 
-def measured(loaded: Any, workload: DecodeWorkload, path: Path) -> Any:
-    step = EagerStep(loaded, workload)
+class BufferedStep(EagerStep):
+    """Keeps its ids in one buffer, and going back scrambles those that a step may then change."""
+
+    def __init__(self, loaded: Any, workload: DecodeWorkload) -> None:
+        super().__init__(loaded, workload)
+        self._tokens = torch.zeros(workload.batch, workload.cache_length + 1, dtype=torch.int64)
+
+    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        return self._kept(super().prefill(ids))
+
+    def step(self) -> torch.Tensor:
+        return self._kept(super().step())
+
+    def reset(self, position: int) -> None:
+        super().reset(position)
+        self._tokens[:, position + 1 :] = -1
+
+    def _kept(self, ids: torch.Tensor) -> torch.Tensor:
+        view = self._tokens[:, self.position]
+        return view.copy_(ids)
+
+
+def measured(
+    loaded: Any,
+    workload: DecodeWorkload,
+    path: Path,
+    build: Callable[[Any, DecodeWorkload], EagerStep] = EagerStep,
+) -> Any:
+    step = build(loaded, workload)
     session = ProfilerSession("cpu")
     session.warm_up()
     prompt = make_prompt(loaded, workload)
@@ -47,6 +74,18 @@ def test_a_run_gives_the_tokens_of_greedy_generation(
     assert len(result.step_ns) == phases(tokens).timed
     assert min(result.step_ns) > 0
     assert result.prefill_ns > 0
+
+
+@pytest.mark.parametrize("tokens", [1, 12, 30])
+def test_ids_are_kept_only_as_long_as_a_step_promises(
+    load_small: Load, tmp_path: Path, tokens: int
+) -> None:
+    loaded = load_small("llama", eos_token_id=None)
+    results = [
+        measured(loaded, DecodeWorkload(2, 9, tokens, "fp32"), tmp_path / "window.json", build)
+        for build in (EagerStep, BufferedStep)
+    ]
+    assert results[0].output_token_ids == results[1].output_token_ids
 
 
 @given(st.integers(1, 400))
