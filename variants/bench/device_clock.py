@@ -1,6 +1,7 @@
 """Device time of launches, by events, and CUDA graphs of them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
@@ -38,7 +39,7 @@ class CudaClock:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             body()
-        return graph.replay
+        return _Replay(graph, body)
 
     def each_ns(self, call: Call, calls: int) -> list[float]:
         """Marks between the calls: where a call is queued while the one before still runs, they
@@ -66,6 +67,17 @@ class CudaClock:
         last.synchronize()
         total_ns: float = first.elapsed_time(last) * 1e6
         return total_ns / calls
+
+
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    """A captured graph, with what keeps the tensors alive whose addresses it remembers."""
+
+    graph: torch.cuda.CUDAGraph
+    body: Call
+
+    def __call__(self) -> None:
+        self.graph.replay()
 
 
 def _event() -> torch.cuda.Event:

@@ -1,0 +1,174 @@
+"""Runs every kernel under compute-sanitizer: memcheck (bounds) and racecheck (shared memory).
+
+Writes benchmarks/results/kernel-sanitizer.json. Each kernel is launched at small shapes that no
+tile divides, in every dtype, at batch 1 and 3, with and without overlap (PDL), and once more at a
+position past the end of every cache, where it must write nothing. With --run only the launches are
+made, for a sanitizer of one's own:
+compute-sanitizer --tool memcheck python benchmarks/kernel_sanitizer.py --run
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from decodescope.analyzer.files import write_atomically
+from decodescope.variants.bench.operands import Operands
+from decodescope.variants.bench.product_cases import product_cases
+from decodescope.variants.bench.small_cases import small_cases
+from decodescope.variants.environment import environment
+from decodescope.variants.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.fused.tiles import StepTiles, default_tiles, step_shapes
+
+RESULT = Path(__file__).resolve().parent / "results" / "kernel-sanitizer.json"
+TOOLS = ("memcheck", "racecheck")
+USUAL_PLACE = Path("/usr/local/cuda/bin/compute-sanitizer")
+BATCHES = (1, 3)
+CONTEXT = 301
+PAST_THE_END = 10_000
+OVERLAP_CAPABILITY = (9, 0)
+
+_SMALL: dict[str, Any] = {
+    "vocab_size": 1009, "hidden_size": 330, "intermediate_size": 523, "num_hidden_layers": 1,
+    "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 80,
+    "max_position_embeddings": 1024,
+}  # fmt: skip
+_BIASED = _SMALL | {
+    "model_type": "llama",
+    "hidden_size": 333,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 1,
+    "attention_bias": True,
+    "mlp_bias": True,
+}
+_QK_NORMED = _SMALL | {"model_type": "qwen3", "head_dim": 48}
+_WINDOWED = _SMALL | {"model_type": "mistral", "sliding_window": 77}
+
+# Not every pair: each costs the compilation of all kernels.
+MODELS = (
+    (_BIASED, torch.float32),
+    (_BIASED, torch.bfloat16),
+    (_QK_NORMED, torch.float16),
+    (_QK_NORMED, torch.bfloat16),
+    (_WINDOWED, torch.bfloat16),
+)
+
+
+class PastTheEnd(Operands):
+    """Operands of a step that is replayed after the caches are full."""
+
+    def position(self, value: int) -> torch.Tensor:
+        """A position that no cache, table or token buffer has."""
+        return super().position(PAST_THE_END)
+
+
+def meta_parts(fields: dict[str, Any], dtype: torch.dtype) -> FusedModel:
+    """The shapes of a model with this configuration."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**fields), dtype=dtype)
+    return fused_model(model)
+
+
+def tiles_to_try(parts: FusedModel, batch: int) -> Iterator[StepTiles]:
+    """The default tiles, and tiles whose programs share outputs."""
+    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
+    tiles = default_tiles(step_shapes(parts, batch, CONTEXT + 1), multiprocessors)
+    yield tiles
+    yield replace(
+        tiles,
+        attention=replace(tiles.attention, splits=3),
+        o=replace(tiles.o, splits=2),
+        down=replace(tiles.down, splits=3),
+    )
+
+
+def launch_all() -> int:
+    """Launch every kernel every way; returns how many launches that were."""
+    overlaps = torch.cuda.get_device_capability() >= OVERLAP_CAPABILITY
+    launches = 0
+    for (fields, dtype), batch in product(MODELS, BATCHES):
+        parts = meta_parts(fields, dtype)
+        for tiles, kind in product(tiles_to_try(parts, batch), (Operands, PastTheEnd)):
+            operands = kind(parts, batch, CONTEXT, tiles, "cuda")
+            for case in chain(product_cases(operands), small_cases(operands)):
+                copy = case.copies(1)[0]
+                for pdl in (False, True) if overlaps else (False,):
+                    copy.launch(pdl)
+                    launches += 1
+            torch.cuda.synchronize()
+    return launches
+
+
+def checked(sanitizer: Path, tool: str) -> dict[str, Any]:
+    """One tool's outcome; `errors` is null where it could not finish."""
+    command = [str(sanitizer), "--tool", tool, sys.executable, __file__, "--run"]
+    # torch's allocator hands out parts of large blocks, whose ends memcheck would not see.
+    variables = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
+    output = done.stdout + done.stderr
+    sys.stderr.write(output[-4000:])
+    launches = re.search(r"^launches: (\d+)$", output, re.MULTILINE)
+    return {
+        "tool": tool,
+        "command": f"compute-sanitizer --tool {tool} python benchmarks/kernel_sanitizer.py --run",
+        "errors": error_count(output) if launches else None,
+        "launches": int(launches[1]) if launches else None,
+        "exit_code": done.returncode,
+    }
+
+
+def error_count(output: str) -> int | None:
+    """Errors and hazards that a sanitizer's summary names; None without a summary."""
+    summary = re.search(r"ERROR SUMMARY: (\d+) error", output)
+    hazards = re.search(r"RACECHECK SUMMARY: (\d+) hazard", output)
+    found = [int(match[1]) for match in (summary, hazards) if match]
+    return max(found) if found else None
+
+
+def version(sanitizer: Path) -> str | None:
+    """The sanitizer's version, None where it does not tell."""
+    told = subprocess.run([str(sanitizer), "--version"], capture_output=True, text=True, check=True)
+    found = re.search(r"\d+\.\d+[\d.]*", told.stdout)
+    return found[0] if found else None
+
+
+def main() -> int:
+    """The command line: 0 where no tool found an error."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", action="store_true", help="make the launches, check nothing")
+    parser.add_argument("--sanitizer", type=Path, help="where compute-sanitizer is")
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.stderr.write("kernel_sanitizer: needs a CUDA device\n")
+        return 3
+    if arguments.run:
+        sys.stderr.write(f"launches: {launch_all()}\n")
+        return 0
+    sanitizer = arguments.sanitizer or shutil.which("compute-sanitizer") or USUAL_PLACE
+    if not Path(sanitizer).is_file():
+        sys.stderr.write("kernel_sanitizer: no compute-sanitizer; name it with --sanitizer\n")
+        return 3
+    outcomes = [checked(Path(sanitizer), tool) for tool in TOOLS]
+    record = {
+        "command": "python benchmarks/kernel_sanitizer.py",
+        "sanitizer_version": version(Path(sanitizer)),
+        "tools": outcomes,
+        "environment": environment(),
+    }
+    write_atomically(RESULT, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+    return 0 if all(outcome["errors"] == 0 for outcome in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

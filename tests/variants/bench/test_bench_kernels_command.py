@@ -1,0 +1,134 @@
+"""`bench kernels` as scripts use it: options, output and exit codes."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from decodescope import cli
+from decodescope.variants.bench import block_bench, kernel_bench, needs
+from decodescope.variants.bench.report import BlockBenchmark, KernelBenchmark, KernelFigures
+from decodescope.variants.workload import DecodeWorkload
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Asked:
+    """What the benchmarks were called with, and what the kernel benchmark answers."""
+
+    kernels: list[tuple[str, DecodeWorkload]] = field(default_factory=list)
+    blocks: list[tuple[Any, ...]] = field(default_factory=list)
+    error: str | None = None
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def decodescope(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """The command in this process."""
+
+    def run(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["decodescope", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        code = end.value.code
+        assert code is None or isinstance(code, int)
+        return Done(code or 0, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Benchmarks that measure nothing, on a machine that seems to have a GPU."""
+    seen = Asked()
+
+    def kernels(model: str, workload: DecodeWorkload, say: object) -> KernelBenchmark:
+        seen.kernels.append((model, workload))
+        figures = KernelFigures(
+            "o", "linear_residual", "2 x 2", 1, 64, None, 1, 1, True, None, 0.1, seen.error
+        )
+        return KernelBenchmark(
+            1, model, workload.dtype, workload.batch, workload.context, 1, 1, None, None, {},
+            (figures,), {},
+        )  # fmt: skip
+
+    def blocks(*arguments: Any) -> BlockBenchmark:
+        seen.blocks.append(arguments[:-1])
+        return BlockBenchmark(1, arguments[0], 1, 1, 1, 1, (), {})
+
+    monkeypatch.setattr(needs, "require_gpu", lambda: None)
+    monkeypatch.setattr(kernel_bench, "run_kernel_bench", kernels)
+    monkeypatch.setattr(block_bench, "run_block_bench", blocks)
+    return seen
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+@pytest.mark.parametrize("options", [(), ("--block",)])
+def test_without_a_gpu_it_says_so(decodescope: Command, options: tuple[str, ...]) -> None:
+    done = decodescope("bench", "kernels", *options)
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("decodescope: bench kernels: ")
+    assert "CUDA" in done.err
+
+
+def test_kernels_are_measured_at_the_asked_shapes(
+    decodescope: Command, asked: Asked, tmp_path: Path
+) -> None:
+    path = tmp_path / "kernels.json"
+    done = decodescope("bench", "kernels", "--json", "-o", str(path))
+    assert done.code == 0
+    printed = msgspec.json.decode(done.out, type=KernelBenchmark)
+    assert printed == msgspec.json.decode(path.read_bytes(), type=KernelBenchmark)
+    options = ("--model", "qwen3-0.6b@random", "--batch", "4", "--context", "77", "--dtype", "fp16")
+    assert "qwen3-0.6b@random" in decodescope("bench", "kernels", *options).out
+    assert asked.kernels == [
+        ("llama-3.2-1b@random", DecodeWorkload(1, 1024, 1, "bf16")),
+        ("qwen3-0.6b@random", DecodeWorkload(4, 77, 1, "fp16")),
+    ]
+    assert asked.blocks == []
+
+
+def test_blocks_are_measured_at_four_lengths_or_the_asked_one(
+    decodescope: Command, asked: Asked
+) -> None:
+    assert decodescope("bench", "kernels", "--block", "--json").code == 0
+    options = ("--batch", "2", "--context", "99", "--dtype", "fp32")
+    assert decodescope("bench", "kernels", "--block", *options).code == 0
+    assert asked.blocks == [
+        ("qwen2.5-0.5b@random", 1, (64, 128, 256, 512), ("bf16", "fp16")),
+        ("qwen2.5-0.5b@random", 2, (99,), ("fp32",)),
+    ]
+    assert asked.kernels == []
+
+
+def test_a_failed_check_fails_the_command_after_its_output(
+    decodescope: Command, asked: Asked
+) -> None:
+    asked.error = "relative error 0.5"
+    done = decodescope("bench", "kernels", "--json")
+    assert done.code != 0
+    assert msgspec.json.decode(done.out, type=KernelBenchmark).kernels[0].serial is None
+    assert done.err.splitlines()[-1] == "decodescope: bench kernels: o: relative error 0.5"
+
+
+@pytest.mark.parametrize("options", [("--context", "0"), ("--batch", "0"), ("-o", "no/such/file")])
+def test_bad_usage_is_one_line(
+    decodescope: Command, asked: Asked, options: tuple[str, str]
+) -> None:
+    done = decodescope("bench", "kernels", *options)
+    assert (done.code, done.out) == (2, "")
+    assert len(done.err.splitlines()) == 1
+    assert (asked.kernels, asked.blocks) == ([], [])
