@@ -9,23 +9,23 @@ from decodescope.kernels.batched.products import SMALLEST_DOT
 from decodescope.kernels.tile import Tile
 from decodescope.variants.fused.target_gpu import TargetGpu
 from decodescope.variants.fused.tiles import (
+    LOAD_BYTES,
     MAX_PRODUCT_SPLITS,
     MAX_THREAD_BYTES,
-    MAX_THREAD_ELEMENTS,
     MAX_WARPS,
     SPLITTING,
     Operation,
     StepShapes,
+    blocks_ahead,
     default_tiles,
     least_rows,
+    most_elements,
     most_rows,
     power_of_2_from,
 )
 
 MOST_CANDIDATES = 8
 
-# One load instruction of a thread; a tile with less for each thread leaves some without work.
-_LOAD_BYTES = 16
 _MAX_COLUMNS = 512
 
 
@@ -71,22 +71,23 @@ def shared_bytes(tile: Tile, operation: Operation, shapes: StepShapes) -> int:
         buffers = 2 * (tile.num_stages - 1) * tile.columns * lanes * element
         return buffers + queries * 4 * (lanes + tile.columns) + 1024
     if shapes.batch == 1:
-        # Sums of each warp, exchanged once.
-        return 4 * MAX_WARPS * max(tile.rows, 32)
+        # Sums of each warp, and x, which threads exchange where a row is too short for all of them.
+        return 4 * MAX_WARPS * tile.rows + 4 * min(tile.columns, 4096)
     return tile.num_stages * (tile.rows + SMALLEST_DOT) * tile.columns * element + 1024
 
 
 def _fits_vector(tile: Tile, operation: Operation, shapes: StepShapes) -> bool:
     columns = shapes.shape(operation).columns
-    blocks = -(-columns // tile.columns)
+    blocks = -(-columns // (tile.columns * tile.splits))
     elements = tile.rows * tile.columns // (32 * tile.num_warps)
-    thread_bytes = elements * shapes.element_bytes
+    block_bytes = elements * shapes.element_bytes
     return (
-        elements <= MAX_THREAD_ELEMENTS
-        and thread_bytes <= MAX_THREAD_BYTES
-        and (thread_bytes >= _LOAD_BYTES or tile.num_warps == 1)
+        elements <= most_elements(blocks)
+        and block_bytes * min(tile.num_stages, blocks) <= MAX_THREAD_BYTES
+        # With less, some threads would repeat what others load.
+        and (block_bytes >= LOAD_BYTES or tile.num_warps == 1)
         and tile.columns <= power_of_2_from(columns)
-        and tile.splits <= blocks
+        and tile.splits <= -(-columns // tile.columns)
     )
 
 
@@ -108,24 +109,29 @@ def _around(start: Tile, operation: Operation, shapes: StepShapes) -> Iterator[T
         return _around_attention(start)
     if shapes.batch > 1:
         return _around_batched(start, operation)
-    return _around_vector(start, operation, shapes.shape(operation).columns)
+    return _around_vector(start, operation, shapes)
 
 
-def _around_vector(start: Tile, operation: Operation, columns: int) -> Iterator[Tile]:
-    blocks = power_of_2_from(columns) // start.columns
-    if blocks > 1:
-        yield from _scaled(start, columns=blocks, num_warps=blocks)
+def _around_vector(start: Tile, operation: Operation, shapes: StepShapes) -> Iterator[Tile]:
+    columns, size = shapes.shape(operation).columns, shapes.element_bytes
+    for tile in _vector_sizes(start, operation, power_of_2_from(columns)):
+        yield blocks_ahead(tile, columns, size)
+    yield replace(start, num_stages=1)
+
+
+def _vector_sizes(start: Tile, operation: Operation, whole: int) -> Iterator[Tile]:
     yield from _scaled(start, rows=2, num_warps=2)
     yield from _scaled(start, rows=0.5, num_warps=0.5)
     yield from _scaled(start, num_warps=2)
     yield from _scaled(start, num_warps=0.5)
-    yield from _scaled(start, rows=2, columns=0.5)
+    yield from _scaled(start, columns=0.5)
+    yield replace(start, columns=whole)
     if operation in SPLITTING:
-        yield from _scaled(start, rows=2, columns=0.5, splits=2)
         yield from _scaled(start, columns=0.5, num_warps=0.5, splits=2)
-    yield from _scaled(start, rows=2)
+        yield from _scaled(start, rows=2, columns=0.5, splits=2)
     yield from _scaled(start, rows=0.5)
-    yield from _scaled(start, rows=4, columns=0.25)
+    yield from _scaled(start, rows=2)
+    yield from _scaled(start, rows=2, columns=0.5)
 
 
 def _around_batched(start: Tile, operation: Operation) -> Iterator[Tile]:

@@ -21,13 +21,16 @@ OPERATIONS: tuple[Operation, ...] = get_args(Operation)
 # A batched product splits its inner dimension where rows alone leave the GPU short of work.
 SPLITTING: tuple[Operation, ...] = ("o", "down")
 MAX_PRODUCT_SPLITS = 8
-# A thread's part of the weights of one tile: its registers hold it as loaded, then as float32.
+# A thread's registers hold the weights asked for ahead, as loaded, and one block as float32.
 MAX_THREAD_BYTES = 256
 MAX_THREAD_ELEMENTS = 128
+LOAD_BYTES = 16
 MAX_WARPS = 8
 
 # Fewer leave multiprocessors without work, or with too few bytes under way.
 _PROGRAMS_PER_MULTIPROCESSOR = 2
+_SHORTEST_BLOCK = 512
+_MOST_ROWS = 256
 _BATCHED_STAGES = 4
 _BATCHED_ROW_BYTES = 256
 
@@ -188,40 +191,56 @@ _VECTOR_BYTES: dict[Operation, tuple[int, int]] = {
 
 
 def _vector_tile(operation: Operation, shapes: StepShapes, multiprocessors: int) -> Tile:
-    """One tile that holds the whole inner dimension, where it fits and is not mostly padding."""
-    shape = shapes.shape(operation)
+    """All the weights of a few rows, asked for at once: in one block, or in several where one would
+    be padded much."""
+    shape, size = shapes.shape(operation), shapes.element_bytes
     program_bytes, thread_bytes = _VECTOR_BYTES[operation]
     least = least_rows(operation, 1)
-    columns = _vector_columns(shape.columns, least, shapes.element_bytes)
-    if columns < shape.columns:
-        # Sums of earlier blocks take registers too.
-        thread_bytes = MAX_THREAD_BYTES // 2
+    columns = _vector_columns(shape.columns, least, size)
+    row_bytes = -(-shape.columns // columns) * columns * size
     programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
     rows = min(
-        power_of_2_to(program_bytes // (columns * shapes.element_bytes)),
+        power_of_2_to(program_bytes // row_bytes),
         power_of_2_to(shape.rows // programs),
         most_rows(operation, shapes),
+        _MOST_ROWS,
     )
     rows = max(rows, least)
-    warps = power_of_2_to(rows * columns * shapes.element_bytes // (32 * thread_bytes))
-    return Tile(rows, columns, min(MAX_WARPS, warps))
+    warps = min(
+        MAX_WARPS,
+        power_of_2_from(-(-rows * row_bytes // (32 * thread_bytes))),
+        power_of_2_to(rows * columns * size // (32 * LOAD_BYTES)),
+    )
+    return blocks_ahead(Tile(rows, columns, warps), shape.columns, size)
+
+
+def blocks_ahead(tile: Tile, columns: int, element_bytes: int) -> Tile:
+    """The same tile with as many blocks ahead as there are, or as registers hold."""
+    blocks = -(-columns // (tile.columns * tile.splits))
+    held = 32 * tile.num_warps * MAX_THREAD_BYTES // (tile.rows * tile.columns * element_bytes)
+    return replace(tile, num_stages=max(1, min(blocks, held)))
+
+
+def most_elements(blocks: int) -> int:
+    """Elements of a block that a thread has room for: sums over several blocks take as much."""
+    return MAX_THREAD_ELEMENTS if blocks == 1 else MAX_THREAD_ELEMENTS // 2
 
 
 def _vector_columns(columns: int, rows: int, element_bytes: int) -> int:
-    """All columns of `rows` in one block, or blocks that divide them with little padding.
+    """The longest block that holds `rows` and pads their columns by an eighth at most.
 
-    Padding costs registers, not bandwidth: up to a third of the block is worth its single trip to
-    memory.
+    Without one of a useful length, the whole of them, or what registers hold of it.
     """
     threads = 32 * MAX_WARPS
-    most = threads * min(MAX_THREAD_ELEMENTS, MAX_THREAD_BYTES // element_bytes) // rows
-    block = power_of_2_from(columns)
-    if block <= most and (block - columns) * 3 <= block:
-        return block
-    block = min(block, most) // 2
-    while -columns % block * 8 > columns and block > 256:
+    whole = power_of_2_from(columns)
+    block = whole
+    while block >= _SHORTEST_BLOCK:
+        most = min(most_elements(whole // block), MAX_THREAD_BYTES // element_bytes)
+        if rows * block <= threads * most and -columns % block * 8 <= columns:
+            return block
         block //= 2
-    return block
+    most = min(most_elements(1), MAX_THREAD_BYTES // element_bytes)
+    return whole if rows * whole <= threads * most else _SHORTEST_BLOCK
 
 
 def _batched_tile(operation: Operation, shapes: StepShapes, multiprocessors: int) -> Tile:
