@@ -126,6 +126,24 @@ def test_weights_of_another_dtype_than_the_runs_are_refused() -> None:
     check("some", llama, DecodeWorkload(dtype="fp16"), "cpu")
 
 
+@pytest.mark.parametrize(
+    ("config", "batch", "error", "words"),
+    [
+        ({"model_type": "gpt2"}, 1, ModelError, "some: .*model type gpt2"),
+        ({"model_type": "llama", "hidden_size": 64}, 17, InputError, "--batch 17"),
+    ],
+)
+def test_fused_kernels_say_what_they_cannot_run(
+    config: dict[str, Any], batch: int, error: type[Exception], words: str
+) -> None:
+    llama = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    for name in ("fused", "fused+graph-rope"):
+        check = find_variant(name).check
+        assert check is not None
+        with pytest.raises(error, match=words):
+            check("some", config | llama, DecodeWorkload(batch), "cpu")
+
+
 def test_a_variant_is_asked_whether_it_runs_this_model(
     load_small: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
