@@ -2,6 +2,9 @@
 
 import torch
 
+from decodescope.kernels.weights import Norm, QkNorm
+from decodescope.kernels.workspace import MAX_BATCH
+
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -37,3 +40,37 @@ def check_tensor(
 def check_position(position: torch.Tensor, device: torch.device) -> None:
     """Raise `ValueError` unless `position` is int32 [1] on this device."""
     check_tensor("position", position, (1,), torch.int32, device)
+
+
+def check_activations(x: torch.Tensor, features: int, device: torch.device) -> int:
+    """The batch of activations x [batch, features].
+
+    Raises:
+        ValueError: another shape, dtype or device, strides, a batch outside 1 to `MAX_BATCH`.
+    """
+    if x.dim() != 2 or not 1 <= x.shape[0] <= MAX_BATCH:
+        raise ValueError(f"x {list(x.shape)}: must be [1 to {MAX_BATCH}, {features}]")
+    batch = int(x.shape[0])
+    check_float("x", x)
+    check_tensor("x", x, (batch, features), x.dtype, device)
+    return batch
+
+
+def check_norm(norm: Norm | None, features: int, device: torch.device) -> None:
+    """Raise `ValueError` unless the norm, where there is one, is for this many features."""
+    if norm is not None:
+        _check_norm_weight("norm weight", norm.weight, features, device)
+
+
+def check_qk_norm(qk_norm: QkNorm | None, head_dim: int, device: torch.device) -> None:
+    """Raise `ValueError` unless the norms of Q and K, where there are any, are for such heads."""
+    if qk_norm is not None:
+        _check_norm_weight("q norm weight", qk_norm.q_weight, head_dim, device)
+        _check_norm_weight("k norm weight", qk_norm.k_weight, head_dim, device)
+
+
+def _check_norm_weight(
+    name: str, weight: torch.Tensor, features: int, device: torch.device
+) -> None:
+    check_float(name, weight)
+    check_tensor(name, weight, (features,), weight.dtype, device)

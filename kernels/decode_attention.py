@@ -213,6 +213,7 @@ def decode_attention(
     workspace.check(
         workspace_floats(batch, heads, head_dim, tile.splits),
         workspace_counters(batch, kv_heads, tile.splits),
+        q.device,
     )
     size = 0
     if prefetch is not None:

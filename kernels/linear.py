@@ -8,13 +8,12 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.batched.linear import linear as batched_linear
-from decodescope.kernels.checks import check_float, check_tensor
+from decodescope.kernels.checks import check_activations, check_norm, check_tensor
 from decodescope.kernels.overlap import launch_options
-from decodescope.kernels.rms_norm import check_norm_weight, rms_norm_reference
+from decodescope.kernels.rms_norm import rms_norm_reference
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.vector_product import blocks_ahead, products
 from decodescope.kernels.weights import Norm, WeightMatrix, finished
-from decodescope.kernels.workspace import MAX_BATCH
 
 
 def linear_reference(
@@ -75,15 +74,9 @@ def linear(
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split.
     """
-    if x.dim() != 2 or not 1 <= x.shape[0] <= MAX_BATCH:
-        raise ValueError(f"x {list(x.shape)}: must be [1 to {MAX_BATCH}, {weight.columns}]")
-    batch = int(x.shape[0])
-    device = weight.data.device
-    check_float("x", x)
-    check_tensor("x", x, (batch, weight.columns), x.dtype, device)
-    check_tensor("out", out, (batch, weight.rows), x.dtype, device)
-    if norm is not None:
-        check_norm_weight(norm, weight.columns, device)
+    batch = check_activations(x, weight.columns, weight.data.device)
+    check_tensor("out", out, (batch, weight.rows), x.dtype, x.device)
+    check_norm(norm, weight.columns, x.device)
     if tile.splits > 1:
         raise ValueError(f"tile of {tile.splits} splits: only 1 here, nothing adds up the parts")
     if batch > 1:

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.batched import linear_residual as batched
+from decodescope.kernels.checks import check_activations, check_tensor
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.vector_product import blocks_ahead, products
@@ -90,15 +91,16 @@ def linear_residual(
     workspace holds `splits` * rows (rounded up to the tile) * batch floats when splits > 1.
 
     Raises:
-        ValueError: other shapes, dtypes or layouts, or a workspace that is too small.
+        ValueError: other shapes, dtypes, layouts or devices, or a workspace that is too small.
     """
-    batch = check_linear(x, weight, residual)
+    batch = check_activations(x, weight.columns, weight.data.device)
+    check_tensor("residual", residual, (batch, weight.rows), x.dtype, x.device)
     if batch > 1:
         batched.linear_residual(x, weight, residual, tile, workspace, pdl)
         return
     blocks = triton.cdiv(weight.rows, tile.rows)
-    if tile.splits > 1:
-        workspace.check(tile.splits * blocks * tile.rows, blocks)
+    shared_blocks = blocks if tile.splits > 1 else 0
+    workspace.check(tile.splits * shared_blocks * tile.rows, shared_blocks, x.device)
     _linear_residual_kernel[(blocks, tile.splits)](
         x,
         weight.data,
@@ -119,26 +121,3 @@ def linear_residual(
         num_warps=tile.num_warps,
         **launch_options(pdl),
     )
-
-
-def check_linear(x: torch.Tensor, weight: WeightMatrix, out: torch.Tensor) -> int:
-    """The batch of a product x [batch, columns] -> out [batch, rows].
-
-    Raises:
-        ValueError: shapes that do not fit the weights, mixed dtypes or devices, strided tensors.
-    """
-    if x.dim() != 2 or x.shape[1] != weight.columns:
-        raise ValueError(f"x of shape {tuple(x.shape)}: must be [batch, {weight.columns}]")
-    if tuple(out.shape) != (x.shape[0], weight.rows):
-        raise ValueError(f"output of shape {tuple(out.shape)}: must be {(x.shape[0], weight.rows)}")
-    if not 1 <= x.shape[0] <= 16:
-        raise ValueError(f"batch {x.shape[0]}: must be 1 to 16")
-    if not (x.is_contiguous() and out.is_contiguous()):
-        raise ValueError("x and the output must be contiguous")
-    if x.dtype != out.dtype:
-        raise ValueError(f"x is {x.dtype}, but the output {out.dtype}")
-    if not x.device == out.device == weight.data.device:
-        raise ValueError(
-            f"x is on {x.device}, the output on {out.device}, W on {weight.data.device}"
-        )
-    return int(x.shape[0])

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.batched import norm_gate_up as batched
+from decodescope.kernels.checks import check_activations, check_norm, check_tensor
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.vector_product import blocks_ahead, products
@@ -86,9 +87,9 @@ def norm_gate_up(
     many outputs.
 
     Raises:
-        ValueError: other shapes, dtypes or layouts, or a tile of one row.
+        ValueError: other shapes, dtypes, layouts or devices, or a tile of one row.
     """
-    batch = check_gate_up(x, norm, gate_up, out, tile)
+    batch = _check(x, norm, gate_up, out, tile)
     if batch > 1:
         batched.norm_gate_up(x, norm, gate_up, out, tile, pdl)
         return
@@ -115,33 +116,15 @@ def norm_gate_up(
     )
 
 
-def check_gate_up(
+def _check(
     x: torch.Tensor, norm: Norm | None, gate_up: WeightMatrix, out: torch.Tensor, tile: Tile
 ) -> int:
-    """The batch of a gate/up product.
-
-    Raises:
-        ValueError: as `norm_gate_up`.
-    """
+    """The batch, if all is as `norm_gate_up` demands."""
     if gate_up.rows % 2:
         raise ValueError(f"gate_up of {gate_up.rows} rows: must hold as many gate as up rows")
-    if x.dim() != 2 or x.shape[1] != gate_up.columns or not 1 <= x.shape[0] <= 16:
-        raise ValueError(f"x of shape {tuple(x.shape)}: must be [batch 1 to 16, {gate_up.columns}]")
-    if tuple(out.shape) != (x.shape[0], gate_up.rows // 2):
-        raise ValueError(
-            f"output of shape {tuple(out.shape)}: must be {(x.shape[0], gate_up.rows // 2)}"
-        )
-    if not (x.is_contiguous() and out.is_contiguous()):
-        raise ValueError("x and the output must be contiguous")
-    if x.dtype != out.dtype:
-        raise ValueError(f"x is {x.dtype}, but the output {out.dtype}")
-    check_norm(norm, gate_up.columns)
+    batch = check_activations(x, gate_up.columns, gate_up.data.device)
+    check_tensor("out", out, (batch, gate_up.rows // 2), x.dtype, x.device)
+    check_norm(norm, gate_up.columns, x.device)
     if tile.rows < 2:
         raise ValueError("a tile of one row holds no pair of gate and up")
-    return int(x.shape[0])
-
-
-def check_norm(norm: Norm | None, features: int) -> None:
-    """Raise `ValueError` unless the norm's weight is [features]."""
-    if norm is not None and tuple(norm.weight.shape) != (features,):
-        raise ValueError(f"norm weight of shape {tuple(norm.weight.shape)}: must be [{features}]")
+    return batch

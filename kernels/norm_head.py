@@ -13,8 +13,14 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.batched import norm_head as batched
+from decodescope.kernels.checks import (
+    check_activations,
+    check_norm,
+    check_position,
+    check_tensor,
+)
 from decodescope.kernels.choice import choice_keys, chosen_index
-from decodescope.kernels.norm_gate_up import check_norm, normed_reference
+from decodescope.kernels.norm_gate_up import normed_reference
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.vector_product import blocks_ahead, products
@@ -103,13 +109,13 @@ def norm_head(
     (float32 [batch, vocabulary]) if given; with `choose` off that is all that happens.
 
     Raises:
-        ValueError: other shapes, dtypes or layouts, or a workspace that is too small.
+        ValueError: other shapes, dtypes, layouts or devices, too small a workspace, or nothing to
+            do: no `logits` and `choose` off.
     """
-    batch = check_head(x, norm, head, tokens, position, logits, choose)
+    batch = _check(x, norm, head, tokens, position, workspace, logits, choose)
     if batch > 1:
         batched.norm_head(x, norm, head, tokens, position, tile, workspace, logits, choose, pdl)
         return
-    workspace.check(0, 1)
     _norm_head_kernel[(triton.cdiv(head.rows, tile.rows),)](
         x,
         None if norm is None else norm.weight,
@@ -140,35 +146,26 @@ def norm_head(
     )
 
 
-def check_head(
+def _check(
     x: torch.Tensor,
     norm: Norm | None,
     head: WeightMatrix,
     tokens: torch.Tensor,
     position: torch.Tensor,
+    workspace: Workspace,
     logits: torch.Tensor | None,
     choose: bool,
 ) -> int:
-    """The batch of a head.
-
-    Raises:
-        ValueError: as `norm_head`; also when there is nothing to do.
-    """
-    if x.dim() != 2 or x.shape[1] != head.columns or not 1 <= x.shape[0] <= 16:
-        raise ValueError(f"x of shape {tuple(x.shape)}: must be [batch 1 to 16, {head.columns}]")
-    if not x.is_contiguous() or not tokens.is_contiguous():
-        raise ValueError("x and tokens must be contiguous")
-    if tokens.dim() != 2 or tokens.shape[0] != x.shape[0] or tokens.dtype != torch.int64:
-        raise ValueError(
-            f"tokens {tuple(tokens.shape)}: must be int64 [{x.shape[0]}, capacity + 1]"
-        )
-    if position.numel() != 1 or position.dtype != torch.int32:
-        raise ValueError("position must be one int32")
-    if logits is not None and (
-        tuple(logits.shape) != (x.shape[0], head.rows) or logits.dtype != torch.float32
-    ):
-        raise ValueError(f"logits: must be float32 {(x.shape[0], head.rows)}")
+    """The batch, if all is as `norm_head` demands and there is something to do."""
+    batch = check_activations(x, head.columns, head.data.device)
+    if tokens.dim() != 2 or tokens.shape[1] < 1:
+        raise ValueError(f"tokens {list(tokens.shape)}: must be [{batch}, capacity + 1]")
+    check_tensor("tokens", tokens, (batch, int(tokens.shape[1])), torch.int64, x.device)
+    check_position(position, x.device)
+    if logits is not None:
+        check_tensor("logits", logits, (batch, head.rows), torch.float32, x.device)
     if logits is None and not choose:
         raise ValueError("neither logits nor a choice were asked for")
-    check_norm(norm, head.columns)
-    return int(x.shape[0])
+    check_norm(norm, head.columns, x.device)
+    workspace.check(0, 1, x.device)
+    return batch

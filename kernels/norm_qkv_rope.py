@@ -11,29 +11,25 @@ write their raw rows to the workspace, and the last of a head normalises, rotate
 Sources: RoFormer (arXiv 2104.09864); QK-norm as in Qwen3 (transformers, modeling_qwen3.py).
 """
 
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
 
 from decodescope.kernels.batched import norm_qkv_rope as batched
-from decodescope.kernels.norm_gate_up import check_norm, normed_reference
+from decodescope.kernels.checks import (
+    check_activations,
+    check_norm,
+    check_position,
+    check_qk_norm,
+    check_tensor,
+)
+from decodescope.kernels.norm_gate_up import normed_reference
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.rope import RopeTable
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.vector_product import blocks_ahead, products
-from decodescope.kernels.weights import Norm, WeightMatrix, finished
+from decodescope.kernels.weights import Norm, QkNorm, WeightMatrix, finished
 from decodescope.kernels.workspace import Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class QkNorm:
-    """RMSNorm over each head of Q and of K, before the rotation. Weights [head_dim]."""
-
-    q_weight: torch.Tensor
-    k_weight: torch.Tensor
-    eps: float
 
 
 def norm_qkv_rope_reference(
@@ -212,13 +208,14 @@ def norm_qkv_rope(
     x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous,
     of one dtype; `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this
     order; position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a
-    position past the cache nothing is written to it. QK-norm needs rows * batch floats of workspace
-    and a counter for each head.
+    position past the cache nothing is written to it. QK-norm needs a float of workspace for each
+    row of Q and K and each token, and a counter for each of their heads.
 
     Raises:
-        ValueError: other shapes, dtypes or layouts, a tile of one row, too small a workspace.
+        ValueError: other shapes, dtypes, layouts or devices, a tile of one row, too small a
+            workspace.
     """
-    batch = check_qkv(x, norm, qkv, rope, q, k_cache, v_cache, tile)
+    batch = _check(x, norm, qkv, rope, position, q, k_cache, v_cache, tile, qk_norm)
     if batch > 1:
         batched.norm_qkv_rope(
             x, norm, qkv, rope, position, q, k_cache, v_cache, tile, workspace, qk_norm, pdl
@@ -226,8 +223,8 @@ def norm_qkv_rope(
         return
     heads, head_dim = int(q.shape[1]), int(q.shape[2])
     kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
-    if qk_norm is not None:
-        workspace.check(qkv.rows, heads + kv_heads)
+    floats, counters = ((heads + kv_heads) * head_dim, heads + kv_heads) if qk_norm else (0, 0)
+    workspace.check(floats, counters, x.device)
     chunks = triton.cdiv(head_dim // 2, tile.rows // 2)
     _norm_qkv_rope_kernel[((heads + 2 * kv_heads) * chunks,)](
         x,
@@ -248,7 +245,7 @@ def norm_qkv_rope(
         0.0 if norm is None else norm.eps,
         0.0 if qk_norm is None else qk_norm.eps,
         capacity,
-        int(rope.cos.shape[0]),
+        rope.positions,
         HEADS=heads,
         KV_HEADS=kv_heads,
         D=head_dim,
@@ -267,46 +264,41 @@ def norm_qkv_rope(
     )
 
 
-def check_qkv(
+def _check(
     x: torch.Tensor,
     norm: Norm | None,
     qkv: WeightMatrix,
     rope: RopeTable,
+    position: torch.Tensor,
     q: torch.Tensor,
     k_cache: torch.Tensor,
     v_cache: torch.Tensor,
     tile: Tile,
+    qk_norm: QkNorm | None,
 ) -> int:
-    """The batch of a Q/K/V projection.
-
-    Raises:
-        ValueError: as `norm_qkv_rope`.
-    """
-    if q.dim() != 3 or k_cache.dim() != 4 or k_cache.shape != v_cache.shape:
+    """The batch, if all is as `norm_qkv_rope` demands."""
+    batch, device = check_activations(x, qkv.columns, qkv.data.device), x.device
+    if q.dim() != 3 or k_cache.dim() != 4:
         raise ValueError(
-            f"q {tuple(q.shape)}, caches {tuple(k_cache.shape)} and {tuple(v_cache.shape)}: must "
-            "be [batch, heads, D] and twice [batch, kv_heads, capacity, D]"
+            f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [{batch}, heads, D] and "
+            f"[{batch}, kv_heads, capacity, D]"
         )
-    batch, heads, head_dim = (int(size) for size in q.shape)
-    rows = (heads + 2 * int(k_cache.shape[1])) * head_dim
-    if qkv.rows != rows:
-        raise ValueError(f"qkv of {qkv.rows} rows: these heads need {rows}")
-    if tuple(x.shape) != (batch, qkv.columns) or k_cache.shape[0] != batch or not 1 <= batch <= 16:
+    heads, head_dim = int(q.shape[1]), int(q.shape[2])
+    kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
+    if qkv.rows != (heads + 2 * kv_heads) * head_dim:
         raise ValueError(
-            f"x {tuple(x.shape)}, q of batch {batch}, caches of batch {k_cache.shape[0]}: x must "
-            f"be [batch, {qkv.columns}], with one batch of 1 to 16 for all"
+            f"qkv of {qkv.rows} rows: {heads} heads of q and {kv_heads} each of k and v of "
+            f"{head_dim} rows need {(heads + 2 * kv_heads) * head_dim}"
         )
-    if head_dim % 2 or k_cache.shape[3] != head_dim or rope.cos.shape[1] * 2 != head_dim:
-        raise ValueError(
-            f"head_dim {head_dim} of q, {k_cache.shape[3]} of the caches, {rope.cos.shape[1] * 2} "
-            "of the RoPE table: must be one even number"
-        )
-    tensors = (x, q, k_cache, v_cache)
-    if not all(tensor.is_contiguous() for tensor in tensors):
-        raise ValueError("x, q and the caches must be contiguous")
-    if len({tensor.dtype for tensor in tensors}) > 1:
-        raise ValueError("x, q and the caches must have one dtype")
-    check_norm(norm, qkv.columns)
+    if rope.head_dim != head_dim:
+        raise ValueError(f"q of head_dim {head_dim}: the table rotates {rope.head_dim}")
+    check_tensor("cos", rope.cos, (rope.positions, head_dim // 2), torch.float32, device)
+    check_tensor("q", q, (batch, heads, head_dim), x.dtype, device)
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), x.dtype, device)
+    check_position(position, device)
+    check_norm(norm, qkv.columns, device)
+    check_qk_norm(qk_norm, head_dim, device)
     if tile.rows < 2:
         raise ValueError("a tile of one row holds no rotation pair")
     return batch

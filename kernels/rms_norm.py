@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.checks import check_float, check_tensor
+from decodescope.kernels.checks import check_float, check_norm, check_tensor
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.weights import Norm
 
@@ -97,8 +97,7 @@ def check_norm_weight(norm: Norm, features: int, device: torch.device) -> None:
     """Raise `ValueError` unless the norm fits rows of this many features, in one program each."""
     if not 1 <= features <= MAX_FEATURES:
         raise ValueError(f"{features} features: must be 1 to {MAX_FEATURES}")
-    check_float("norm weight", norm.weight)
-    check_tensor("norm weight", norm.weight, (features,), norm.weight.dtype, device)
+    check_norm(norm, features, device)
 
 
 def row_warps(block: int) -> int:

@@ -61,21 +61,23 @@ def products(
     tiles = (_tile(w_ptr, rows, columns, K, ANY or (UNEVEN and STEPS == 1)),)
     for step in tl.static_range(1, AHEAD):
         tile = _tile(w_ptr, rows, columns + step * BLOCK, K, ANY or (UNEVEN and step == LAST))
-        tiles = tiles + (tile,)  # noqa: RUF005 - triton unpacks no tuples
+        # Triton unpacks no tuples.
+        tiles = tiles + (tile,)  # type: ignore[assignment]  # noqa: RUF005
     if NORM:
         first_g = _vector(g_ptr, columns, K, ANY or (UNEVEN and STEPS == 1))
     wait_for_previous(PDL)
-    squares = tl.zeros((BLOCK,), dtype=tl.float32)
-    total = tl.zeros((rows.shape[0], BLOCK), dtype=tl.float32)
-    for step in tl.static_range(STEPS):
+    x = _vector(x_ptr, columns, K, ANY or (UNEVEN and STEPS == 1)).to(tl.float32)
+    squares = x * x
+    if NORM:
+        x *= first_g.to(tl.float32)
+    # Not added to zeros: the compiler would keep that addition.
+    total = tiles[0].to(tl.float32) * x[None, :]
+    for step in tl.static_range(1, STEPS):
         here = columns + step * BLOCK
         x = _vector(x_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
         if NORM:
             squares += x * x
-            if step == 0:
-                x *= first_g.to(tl.float32)
-            else:
-                x *= _vector(g_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
+            x *= _vector(g_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
         if step < AHEAD:
             total += tiles[step].to(tl.float32) * x[None, :]
         else:
@@ -90,4 +92,4 @@ def products(
 def blocks_ahead(columns: int, tile: Tile) -> int:
     """Blocks of a row that a program asks for before it waits: `tile.num_stages`, if there are as
     many."""
-    return min(tile.num_stages, triton.cdiv(columns, tile.splits * tile.columns))
+    return min(tile.num_stages, int(triton.cdiv(columns, tile.splits * tile.columns)))

@@ -28,7 +28,7 @@ class WeightMatrix:
     `scale` is float32 [rows], None where every scale is 1; `bias` is [rows] in the model's dtype.
 
     Raises:
-        ValueError: a shape, layout or dtype that no kernel here reads.
+        ValueError: a shape, layout, dtype or mix of devices that no kernel here reads.
     """
 
     data: torch.Tensor
@@ -36,17 +36,27 @@ class WeightMatrix:
     bias: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.data.dim() != 2 or not self.data.is_contiguous():
-            raise ValueError("weights must be a contiguous matrix [rows, columns]")
+        if self.data.dim() != 2 or not self.data.is_contiguous() or 0 in self.data.shape:
+            raise ValueError(
+                f"weights {list(self.data.shape)} with strides {self.data.stride()}: must be a "
+                "contiguous matrix [rows, columns], not empty"
+            )
         if self.data.dtype not in _FORMATS:
             raise ValueError(f"weights of {self.data.dtype}: must be one of {list(_FORMATS)}")
         if self.scale is not None and self.scale.dtype != torch.float32:
             raise ValueError(f"scales of {self.scale.dtype}: must be float32")
+        if self.bias is not None and self.bias.dtype not in _FORMATS:
+            raise ValueError(f"bias of {self.bias.dtype}: must be one of {list(_FORMATS)}")
         for name, vector in (("scale", self.scale), ("bias", self.bias)):
             if vector is not None and (
-                tuple(vector.shape) != (self.rows,) or vector.stride(0) != 1
+                tuple(vector.shape) != (self.rows,)
+                or not vector.is_contiguous()
+                or vector.device != self.data.device
             ):
-                raise ValueError(f"{name} of shape {tuple(vector.shape)}: must be [{self.rows}]")
+                raise ValueError(
+                    f"{name} {list(vector.shape)} with strides {vector.stride()} on "
+                    f"{vector.device}: must be contiguous [{self.rows}] on {self.data.device}"
+                )
 
     @property
     def rows(self) -> int:
@@ -81,6 +91,15 @@ class Norm:
     """RMSNorm before a product: x / sqrt(mean(x^2) + eps) * weight. `weight` is [features]."""
 
     weight: torch.Tensor
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class QkNorm:
+    """RMSNorm over each head of Q and of K, before the rotation. Weights [head_dim]."""
+
+    q_weight: torch.Tensor
+    k_weight: torch.Tensor
     eps: float
 
 

@@ -6,7 +6,7 @@ same bits; then it sets the counter back to zero for the next launch. Kernels of
 share one workspace, because they touch it only after the kernel before has completed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 
@@ -18,14 +18,36 @@ NO_KEY = -(2**63)
 class Workspace:
     """`partials` float32 [n] holds anything; `counters` int32 [m] are zero between launches, and
     `keys` int64 [MAX_BATCH] are `NO_KEY`: the largest (value, index) found so far, as one integer.
+
+    Raises:
+        ValueError: other dtypes, strided tensors, too few keys, or more than one device.
     """
 
     partials: torch.Tensor
     counters: torch.Tensor
     keys: torch.Tensor
 
-    def check(self, partials: int, counters: int) -> None:
-        """Raise `ValueError` unless it holds that many floats and counters."""
+    def __post_init__(self) -> None:
+        tensors = (self.partials, self.counters, self.keys)
+        dtypes = (torch.float32, torch.int32, torch.int64)
+        for field, tensor, dtype in zip(fields(self), tensors, dtypes, strict=True):
+            if (
+                tensor.dtype != dtype
+                or tensor.dim() != 1
+                or not tensor.is_contiguous()
+                or tensor.device != self.partials.device
+            ):
+                raise ValueError(
+                    f"{field.name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}: must "
+                    f"be contiguous {dtype} of one dimension on {self.partials.device}"
+                )
+        if self.keys.numel() < MAX_BATCH:
+            raise ValueError(f"{self.keys.numel()} keys: must be {MAX_BATCH}")
+
+    def check(self, partials: int, counters: int, device: torch.device) -> None:
+        """Raise `ValueError` unless it holds that many floats and counters on this device."""
+        if self.partials.device != device:
+            raise ValueError(f"workspace on {self.partials.device}: must be on {device}")
         if self.partials.numel() < partials or self.counters.numel() < counters:
             raise ValueError(
                 f"workspace of {self.partials.numel()} floats and {self.counters.numel()} "

@@ -123,7 +123,7 @@ def linear_residual(
     check_tile(tile)
     blocks = triton.cdiv(weight.rows, tile.rows)
     if tile.splits > 1:
-        workspace.check(tile.splits * blocks * tile.rows * x.shape[0], blocks)
+        workspace.check(tile.splits * blocks * tile.rows * x.shape[0], blocks, x.device)
     _linear_residual_kernel[(blocks, tile.splits)](
         x,
         weight.data,

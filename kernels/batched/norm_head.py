@@ -140,7 +140,7 @@ def norm_head(
         ValueError: a tile below 16 x 16, or a workspace without a counter.
     """
     check_tile(tile)
-    workspace.check(0, 1)
+    workspace.check(0, 1, x.device)
     _norm_head_kernel[(triton.cdiv(head.rows, tile.rows),)](
         x,
         None if norm is None else norm.weight,

@@ -4,8 +4,6 @@ Bytes moved: the projections' weights once, x and the norm's weight once, q, the
 once; with QK-norm also 8 * batch bytes for each row of Q and K, through the workspace.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 import triton
 import triton.language as tl
@@ -21,11 +19,8 @@ from decodescope.kernels.batched.products import (
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.rope import RopeTable
 from decodescope.kernels.tile import Tile
-from decodescope.kernels.weights import Norm, WeightMatrix, finished
+from decodescope.kernels.weights import Norm, QkNorm, WeightMatrix, finished
 from decodescope.kernels.workspace import Workspace
-
-if TYPE_CHECKING:
-    from decodescope.kernels.norm_qkv_rope import QkNorm
 
 
 @triton.jit
@@ -212,7 +207,7 @@ def norm_qkv_rope(
     v_cache: torch.Tensor,
     tile: Tile,
     workspace: Workspace,
-    qk_norm: "QkNorm | None" = None,
+    qk_norm: QkNorm | None = None,
     pdl: bool = False,
 ) -> None:
     """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
@@ -229,7 +224,7 @@ def norm_qkv_rope(
     batch, heads, head_dim = q.shape
     kv_heads, capacity = k_cache.shape[1], k_cache.shape[2]
     if qk_norm is not None:
-        workspace.check((heads + kv_heads) * head_dim * batch, heads + kv_heads)
+        workspace.check((heads + kv_heads) * head_dim * batch, heads + kv_heads, x.device)
     chunks = triton.cdiv(head_dim // 2, tile.rows // 2)
     _norm_qkv_rope_kernel[((heads + 2 * kv_heads) * chunks,)](
         x,

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from decodescope.kernels.norm_qkv_rope import QkNorm
 from decodescope.kernels.rope import RopeTable
 from decodescope.kernels.tile import Tile
-from decodescope.kernels.weights import Norm, WeightMatrix
+from decodescope.kernels.weights import Norm, QkNorm, WeightMatrix
 from decodescope.variants.fused.buffers import step_workspace
 from decodescope.variants.fused.model_parts import FusedModel
 from decodescope.variants.fused.tiles import StepTiles

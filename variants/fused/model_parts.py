@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from decodescope.kernels.norm_qkv_rope import QkNorm
-from decodescope.kernels.weights import Norm, WeightMatrix
+from decodescope.kernels.weights import Norm, QkNorm, WeightMatrix
 from decodescope.variants.step_bytes import layer_windows
 
 

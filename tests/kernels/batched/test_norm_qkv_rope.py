@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from decodescope.kernels.batched.norm_qkv_rope import norm_qkv_rope
-from decodescope.kernels.norm_qkv_rope import QkNorm, norm_qkv_rope_reference
+from decodescope.kernels.norm_qkv_rope import norm_qkv_rope_reference
 from decodescope.kernels.rope import RopeTable
 from decodescope.kernels.tile import Tile
+from decodescope.kernels.weights import QkNorm
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 

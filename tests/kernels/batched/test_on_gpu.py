@@ -11,10 +11,9 @@ from decodescope.kernels.batched.norm_qkv_rope import norm_qkv_rope
 from decodescope.kernels.linear import linear_reference
 from decodescope.kernels.linear_residual import linear_residual_reference
 from decodescope.kernels.norm_gate_up import norm_gate_up_reference
-from decodescope.kernels.norm_qkv_rope import QkNorm
 from decodescope.kernels.rope import RopeTable
 from decodescope.kernels.tile import Tile
-from decodescope.kernels.weights import WeightMatrix
+from decodescope.kernels.weights import QkNorm, WeightMatrix
 
 pytestmark = pytest.mark.gpu
 
