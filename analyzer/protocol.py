@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.report import CaptureInfo, Weights
+from decodescope.analyzer.report import CaptureInfo, SamplingSettings, Weights
 
 PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -28,8 +28,9 @@ class WorkerConfig(Struct, frozen=True):
 
     None leaves the choice to where torch is: `model` is llama-3.2-1b@random on CUDA and tiny on
     the CPU, `device` CUDA where there is one, `dtype` bf16 on CUDA and fp32 on the CPU, `context`
-    the prompt's length, or 128 without a prompt. Captured windows are written below `trace_dir`;
-    empty, the app's link makes a temporary folder.
+    the prompt's length, or 128 without a prompt. Without `sampling`, or at temperature 0, decoding
+    is greedy. Captured windows are written below `trace_dir`; empty, the app's link makes a
+    temporary folder.
     """
 
     variant: str
@@ -43,6 +44,7 @@ class WorkerConfig(Struct, frozen=True):
     prompt: str | None = None
     prompt_ids: tuple[int, ...] | None = None
     trust_remote_code: bool = False
+    sampling: SamplingSettings | None = None
 
 
 class VariantInfo(Struct, frozen=True):

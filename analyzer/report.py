@@ -27,6 +27,15 @@ Bound = Literal["launch", "memory", "compute", "mixed", "unknown"]
 Weights = Literal["pretrained", "random", "bundled"]
 
 
+class SamplingSettings(Struct, frozen=True):
+    """How tokens are drawn; null in its place is greedy. A null filter keeps every token."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    seed: int
+
+
 class CaptureInfo(Struct, frozen=True):
     """What decodescope itself knows about a window it captured; travels inside the trace file.
 

@@ -4,7 +4,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from decodescope.analyzer.report import Health, Observer, Verdict, WaterfallPart, Weights
+from decodescope.analyzer.report import (
+    Health,
+    Observer,
+    SamplingSettings,
+    Verdict,
+    WaterfallPart,
+    Weights,
+)
 
 
 class StepTimes(Struct, frozen=True):
@@ -52,7 +59,8 @@ class RunReport(Struct, frozen=True):
 
     tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops and idle from a
     profiled window of the same run, whose cost `observer` states. The waterfall adds up to the
-    profiled step. `accuracy` and `round` (from 0) are those of a comparison.
+    profiled step. `sampling` is null where every token was the most likely one. `accuracy` and
+    `round` (from 0) are those of a comparison.
     """
 
     schema_version: int
@@ -84,3 +92,4 @@ class RunReport(Struct, frozen=True):
     environment: dict[str, str | int | float | None]
     accuracy: Accuracy | None = None
     round: int | None = None
+    sampling: SamplingSettings | None = None

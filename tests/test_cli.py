@@ -14,7 +14,7 @@ RUN_KEYS = {
     "schema_version", "model", "weights", "variant", "device", "dtype", "batch", "context",
     "tokens", "prompt_token_ids", "output_token_ids", "tokens_per_s", "step_ns",
     "launch_calls_per_step", "gpu_ops_per_step", "gpu_idle_fraction", "bytes_per_step",
-    "bandwidth", "observer", "waterfall", "environment",
+    "bandwidth", "observer", "waterfall", "environment", "sampling",
 }  # fmt: skip
 ANALYZE_KEYS = {
     "schema_version", "source", "health", "devices", "launches", "steps", "kernels", "ranges",
@@ -64,6 +64,7 @@ def test_run_prints_the_documented_report(run: tuple[dict[str, Any], Path]) -> N
     rate = 1e9 / report["step_ns"]["mean"]
     assert report["tokens_per_s"] == pytest.approx(rate, rel=1e-5)
     assert report["launch_calls_per_step"] is None
+    assert report["sampling"] is None
     assert report["gpu_ops_per_step"] > 50
 
 
@@ -134,6 +135,13 @@ def test_without_a_terminal_the_app_prints_a_summary() -> None:
         (("run", "--prompt-ids", "1,x"), 2, "whole numbers"),
         (("run", "--prompt", "a", "--prompt-ids", "1"), 2, "--prompt"),
         (("run", "--prompt", "a", "--context", "3"), 2, "--context"),
+        (("run", "--top-k", "3", "--seed", "1"), 2, "--top-k, --seed: without a --temperature"),
+        (("run", "--temperature", "0", "--top-p", "0.5"), 2, "--top-p: without a --temperature"),
+        (("run", "--temperature", "-1"), 2, "--temperature -1"),
+        (("run", "--temperature", "1", "--top-k", "0"), 2, "--top-k 0"),
+        (("run", "--temperature", "1", "--top-p", "1.5"), 2, "--top-p 1.5"),
+        (("compare", "--variants", "a,b", "--seed", "5"), 2, "--seed: without a --temperature"),
+        (("live", "--top-p", "0.9"), 2, "--top-p: without a --temperature"),
         (("run", "--trace", "/no/such/folder/t.json"), 2, "/no/such/folder"),
         (("run", "--trace", "t.txt"), 2, ".json"),
         (("analyze", "/no/such.json"), 2, "/no/such.json"),
@@ -198,6 +206,14 @@ def test_help_lists_the_commands(option: str) -> None:
     done = decodescope(option)
     assert done.returncode == 0
     assert all(word in done.stdout for word in ("analyze", "live", "run", "export"))
+
+
+def test_a_sampled_run_says_how_and_can_be_repeated() -> None:
+    sampled = (*SMALL_RUN, "--temperature", "1.5", "--top-k", "40", "--top-p", "0.95", "--json")
+    runs = [json.loads(decodescope(*sampled, "--seed", seed).stdout) for seed in ("7", "7", "8")]
+    assert runs[0]["sampling"] == {"temperature": 1.5, "top_k": 40, "top_p": 0.95, "seed": 7}
+    assert runs[0]["output_token_ids"] == runs[1]["output_token_ids"]
+    assert runs[0]["output_token_ids"] != runs[2]["output_token_ids"]
 
 
 def test_the_prompt_is_what_was_asked() -> None:

@@ -52,7 +52,9 @@ def score_variants(
     prepared = prepare(config, say)
     loaded, device = prepared.loaded, prepared.device
     scored = scored_text(loaded, text)
-    workload = replace(prepared.workload, context=scored.context, new_tokens=scored.positions)
+    workload = replace(
+        prepared.workload, context=scored.context, new_tokens=scored.positions, sampling=None
+    )
     scores = Scores()
     if loaded.weights == "random":
         scores.findings.append(

@@ -12,6 +12,7 @@ from decodescope.variants.annotations import LayerRanges, range_paths
 from decodescope.variants.models import LoadedModel
 from decodescope.variants.step import UngraphedStep
 from decodescope.variants.step_bytes import KvBytes, weight_bytes_read
+from decodescope.variants.token_choice import token_choice
 from decodescope.variants.token_history import TokenHistory
 from decodescope.variants.traced_compiler import Forward, TracedCompiler, without_tf32_advice
 from decodescope.variants.workload import DecodeWorkload
@@ -55,6 +56,7 @@ class StaticStep:
         self._model = loaded.model
         self._workload = workload
         self._history = TokenHistory(workload)
+        self._choose = token_choice(workload, loaded.model.device)
         self._ranges = LayerRanges(None)
         self._cache = cache or _static_cache(loaded.model.config, workload.cache_length)
         self._decode = compile_forward(self._forward)
@@ -85,7 +87,7 @@ class StaticStep:
         self._history.check_prompt(ids)
         self._move_to(0)
         logits = self._forward(ids.to(self._model.device), self._cache)
-        first = self._history.start(logits[:, -1].argmax(-1))
+        first = self._history.start(self._choose(logits[:, -1], ids.shape[1] - 1))
         self.position = self._history.position
         return first
 
@@ -125,7 +127,7 @@ class StaticStep:
         with self._ranges.open("model"):
             logits = self._decode(last[:, None], self._cache)[:, -1]
         with self._ranges.open("sampling"):
-            ids = self._history.append(logits.argmax(-1))
+            ids = self._history.append(self._choose(logits, self._history.position))
         self.position = self._history.position
         return ids, logits
 

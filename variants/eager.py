@@ -6,6 +6,7 @@ from decodescope.variants.annotations import LayerRanges
 from decodescope.variants.dynamic_cache import RewindableCache
 from decodescope.variants.models import LoadedModel
 from decodescope.variants.step_bytes import KvBytes, weight_bytes_read
+from decodescope.variants.token_choice import token_choice
 from decodescope.variants.token_history import TokenHistory
 from decodescope.variants.workload import DecodeWorkload
 
@@ -16,6 +17,7 @@ class EagerStep:
     def __init__(self, loaded: LoadedModel, workload: DecodeWorkload) -> None:
         self._model = loaded.model
         self._history = TokenHistory(workload)
+        self._choose = token_choice(workload, loaded.model.device)
         self._ranges = LayerRanges(loaded.model)
         self._cache = RewindableCache(loaded.model.config)
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, loaded.model.dtype.itemsize)
@@ -29,7 +31,7 @@ class EagerStep:
         self._cache = RewindableCache(self._model.config)
         logits = self._logits(ids.to(self._model.device))
         self._cache.mark(ids.shape[1])
-        first = self._history.start(logits[:, -1].argmax(-1))
+        first = self._history.start(self._choose(logits[:, -1], ids.shape[1] - 1))
         self.position = self._history.position
         return first
 
@@ -67,7 +69,7 @@ class EagerStep:
         with self._ranges.open("model"):
             logits = self._logits(last[:, None])[:, -1]
         with self._ranges.open("sampling"):
-            ids = self._history.append(logits.argmax(-1))
+            ids = self._history.append(self._choose(logits, self._history.position))
         self.position = self._history.position
         return ids, logits
 

@@ -6,6 +6,7 @@ from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.variants.environment import choose_device, default_dtype, require_run_packages
 from decodescope.variants.model_source import ModelSource, resolve_model
 from decodescope.variants.registry import require_variant
+from decodescope.variants.sampling import requested_sampling
 from decodescope.variants.workload import DecodeWorkload, parse_dtype
 
 DEFAULT_CONTEXT = 128
@@ -37,6 +38,7 @@ def read_request(config: WorkerConfig) -> Request:
         context=_context(config),
         new_tokens=config.tokens,
         dtype=default_dtype(device) if config.dtype is None else parse_dtype(config.dtype),
+        sampling=requested_sampling(config.sampling),
     )
     variant = require_variant(config.variant, device)
     source = resolve_model(config.model or DEFAULT_MODELS[device])

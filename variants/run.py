@@ -80,6 +80,7 @@ def _report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> Ru
         batch=workload.batch,
         context=workload.context,
         tokens=workload.new_tokens,
+        sampling=workload.sampling.settings if workload.sampling else None,
         prompt_token_ids=measured.prompt_token_ids,
         output_token_ids=measured.output_token_ids,
         output_text=_text(prepared, measured),

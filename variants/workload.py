@@ -4,13 +4,16 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from decodescope.analyzer.errors import InputError
+from decodescope.variants.sampling import Sampling
 
 DType = Literal["bf16", "fp16", "fp32"]
 
 
 @dataclass(frozen=True, slots=True)
 class DecodeWorkload:
-    """Greedy decode of `new_tokens` tokens for `batch` sequences after `context` prompt tokens.
+    """Decode `new_tokens` tokens for `batch` sequences after `context` prompt tokens.
+
+    Without `sampling` every token is the most likely one (greedy).
 
     Raises:
         InputError: a count below 1.
@@ -20,6 +23,7 @@ class DecodeWorkload:
     context: int = 128
     new_tokens: int = 128
     dtype: DType = "bf16"
+    sampling: Sampling | None = None
 
     def __post_init__(self) -> None:
         for name, value in (

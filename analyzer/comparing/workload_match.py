@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from decodescope.analyzer.report import Weights
+from decodescope.analyzer.views.formatting import sampling_words
 
 
 class Workload(Protocol):
@@ -24,13 +25,21 @@ class Workload(Protocol):
     def device_name(self) -> str: ...
 
 
-_FIELDS = ("model", "weights", "dtype", "batch", "context", "tokens", "device", "device_name")
+_FIELDS = (
+    "model", "weights", "dtype", "batch", "context", "tokens", "sampling", "device", "device_name"
+)  # fmt: skip
 
 
 def workload_differences(one: Workload, two: Workload) -> tuple[str, ...]:
-    """Each difference as "batch 1 against 4"; `tokens` counts where both have it."""
+    """Each difference as "batch 1 against 4"; `tokens` and `sampling` count where both have
+    them."""
     return tuple(
-        f"{name.replace('_', ' ')} {getattr(one, name)} against {getattr(two, name)}"
+        f"{name.replace('_', ' ')} {_word(one, name)} against {_word(two, name)}"
         for name in _FIELDS
         if hasattr(one, name) and hasattr(two, name) and getattr(one, name) != getattr(two, name)
     )
+
+
+def _word(workload: Workload, name: str) -> str:
+    value = getattr(workload, name)
+    return sampling_words(value) if name == "sampling" else str(value)

@@ -12,6 +12,7 @@ from decodescope.analyzer.views.formatting import (
     duration,
     percent,
     rate,
+    sampling_words,
     signed_duration,
     weights_note,
 )
@@ -57,7 +58,8 @@ def comparison_summary(comparison: Comparison) -> Summary:
         title=run.model,
         weights_note=weights_note(run.weights),
         facts=(
-            f"{run.dtype} · batch {run.batch} · context {run.context} + {run.tokens} tokens",
+            f"{run.dtype} · batch {run.batch} · context {run.context} + {run.tokens} tokens · "
+            f"{sampling_words(run.sampling)}",
             f"{rounds}, variants in turn · device: {run.device} · {run.device_name}",
         ),
         sections=(

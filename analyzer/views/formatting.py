@@ -2,6 +2,8 @@
 
 import math
 
+from decodescope.analyzer.report import SamplingSettings
+
 UNKNOWN = "\u2013"
 
 _SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
@@ -122,6 +124,15 @@ def shorten(text: str, cells: int) -> str:
 def weights_note(weights: str) -> str:
     """What is said beside a model's name, so that nobody takes random weights for trained ones."""
     return {"random": "random weights", "bundled": "bundled weights"}.get(weights, "")
+
+
+def sampling_words(sampling: SamplingSettings | None) -> str:
+    """How the tokens were chosen."""
+    if sampling is None:
+        return "greedy"
+    filters = (("top-k", sampling.top_k), ("top-p", sampling.top_p))
+    named = [f"{name} {value}" for name, value in filters if value is not None]
+    return ", ".join((f"temperature {sampling.temperature:g}", *named, f"seed {sampling.seed}"))
 
 
 def bytes_size(value: float | None) -> str:

@@ -11,6 +11,7 @@ from decodescope.analyzer.views.formatting import (
     number,
     percent,
     rate,
+    sampling_words,
     weights_note,
 )
 from decodescope.analyzer.views.verdict_text import verdict_text
@@ -42,7 +43,7 @@ def _title(report: RunReport) -> Text:
     title.append(
         f" · {report.variant} · {report.dtype} · batch {report.batch} · "
         f"context {report.context} + {report.tokens} tokens\n"
-        f"device: {report.device} · {report.device_name}",
+        f"{sampling_words(report.sampling)} · device: {report.device} · {report.device_name}",
         style="not bold",
     )
     return title

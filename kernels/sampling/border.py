@@ -26,13 +26,16 @@ from decodescope.kernels.sampling.workspace import (
     BINS,
     BORDER,
     FIRST_TIED,
+    GROUP,
     HALF,
     LARGEST,
-    LOW,
+    LOWER_BINS,
     SLOTS,
     TARGET,
     TOTAL,
+    add_to_lower,
     arrived_last,
+    clear_lower,
 )
 
 _BINS_AT_ONCE = tl.constexpr(2048)
@@ -87,19 +90,20 @@ def upper_half_kernel(
         weights = tl.where(inside & (keys >= tl.load(state_ptr + BORDER)), weights, 0)
         tl.atomic_add(state_ptr + TOTAL, tl.sum(weights), sem="relaxed")
         filled = inside & ((keys >> HALF) == tl.load(state_ptr + BIN))
-        tl.store(lower_ptr + sequence * BINS + (keys & LOW), weights * 0, mask=filled)
+        clear_lower(lower_ptr + sequence * LOWER_BINS, keys, filled)
     else:
         weights = inside.to(tl.int64)
         tl.atomic_max(state_ptr + LARGEST, tl.max(keys), sem="relaxed")
     tl.atomic_add(upper_ptr + (keys >> HALF), weights, mask=weights > 0, sem="relaxed")
     if arrived_last(counters_ptr + sequence, tl.num_programs(0)):
+        # Not from L1, which does not see the other programs' atomic operations.
         if MASS:
-            share = tl.load(state_ptr + TOTAL).to(tl.float64) * tl.cast(top_p, tl.float64)
-            target = tl.ceil(share).to(tl.int64)
+            total = tl.load(state_ptr + TOTAL, cache_modifier=".cg").to(tl.float64)
+            target = tl.ceil(total * tl.cast(top_p, tl.float64)).to(tl.int64)
         else:
             target = tl.cast(top_k, tl.int64)
-        largest_bin = tl.load(state_ptr + LARGEST) >> HALF
-        border_bin, above = _bin_reaching(upper_ptr, largest_bin, target)
+        largest_bin = tl.load(state_ptr + LARGEST, cache_modifier=".cg") >> HALF
+        border_bin, above = _bin_reaching(upper_ptr, largest_bin, target, _BINS_AT_ONCE)
         tl.store(state_ptr + BIN, border_bin)
         tl.store(state_ptr + ABOVE, above)
         tl.store(state_ptr + TARGET, target)
@@ -128,7 +132,7 @@ def lower_half_kernel(
     scaled = scaled_logits(logits_ptr, tokens, counted, inverse_temperature)
     keys = logit_keys(scaled)
     state_ptr += sequence * SLOTS
-    lower_ptr += sequence * BINS
+    lower_ptr += sequence * LOWER_BINS
     border_bin = tl.load(state_ptr + BIN)
     if MASS:
         largest = logit_of(tl.load(state_ptr + LARGEST))
@@ -138,16 +142,16 @@ def lower_half_kernel(
         weights = counted.to(tl.int64)
     tl.store(upper_ptr + sequence * BINS + (keys >> HALF), weights * 0, mask=counted)
     counted &= ((keys >> HALF) == border_bin) & (weights > 0)
-    tl.atomic_add(lower_ptr + (keys & LOW), weights, mask=counted, sem="relaxed")
+    add_to_lower(lower_ptr, keys, weights, counted)
     if arrived_last(counters_ptr + sequence, tl.num_programs(0)):
         missing = tl.load(state_ptr + TARGET) - tl.load(state_ptr + ABOVE)
-        half, above = _bin_reaching(lower_ptr, border_bin * 0 + LOW, missing)
+        half, missing = _lower_bin_reaching(lower_ptr, missing)
         border = border_bin * BINS + half
         first_tied = border * 0
         if MASS:
             each = tl.maximum(probability_mass(logit_of(border), largest), 1)
             tied = tl.load(lower_ptr + half, cache_modifier=".cg") // each
-            wanted = (missing - above + each - 1) // each
+            wanted = (missing + each - 1) // each
             if wanted < tied:
                 first_tied = _nth_tied_from_the_end(
                     logits_ptr, vocabulary, inverse_temperature, border, wanted
@@ -157,19 +161,28 @@ def lower_half_kernel(
 
 
 @triton.jit
-def _bin_reaching(histogram_ptr, first, target):
+def _lower_bin_reaching(lower_ptr, target):
+    """The bin of a lower half where the running sum reaches `target`, and what it adds to that."""
+    last = target * 0 + (GROUP - 1)
+    group, above = _bin_reaching(lower_ptr + BINS, last, target, GROUP)
+    target -= above
+    in_group, above = _bin_reaching(lower_ptr + group * GROUP, last, target, GROUP)
+    return group * GROUP + in_group, target - above
+
+
+@triton.jit
+def _bin_reaching(histogram_ptr, first, target, AT_ONCE: tl.constexpr):
     """From bin `first` down: the bin where the running sum reaches `target`, and the sum before."""
     above = target * 0
     found = first * 0 - 1
     while (found < 0) & (first >= 0):
-        bins = first - tl.arange(0, _BINS_AT_ONCE)
-        # Not from L1, which does not see the other programs' atomic additions.
+        bins = first - tl.arange(0, AT_ONCE)
         weights = tl.load(histogram_ptr + bins, mask=bins >= 0, other=0, cache_modifier=".cg")
         short = above + tl.cumsum(weights, 0) < target
         above += tl.sum(tl.where(short, weights, 0))
         shorts = tl.sum(short.to(tl.int64))
-        found = tl.where(shorts < _BINS_AT_ONCE, first - shorts, found)
-        first -= _BINS_AT_ONCE
+        found = tl.where(shorts < AT_ONCE, first - shorts, found)
+        first -= AT_ONCE
     return tl.maximum(found, 0), above
 
 

@@ -13,15 +13,15 @@ from decodescope.kernels.sampling.numbers import gumbel_noise, logit_keys, scale
 from decodescope.kernels.sampling.workspace import (
     BEST,
     BIN,
-    BINS,
     BORDER,
     FIRST_TIED,
     HALF,
     LARGEST,
-    LOW,
+    LOWER_BINS,
     SLOTS,
     TOTAL,
     arrived_last,
+    clear_lower,
 )
 
 
@@ -56,7 +56,7 @@ def draw_kernel(
         keys = logit_keys(scaled)
         border = tl.load(state_ptr + BORDER)
         filled = kept & ((keys >> HALF) == tl.load(state_ptr + BIN))
-        tl.store(lower_ptr + sequence * BINS + (keys & LOW), keys * 0, mask=filled)
+        clear_lower(lower_ptr + sequence * LOWER_BINS, keys, filled)
         tied = (keys == border) & (tokens >= tl.load(state_ptr + FIRST_TIED))
         kept &= (keys > border) | tied
     position = tl.load(position_ptr)

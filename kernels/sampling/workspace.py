@@ -17,6 +17,10 @@ from decodescope.kernels.workspace import NO_KEY
 HALF = tl.constexpr(16)
 BINS = tl.constexpr(1 << 16)
 LOW = tl.constexpr((1 << 16) - 1)
+# The lower half's bins may all be in use, so sums of groups of them follow. The upper half's would
+# gather most logits in few groups, where atomic additions wait for each other.
+GROUP = tl.constexpr(256)
+LOWER_BINS = tl.constexpr((1 << 16) + 256)
 
 BEST = tl.constexpr(0)  # the largest score so far and its token, packed by `choice_keys`
 LARGEST = tl.constexpr(1)  # key of the largest logit
@@ -33,8 +37,9 @@ SLOTS = tl.constexpr(8)
 class SamplingWorkspace:
     """Memory of `sample` and `choose` for up to `batch` sequences, 1 MiB each.
 
-    upper, lower int64 [batch, 65536]: histograms over a half of the keys; state int64 [batch,
-    slots]; counters int32 [batch + 1], the last one over sequences.
+    upper int64 [batch, 65536], lower int64 [batch, 65536 + 256]: histograms over a half of the
+    keys, the lower one with its groups; state int64 [batch, slots]; counters int32 [batch + 1], the
+    last one over sequences.
     """
 
     upper: torch.Tensor
@@ -62,7 +67,7 @@ def new_sampling_workspace(batch: int, device: torch.device | str) -> SamplingWo
     state[:, BEST.value] = NO_KEY
     return SamplingWorkspace(
         torch.zeros(batch, BINS.value, dtype=torch.int64, device=device),
-        torch.zeros(batch, BINS.value, dtype=torch.int64, device=device),
+        torch.zeros(batch, LOWER_BINS.value, dtype=torch.int64, device=device),
         state,
         torch.zeros(batch + 1, dtype=torch.int32, device=device),
     )
@@ -77,3 +82,19 @@ def arrived_last(counter_ptr, programs):
     if last:
         tl.store(counter_ptr, 0)
     return last
+
+
+@triton.jit
+def add_to_lower(lower_ptr, keys, weights, mask):
+    """Add to the bins of the lower halves of `keys`, and to their groups."""
+    half = keys & LOW
+    tl.atomic_add(lower_ptr + half, weights, mask=mask, sem="relaxed")
+    tl.atomic_add(lower_ptr + BINS + (half >> 8), weights, mask=mask, sem="relaxed")
+
+
+@triton.jit
+def clear_lower(lower_ptr, keys, mask):
+    """Zero what `add_to_lower` filled."""
+    half = keys & LOW
+    tl.store(lower_ptr + half, half * 0, mask=mask)
+    tl.store(lower_ptr + BINS + (half >> 8), half * 0, mask=mask)

@@ -23,6 +23,7 @@ from decodescope.cli_options import (
     FILE,
     measuring_options,
     model_options,
+    sampling_options,
     variant_option,
     worker_config,
 )
@@ -70,6 +71,7 @@ def cli(debug: bool) -> None:
 @cli.command()
 @model_options
 @variant_option
+@sampling_options
 @click.option("--record", metavar="FILE", type=FILE, help="Record what the app receives.")
 def live(record: Path | None, context: int | None, **options: Any) -> None:
     """Decode live in a worker process and watch it in the terminal (the default)."""
@@ -90,6 +92,7 @@ def live(record: Path | None, context: int | None, **options: Any) -> None:
 @model_options
 @variant_option
 @measuring_options
+@sampling_options
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--trace", metavar="FILE", type=FILE, help="Keep the profiled window (.json[.gz]).")
 def run(**options: Any) -> None:

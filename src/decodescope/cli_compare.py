@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli_options import FILE, measuring_options, model_options, worker_config
+from decodescope.cli_options import (
+    FILE,
+    measuring_options,
+    model_options,
+    sampling_options,
+    worker_config,
+)
 from decodescope.cli_reports import comparison_page, end_on_regression, write_outputs
 from decodescope.terminal_io import json_bytes, print_json, print_rich, progress, say
 
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
     help="Rounds; each measures every variant once, in a process of its own.",
 )
 @measuring_options
+@sampling_options
 @click.option("--text", metavar="FILE", type=FILE, help="The text that accuracy is scored on.")
 @click.option(
     "--out", metavar="DIR", type=FILE, help="Keep the traces; write JSON, Markdown and HTML."

@@ -10,6 +10,7 @@ from decodescope.analyzer.errors import InputError
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol import WorkerConfig
+    from decodescope.analyzer.report import SamplingSettings
 
 FILE = click.Path(path_type=Path)
 DEFAULT_TOKENS = 128
@@ -56,6 +57,36 @@ def variant_option(command: Command) -> Command:
     return click.option("--variant", metavar="V", default="eager", show_default=True)(command)
 
 
+def sampling_options(command: Command) -> Command:
+    """The options that say how a token is chosen; shared by `live`, `run` and `compare`."""
+    return _with(
+        (
+            click.option(
+                "--temperature",
+                metavar="T",
+                type=float,
+                help="Draw tokens from softmax(logits / T). [default: greedy, as 0]",
+            ),
+            click.option(
+                "--top-k", metavar="N", type=int, help="Draw from the N most likely tokens only."
+            ),
+            click.option(
+                "--top-p",
+                metavar="P",
+                type=float,
+                help="Draw from the fewest tokens whose probability adds up to P.",
+            ),
+            click.option(
+                "--seed",
+                metavar="N",
+                type=int,
+                help="The same seed draws the same tokens. [default: 0]",
+            ),
+        ),
+        command,
+    )
+
+
 def measuring_options(command: Command) -> Command:
     """The options of what is measured; shared by `run` and `compare`."""
     return _with(
@@ -93,6 +124,10 @@ def worker_config(
     dtype: str | None = None,
     prompt: str | None = None,
     prompt_ids: str | None = None,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
 ) -> "WorkerConfig":
     """The options as one structure.
 
@@ -117,7 +152,21 @@ def worker_config(
         prompt=prompt,
         prompt_ids=ids,
         trust_remote_code=trust_remote_code,
+        sampling=_sampling(temperature, top_k, top_p, seed),
     )
+
+
+def _sampling(
+    temperature: float | None, top_k: int | None, top_p: float | None, seed: int | None
+) -> "SamplingSettings | None":
+    from decodescope.analyzer.report import SamplingSettings
+
+    if temperature:
+        return SamplingSettings(temperature, top_k, top_p, seed or 0)
+    given = (("--top-k", top_k), ("--top-p", top_p), ("--seed", seed))
+    if named := ", ".join(name for name, value in given if value is not None):
+        raise InputError(f"{named}: without a --temperature above 0, decoding is greedy; add one")
+    return None
 
 
 def _parse_ids(text: str) -> tuple[int, ...]:
