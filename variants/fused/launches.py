@@ -1,6 +1,7 @@
 """The launches of one decode step, in their order: 5 a layer and 2 with every fusion."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
 import torch
 
@@ -13,6 +14,7 @@ from decodescope.kernels.norm_head import norm_head
 from decodescope.kernels.norm_qkv_rope import norm_qkv_rope
 from decodescope.kernels.rms_norm import rms_norm
 from decodescope.kernels.rope import rotate
+from decodescope.kernels.sampling.sample import sample
 from decodescope.kernels.swiglu import swiglu
 from decodescope.kernels.weights import Norm, WeightMatrix
 from decodescope.variants.fused.model_parts import FusedLayer
@@ -38,7 +40,7 @@ def launch_step(plan: StepPlan, keep_logits: bool) -> None:
                 _attention(plan, index)
                 _mlp(plan, plan.parts.layers[index])
         _head(plan, keep_logits)
-    if not plan.spec.uses("head"):
+    if plan.sampling is not None or not plan.spec.uses("head"):
         with plan.range("sampling"):
             _choose(plan, keep_logits)
 
@@ -182,6 +184,7 @@ def _head(plan: StepPlan, keep_logits: bool) -> None:
         if not plan.spec.uses("head"):
             linear(source, head, buffers.model_logits, unsplit(tile), norm, plan.pdl)
             return
+        greedy = plan.sampling is None
         norm_head(
             source,
             norm,
@@ -190,16 +193,24 @@ def _head(plan: StepPlan, keep_logits: bool) -> None:
             buffers.position,
             tile,
             plan.workspace,
-            buffers.logits if keep_logits else None,
+            buffers.logits if keep_logits or not greedy else None,
+            choose=greedy,
             pdl=plan.pdl,
         )
 
 
 def _choose(plan: StepPlan, keep_logits: bool) -> None:
-    """The next tokens from the logits, and the position moved on, by PyTorch's operators."""
+    """The next tokens from the logits, and the position moved on, where the head did not do it."""
     buffers = plan.buffers
-    if keep_logits:
+    fused = plan.spec.uses("head")
+    if keep_logits and not fused:
         buffers.logits.copy_(buffers.model_logits)
+    if plan.sampling is not None:
+        assert plan.draws is not None
+        logits = buffers.logits if fused else buffers.model_logits
+        options = asdict(plan.sampling)
+        sample(logits, buffers.position, buffers.tokens, plan.draws, **options, pdl=plan.pdl)
+        return
     chosen = buffers.model_logits.argmax(-1, keepdim=True)
     buffers.position.add_(1)
     buffers.tokens.index_copy_(1, buffers.position.long(), chosen)

@@ -10,6 +10,7 @@ from decodescope.kernels.linear_residual import linear_residual
 from decodescope.kernels.rms_norm import rms_norm
 from decodescope.kernels.rms_norm_residual import rms_norm_residual
 from decodescope.kernels.rope import RopeTable
+from decodescope.kernels.sampling.workspace import SamplingWorkspace
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import Norm, WeightMatrix
 from decodescope.kernels.workspace import Workspace
@@ -19,6 +20,7 @@ from decodescope.variants.fused.kv_cache import KvCache
 from decodescope.variants.fused.model_parts import FusedModel
 from decodescope.variants.fused.static_attention import VisibleRows
 from decodescope.variants.fused.tiles import StepTiles
+from decodescope.variants.sampling import Sampling
 from decodescope.variants.spec import VariantSpec
 
 
@@ -29,7 +31,8 @@ class StepPlan:
 
     `pdl`: kernels start while the one before them ends. `prefetch`: attention asks the O projection
     into L2. Both are what `spec` asks for, where the device can do it. `ranges` are shared by all
-    plans of one built variant; `visible` is updated in steps without our own attention.
+    plans of one built variant; `visible` is updated in steps without our own attention. `draws` is
+    the memory of `sampling`; both are None where decoding is greedy.
     """
 
     spec: VariantSpec
@@ -43,6 +46,8 @@ class StepPlan:
     ranges: LayerRanges
     pdl: bool
     prefetch: bool
+    sampling: Sampling | None = None
+    draws: SamplingWorkspace | None = None
 
     def range(self, name: str) -> AbstractContextManager[None]:
         """A profiler range around launches, if ranges are on."""

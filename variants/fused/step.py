@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import torch
 
+from decodescope.kernels.sampling.workspace import new_sampling_workspace
 from decodescope.variants.annotations import LayerRanges
 from decodescope.variants.fused.buffers import new_buffers, step_workspace
 from decodescope.variants.fused.graph import StepGraphs
@@ -13,16 +14,14 @@ from decodescope.variants.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.fused.plan import StepPlan
 from decodescope.variants.fused.rope_tables import rope_table
 from decodescope.variants.fused.static_attention import VisibleRows
-from decodescope.variants.fused.tiles import (
-    StepTiles,
-    default_tiles,
-    interpreter_tiles,
-    step_shapes,
-)
+from decodescope.variants.fused.target_gpu import this_target_gpu
+from decodescope.variants.fused.tile_choice import tiles_for
+from decodescope.variants.fused.tiles import StepTiles, interpreter_tiles, step_shapes
 from decodescope.variants.models import LoadedModel
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.step import UngraphedStep
 from decodescope.variants.step_bytes import KvBytes, weight_bytes_read
+from decodescope.variants.token_choice import token_choice
 from decodescope.variants.token_history import TokenHistory
 from decodescope.variants.workload import DecodeWorkload
 
@@ -77,6 +76,8 @@ def step_plan(
         ranges=LayerRanges(None),
         pdl=overlaps and spec.uses("pdl"),
         prefetch=overlaps and spec.uses("prefetch"),
+        sampling=workload.sampling,
+        draws=None if workload.sampling is None else new_sampling_workspace(workload.batch, device),
     )
 
 
@@ -99,6 +100,7 @@ class FusedStep:
         self._plan = plan
         self._graphs = graphs
         self._history = TokenHistory(workload)
+        self._choose = token_choice(workload, loaded.model.device)
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, loaded.model.dtype.itemsize)
         self.position = workload.context
         self.weight_bytes_read = weight_bytes_read(loaded.model, workload.batch)
@@ -140,7 +142,7 @@ class FusedStep:
         prompt, first = buffers.tokens[:, :context], buffers.tokens[:, context]
         prompt.copy_(ids)
         logits = prefill(self._loaded.model, prompt, self._plan.cache)
-        first.copy_(logits.argmax(-1))
+        first.copy_(self._choose(logits, context - 1))
         buffers.position.fill_(context)
         self._history.start(first)
         self.position = self._history.position
@@ -201,7 +203,6 @@ class FusedStep:
 
 def _tiles(parts: FusedModel, workload: DecodeWorkload) -> StepTiles:
     shapes = step_shapes(parts, workload.batch, workload.cache_length)
-    device = parts.embedding.device
-    if device.type != "cuda":
+    if parts.embedding.device.type != "cuda":
         return interpreter_tiles(shapes)
-    return default_tiles(shapes, torch.cuda.get_device_properties(device).multi_processor_count)
+    return tiles_for(shapes, this_target_gpu()).tiles

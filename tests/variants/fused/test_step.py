@@ -21,6 +21,7 @@ from decodescope.variants.eager import EagerStep
 from decodescope.variants.fused.launches import launch_step
 from decodescope.variants.fused.plan import StepPlan
 from decodescope.variants.models import load_model, resolve_model
+from decodescope.variants.sampling import Sampling
 from decodescope.variants.spec import FUSIONS
 from decodescope.variants.workload import DecodeWorkload
 
@@ -80,6 +81,24 @@ def test_the_bundled_model_writes_what_transformers_writes(device: str) -> None:
     loaded = load_model(resolve_model("tiny"), device, "fp32")
     step, eager = both(loaded, DecodeWorkload(1, 24, 3, "fp32"))
     assert torch.equal(decoded(step, 3), decoded(eager, 3))
+
+
+@pytest.mark.parametrize("left_out", ["", "-head"])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(0.8, seed=3), Sampling(1.3, top_k=20, top_p=0.9, seed=4)]
+)
+def test_tokens_are_drawn_as_for_transformers_logits(
+    sampling: Sampling, left_out: str, device: str
+) -> None:
+    loaded = load_family("llama-tied", device)
+    workload = DecodeWorkload(2, 7, 3, "fp32", sampling)
+    step, eager = both(loaded, workload, f"fused{left_out}")
+    tokens = decoded(step, 2)
+    assert torch.equal(tokens, decoded(eager, 2))
+    assert_logits_agree(step.forced_step(tokens[:, 1]), eager.forced_step(tokens[:, 1]))
+    assert step.plan.buffers.position.item() == step.position == 10
+    step.reset(7)
+    assert torch.equal(decoded(step, 1), tokens[:, :1])
 
 
 def test_going_back_repeats_the_same_bits(device: str) -> None:
