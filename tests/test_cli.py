@@ -137,9 +137,6 @@ def test_without_a_terminal_the_app_prints_a_summary() -> None:
         (("run", "--prompt", "a", "--context", "3"), 2, "--context"),
         (("run", "--top-k", "3", "--seed", "1"), 2, "--top-k, --seed: without a --temperature"),
         (("run", "--temperature", "0", "--top-p", "0.5"), 2, "--top-p: without a --temperature"),
-        (("run", "--temperature", "-1"), 2, "--temperature -1"),
-        (("run", "--temperature", "1", "--top-k", "0"), 2, "--top-k 0"),
-        (("run", "--temperature", "1", "--top-p", "1.5"), 2, "--top-p 1.5"),
         (("compare", "--variants", "a,b", "--seed", "5"), 2, "--seed: without a --temperature"),
         (("live", "--top-p", "0.9"), 2, "--top-p: without a --temperature"),
         (("run", "--trace", "/no/such/folder/t.json"), 2, "/no/such/folder"),
@@ -208,12 +205,12 @@ def test_help_lists_the_commands(option: str) -> None:
     assert all(word in done.stdout for word in ("analyze", "live", "run", "export"))
 
 
-def test_a_sampled_run_says_how_and_can_be_repeated() -> None:
+def test_a_sampled_run_says_how(run: tuple[dict[str, Any], Path]) -> None:
     sampled = (*SMALL_RUN, "--temperature", "1.5", "--top-k", "40", "--top-p", "0.95", "--json")
-    runs = [json.loads(decodescope(*sampled, "--seed", seed).stdout) for seed in ("7", "7", "8")]
-    assert runs[0]["sampling"] == {"temperature": 1.5, "top_k": 40, "top_p": 0.95, "seed": 7}
-    assert runs[0]["output_token_ids"] == runs[1]["output_token_ids"]
-    assert runs[0]["output_token_ids"] != runs[2]["output_token_ids"]
+    report = json.loads(decodescope(*sampled, "--seed", "7").stdout)
+    assert report["sampling"] == {"temperature": 1.5, "top_k": 40, "top_p": 0.95, "seed": 7}
+    assert report["prompt_token_ids"] == run[0]["prompt_token_ids"]
+    assert report["output_token_ids"] != run[0]["output_token_ids"]
 
 
 def test_the_prompt_is_what_was_asked() -> None:

@@ -67,6 +67,8 @@ def test_a_request_carries_it_into_the_workload() -> None:
     sampled = WorkerConfig("eager", 1, 4, model="tiny", device="cpu", sampling=SAMPLING.settings)
     assert read_request(sampled).workload.sampling == SAMPLING
     assert requested_sampling(SamplingSettings(0.0, None, None, 0)) is None
+    with pytest.raises(InputError, match="--temperature -1"):
+        requested_sampling(SamplingSettings(-1.0, None, None, 0))
 
 
 def test_words_and_differences() -> None:
