@@ -6,7 +6,7 @@ and out. All query heads of a KV head share one program, so that its rows are re
 The position lives on the device and the grid does not depend on it: one captured CUDA graph serves
 every position. The new token's row, which the kernel before writes, is handled apart from the rows
 of earlier steps; these are safe to read while that kernel still runs, and a program has its first
-block of them in registers before it waits.
+blocks of them (`tile.num_stages`) in registers before it waits.
 
 Sources: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttention-2
 (arXiv 2307.08691) for the running softmax; GQA packing as in FlashInfer (arXiv 2501.01005).
@@ -28,9 +28,7 @@ from decodescope.kernels.attention_splits import (
     workspace_floats,
 )
 from decodescope.kernels.l2_prefetch import (
-    ALIGNMENT,
     PREFETCH_PROGRAMS,
-    prefetch_pieces,
     prefetch_share,
     prefetchable_bytes,
 )
@@ -110,18 +108,18 @@ def _decode_attention_kernel(
     v_ptr += kv_head.to(tl.int64) * capacity * D
     oldest = tl.maximum(position - window + 1, 0)
     first, end = rows_of_split(oldest, position, split, SPLITS, BLOCK)
-    if AHEAD:
-        rest = tl.maximum(end - first - BLOCK, 0) * (
-            D * q_ptr.dtype.element_ty.primitive_bitwidth // 8
-        )
-        prefetch_pieces(k_ptr + (first + BLOCK) * D, rest, NUM_WARPS)
-        prefetch_pieces(v_ptr + (first + BLOCK) * D, rest, NUM_WARPS)
-    visible = first + tl.arange(0, BLOCK) < end
-    # Both blocks are asked for before either is touched. Without the second mask on V the compiler
-    # moves V's way to shared memory, so a wait for V, in front of the load of K.
-    v = cache_block(v_ptr, first, end, capacity, lane, D, BLOCK)
-    k = cache_block(k_ptr, first, end, capacity, lane, D, BLOCK)
-    v = tl.where(visible[:, None], v, 0.0)
+    row = tl.arange(0, BLOCK)
+    values = ()
+    keys = ()
+    for ahead in tl.static_range(AHEAD):
+        start = first + ahead * BLOCK
+        v = cache_block(v_ptr, start, end, capacity, lane, D, BLOCK)
+        k = cache_block(k_ptr, start, end, capacity, lane, D, BLOCK)
+        # All blocks are asked for before any is touched. Without a second mask on V the compiler
+        # moves V's way to shared memory, so a wait for V, in front of the load of K.
+        # Triton unpacks no tuples.
+        values = values + (tl.where((start + row < end)[:, None], v, 0.0),)  # type: ignore[assignment]  # noqa: RUF005
+        keys = keys + (k,)  # type: ignore[assignment]  # noqa: RUF005
 
     wait_for_previous(PDL)
     # The last split has no more rows than any other, so the new row is its to add.
@@ -138,11 +136,13 @@ def _decode_attention_kernel(
     l = tl.zeros((QUERIES,), tl.float32) + tl.where(newest, 1.0, 0.0)  # noqa: E741
     acc = tl.zeros((QUERIES, LANES), tl.float32) + v_new.to(tl.float32)[None, :]
 
-    row = tl.arange(0, BLOCK)
-    m, l, acc = attend_block(  # noqa: E741
-        q, k, v, visible, scale_log2, m, l, acc, INTERPRETED
-    )
-    for start in range(first + BLOCK, end, BLOCK):
+    for ahead in tl.static_range(AHEAD):
+        start = first + ahead * BLOCK
+        if start < end:
+            m, l, acc = attend_block(  # noqa: E741
+                q, keys[ahead], values[ahead], start + row < end, scale_log2, m, l, acc, INTERPRETED
+            )
+    for start in range(first + AHEAD * BLOCK, end, BLOCK):
         k = cache_block(k_ptr, start, end, capacity, lane, D, BLOCK)
         v = cache_block(v_ptr, start, end, capacity, lane, D, BLOCK)
         m, l, acc = attend_block(  # noqa: E741
@@ -198,7 +198,8 @@ def decode_attention(
     the cache nothing is written.
 
     `window` counts the tokens that a query sees, itself included (None: all). `tile.columns` is a
-    block of KV positions, at least 16; `tile.splits` programs share a KV head and need a workspace
+    block of KV positions, at least 16, `tile.num_stages` the blocks in registers before the kernel
+    waits for the previous one; `tile.splits` programs share a KV head and need a workspace
     of `workspace_floats` and `workspace_counters` (attention_splits.py). `prefetch`: a matrix whose
     bytes (the first `prefetch_bytes`) extra programs ask L2 for; needs compute capability 9.0.
 
@@ -245,20 +246,16 @@ def decode_attention(
         SPLIT_ROWS=triton.next_power_of_2(tile.splits),
         ROUND=heads_per_round(tile.splits, group, lanes, tile.num_warps),
         INTERPRETED=not q.is_cuda,
-        AHEAD=pdl and _may_prefetch(k_cache, v_cache),
+        AHEAD=tile.num_stages,
         PREFETCH_PROGRAMS=prefetch_programs,
         NUM_WARPS=tile.num_warps,
         PDL=pdl,
         num_warps=tile.num_warps,
-        num_stages=tile.num_stages,
+        # Copies that the compiler pipelines through shared memory leave the next kernel no room to
+        # load its weights meanwhile: 17 us a layer instead of 8 at 8192 positions on an H200.
+        num_stages=1,
         **launch_options(pdl),
     )
-
-
-def _may_prefetch(k_cache: torch.Tensor, v_cache: torch.Tensor) -> bool:
-    """Whether every row of the caches starts where a prefetch may start."""
-    row = k_cache.shape[-1] * k_cache.element_size()
-    return not any(size % ALIGNMENT for size in (row, k_cache.data_ptr(), v_cache.data_ptr()))
 
 
 def bytes_moved(q: torch.Tensor, kv_heads: int, visible: int) -> int:
