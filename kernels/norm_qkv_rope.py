@@ -144,9 +144,8 @@ def _norm_qkv_rope_kernel(
     pairs = first + tl.arange(0, PAIRS)
     mask = pairs < D // 2
     rotates = head < HEADS + KV_HEADS
-    # V's heads are rotated by nothing, which keeps one path for all.
     turned = pairs < tl.where(rotates, D // 2, 0)
-    cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=1.0)
+    cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     lane = tl.arange(0, ROWS)
     pair = tl.minimum(first + lane // 2, D // 2 - 1)
@@ -182,10 +181,13 @@ def _norm_qkv_rope_kernel(
             )
             tl.store(counter_ptr + head, 0)
     else:
+        # V is not turned by cos 1 and sin 0: an infinite value times 0 would be NaN.
+        if rotates:
+            low, high = low * cos - high * sin, high * cos + low * sin
         dtype = q_ptr.dtype.element_ty
         mask = pairs < written
-        tl.store(target + pairs, (low * cos - high * sin).to(dtype), mask=mask)
-        tl.store(target + D // 2 + pairs, (high * cos + low * sin).to(dtype), mask=mask)
+        tl.store(target + pairs, low.to(dtype), mask=mask)
+        tl.store(target + D // 2 + pairs, high.to(dtype), mask=mask)
 
 
 def norm_qkv_rope(
