@@ -187,7 +187,6 @@ def decode_attention(
     window: int | None = None,
     pdl: bool = False,
     prefetch: WeightMatrix | None = None,
-    prefetch_bytes: int | None = None,
 ) -> None:
     """out = softmax(scale q K^T) V over the cache's rows [max(0, position - window + 1), position].
 
@@ -200,8 +199,8 @@ def decode_attention(
     `window` counts the tokens that a query sees, itself included (None: all). `tile.columns` is a
     block of KV positions, at least 16, `tile.num_stages` the blocks in registers before the kernel
     waits for the previous one; `tile.splits` programs share a KV head and need a workspace
-    of `workspace_floats` and `workspace_counters` (attention_splits.py). `prefetch`: a matrix whose
-    bytes (the first `prefetch_bytes`) extra programs ask L2 for; needs compute capability 9.0.
+    of `workspace_floats` and `workspace_counters` (attention_splits.py). `prefetch`: a matrix that
+    extra programs ask into L2 (l2_prefetch.py); needs compute capability 9.0.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace or block, a
@@ -220,7 +219,7 @@ def decode_attention(
     if prefetch is not None:
         if prefetch.data.device.type != "cuda" or prefetch.data.device != q.device:
             raise ValueError(f"prefetch of weights on {prefetch.data.device}: must be on q's GPU")
-        size = prefetchable_bytes(prefetch, prefetch_bytes)
+        size = prefetchable_bytes(prefetch)
     prefetch_programs = PREFETCH_PROGRAMS if size else 0
     lanes = triton.next_power_of_2(head_dim)
     _decode_attention_kernel[(batch * kv_heads * tile.splits + prefetch_programs,)](

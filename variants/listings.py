@@ -9,7 +9,7 @@ from rich.text import Text
 from decodescope.variants.environment import Check
 from decodescope.variants.presets import PRESETS
 from decodescope.variants.registry import available_variants
-from decodescope.variants.spec import FUSIONS, LAUNCH_OPTIONS
+from decodescope.variants.spec import FUSIONS
 
 _STATUS_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 _STATUS_MARK = {"ok": "ok", "warn": "!", "fail": "FAIL"}
@@ -45,8 +45,8 @@ def variants_table(device: str) -> Table:
         table.add_row(info.name, info.summary, here)
     table.caption = (
         "The fused variants run without a part that is named after a minus, as in "
-        f"fused+graph-rope-pdl. Fusions: {', '.join(FUSIONS)}; launch options: "
-        f"{', '.join(LAUNCH_OPTIONS)}."
+        f"fused+graph-rope-pdl. Fusions: {', '.join(FUSIONS)}; pdl: programmatic dependent "
+        "launch. With +prefetch, attention asks the O projection's weights into L2 meanwhile."
     )
     table.caption_justify = "left"
     return table

@@ -188,6 +188,8 @@ def _fused(spec: VariantSpec) -> Variant:
     summary = "our Triton kernels, five launches a layer"
     if left_out := [part for part in PARTS if part in spec.without]:
         summary = f"our Triton kernels without {', '.join(left_out)}"
+    if spec.prefetch:
+        summary += ", O weights prefetched into L2"
     if spec.cuda_graph:
         summary += ", replayed as one CUDA graph a token"
     return Variant(

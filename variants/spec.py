@@ -1,8 +1,8 @@
-"""What a variant is made of, written as a string such as `fused+graph+fp8_e4m3-rope-pdl`.
+"""What a variant is made of, written as a string such as `fused+graph+prefetch+fp8_e4m3-rope-pdl`.
 
-Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph` and one weight
-format; and, each after a "-", the parts of the fused kernels that are left out. Options may come in
-any order after the kernels; `str(spec)` has the canonical one.
+Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph`, `prefetch` and one
+weight format; and, each after a "-", the parts of the fused kernels that are left out. Options may
+come in any order after the kernels; `str(spec)` has the canonical one, that of this sentence.
 """
 
 import re
@@ -15,16 +15,16 @@ from decodescope.analyzer.errors import InputError
 Kernels = Literal["eager", "compiled", "fused"]
 WeightFormat = Literal["bf16", "fp16", "fp32", "fp8_e4m3", "fp8_e5m2", "int8"]
 Fusion = Literal["norm", "qkv", "rope", "attention", "residual", "gate_up", "head"]
-LaunchOption = Literal["pdl", "prefetch"]
-Part = Fusion | LaunchOption
+Part = Fusion | Literal["pdl"]
 
 KERNELS: tuple[Kernels, ...] = get_args(Kernels)
 WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
-LAUNCH_OPTIONS: tuple[LaunchOption, ...] = get_args(LaunchOption)
-PARTS: tuple[Part, ...] = (*FUSIONS, *LAUNCH_OPTIONS)
+PARTS: tuple[Part, ...] = (*FUSIONS, "pdl")
 
 _GRAPH = "graph"
+_PREFETCH = "prefetch"
+_SWITCHES = (_GRAPH, _PREFETCH)
 _OPTION = re.compile(r"([+-])([^+-]*)")
 
 
@@ -33,8 +33,10 @@ class VariantSpec:
     """How a decode step is computed.
 
     `cuda_graph`: the whole step is captured as one CUDA graph (`compiled` brings torch.compile's
-    own graphs and does not take it). `weight_format` None means the workload's dtype. `without`
-    names what `fused` kernels, which use every part by default, leave out:
+    own graphs and does not take it). `prefetch`: `fused` attention asks the O projection's weights
+    into L2 meanwhile, which on an H200 gained nothing reliable and cost up to 12 % of a step.
+    `weight_format` None means the workload's dtype. `without` names what `fused` kernels,
+    which use every part by default, leave out:
 
     - norm: RMSNorm inside the projections; without it in launches of its own (together with the
       residual's addition where that is left out too).
@@ -46,7 +48,9 @@ class VariantSpec:
     - gate_up: gate, up and SiLU * up in one launch; without it three.
     - head: final norm, lm_head and the choice of the token in one launch; without it lm_head gives
       logits and PyTorch chooses.
-    - pdl: programmatic dependent launch. prefetch: weights are asked into L2 during attention.
+    - pdl: programmatic dependent launch.
+
+    GPUs below compute capability 9.0 have neither pdl nor prefetch, and run as without them.
 
     Raises:
         InputError: an unknown part, or parts that contradict each other.
@@ -54,6 +58,7 @@ class VariantSpec:
 
     kernels: Kernels
     cuda_graph: bool = False
+    prefetch: bool = False
     weight_format: WeightFormat | None = None
     without: frozenset[Part] = field(default=frozenset())
 
@@ -65,6 +70,12 @@ class VariantSpec:
             _known("part", part, PARTS)
         if self.without and self.kernels != "fused":
             raise InputError(f"variant {self.kernels}: only fused kernels have parts to leave out")
+        if self.prefetch and self.kernels != "fused":
+            raise InputError(f"variant {self.kernels}: only fused kernels prefetch weights")
+        if self.prefetch and "attention" in self.without:
+            raise InputError(
+                "variant fused+prefetch-attention: it is the attention kernel that prefetches"
+            )
         if self.cuda_graph and self.kernels == "compiled":
             raise InputError("variant compiled+graph: compiled already replays CUDA graphs")
 
@@ -82,8 +93,13 @@ class VariantSpec:
             options.take(sign, name)
         if options.without and kernels != "fused":
             raise InputError(f"variant {text!r}: only fused kernels have parts to leave out")
-        without = frozenset(options.without)
-        return cls(cast(Kernels, kernels), options.graph, options.weight_format, without)
+        return cls(
+            cast(Kernels, kernels),
+            _GRAPH in options.switches,
+            _PREFETCH in options.switches,
+            options.weight_format,
+            frozenset(options.without),
+        )
 
     def uses(self, part: Part) -> bool:
         """Whether the fused kernels use `part`."""
@@ -95,6 +111,8 @@ class VariantSpec:
         parts: list[str] = [self.kernels]
         if self.cuda_graph:
             parts.append(_GRAPH)
+        if self.prefetch:
+            parts.append(_PREFETCH)
         if self.weight_format is not None:
             parts.append(self.weight_format)
         left_out = [name for name in PARTS if name in self.without]
@@ -111,7 +129,7 @@ class _Options:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self.graph = False
+        self.switches: set[str] = set()
         self.weight_format: WeightFormat | None = None
         self.without: set[Part] = set()
 
@@ -120,11 +138,11 @@ class _Options:
             _known(f"variant {self._text!r}: part to leave out", name, PARTS)
             self._once(sign, name, name not in self.without)
             self.without.add(cast(Part, name))
-        elif name == _GRAPH:
-            self._once(sign, name, not self.graph)
-            self.graph = True
+        elif name in _SWITCHES:
+            self._once(sign, name, name not in self.switches)
+            self.switches.add(name)
         else:
-            _known(f"variant {self._text!r}: part", name, (_GRAPH, *WEIGHT_FORMATS))
+            _known(f"variant {self._text!r}: part", name, (*_SWITCHES, *WEIGHT_FORMATS))
             self._once(sign, name, self.weight_format is None)
             self.weight_format = cast(WeightFormat, name)
 

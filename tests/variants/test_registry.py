@@ -104,6 +104,7 @@ def test_what_cannot_be_built_is_bad_input(name: str, words: str) -> None:
         ("fused+graph", "fused+graph", "CUDA graph"),
         ("fused-pdl-rope", "fused-rope-pdl", "without rope, pdl"),
         ("fused-rope+graph", "fused+graph-rope", "without rope, replayed"),
+        ("fused+prefetch", "fused+prefetch", "O weights prefetched into L2"),
         ("fused+bf16", "fused+bf16", "launches"),
     ],
 )

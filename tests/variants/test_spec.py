@@ -10,14 +10,22 @@ from decodescope.variants.spec import FUSIONS, PARTS, WEIGHT_FORMATS, VariantSpe
 
 formats = st.one_of(st.none(), st.sampled_from(WEIGHT_FORMATS))
 specs = st.one_of(
-    st.builds(VariantSpec, st.just("eager"), st.booleans(), formats),
-    st.builds(VariantSpec, st.just("compiled"), st.just(False), formats),
+    st.builds(VariantSpec, st.just("eager"), st.booleans(), weight_format=formats),
+    st.builds(VariantSpec, st.just("compiled"), weight_format=formats),
     st.builds(
         VariantSpec,
         st.just("fused"),
         st.booleans(),
+        weight_format=formats,
+        without=st.frozensets(st.sampled_from(PARTS)),
+    ),
+    st.builds(
+        VariantSpec,
+        st.just("fused"),
+        st.booleans(),
+        st.just(True),
         formats,
-        st.frozensets(st.sampled_from(PARTS)),
+        st.frozensets(st.sampled_from(PARTS)).map(lambda parts: parts - {"attention"}),
     ),
 )
 
@@ -39,13 +47,19 @@ def test_the_order_of_the_options_does_not_matter(
 
 
 def test_reading_a_long_one() -> None:
-    spec = VariantSpec.parse("fused-pdl+graph-rope+fp8_e4m3")
+    spec = VariantSpec.parse("fused-pdl+graph-rope+fp8_e4m3+prefetch")
     assert spec.kernels == "fused"
     assert spec.cuda_graph
+    assert spec.prefetch
     assert spec.weight_format == "fp8_e4m3"
     assert spec.without == {"rope", "pdl"}
     assert {fusion for fusion in FUSIONS if spec.uses(fusion)} == set(FUSIONS) - {"rope"}
-    assert str(spec) == "fused+graph+fp8_e4m3-rope-pdl"
+    assert str(spec) == "fused+graph+prefetch+fp8_e4m3-rope-pdl"
+
+
+def test_nothing_is_prefetched_unless_asked_for() -> None:
+    assert not VariantSpec.parse("fused+graph").prefetch
+    assert VariantSpec.parse("fused+prefetch") == VariantSpec("fused", prefetch=True)
 
 
 def test_three_projections_cannot_rotate() -> None:
@@ -63,6 +77,11 @@ def test_three_projections_cannot_rotate() -> None:
         ("fused+grph", "did you mean graph"),
         ("fused+fp8_e4m2", "did you mean fp8_e"),
         ("fused+graph+graph", "repeats"),
+        ("fused+prefetch+graph+prefetch", "'\\+prefetch' repeats"),
+        ("fused+prefetsch", "did you mean prefetch"),
+        ("fused-prefetch", "part to leave out 'prefetch' is unknown"),
+        ("fused+prefetch-attention", "the attention kernel that prefetches"),
+        ("eager+prefetch", "only fused kernels prefetch"),
         ("fused+bf16+int8", "repeats"),
         ("fused-head-head", "'-head' repeats"),
         ("fused-hed", "did you mean head"),
@@ -85,6 +104,8 @@ def test_what_is_wrong_is_said(text: str, words: str) -> None:
 def test_a_spec_validates_itself() -> None:
     with pytest.raises(InputError, match="only fused kernels"):
         VariantSpec("eager", without=frozenset({"head"}))
+    with pytest.raises(InputError, match="only fused kernels prefetch"):
+        VariantSpec("compiled", prefetch=True)
     with pytest.raises(InputError, match="weight format"):
         VariantSpec("eager", weight_format="fp7")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="part 'hed' is unknown"):

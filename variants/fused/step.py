@@ -75,7 +75,7 @@ def step_plan(
         visible=VisibleRows({layer.window for layer in parts.layers}, capacity, device),
         ranges=LayerRanges(None),
         pdl=overlaps and spec.uses("pdl"),
-        prefetch=overlaps and spec.uses("prefetch"),
+        prefetch=overlaps and spec.prefetch,
         sampling=workload.sampling,
         draws=None if workload.sampling is None else new_sampling_workspace(workload.batch, device),
     )

@@ -88,12 +88,12 @@ def test_a_replay_gives_the_bits_of_the_launches(
         assert torch.equal(launched, replayed)
 
 
-@pytest.mark.parametrize("left_out", PARTS)
+@pytest.mark.parametrize("options", ["+prefetch", *(f"-{part}" for part in PARTS)])
 @pytest.mark.parametrize("batch", [1, 2])
-def test_every_ablation_can_be_captured(left_out: str, batch: int) -> None:
+def test_every_ablation_can_be_captured(options: str, batch: int) -> None:
     loaded = load_family("qwen3-biased", "cuda")
     workload = DecodeWorkload(batch, 20, 8, "fp32")
-    step = fused(loaded, workload, f"fused+graph-{left_out}")
+    step = fused(loaded, workload, f"fused+graph{options}")
     eager = EagerStep(loaded, workload)
     prompt = prompt_of(loaded, workload)
     assert torch.equal(step.prefill(prompt), eager.prefill(prompt))
