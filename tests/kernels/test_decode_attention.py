@@ -253,26 +253,37 @@ def test_splits_share_all_rows_evenly(first: int, end: int, splits: int, device:
 
 @pytest.mark.parametrize(
     ("capacity", "batch", "kv_heads", "splits"),
-    [(511, 1, 8, 1), (8192, 1, 8, 16), (8192, 16, 8, 1), (131072, 1, 4, 32), (1024, 1, 8, 8)],
+    [
+        (255, 1, 8, 1),
+        (256, 1, 8, 2),
+        (2048, 1, 8, 16),
+        (8192, 1, 8, 16),
+        (8192, 1, 32, 4),
+        (8192, 16, 8, 1),
+        (8192, 16, 32, 1),
+        (131072, 1, 1, 64),
+    ],
 )
-def test_default_splits_fill_the_waves(
-    capacity: int, batch: int, kv_heads: int, splits: int
-) -> None:
-    assert default_splits(capacity, batch, kv_heads, multiprocessors=132, block=64) == splits
+def test_default_splits_on_an_h200(capacity: int, batch: int, kv_heads: int, splits: int) -> None:
+    assert default_splits(capacity, batch, kv_heads, multiprocessors=132) == splits
 
 
 @given(
     capacity=st.integers(1, 200_000),
-    programs=st.integers(1, 128),
+    batch=st.integers(1, 16),
+    kv_heads=st.integers(1, 64),
     multiprocessors=st.integers(1, 200),
-    block=st.sampled_from([16, 64, 256, 1024]),
 )
-def test_default_splits_are_few_and_long(
-    capacity: int, programs: int, multiprocessors: int, block: int
+def test_default_splits_are_as_many_as_one_wave_and_long_splits_allow(
+    capacity: int, batch: int, kv_heads: int, multiprocessors: int
 ) -> None:
-    splits = default_splits(capacity, 1, programs, multiprocessors, block)
-    assert 1 <= splits <= 64
-    assert splits == 1 or capacity // splits >= max(128, block)
+    def allowed(splits: int) -> bool:
+        programs = batch * kv_heads * splits
+        return splits <= 64 and programs <= multiprocessors and capacity >= 128 * splits
+
+    splits = default_splits(capacity, batch, kv_heads, multiprocessors)
+    assert splits == 1 or allowed(splits)
+    assert not allowed(splits + 1)
 
 
 def test_workspace_holds_each_split_of_each_head() -> None:

@@ -266,7 +266,5 @@ def _attention_tile(shapes: StepShapes, multiprocessors: int) -> Tile:
     """Blocks of about 16 KiB of K, and enough splits of the KV cache to fill the GPU."""
     position_bytes = power_of_2_from(shapes.head_dim) * shapes.element_bytes
     columns = max(SMALLEST_DOT, min(128, power_of_2_to(16 * 1024 // position_bytes)))
-    splits = default_splits(
-        shapes.capacity, shapes.batch, shapes.kv_heads, multiprocessors, columns
-    )
+    splits = default_splits(shapes.capacity, shapes.batch, shapes.kv_heads, multiprocessors)
     return Tile(1, columns, num_warps=4, num_stages=2, splits=splits)
