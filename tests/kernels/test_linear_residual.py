@@ -40,10 +40,10 @@ def test_adds_the_product(
 @pytest.mark.parametrize(
     ("rows", "columns", "tile"),
     [
-        (9, 100, Tile(2, 16, num_stages=3)),
+        (9, 100, Tile(4, 16, num_stages=3)),
         # The last two of five splits have no column.
         (5, 33, Tile(4, 16)),
-        (6, 192, Tile(4, 32)),
+        (6, 128, Tile(8, 32)),
     ],
 )
 def test_splits_add_up(

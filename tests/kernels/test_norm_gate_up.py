@@ -12,7 +12,7 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 SHAPES = [
     (12, 64, Tile(4, 64)),
     (13, 77, Tile(8, 128)),
-    (7, 577, Tile(8, 128, num_stages=3)),
+    (7, 577, Tile(16, 128, num_stages=3)),
     (3, 33, Tile(2, 16, num_stages=2)),
     (5, 100, Tile(16, 32, num_stages=4)),
 ]

@@ -11,9 +11,9 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 UNWRITTEN = -7
 
 SHAPES = [
-    (50, 64, Tile(4, 64)),
+    (50, 64, Tile(16, 64)),
     (29, 77, Tile(8, 128)),
-    (17, 577, Tile(4, 128, num_stages=3)),
+    (17, 577, Tile(8, 128, num_stages=3)),
     (1, 33, Tile(1, 16, num_stages=2)),
     (37, 100, Tile(16, 32, num_stages=4)),
 ]
@@ -68,16 +68,17 @@ def test_agrees_with_transformers_in_fp32(inputs) -> None:
     assert tokens[0, 1] == expected.argmax()
 
 
-def chosen(head: WeightMatrix, x: torch.Tensor, make, rows: int = 4) -> int:
+def chosen(head: WeightMatrix, x: torch.Tensor, make) -> int:
     tokens, workspace = history(2, make.device), make.workspace(0, 1)
-    norm_head(x, None, head, tokens, make.position(0), Tile(rows, 16), workspace)
+    norm_head(x, None, head, tokens, make.position(0), Tile(8, 16), workspace)
     return int(tokens[0, 1].item())
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("largest", [3.0, -1.5])
 @pytest.mark.parametrize(
-    "indices", [(5, 6), (6, 5, 29), (3, 4), (0, 30), (30,)], ids=lambda indices: f"{indices}"
+    ("dtype", "largest"), [(torch.float32, -1.5), (torch.float16, 3.0), (torch.bfloat16, 3.0)]
+)
+@pytest.mark.parametrize(
+    "indices", [(5, 6), (9, 5, 29), (7, 8), (0, 30), (30,)], ids=lambda indices: f"{indices}"
 )
 def test_equal_logits_go_to_the_lowest_index(
     indices: tuple[int, ...], largest: float, dtype: torch.dtype, inputs

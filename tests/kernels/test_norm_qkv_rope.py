@@ -36,10 +36,10 @@ class Shape:
 
 # Tiles that divide a head, that do not, and that are larger than one.
 SHAPES = [
-    Shape(33, 3, 1, 32, 4, Tile(16, 64)),
-    Shape(64, 2, 2, 80, 3, Tile(32, 32, num_stages=2)),
-    Shape(77, 5, 1, 96, 3, Tile(64, 128)),
-    Shape(300, 1, 1, 42, 2, Tile(16, 128, num_stages=3)),
+    Shape(33, 3, 1, 32, 3, Tile(16, 64)),
+    Shape(64, 2, 1, 80, 3, Tile(64, 32, num_stages=2)),
+    Shape(77, 5, 1, 96, 3, Tile(128, 128)),
+    Shape(300, 1, 1, 42, 2, Tile(32, 128, num_stages=2)),
     Shape(100, 2, 2, 32, 3, Tile(128, 32, num_stages=4)),
 ]
 
@@ -117,9 +117,13 @@ def test_q_and_the_new_rows(
     assert others(k_cache, at).isnan().all()
     assert others(v_cache, at).isnan().all()
     assert_reset(case.workspace)
-    again_q, again_k, again_v = case.run()
-    again = (again_q, again_k[:, :, at], again_v[:, :, at])
-    assert all(map(torch.equal, new_rows, again))
+
+
+@pytest.mark.parametrize("qk", [False, True])
+def test_a_second_run_gives_the_same_bits(qk: bool, inputs) -> None:
+    case = Case(inputs(torch.bfloat16), SHAPES[0], 1, qk=qk)
+    for one, other in zip(case.run(), case.run(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("qk", [False, True])
