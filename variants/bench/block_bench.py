@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from statistics import median
 from typing import Any
 
 import torch
@@ -198,13 +197,13 @@ def time_ways(ways: Mapping[str, Way], clock: Clock, rounds: int, calls: int) ->
         times[name].append(clock.mean_ns(way.call, calls // way.blocks) / way.blocks)
 
     def ratio(over: str, under: str) -> RoundSpread:
-        return _spread([a / b for a, b in zip(times[over], times[under], strict=True)])
+        return RoundSpread.of([a / b for a, b in zip(times[over], times[under], strict=True)])
 
     return BlockTimes(
-        eager_ungraphed_ns=_spread(times["eager"]),
-        eager_graphed_ns=_spread(times["eager+graph"]),
-        fused_ungraphed_ns=_spread(times["fused"]),
-        fused_graphed_ns=_spread(times["fused+graph"]),
+        eager_ungraphed_ns=RoundSpread.of(times["eager"]),
+        eager_graphed_ns=RoundSpread.of(times["eager+graph"]),
+        fused_ungraphed_ns=RoundSpread.of(times["fused"]),
+        fused_graphed_ns=RoundSpread.of(times["fused+graph"]),
         eager_over_fused_ungraphed=ratio("eager", "fused"),
         eager_ungraphed_over_fused_graphed=ratio("eager", "fused+graph"),
         eager_over_fused_graphed=ratio("eager+graph", "fused+graph"),
@@ -276,7 +275,3 @@ def _check_window(subject: Subject) -> None:
             f"bench kernels --block: the model's sliding window of {window} is shorter than the "
             f"cache length {length}; lower --context"
         )
-
-
-def _spread(values: Sequence[float]) -> RoundSpread:
-    return RoundSpread(median(values), min(values), max(values), tuple(values))

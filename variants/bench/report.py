@@ -4,6 +4,9 @@ Times are nanoseconds, with fractions, because a launch takes only a few thousan
 that was not measured is null; where a check failed, `error` says so and no time is given.
 """
 
+from collections.abc import Sequence
+from statistics import median
+
 from msgspec import Struct
 
 from decodescope.analyzer.provenance import Environment
@@ -87,6 +90,11 @@ class RoundSpread(Struct, frozen=True):
     min: float
     max: float
     rounds: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "RoundSpread":
+        """The spread of at least one round's values."""
+        return cls(median(values), min(values), max(values), tuple(values))
 
 
 class BlockTimes(Struct, frozen=True):

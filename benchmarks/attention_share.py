@@ -1,0 +1,226 @@
+"""What attention costs inside a whole step at a long context, as a share of the read peak.
+
+Times one captured step of the fused kernels in three ways, in turn within each round: at the last
+position of the context, at position 1 (the same graph, with another position on the device), and
+without the attention launches. The cost of attention in a layer is the difference to the first way,
+divided by the layers:
+
+- length: against position 1; what reading the rows costs, launches and combination left out
+- launches: against no attention at all; all that it costs, what it hides of its neighbours included
+- alone: the kernel for itself from cold memory, as `bench kernels` measures it
+
+Writes benchmarks/results/attention-share.json with the figures of every round. The KV cache holds
+random numbers: no prompt is needed for times.
+"""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+from unittest import mock
+
+import msgspec
+import torch
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.views.formatting import UNKNOWN, bytes_size, microseconds, percent
+from decodescope.variants.bench.device_clock import Call, Clock, CudaClock
+from decodescope.variants.bench.kernel_bench import (
+    PDL_CAPABILITY,
+    TOLERANCES,
+    Conditions,
+    measure_case,
+)
+from decodescope.variants.bench.operands import Operands
+from decodescope.variants.bench.product_cases import product_cases
+from decodescope.variants.bench.report import KernelFigures, LaunchTimes, RoundSpread
+from decodescope.variants.environment import environment
+from decodescope.variants.fused import launches
+from decodescope.variants.fused.plan import StepPlan
+from decodescope.variants.fused.step import build_fused
+from decodescope.variants.models import load_model, resolve_model
+from decodescope.variants.read_peak import read_peak
+from decodescope.variants.read_peak_cache import ReadPeak
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.workload import DecodeWorkload, DType
+
+RESULT = Path(__file__).resolve().parent / "results" / "attention-share.json"
+DTYPE: DType = "bf16"
+SHORT_POSITION = 1
+ROUNDS = 9
+REPLAYS = 40
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """Attention in one layer: nanoseconds of each round, and the bytes of K and V they are for."""
+
+    ns_per_layer: RoundSpread
+    bytes: int
+    bytes_per_s: float | None
+    share_of_peak: float | None
+
+
+def attention_cost(
+    with_ns: Sequence[float],
+    less_ns: Sequence[float],
+    layers: int,
+    bytes_read: int,
+    peak_bytes_per_s: float,
+) -> Cost:
+    """The cost from steps with and steps with less attention, round by round; no rate where noise
+    leaves no difference."""
+    pairs = zip(with_ns, less_ns, strict=True)
+    cost_ns = RoundSpread.of([(more - less) / layers for more, less in pairs])
+    rate = bytes_read * 1e9 / cost_ns.median if cost_ns.median > 0 else None
+    return Cost(cost_ns, bytes_read, rate, None if rate is None else rate / peak_bytes_per_s)
+
+
+def row_bytes(plan: StepPlan) -> int:
+    """Bytes of K and V of one position in one layer, all sequences."""
+    batch = plan.buffers.x.shape[0]
+    return 2 * batch * plan.parts.kv_heads * plan.parts.head_dim * plan.cache.k.element_size()
+
+
+def step_ways(plan: StepPlan, position: int, clock: Clock) -> dict[str, Call]:
+    """The three ways to run the step; each sets the position, which a step moves on by one."""
+    launch = partial(launches.launch_step, plan, keep_logits=False)
+    plan.buffers.position.fill_(SHORT_POSITION)
+    step = clock.capture(launch)
+    with mock.patch.object(launches, "decode_attention"):
+        bare_step = clock.capture(launch)
+
+    def at(start: int, replay: Call) -> None:
+        plan.buffers.position.fill_(start)
+        replay()
+
+    return {
+        "long": partial(at, position, step),
+        "short": partial(at, SHORT_POSITION, step),
+        "without": partial(at, position, bare_step),
+    }
+
+
+def time_ways(
+    ways: Mapping[str, Call], clock: Clock, rounds: int = ROUNDS
+) -> dict[str, tuple[float, ...]]:
+    """For each way the median time of each round; a round times every way, one after the other."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            times[name].append(median(clock.each_ns(way, REPLAYS)))
+    return {name: tuple(found) for name, found in times.items()}
+
+
+def attention_alone(plan: StepPlan, position: int, peak: ReadPeak) -> KernelFigures:
+    """The kernel for itself, as `bench kernels` measures it, with the step's tile."""
+    batch = plan.buffers.x.shape[0]
+    gpu = torch.cuda.get_device_properties(0)
+    pdl = (gpu.major, gpu.minor) >= PDL_CAPABILITY
+    conditions = Conditions(gpu.L2_cache_size, peak, TOLERANCES[DTYPE], pdl)
+    operands = Operands(plan.parts, batch, position, plan.tiles, "cuda")
+    (case,) = (case for case in product_cases(operands) if case.operation == "attention")
+    return measure_case(case, conditions, CudaClock())
+
+
+@torch.no_grad()
+def measured(model: str, context: int, batch: int, peak: ReadPeak) -> dict[str, Any]:
+    """Everything that is recorded but the environment."""
+    workload = DecodeWorkload(batch=batch, context=context, dtype=DTYPE)
+    loaded = load_model(resolve_model(model), "cuda", DTYPE, workload=workload)
+    plan = build_fused(VariantSpec("fused"), loaded, workload, "cuda").plan
+    for cache in (plan.cache.k, plan.cache.v):
+        cache.normal_()
+    position, clock, layers = context - 1, CudaClock(), len(plan.parts.layers)
+    times = time_ways(step_ways(plan, position, clock), clock)
+    bytes_per_row = row_bytes(plan)
+
+    def cost(less: str, rows: int) -> Cost:
+        read = rows * bytes_per_row
+        return attention_cost(times["long"], times[less], layers, read, peak.bytes_per_s)
+
+    return {
+        "model": model,
+        "dtype": DTYPE,
+        "batch": batch,
+        "position": position,
+        "short_position": SHORT_POSITION,
+        "layers": layers,
+        "tile": plan.tiles.attention,
+        "replays_per_round": REPLAYS,
+        "measured_peak_bytes_per_s": peak.bytes_per_s,
+        "step_ns": {name: RoundSpread.of(found) for name, found in times.items()},
+        "length": cost("short", position - SHORT_POSITION),
+        "launches": cost("without", context),
+        "alone": attention_alone(plan, position, peak),
+    }
+
+
+def share_table(record: Mapping[str, Any]) -> Table:
+    """One row for each definition of the cost."""
+    title = f"attention of {record['model']}, batch {record['batch']}, position"
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title=f"{title} {record['position']}: read peak "
+        f"{bytes_size(record['measured_peak_bytes_per_s'])}/s",
+    )
+    table.add_column("cost of a layer")
+    for name in ("µs", "range", "bytes", "rate", "of peak"):
+        table.add_column(name, justify="right")
+    for name in ("length", "launches"):
+        cost: Cost = record[name]
+        ns = cost.ns_per_layer
+        range_us = f"{ns.min / 1e3:.2f} to {ns.max / 1e3:.2f}"
+        rates = _rate_cells(cost.bytes, cost.bytes_per_s, cost.share_of_peak)
+        table.add_row(name, f"{ns.median / 1e3:.2f}", range_us, *rates)
+    alone: KernelFigures = record["alone"]
+    for name, launch in (("alone", alone.serial), ("alone, PDL", alone.overlapped)):
+        if launch is not None:
+            table.add_row(name, *_launch_cells(alone.bytes_moved, launch))
+    if alone.error is not None:
+        table.add_row("alone", alone.error)
+    return table
+
+
+def _launch_cells(bytes_moved: int, launch: LaunchTimes) -> tuple[str, ...]:
+    range_us = f"{microseconds(launch.p10_ns)} to {microseconds(launch.p90_ns)}"
+    rates = _rate_cells(bytes_moved, launch.bytes_per_s, launch.share_of_peak)
+    return (microseconds(launch.median_ns), range_us, *rates)
+
+
+def _rate_cells(size: int, bytes_per_s: float | None, share: float | None) -> tuple[str, str, str]:
+    rate = UNKNOWN if bytes_per_s is None else f"{bytes_size(bytes_per_s)}/s"
+    return bytes_size(size), rate, UNKNOWN if share is None else f"{percent(share)} %"
+
+
+def main() -> int:
+    """The command line; 3 without what it needs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="llama-3.1-8b@random")
+    parser.add_argument("--context", type=int, default=8192, help="tokens that attention sees")
+    parser.add_argument("--batch", type=int, default=1)
+    arguments = parser.parse_args()
+    if arguments.context < SHORT_POSITION + 2:
+        parser.error(f"--context {arguments.context}: must be at least {SHORT_POSITION + 2}")
+    if not torch.cuda.is_available():
+        sys.stderr.write("attention_share: needs a CUDA device\n")
+        return 3
+    peak = read_peak("cuda")
+    if peak is None:
+        return 3
+    record = measured(arguments.model, arguments.context, arguments.batch, peak)
+    command = f"python benchmarks/attention_share.py {' '.join(sys.argv[1:])}".strip()
+    kept = {"command": command} | record | {"environment": environment()}
+    write_atomically(RESULT, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    Console().print(share_table(record))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

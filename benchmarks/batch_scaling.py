@@ -1,0 +1,208 @@
+"""Tokens/s of one variant at several batch sizes, and how much each gains over the first.
+
+Each round builds the variant for every batch in turn on one loaded model, decodes as `run` does
+(a prompt, steps to warm up, then timed steps without a profiler) and frees it again. Writes
+benchmarks/results/batch-scaling.json with the figures of every round; their range is the noise.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.timing.run_figures import step_times, tokens_per_s
+from decodescope.analyzer.views.formatting import UNKNOWN, milliseconds, percent, rate
+from decodescope.variants.bench.report import RoundSpread
+from decodescope.variants.environment import environment
+from decodescope.variants.measure import WARM_UP_STEPS
+from decodescope.variants.models import LoadedModel, load_model, resolve_model
+from decodescope.variants.pacing import StepPacer
+from decodescope.variants.prompts import make_prompt
+from decodescope.variants.read_peak import read_peak
+from decodescope.variants.registry import build_variant
+from decodescope.variants.step import DecodeStep
+from decodescope.variants.workload import DecodeWorkload
+
+RESULT = Path(__file__).resolve().parent / "results" / "batch-scaling.json"
+MOST_SEQUENCES = 16
+
+
+class BatchRun(msgspec.Struct, frozen=True):
+    """One run at one batch size; `step_p50_ns` and the mean bytes that its steps had to read."""
+
+    tokens_per_s: float
+    step_p50_ns: int
+    bytes_per_step: int
+
+
+class BatchFigures(msgspec.Struct, frozen=True):
+    """All runs at one batch size; `over_first` compares tokens/s with the first batch size's in the
+    same round."""
+
+    batch: int
+    tokens_per_s: RoundSpread
+    over_first: RoundSpread
+    step_p50_ns: RoundSpread
+    bytes_per_step: int
+    share_of_peak: float | None
+
+
+def run_once(step: DecodeStep, workload: DecodeWorkload, prompt: torch.Tensor) -> BatchRun:
+    """Decode all of the workload's tokens; the steps after the warm-up are timed."""
+    pacer = StepPacer(prompt.device.type)
+    step.prefill(prompt)
+    for _ in range(WARM_UP_STEPS):
+        step.step()
+    first = step.position
+    times: list[int] = []
+    pacer.before_first()
+    for _ in range(workload.new_tokens - WARM_UP_STEPS):
+        step.step()
+        times += pacer.after_step()
+    times += pacer.drain()
+    kv_bytes = [step.kv_bytes_read(position) for position in range(first, step.position)]
+    return BatchRun(
+        tokens_per_s(times, workload.batch),
+        step_times(times).p50,
+        step.weight_bytes_read + sum(kv_bytes) // len(kv_bytes),
+    )
+
+
+def run_rounds(
+    batches: Sequence[int], rounds: int, run: Callable[[int], BatchRun]
+) -> dict[int, list[BatchRun]]:
+    """The runs by batch size; a round has one of each, one after the other."""
+    runs: dict[int, list[BatchRun]] = {batch: [] for batch in batches}
+    for round in range(rounds):
+        for batch in batches:
+            runs[batch].append(run(batch))
+            speed = rate(runs[batch][-1].tokens_per_s)
+            sys.stderr.write(f"round {round + 1} of {rounds}, batch {batch}: {speed} tokens/s\n")
+    return runs
+
+
+def batch_figures(
+    runs: Mapping[int, Sequence[BatchRun]], peak_bytes_per_s: float | None
+) -> tuple[BatchFigures, ...]:
+    """The figures of each batch size, in the order of `runs`."""
+    first = next(iter(runs.values()))
+    return tuple(_figures(batch, found, first, peak_bytes_per_s) for batch, found in runs.items())
+
+
+def _figures(
+    batch: int, runs: Sequence[BatchRun], first: Sequence[BatchRun], peak: float | None
+) -> BatchFigures:
+    pairs = zip(runs, first, strict=True)
+    step_ns = RoundSpread.of([run.step_p50_ns for run in runs])
+    bytes_per_step = runs[0].bytes_per_step
+    return BatchFigures(
+        batch,
+        RoundSpread.of([run.tokens_per_s for run in runs]),
+        RoundSpread.of([run.tokens_per_s / base.tokens_per_s for run, base in pairs]),
+        step_ns,
+        bytes_per_step,
+        None if peak is None else bytes_per_step * 1e9 / step_ns.median / peak,
+    )
+
+
+def run_batch(variant: str, loaded: LoadedModel, workload: DecodeWorkload) -> BatchRun:
+    """Build, run and free the variant for one batch size."""
+    step = build_variant(variant, loaded, workload, "cuda")
+    run = run_once(step, workload, make_prompt(loaded, workload).cuda())
+    del step
+    torch.cuda.empty_cache()
+    return run
+
+
+def scaling_table(title: str, figures: Sequence[BatchFigures]) -> Table:
+    """One row for each batch size."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
+    for name in ("batch", "tokens/s", "range", "times the first", "range", "step ms", "of peak"):
+        table.add_column(name, justify="right")
+    for one in figures:
+        speed, over = one.tokens_per_s, one.over_first
+        table.add_row(
+            str(one.batch),
+            rate(speed.median),
+            f"{rate(speed.min)} to {rate(speed.max)}",
+            f"{over.median:.2f}",
+            f"{over.min:.2f} to {over.max:.2f}",
+            milliseconds(one.step_p50_ns.median),
+            UNKNOWN if one.share_of_peak is None else f"{percent(one.share_of_peak)} %",
+        )
+    return table
+
+
+def parsed_batches(text: str) -> tuple[int, ...]:
+    """Batch sizes written as "1,2,4"."""
+    try:
+        batches = tuple(map(int, text.split(",")))
+    except ValueError:
+        batches = ()
+    known = all(1 <= batch <= MOST_SEQUENCES for batch in batches)
+    if not batches or not known or len(set(batches)) < len(batches):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: must be different numbers from 1 to {MOST_SEQUENCES}, such as 1,2,4"
+        )
+    return batches
+
+
+def parsed_arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="llama-3.1-8b@random")
+    parser.add_argument("--variant", default="fused+graph")
+    parser.add_argument("--batches", type=parsed_batches, default=(1, 2, 4, 8, 16))
+    parser.add_argument("--context", type=int, default=128)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    if arguments.tokens <= WARM_UP_STEPS:
+        parser.error(f"--tokens {arguments.tokens}: must be more than {WARM_UP_STEPS}")
+    if arguments.rounds < 1:
+        parser.error(f"--rounds {arguments.rounds}: must be at least 1")
+    return arguments
+
+
+def main() -> int:
+    """Measure, print and record; 3 without a CUDA device."""
+    arguments = parsed_arguments()
+    if not torch.cuda.is_available():
+        sys.stderr.write("batch_scaling: needs a CUDA device\n")
+        return 3
+    peak = read_peak("cuda")
+    loaded = load_model(resolve_model(arguments.model), "cuda", "bf16")
+
+    def run(batch: int) -> BatchRun:
+        workload = DecodeWorkload(batch, arguments.context, arguments.tokens)
+        return run_batch(arguments.variant, loaded, workload)
+
+    peak_bytes_per_s = None if peak is None else peak.bytes_per_s
+    figures = batch_figures(run_rounds(arguments.batches, arguments.rounds, run), peak_bytes_per_s)
+    record: dict[str, Any] = {
+        "command": f"python benchmarks/batch_scaling.py {' '.join(sys.argv[1:])}".strip(),
+        "model": arguments.model,
+        "variant": arguments.variant,
+        "dtype": "bf16",
+        "context": arguments.context,
+        "tokens": arguments.tokens,
+        "measured_peak_bytes_per_s": peak_bytes_per_s,
+        "batches": figures,
+        "environment": environment(),
+    }
+    write_atomically(RESULT, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+    title = f"{arguments.variant} of {arguments.model}, context {arguments.context}"
+    Console().print(scaling_table(title, figures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
