@@ -165,6 +165,17 @@ def test_sequences_and_heads_are_apart(dtype: torch.dtype, device: str) -> None:
     assert_right(attention(device, dtype, batch=3, kv_heads=2, group=3, splits=2, block=64))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("position", [0, 16, 33, 60, 97])
+def test_blocks_ahead_may_be_more_or_fewer_than_there_are(
+    position: int, stages: int, dtype: torch.dtype, device: str
+) -> None:
+    case = attention(device, dtype, head_dim=48, capacity=98, position=position, splits=2)
+    case.tile = replace(case.tile, num_stages=stages)
+    assert_right(case)
+
+
 def test_splits_change_rounding_only(device: str) -> None:
     whole = attention(device, group=5, head_dim=48)
     expected = whole.run().double()
@@ -355,7 +366,7 @@ def test_refuses_a_prefetch_without_a_gpu() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("head_dim", [64, 80, 128])
 @pytest.mark.parametrize("stages", [1, 2, 3])
-def test_long_caches_through_the_pipelined_loop(
+def test_long_caches_go_on_after_the_blocks_asked_for_ahead(
     head_dim: int, stages: int, dtype: torch.dtype
 ) -> None:
     case = attention(

@@ -28,7 +28,7 @@ from decodescope.variants.fused.tiles import OPERATIONS, StepShapes, StepTiles, 
 SHAPES = preset_shapes("llama-3.2-1b")
 TUNED = StepTiles(
     qkv=Tile(4, 2048, 2),
-    attention=Tile(1, 64, 2, num_stages=3, splits=8),
+    attention=Tile(1, 64, 2, num_stages=2, splits=8),
     o=Tile(2, 2048, 1),
     gate_up=Tile(4, 2048, 2),
     down=Tile(1, 8192, 4),
@@ -201,6 +201,7 @@ def test_a_measurement_serves_every_size_of_its_key(tmp_path: Path, no_table: No
         ("o", Tile(64, 2048, 8)),
         ("attention", Tile(1, 8)),
         ("attention", Tile(1, 128, splits=65)),
+        ("attention", Tile(1, 128, num_stages=16)),
         ("head", Tile(4, 2048, 32)),
     ],
 )

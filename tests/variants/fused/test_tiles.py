@@ -1,7 +1,10 @@
 """Default and candidate tiles are ones that the kernels take, at every size a model may have."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+import triton
 from hypothesis import given
 from hypothesis import strategies as st
 from sizes import H200, SMALL_GPU, any_shapes, preset_shapes
@@ -35,6 +38,9 @@ def check_accepted(tile: Tile, operation: Operation, shapes: StepShapes) -> None
     if operation == "attention":
         assert tile.columns >= 16
         assert 1 <= tile.splits <= 64
+        lanes = triton.next_power_of_2(shapes.head_dim)
+        ahead = tile.num_stages * tile.columns * lanes * 2 * shapes.element_bytes
+        assert ahead // (32 * tile.num_warps) <= (512 if shapes.element_bytes == 2 else 256)
         return
     assert tile.splits == 1 or operation in ("o", "down")
     if shapes.batch > 1:
@@ -57,12 +63,98 @@ def test_the_tiles_measured_on_the_h200_are_the_defaults_there() -> None:
     tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
     assert tiles == StepTiles(
         qkv=Tile(8, 2048, 4),
-        attention=Tile(1, 128, 4, num_stages=2, splits=16),
+        attention=Tile(1, 128, 4, splits=16),
         o=Tile(4, 2048, 2),
         gate_up=Tile(8, 2048, 4),
         down=Tile(2, 8192, 8),
         head=Tile(4, 2048, 4),
     )
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "element_bytes", "block"),
+    [
+        (32, 2, 128),
+        (64, 2, 128),
+        (128, 2, 128),
+        (256, 2, 64),
+        (64, 4, 64),
+        (80, 4, 32),
+        (130, 4, 16),
+    ],
+)
+def test_an_attention_block_is_of_128_positions_or_what_registers_hold(
+    head_dim: int, element_bytes: int, block: int
+) -> None:
+    shapes = preset_shapes("llama-3.2-1b", element_bytes=element_bytes)
+    shapes = replace(shapes, head_dim=head_dim)
+    assert default_tiles(shapes, 132).attention == Tile(1, block, 4, splits=16)
+
+
+@pytest.mark.parametrize(
+    ("name", "capacity", "around"),
+    [
+        (
+            "llama-3.1-8b",
+            8192,
+            [
+                Tile(1, 128, 4, splits=16),
+                Tile(1, 128, 4, splits=32),
+                Tile(1, 128, 4, splits=8),
+                Tile(1, 64, 4, num_stages=2, splits=16),
+                Tile(1, 128, 8, num_stages=2, splits=16),
+                Tile(1, 256, 8, splits=8),
+                Tile(1, 64, 2, splits=16),
+            ],
+        ),
+        (
+            "llama-3.2-1b",
+            256,
+            [
+                Tile(1, 128, 4, splits=2),
+                Tile(1, 128, 4, splits=1),
+                Tile(1, 64, 4, num_stages=2, splits=2),
+                Tile(1, 128, 8, num_stages=2, splits=2),
+                Tile(1, 256, 4, splits=1),
+                Tile(1, 128, 2, splits=2),
+                Tile(1, 128, 4, num_stages=2, splits=2),
+                Tile(1, 256, 8, splits=1),
+            ],
+        ),
+    ],
+)
+def test_attention_is_measured_around_its_default(
+    name: str, capacity: int, around: list[Tile]
+) -> None:
+    assert list(candidates("attention", preset_shapes(name, 1, capacity), H200)) == around
+
+
+# Found by compiling for compute capability 9.0 with Triton 3.6.
+@pytest.mark.parametrize(
+    ("head_dim", "group", "element_bytes", "tile", "measured"),
+    [
+        (64, 4, 2, Tile(1, 128, 4), 22_528),
+        (64, 4, 2, Tile(1, 64, 4, num_stages=2), 20_480),
+        (64, 4, 2, Tile(1, 256, 4), 43_008),
+        (80, 1, 2, Tile(1, 128, 4), 40_960),
+        (96, 1, 2, Tile(1, 64, 4, num_stages=2), 38_912),
+        (128, 4, 2, Tile(1, 128, 4), 40_960),
+        (128, 4, 2, Tile(1, 128, 8, num_stages=2), 73_728),
+        (128, 4, 2, Tile(1, 256, 8), 77_824),
+        (128, 32, 2, Tile(1, 128, 4), 49_152),
+        (256, 8, 2, Tile(1, 64, 4), 45_056),
+        (64, 4, 4, Tile(1, 64, 4), 36_864),
+        (128, 4, 4, Tile(1, 32, 4), 41_472),
+        (128, 32, 4, Tile(1, 32, 4), 49_664),
+        (256, 4, 4, Tile(1, 16, 4), 50_176),
+    ],
+)
+def test_attention_takes_no_more_shared_memory_than_reckoned(
+    head_dim: int, group: int, element_bytes: int, tile: Tile, measured: int
+) -> None:
+    shapes = preset_shapes("llama-3.2-1b", element_bytes=element_bytes)
+    shapes = replace(shapes, head_dim=head_dim, heads=group * shapes.kv_heads)
+    assert measured <= shared_bytes(tile, "attention", shapes) <= 1.4 * measured
 
 
 @pytest.mark.parametrize("element_bytes", [2, 4])
