@@ -1,8 +1,9 @@
 """`decodescope compare` of variants of one model, and what their windows leave unexplained.
 
 Writes benchmarks/results/compare-<model>.json: the rounds' tokens/s, the ratio with its interval,
-accuracy, and for each variant's profiled window the idle time by class, the share of it that is
-unlinked, and how many GPU ops have a range path of which confidence.
+accuracy, and for each variant's profiled window the launches, the idle time by class and inside
+graphs, the time in which GPU ops overlap, the share of idle time that is unlinked, and how many GPU
+ops have a range path of which confidence. Prints the figures of a token.
 """
 
 import argparse
@@ -11,11 +12,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
-from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.files import check_writable, write_atomically
+from decodescope.analyzer.views.formatting import UNKNOWN, milliseconds, number, percent, rate
 
 RESULTS = Path(__file__).resolve().parent / "results"
 RUN_FIELDS = (
@@ -36,6 +42,21 @@ def compared(arguments: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+def launch_summary(launches: dict[str, Any]) -> dict[str, Any]:
+    """The window's launch calls by API, and what its graphs hold."""
+    names = ("calls", "by_api", "graph_launches", "gpu_ops_per_graph_launch")
+    return {name: launches[name] for name in names}
+
+
+def idle_share_of_graph_span(report: dict[str, Any]) -> float | None:
+    """Idle time between ops of one graph launch, of that and all busy time; None without graphs."""
+    if not report["launches"]["graph_launches"]:
+        return None
+    device = report["devices"][0]
+    idle_ns = device["gaps"]["graph_internal"]["total_ns"]
+    return float(idle_ns / (idle_ns + device["busy_ns"]))
+
+
 def window_summary(report: dict[str, Any]) -> dict[str, Any]:
     """What one profiled window leaves idle, by class, and what is unexplained."""
     device = report["devices"][0]
@@ -44,8 +65,13 @@ def window_summary(report: dict[str, Any]) -> dict[str, Any]:
     assert sum(by_class.values()) == idle_ns
     return {
         "window_ns": device["window_ns"],
+        "busy_ns": device["busy_ns"],
+        "overlap_ns": device["overlap_ns"],
+        "overlap_share_of_busy": device["overlap_ns"] / device["busy_ns"],
         "idle_ns": idle_ns,
         "idle_ns_by_class": by_class,
+        "launches": launch_summary(report["launches"]),
+        "idle_share_of_graph_span": idle_share_of_graph_span(report),
         "host_wait_ns_by_label": {n: t["total_ns"] for n, t in device["host_wait"].items()},
         "unlinked_share_of_idle": by_class["unlinked"] / idle_ns if idle_ns else 0.0,
         "kernel_floor_ns": device["kernel_floor_ns"],
@@ -58,6 +84,34 @@ def window_summary(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def token_table(record: dict[str, Any]) -> Table:
+    """One row for each variant: what a token takes."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=record["model"])
+    table.add_column("variant", no_wrap=True)
+    columns = ("tokens/s", "range", "step ms", "launches", "GPU ops", "idle in graph", "overlap")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for variant in record["variants"]:
+        name = variant["variant"]
+        runs = [run for run in record["runs"] if run["variant"] == name]
+        speeds, window = [run["tokens_per_s"] for run in runs], record["windows"][name]
+        table.add_row(
+            name,
+            rate(variant["mean"]),
+            f"{rate(min(speeds))} to {rate(max(speeds))}",
+            milliseconds(median(run["step_ns"]["p50"] for run in runs)),
+            number(runs[-1]["launch_calls_per_step"]),
+            number(runs[-1]["gpu_ops_per_step"]),
+            _percent(window["idle_share_of_graph_span"]),
+            _percent(window["overlap_share_of_busy"]),
+        )
+    return table
+
+
+def _percent(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{percent(share)} %"
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -65,7 +119,11 @@ def main() -> None:
     parser.add_argument("--variants", default="eager,compiled")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, help="keep traces, Markdown and HTML here")
+    parser.add_argument("-o", "--output", type=Path, help="instead of compare-<model>.json")
     arguments = parser.parse_args()
+    name = arguments.model.replace("@", "-").replace("/", "-")
+    path = arguments.output or RESULTS / f"compare-{name}.json"
+    check_writable(path, "-o")
     found = compared(arguments)
     comparison = found["comparison"]
     record = {
@@ -81,9 +139,8 @@ def main() -> None:
         "runs": [{key: run[key] for key in RUN_FIELDS} for run in found["runs"]],
         "environment": found["runs"][0]["environment"],
     }
-    name = arguments.model.replace("@", "-").replace("/", "-")
-    path = RESULTS / f"compare-{name}.json"
     write_atomically(path, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+    Console().print(token_table(record))
 
 
 if __name__ == "__main__":
