@@ -2,15 +2,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-import triton
-import triton.language as tl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.kernels.attention_splits import (
-    default_splits,
     heads_per_round,
-    rows_of_split,
     workspace_counters,
     workspace_floats,
 )
@@ -239,68 +235,6 @@ def test_many_heads_are_combined_in_several_rounds(device: str) -> None:
     case.tile = replace(case.tile, num_warps=1)
     assert heads_per_round(9, 9, 256, 1) == 1
     assert_right(case)
-
-
-@triton.jit
-def _rows_of_splits(ranges_ptr, first, end, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
-    split = tl.program_id(0)
-    low, high = rows_of_split(first, end, split, SPLITS, BLOCK)
-    tl.store(ranges_ptr + 2 * split, low)
-    tl.store(ranges_ptr + 2 * split + 1, high)
-
-
-@pytest.mark.parametrize(("first", "end"), [(0, 0), (0, 1), (5, 37), (0, 64), (3, 300), (7, 199)])
-@pytest.mark.parametrize("splits", [1, 2, 5, 8])
-def test_splits_share_all_rows_evenly(first: int, end: int, splits: int, device: str) -> None:
-    ranges = torch.full((splits, 2), -1, dtype=torch.int32, device=device)
-    _rows_of_splits[(splits,)](ranges, first, end, SPLITS=splits, BLOCK=16)
-    shares = [range(low, high) for low, high in ranges.tolist()]
-    assert [row for share in shares for row in share] == list(range(first, end))
-    assert all((share.start - first) % 16 == 0 for share in shares if share)
-    blocks = [-(-len(share) // 16) for share in shares]
-    assert max(blocks) - min(blocks) <= 1
-    assert blocks == sorted(blocks, reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("capacity", "batch", "kv_heads", "splits"),
-    [
-        (255, 1, 8, 1),
-        (256, 1, 8, 2),
-        (2048, 1, 8, 16),
-        (8192, 1, 8, 16),
-        (8192, 1, 32, 4),
-        (8192, 16, 8, 1),
-        (8192, 16, 32, 1),
-        (131072, 1, 1, 64),
-    ],
-)
-def test_default_splits_on_an_h200(capacity: int, batch: int, kv_heads: int, splits: int) -> None:
-    assert default_splits(capacity, batch, kv_heads, multiprocessors=132) == splits
-
-
-@given(
-    capacity=st.integers(1, 200_000),
-    batch=st.integers(1, 16),
-    kv_heads=st.integers(1, 64),
-    multiprocessors=st.integers(1, 200),
-)
-def test_default_splits_are_as_many_as_one_wave_and_long_splits_allow(
-    capacity: int, batch: int, kv_heads: int, multiprocessors: int
-) -> None:
-    def allowed(splits: int) -> bool:
-        programs = batch * kv_heads * splits
-        return splits <= 64 and programs <= multiprocessors and capacity >= 128 * splits
-
-    splits = default_splits(capacity, batch, kv_heads, multiprocessors)
-    assert splits == 1 or allowed(splits)
-    assert not allowed(splits + 1)
-
-
-def test_workspace_holds_each_split_of_each_head() -> None:
-    assert workspace_floats(2, 6, 80, 5) == 2 * 6 * 5 * 82
-    assert workspace_counters(2, 3, 5) == 6
-    assert workspace_floats(2, 6, 80, 1) == workspace_counters(2, 3, 1) == 0
 
 
 def test_bytes_are_the_visible_rows_q_and_out() -> None:
