@@ -64,9 +64,9 @@ def test_the_ways_differ_in_position_and_attention(
     real = attention_share.launches.decode_attention
     positions: list[int] = []
 
-    def spy(*arguments: Any, **options: Any) -> None:
+    def spy(*arguments: Any, **options: Any) -> Any:
         positions.append(int(arguments[3]))
-        real(*arguments, **options)
+        return real(*arguments, **options)
 
     monkeypatch.setattr(attention_share.launches, "decode_attention", spy)
     clock = LaunchingClock(1.0)

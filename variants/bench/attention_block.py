@@ -11,6 +11,7 @@ import torch
 from transformers import DynamicCache
 
 from decodescope.kernels.decode_attention import decode_attention
+from decodescope.kernels.launch import Launch
 from decodescope.kernels.linear_residual import linear_residual
 from decodescope.kernels.norm_qkv_rope import norm_qkv_rope
 from decodescope.variants.fused.buffers import step_workspace
@@ -123,12 +124,20 @@ class FusedBlock:
         self._q = self.x.new_full((batch, parts.heads, parts.head_dim), float("nan"))
         self._attended = torch.full_like(self._q, float("nan"))
         self._workspace = step_workspace(parts, batch, tiles)
+        self._launches: dict[bool, tuple[Launch, ...]] = {}
 
     def launch(self, follows: bool) -> None:
         """`follows`: another block was launched right before, so that even the first launch may
         overlap with it."""
+        if follows not in self._launches:
+            self._launches[follows] = self._first_launches(follows)
+            return
+        for launch in self._launches[follows]:
+            launch()
+
+    def _first_launches(self, follows: bool) -> tuple[Launch, ...]:
         layer, tiles, pdl = self._parts.layers[0], self._tiles, self._pdl
-        norm_qkv_rope(
+        projections = norm_qkv_rope(
             self.x,
             layer.input_norm,
             layer.qkv,
@@ -142,7 +151,7 @@ class FusedBlock:
             layer.qk_norm,
             pdl=pdl and follows,
         )
-        decode_attention(
+        attention = decode_attention(
             self._q,
             self._keys,
             self._values,
@@ -155,7 +164,8 @@ class FusedBlock:
             pdl=pdl,
         )
         attended = self._attended.view(self.x.shape[0], -1)
-        linear_residual(attended, layer.o, self.x, tiles.o, self._workspace, pdl=pdl)
+        output = linear_residual(attended, layer.o, self.x, tiles.o, self._workspace, pdl=pdl)
+        return projections, attention, output
 
 
 @torch.no_grad()

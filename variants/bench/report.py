@@ -1,4 +1,4 @@
-"""What `bench kernels --json` prints: one structure for single kernels, one for attention blocks.
+"""What `bench kernels --json` prints: a structure each for kernels, attention blocks and tiles.
 
 Times are nanoseconds, with fractions, because a launch takes only a few thousand of them. A figure
 that was not measured is null; where a check failed, `error` says so and no time is given.
@@ -12,7 +12,8 @@ from msgspec import Struct
 from decodescope.analyzer.provenance import Environment
 from decodescope.kernels.tile import Tile
 from decodescope.variants.fused.tile_choice import TileSource
-from decodescope.variants.fused.tiles import Operation
+from decodescope.variants.fused.tiles import Operation, StepTiles
+from decodescope.variants.fused.tuner import TunedOperation
 
 SCHEMA_VERSION = 1
 
@@ -152,3 +153,37 @@ class BlockBenchmark(Struct, frozen=True):
             for block in self.blocks
             if block.error is not None
         )
+
+
+class TuneBenchmark(Struct, frozen=True):
+    """`bench kernels --tune --json`: the tiles of one model's fused step, measured in the step.
+
+    Steps are decoded at `position`, in a KV cache of context + tokens. `tile_sources` says where
+    the tiles came from that the search began with. Each of `passes` lists the operations in the
+    order in which they were tuned. `before_ns` and `after_ns` are the step's time with the first
+    and the last tiles, in rounds that time both in turn, each the median of `replays` replays;
+    `before_over_after` is their ratio within a round. `kept_in` is null where that failed.
+    """
+
+    schema_version: int
+    model: str
+    dtype: str
+    batch: int
+    context: int
+    tokens: int
+    position: int
+    replays: int
+    tile_sources: dict[Operation, TileSource]
+    tiles: StepTiles
+    passes: tuple[tuple[TunedOperation, ...], ...]
+    before_ns: RoundSpread
+    after_ns: RoundSpread
+    before_over_after: RoundSpread
+    kept_in: str | None
+    table: str | None
+    environment: Environment
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Nothing is checked here."""
+        return ()

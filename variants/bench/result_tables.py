@@ -6,7 +6,14 @@ from rich.table import Table
 from rich.text import Text
 
 from decodescope.analyzer.provenance import Environment
-from decodescope.analyzer.views.formatting import UNKNOWN, bytes_size, microseconds, percent
+from decodescope.analyzer.views.formatting import (
+    UNKNOWN,
+    bytes_size,
+    microseconds,
+    percent,
+    shorten,
+)
+from decodescope.kernels.tile import Tile
 from decodescope.variants.bench.report import (
     BlockBenchmark,
     BlockFigures,
@@ -14,9 +21,12 @@ from decodescope.variants.bench.report import (
     KernelFigures,
     LaunchTimes,
     RoundSpread,
+    TuneBenchmark,
 )
+from decodescope.variants.fused.tuner import Trial, TunedOperation
 
 _MACHINE = ("gpu", "driver", "cuda", "torch", "triton", "transformers", "decodescope", "commit")
+_REFUSAL_CELLS = 60
 
 
 def kernel_table(result: KernelBenchmark) -> RenderableType:
@@ -51,6 +61,51 @@ def block_table(result: BlockBenchmark) -> RenderableType:
     )
     notes = ["medians over the rounds, ratios with their range; cosines to float32"]
     return _page(title, table, notes, result.errors, result.environment)
+
+
+def tune_table(result: TuneBenchmark) -> RenderableType:
+    """A row for each tile of each operation in the last pass, the fastest step first."""
+    table = _table(("operation", "tile", ""), ("step µs",))
+    for tuned in result.passes[-1]:
+        for trial in tuned.ranking:
+            name = tuned.operation if trial is tuned.ranking[0] else ""
+            table.add_row(name, _tile(trial.tile), _mark(trial, tuned), _trial_time(trial))
+        table.add_section()
+    title = (
+        f"tiles of the fused step of {result.model}, {result.dtype}, batch {result.batch}, "
+        f"position {result.position}"
+    )
+    ranges = " to ".join(_step_range(spread) for spread in (result.before_ns, result.after_ns))
+    notes = [
+        "tile: rows x columns, warps, stages, splits; each measured in the whole step",
+        f"step µs: {ranges}; before/after {_ratio(result.before_over_after)}",
+    ]
+    if result.kept_in is not None:
+        notes.append(f"kept for later runs in {result.kept_in}")
+    if result.table is not None:
+        notes.append(f"written to the table {result.table}")
+    return _page(title, table, notes, result.errors, result.environment)
+
+
+def _tile(tile: Tile) -> str:
+    sizes = (tile.num_warps, tile.num_stages, tile.splits)
+    return f"{tile.rows} x {tile.columns}, {', '.join(map(str, sizes))}"
+
+
+def _mark(trial: Trial, tuned: TunedOperation) -> str:
+    marks = (("chosen", tuned.chosen), ("before", tuned.before))
+    return ", ".join(name for name, tile in marks if trial.tile == tile)
+
+
+def _trial_time(trial: Trial) -> str:
+    if trial.step_ns is not None:
+        return microseconds(trial.step_ns)
+    return shorten(f"not possible: {(trial.refusal or '').partition(chr(10))[0]}", _REFUSAL_CELLS)
+
+
+def _step_range(spread: RoundSpread) -> str:
+    us = (microseconds(value) for value in (spread.median, spread.min, spread.max))
+    return "{} ({}-{})".format(*us)
 
 
 def _time_cells(kernel: KernelFigures) -> list[str]:

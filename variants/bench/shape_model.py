@@ -1,6 +1,7 @@
-"""A model's shapes without its weights: the parts that the fused kernels take, as meta tensors."""
+"""A model's shapes without its weights: meta tensors, or random numbers on a device."""
 
 from copy import deepcopy
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM
@@ -10,7 +11,10 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.variants.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.fused.support import require_support
 from decodescope.variants.hub import find_checkpoint
+from decodescope.variants.memory import memory_errors
 from decodescope.variants.model_source import ModelSource, read_config
+from decodescope.variants.models import LoadedModel, build_random, check_fits, torch_dtype
+from decodescope.variants.workload import DecodeWorkload
 
 
 def shape_model(source: ModelSource, batch: int, dtype: torch.dtype, device: str) -> FusedModel:
@@ -21,15 +25,31 @@ def shape_model(source: ModelSource, batch: int, dtype: torch.dtype, device: str
         InputError: more sequences than they decode at once.
         EnvironmentLacks: model not found, no Triton, too old a GPU.
     """
+    require_support(source.name, config_fields(source), batch, device)
+    return fused_model(_built(source, dtype, "meta"))
+
+
+def random_model(source: ModelSource, workload: DecodeWorkload, device: str) -> LoadedModel:
+    """`source` with random weights on `device`; of a hub model only config.json is fetched.
+
+    Raises:
+        ModelError, InputError, EnvironmentLacks: as `shape_model`; or the workload needs more
+            positions than the model allows, or GPU memory ran out.
+    """
     fields = config_fields(source)
-    require_support(source.name, fields, batch, device)
-    try:
-        config = CONFIG_MAPPING[fields["model_type"]].from_dict(deepcopy(fields))
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, dtype=dtype)
-    except Exception as error:  # transformers raises nearly every type for a broken configuration
-        raise ModelError(f"{source.name}: unreadable model configuration ({error})") from error
-    return fused_model(model)
+    require_support(source.name, fields, workload.batch, device)
+    with memory_errors(f"building {source.name} in {workload.dtype}", device):
+        if source.preset is not None:
+            model = build_random(source.preset, device, torch_dtype(workload.dtype))
+        else:
+            model = _built(source, torch_dtype(workload.dtype), device)
+    limit = fields.get("max_position_embeddings")
+    model.eval().requires_grad_(False)
+    loaded = LoadedModel(
+        model, None, "random", source.name, limit if isinstance(limit, int) else None
+    )
+    check_fits(loaded, workload)
+    return loaded
 
 
 def config_fields(source: ModelSource) -> dict[str, object]:
@@ -45,3 +65,15 @@ def config_fields(source: ModelSource) -> dict[str, object]:
         return read_config(source.folder / "config.json")
     assert source.hub_id is not None
     return read_config(find_checkpoint(source.hub_id).config_path)
+
+
+def _built(source: ModelSource, dtype: torch.dtype, device: str) -> Any:
+    fields = config_fields(source)
+    try:
+        config = CONFIG_MAPPING[fields["model_type"]].from_dict(deepcopy(fields))
+        with torch.device(device):
+            return AutoModelForCausalLM.from_config(config, dtype=dtype)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # transformers raises nearly every type for a broken configuration
+        raise ModelError(f"{source.name}: unreadable model configuration ({error})") from error

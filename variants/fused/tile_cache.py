@@ -35,14 +35,20 @@ def cached_entries(gpu: TargetGpu, folder: Path) -> tuple[TileEntry, ...]:
     return kept.entries if kept.gpu == gpu else ()
 
 
-def keep_tiles(gpu: TargetGpu, shapes: StepShapes, tiles: StepTiles, folder: Path) -> None:
-    """Add the tiles of one step for later runs; where that fails, stderr says so."""
+def keep_tiles(gpu: TargetGpu, shapes: StepShapes, tiles: StepTiles, folder: Path) -> Path | None:
+    """Add the tiles of one step for later runs; returns the file that keeps them.
+
+    Where that fails, stderr says so and the result is None.
+    """
+    path = _path(gpu, folder)
     entries = updated(cached_entries(gpu, folder), tile_entries(shapes, tiles))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(_path(gpu, folder), msgspec.json.encode(_Kept(gpu, entries)))
+        write_atomically(path, msgspec.json.encode(_Kept(gpu, entries)))
     except (OSError, InputError) as error:
         sys.stderr.write(f"measured tiles not kept for later runs: {error}\n")
+        return None
+    return path
 
 
 def _path(gpu: TargetGpu, folder: Path) -> Path:

@@ -68,6 +68,11 @@ def updated(old: Iterable[TileEntry], new: Iterable[TileEntry]) -> tuple[TileEnt
     return tuple(TileEntry(key, tiles[key]) for key in keys)
 
 
+def table_with(table: TileTable, gpu: str, entries: Iterable[TileEntry]) -> TileTable:
+    """The table with these entries of the GPU of that name, added or in place of older ones."""
+    return {**table, gpu: updated(table.get(gpu, ()), entries)}
+
+
 def decode_table(data: bytes) -> TileTable:
     """A table from JSON.
 

@@ -11,8 +11,17 @@ import pytest
 import torch
 
 from decodescope import cli
-from decodescope.variants.bench import block_bench, kernel_bench, needs
-from decodescope.variants.bench.report import BlockBenchmark, KernelBenchmark, KernelFigures
+from decodescope.kernels.tile import Tile
+from decodescope.variants.bench import block_bench, kernel_bench, needs, tile_tuning
+from decodescope.variants.bench.report import (
+    BlockBenchmark,
+    KernelBenchmark,
+    KernelFigures,
+    RoundSpread,
+    TuneBenchmark,
+)
+from decodescope.variants.fused.tiles import StepTiles
+from decodescope.variants.fused.tuner import Trial, TunedOperation
 from decodescope.variants.workload import DecodeWorkload
 
 
@@ -29,10 +38,26 @@ class Asked:
 
     kernels: list[tuple[str, DecodeWorkload]] = field(default_factory=list)
     blocks: list[tuple[Any, ...]] = field(default_factory=list)
+    tunings: list[tuple[Any, ...]] = field(default_factory=list)
     error: str | None = None
 
 
 Command = Callable[..., Done]
+
+SLOW, FAST, HUGE = Tile(1, 64), Tile(2, 128, 8, splits=4), Tile(4, 4096)
+TUNED = TuneBenchmark(
+    1, "m", "bf16", 1, 128, 128, 192, 60, {"o": "table"},
+    StepTiles(SLOW, SLOW, FAST, SLOW, SLOW, SLOW),
+    ((
+        TunedOperation(
+            "o", SLOW, FAST,
+            (Trial(FAST, 7e5), Trial(SLOW, 8e5), Trial(HUGE, None, "shared memory\nmore")),
+            (8e5, 8.1e5), (7e5, 7.1e5),
+        ),
+    ),),
+    RoundSpread.of([8e5, 8.2e5, 7.9e5]), RoundSpread.of([7e5, 7.1e5, 6.9e5]),
+    RoundSpread.of([1.14, 1.15, 1.16]), "/cache/tiles.json", None, {},
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -69,6 +94,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         seen.blocks.append(arguments[:-1])
         return BlockBenchmark(1, arguments[0], 1, 1, 1, 1, (), {})
 
+    def tunings(*arguments: Any) -> TuneBenchmark:
+        seen.tunings.append(arguments[:-1])
+        arguments[-1]("measuring 2 tiles")
+        return TUNED
+
+    monkeypatch.setattr(tile_tuning, "run_tuning", tunings)
     monkeypatch.setattr(needs, "require_gpu", lambda: None)
     monkeypatch.setattr(kernel_bench, "run_kernel_bench", kernels)
     monkeypatch.setattr(block_bench, "run_block_bench", blocks)
@@ -76,7 +107,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-@pytest.mark.parametrize("options", [(), ("--block",)])
+@pytest.mark.parametrize("options", [(), ("--block",), ("--tune",)])
 def test_without_a_gpu_it_says_so(decodescope: Command, options: tuple[str, ...]) -> None:
     done = decodescope("bench", "kernels", *options)
     assert (done.code, done.out) == (3, "")
@@ -124,11 +155,52 @@ def test_a_failed_check_fails_the_command_after_its_output(
     assert done.err.splitlines()[-1] == "decodescope: bench kernels: o: relative error 0.5"
 
 
-@pytest.mark.parametrize("options", [("--context", "0"), ("--batch", "0"), ("-o", "no/such/file")])
+def test_tiles_are_tuned_for_the_cache_of_the_run_to_come(
+    decodescope: Command, asked: Asked, tmp_path: Path
+) -> None:
+    done = decodescope("bench", "kernels", "--tune", "--json")
+    assert done.code == 0
+    assert msgspec.json.decode(done.out, type=TuneBenchmark) == TUNED
+    assert "measuring 2 tiles" in done.err
+    options = ("--model", "qwen3-0.6b@random", "--batch", "4", "--context", "77", "--tokens", "9")
+    table = tmp_path / "tiles.json"
+    assert decodescope("bench", "kernels", "--tune", *options, "--table", str(table)).code == 0
+    assert asked.tunings == [
+        ("llama-3.2-1b@random", DecodeWorkload(1, 128, 128, "bf16"), None),
+        ("qwen3-0.6b@random", DecodeWorkload(4, 77, 9, "bf16"), table),
+    ]
+    assert (asked.kernels, asked.blocks) == ([], [])
+
+
+def test_the_ranking_marks_the_chosen_tile_and_says_why_one_is_not_possible(
+    decodescope: Command, asked: Asked
+) -> None:
+    out = decodescope("bench", "kernels", "--tune").out
+    rows = [line.split() for line in out.splitlines() if " x " in line]
+    assert rows[0] == ["o", "2", "x", "128,", "8,", "1,", "4", "chosen", "700"]
+    assert rows[1] == ["1", "x", "64,", "4,", "1,", "1", "before", "800"]
+    assert "not possible: shared memory" in out
+    assert "step µs: 800 (790-820) to 700 (690-710); before/after 1.15 (1.14-1.16)" in out
+    assert "kept for later runs in /cache/tiles.json" in out
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--context", "0"),
+        ("--batch", "0"),
+        ("-o", "no/such/file"),
+        ("--block", "--tune"),
+        ("--tokens", "5"),
+        ("--table", "tiles.json"),
+        ("--tune", "--tokens", "0"),
+        ("--tune", "--table", "no/such/file"),
+    ],
+)
 def test_bad_usage_is_one_line(
-    decodescope: Command, asked: Asked, options: tuple[str, str]
+    decodescope: Command, asked: Asked, options: tuple[str, ...]
 ) -> None:
     done = decodescope("bench", "kernels", *options)
     assert (done.code, done.out) == (2, "")
     assert len(done.err.splitlines()) == 1
-    assert (asked.kernels, asked.blocks) == ([], [])
+    assert (asked.kernels, asked.blocks, asked.tunings) == ([], [], [])

@@ -1,0 +1,148 @@
+"""`bench kernels --tune`: finds the tiles of a model's fused step on this GPU, and keeps them."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import torch
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.files import write_atomically
+from decodescope.variants.bench.device_clock import Clock, CudaClock
+from decodescope.variants.bench.needs import require_gpu
+from decodescope.variants.bench.report import SCHEMA_VERSION, RoundSpread, TuneBenchmark
+from decodescope.variants.bench.shape_model import random_model
+from decodescope.variants.environment import environment
+from decodescope.variants.fused.model_parts import fused_model
+from decodescope.variants.fused.step import FusedStep, build_fused
+from decodescope.variants.fused.target_gpu import TargetGpu, this_target_gpu
+from decodescope.variants.fused.tile_cache import keep_tiles
+from decodescope.variants.fused.tile_choice import tiles_for
+from decodescope.variants.fused.tile_table import (
+    TileTable,
+    decode_table,
+    encode_table,
+    table_with,
+    tile_entries,
+)
+from decodescope.variants.fused.tiles import StepShapes, StepTiles, step_shapes
+from decodescope.variants.fused.tuner import REPLAYS, TunedOperation, tune_model
+from decodescope.variants.memory import memory_errors
+from decodescope.variants.model_source import resolve_model
+from decodescope.variants.read_peak_cache import cache_folder
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.workload import DecodeWorkload
+
+# What an operation's best tile is may depend on its neighbours'. The kernels are compiled by the
+# first pass, so that a second costs little.
+MOST_PASSES = 2
+ROUNDS = 9
+
+LaunchWith = Callable[[StepTiles], Callable[[], None]]
+Passes = tuple[tuple[TunedOperation, ...], ...]
+
+
+def run_tuning(
+    model: str, workload: DecodeWorkload, table: Path | None, say: Callable[[str], None]
+) -> TuneBenchmark:
+    """Tune the fused step of `model` in the middle of `workload`, and keep the tiles for later
+    runs; `table` is a file of the shipped table's form to add them to, made where it is missing.
+
+    No weights are loaded: they are random numbers of the model's shapes.
+
+    Raises:
+        EnvironmentLacks: no CUDA device, no Triton, model not found, out of GPU memory.
+        ModelError: a model that the fused kernels cannot run, or with fewer positions.
+        InputError: a batch that they cannot run, or `table` is no table or cannot be written.
+    """
+    require_gpu()
+    known = None if table is None else read_table(table)
+    source = resolve_model(model)
+    say(f"building {model} with random weights")
+    loaded = random_model(source, workload, "cuda")
+    parts, gpu = fused_model(loaded.model), this_target_gpu()
+    shapes = step_shapes(parts, workload.batch, workload.cache_length)
+    start = tiles_for(shapes, gpu)
+    position = workload.context + workload.new_tokens // 2
+    with memory_errors("tuning tiles", "cuda"):
+        step = build_fused(VariantSpec("fused"), loaded, workload, "cuda", start.tiles)
+        launch_with = launches_of(step, position)
+        tiles, passes = tune_in_passes(launch_with, start.tiles, shapes, gpu, say)
+        say("measuring the step before and after")
+        before_ns, after_ns = time_both(launch_with, start.tiles, tiles, CudaClock())
+    if table is not None and known is not None:
+        updated = table_with(known, gpu.name, tile_entries(shapes, tiles))
+        write_atomically(table, encode_table(updated))
+    kept_in = keep_tiles(gpu, shapes, tiles, cache_folder())
+    pairs = zip(before_ns.rounds, after_ns.rounds, strict=True)
+    return TuneBenchmark(
+        schema_version=SCHEMA_VERSION,
+        model=model,
+        dtype=workload.dtype,
+        batch=workload.batch,
+        context=workload.context,
+        tokens=workload.new_tokens,
+        position=position,
+        replays=REPLAYS,
+        tile_sources=dict(start.sources),
+        tiles=tiles,
+        passes=passes,
+        before_ns=before_ns,
+        after_ns=after_ns,
+        before_over_after=RoundSpread.of([before / after for before, after in pairs]),
+        kept_in=None if kept_in is None else str(kept_in),
+        table=None if table is None else str(table),
+        environment=environment(),
+    )
+
+
+def read_table(path: Path) -> TileTable:
+    """The table in a file, an empty one where there is none.
+
+    Raises:
+        InputError: unreadable, or no table of tiles.
+    """
+    try:
+        return decode_table(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"--table {path}: not a table of tiles ({error})") from error
+
+
+@torch.no_grad()
+def launches_of(step: FusedStep, position: int) -> LaunchWith:
+    """What launches `step` with given tiles at `position`, on a KV cache of random numbers."""
+    for cache in (step.plan.cache.k, step.plan.cache.v):
+        cache.normal_()
+    return lambda tiles: partial(step.with_tiles(tiles).launch_at, position)
+
+
+def tune_in_passes(
+    launch_with: LaunchWith,
+    start: StepTiles,
+    shapes: StepShapes,
+    gpu: TargetGpu,
+    say: Callable[[str], None],
+) -> tuple[StepTiles, Passes]:
+    """Tune until a pass changes nothing, `MOST_PASSES` times at most."""
+    tiles, passes = start, []
+    for _ in range(MOST_PASSES):
+        found = tune_model(launch_with, tiles, shapes, gpu, say)
+        passes.append(found.operations)
+        if found.tiles == tiles:
+            break
+        tiles = found.tiles
+    return tiles, tuple(passes)
+
+
+def time_both(
+    launch_with: LaunchWith, before: StepTiles, after: StepTiles, clock: Clock
+) -> tuple[RoundSpread, RoundSpread]:
+    """Nanoseconds of the step with either tiles; each round times both, one after the other."""
+    steps = [clock.capture(launch_with(tiles)) for tiles in (before, after)]
+    rounds = [[median(clock.each_ns(step, REPLAYS)) for step in steps] for _ in range(ROUNDS)]
+    first, last = zip(*rounds, strict=True)
+    return RoundSpread.of(first), RoundSpread.of(last)
