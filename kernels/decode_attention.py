@@ -32,6 +32,7 @@ from decodescope.kernels.l2_prefetch import (
     prefetch_share,
     prefetchable_bytes,
 )
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import WeightMatrix
@@ -187,7 +188,7 @@ def decode_attention(
     window: int | None = None,
     pdl: bool = False,
     prefetch: WeightMatrix | None = None,
-) -> None:
+) -> Launch:
     """out = softmax(scale q K^T) V over the cache's rows [max(0, position - window + 1), position].
 
     q, out [batch, heads, D], caches [batch, kv_heads, capacity, D], contiguous, of one float dtype;
@@ -222,7 +223,9 @@ def decode_attention(
         size = prefetchable_bytes(prefetch)
     prefetch_programs = PREFETCH_PROGRAMS if size else 0
     lanes = triton.next_power_of_2(head_dim)
-    _decode_attention_kernel[(batch * kv_heads * tile.splits + prefetch_programs,)](
+    return launch(
+        _decode_attention_kernel,
+        (batch * kv_heads * tile.splits + prefetch_programs,),
         q,
         k_cache,
         v_cache,

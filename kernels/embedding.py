@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.checks import check_float, check_position, check_tensor
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 
 BLOCK = 1024
@@ -54,7 +55,7 @@ def embed(
     position: torch.Tensor,
     out: torch.Tensor,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """out[b] = table[tokens[b, position]].
 
     table [vocabulary, hidden] and out [batch, hidden] of one dtype, tokens int64 [batch, capacity +
@@ -76,7 +77,9 @@ def embed(
     check_tensor("tokens", tokens, (batch, token_columns), torch.int64, table.device)
     check_tensor("out", out, (batch, hidden), table.dtype, table.device)
     check_position(position, table.device)
-    _embed_kernel[(batch, triton.cdiv(hidden, BLOCK))](
+    return launch(
+        _embed_kernel,
+        (batch, triton.cdiv(hidden, BLOCK)),
         table,
         tokens,
         position,

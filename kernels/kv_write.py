@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.checks import check_float, check_position, check_tensor
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 
 
@@ -59,7 +60,7 @@ def kv_write(
     v_cache: torch.Tensor,
     position: torch.Tensor,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """k_cache[b, h, position] = k[b, h], and v likewise; past the capacity nothing is written.
 
     k, v [batch, Hkv, D], batch and heads strided at will; caches [batch, Hkv, capacity, D],
@@ -81,7 +82,9 @@ def kv_write(
     for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
         check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), k.dtype, k.device)
     check_position(position, k.device)
-    _kv_write_kernel[(kv_heads, batch)](
+    return launch(
+        _kv_write_kernel,
+        (kv_heads, batch),
         k,
         v,
         k_cache,

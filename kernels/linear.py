@@ -9,6 +9,7 @@ import triton.language as tl
 
 from decodescope.kernels.batched.linear import linear as batched_linear
 from decodescope.kernels.checks import check_activations, check_norm, check_tensor
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.rms_norm import rms_norm_reference
 from decodescope.kernels.tile import Tile
@@ -65,7 +66,7 @@ def linear(
     tile: Tile,
     norm: Norm | None = None,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """out[b, n] = sum over k of W[n, k] n[b, k] + bias[n], n = RMSNorm(x), or x without a norm.
 
     x [batch, columns], out [batch, rows], contiguous, of one dtype; batch 1..16. Sums are float32
@@ -80,9 +81,10 @@ def linear(
     if tile.splits > 1:
         raise ValueError(f"tile of {tile.splits} splits: only 1 here, nothing adds up the parts")
     if batch > 1:
-        batched_linear(x, weight, out, tile, norm, pdl)
-        return
-    _linear_kernel[(triton.cdiv(weight.rows, tile.rows),)](
+        return batched_linear(x, weight, out, tile, norm, pdl)
+    return launch(
+        _linear_kernel,
+        (triton.cdiv(weight.rows, tile.rows),),
         x,
         None if norm is None else norm.weight,
         weight.data,

@@ -12,6 +12,7 @@ import triton.language as tl
 
 from decodescope.kernels.batched import linear_residual as batched
 from decodescope.kernels.checks import check_activations, check_tensor
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.vector_product import blocks_ahead, products
@@ -84,7 +85,7 @@ def linear_residual(
     tile: Tile,
     workspace: Workspace,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once.
 
     x [batch, columns], residual [batch, rows], both contiguous and of one dtype; batch 1..16. The
@@ -96,12 +97,13 @@ def linear_residual(
     batch = check_activations(x, weight.columns, weight.data.device)
     check_tensor("residual", residual, (batch, weight.rows), x.dtype, x.device)
     if batch > 1:
-        batched.linear_residual(x, weight, residual, tile, workspace, pdl)
-        return
+        return batched.linear_residual(x, weight, residual, tile, workspace, pdl)
     blocks = triton.cdiv(weight.rows, tile.rows)
     shared_blocks = blocks if tile.splits > 1 else 0
     workspace.check(tile.splits * shared_blocks * tile.rows, shared_blocks, x.device)
-    _linear_residual_kernel[(blocks, tile.splits)](
+    return launch(
+        _linear_residual_kernel,
+        (blocks, tile.splits),
         x,
         weight.data,
         weight.scale,

@@ -10,6 +10,7 @@ import triton.language as tl
 
 from decodescope.kernels.batched import norm_gate_up as batched
 from decodescope.kernels.checks import check_activations, check_norm, check_tensor
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.vector_product import blocks_ahead, products
@@ -79,7 +80,7 @@ def norm_gate_up(
     out: torch.Tensor,
     tile: Tile,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """out[b, i] = silu(G[i] . n[b]) * (U[i] . n[b]), n = RMSNorm(x), or x where `norm` is None.
 
     x [batch, hidden], out [batch, intermediate], contiguous, of one dtype; batch 1..16. `gate_up`
@@ -91,10 +92,11 @@ def norm_gate_up(
     """
     batch = _check(x, norm, gate_up, out, tile)
     if batch > 1:
-        batched.norm_gate_up(x, norm, gate_up, out, tile, pdl)
-        return
+        return batched.norm_gate_up(x, norm, gate_up, out, tile, pdl)
     intermediate = gate_up.rows // 2
-    _norm_gate_up_kernel[(triton.cdiv(intermediate, tile.rows // 2),)](
+    return launch(
+        _norm_gate_up_kernel,
+        (triton.cdiv(intermediate, tile.rows // 2),),
         x,
         None if norm is None else norm.weight,
         gate_up.data,

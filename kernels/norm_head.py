@@ -20,6 +20,7 @@ from decodescope.kernels.checks import (
     check_tensor,
 )
 from decodescope.kernels.choice import choice_keys, chosen_index
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.norm_gate_up import normed_reference
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.tile import Tile
@@ -100,7 +101,7 @@ def norm_head(
     logits: torch.Tensor | None = None,
     choose: bool = True,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """tokens[b, position + 1] = argmax over v of H[v] . n[b], the lowest v of equal ones; then
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
@@ -114,9 +115,12 @@ def norm_head(
     """
     batch = _check(x, norm, head, tokens, position, workspace, logits, choose)
     if batch > 1:
-        batched.norm_head(x, norm, head, tokens, position, tile, workspace, logits, choose, pdl)
-        return
-    _norm_head_kernel[(triton.cdiv(head.rows, tile.rows),)](
+        return batched.norm_head(
+            x, norm, head, tokens, position, tile, workspace, logits, choose, pdl
+        )
+    return launch(
+        _norm_head_kernel,
+        (triton.cdiv(head.rows, tile.rows),),
         x,
         None if norm is None else norm.weight,
         head.data,

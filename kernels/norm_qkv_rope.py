@@ -23,6 +23,7 @@ from decodescope.kernels.checks import (
     check_qk_norm,
     check_tensor,
 )
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.norm_gate_up import normed_reference
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.rope import RopeTable
@@ -203,7 +204,7 @@ def norm_qkv_rope(
     workspace: Workspace,
     qk_norm: QkNorm | None = None,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
     where `norm` is None); biases are added before, QK-norm is applied right before the rotation.
 
@@ -219,16 +220,17 @@ def norm_qkv_rope(
     """
     batch = _check(x, norm, qkv, rope, position, q, k_cache, v_cache, tile, qk_norm)
     if batch > 1:
-        batched.norm_qkv_rope(
+        return batched.norm_qkv_rope(
             x, norm, qkv, rope, position, q, k_cache, v_cache, tile, workspace, qk_norm, pdl
         )
-        return
     heads, head_dim = int(q.shape[1]), int(q.shape[2])
     kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
     floats, counters = ((heads + kv_heads) * head_dim, heads + kv_heads) if qk_norm else (0, 0)
     workspace.check(floats, counters, x.device)
     chunks = triton.cdiv(head_dim // 2, tile.rows // 2)
-    _norm_qkv_rope_kernel[((heads + 2 * kv_heads) * chunks,)](
+    return launch(
+        _norm_qkv_rope_kernel,
+        ((heads + 2 * kv_heads) * chunks,),
         x,
         None if norm is None else norm.weight,
         qkv.data,

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.checks import check_float, check_norm, check_tensor
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.weights import Norm
 
@@ -58,7 +59,7 @@ def _rms_norm_kernel(
     tl.store(out_ptr + column, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-def rms_norm(x: torch.Tensor, norm: Norm, out: torch.Tensor, pdl: bool = False) -> None:
+def rms_norm(x: torch.Tensor, norm: Norm, out: torch.Tensor, pdl: bool = False) -> Launch:
     """out = x / sqrt(mean(x^2) + eps) * weight, row by row, float32 inside and rounded once.
 
     x and out [rows, features] or [batch, heads, features], of one dtype; all dimensions but the
@@ -76,7 +77,9 @@ def rms_norm(x: torch.Tensor, norm: Norm, out: torch.Tensor, pdl: bool = False) 
     check_norm_weight(norm, features, x.device)
     batched = x.dim() == 3
     block = triton.next_power_of_2(features)
-    _rms_norm_kernel[(x.shape[-2], x.shape[0] if batched else 1)](
+    return launch(
+        _rms_norm_kernel,
+        (x.shape[-2], x.shape[0] if batched else 1),
         x,
         norm.weight,
         out,

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.checks import check_float, check_tensor
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.rms_norm import (
     check_norm_weight,
@@ -55,7 +56,7 @@ def _rms_norm_residual_kernel(
 
 def rms_norm_residual(
     x: torch.Tensor, residual: torch.Tensor, norm: Norm, out: torch.Tensor, pdl: bool = False
-) -> None:
+) -> Launch:
     """residual += x in place, rounded to its dtype; then out = RMSNorm(residual) as `rms_norm`.
 
     x, residual, out [rows, features], contiguous, of one dtype. out may be x, never the residual.
@@ -74,7 +75,9 @@ def rms_norm_residual(
         raise ValueError("out is the residual: both results need a tensor of their own")
     check_norm_weight(norm, features, x.device)
     block = triton.next_power_of_2(features)
-    _rms_norm_residual_kernel[(rows,)](
+    return launch(
+        _rms_norm_residual_kernel,
+        (rows,),
         x,
         residual,
         norm.weight,

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.checks import check_float, check_position, check_tensor
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 
 
@@ -121,7 +122,7 @@ def rotate(
     position: torch.Tensor,
     interleaved: bool = False,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """Turn q and k to `position` as `rotated_reference` says, in place; float32 inside.
 
     q [batch, Hq, D] and k [batch, Hkv, D] of one dtype, batch and heads strided at will; position
@@ -140,7 +141,9 @@ def rotate(
     check_tensor("q", q, (batch, q_heads, head_dim), q.dtype, rope.cos.device, strided=True)
     check_tensor("k", k, (batch, kv_heads, head_dim), q.dtype, rope.cos.device, strided=True)
     check_position(position, q.device)
-    _rotate_kernel[(q_heads + kv_heads, batch)](
+    return launch(
+        _rotate_kernel,
+        (q_heads + kv_heads, batch),
         q,
         k,
         rope.cos,

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.checks import check_float, check_tensor
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 
 BLOCK = 1024
@@ -44,7 +45,7 @@ def _swiglu_kernel(
     tl.store(out_ptr + row * out_stride + column, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-def swiglu(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, pdl: bool = False) -> None:
+def swiglu(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, pdl: bool = False) -> Launch:
     """out = silu(gate) * up, float32 inside and rounded once.
 
     gate, up, out [rows, features] of one dtype; rows may be strided, as the halves of one gate/up
@@ -59,7 +60,9 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, pdl: bool = 
     check_float("gate", gate)
     for name, tensor in (("gate", gate), ("up", up), ("out", out)):
         check_tensor(name, tensor, (rows, features), gate.dtype, gate.device, strided=True)
-    _swiglu_kernel[(rows, triton.cdiv(features, BLOCK))](
+    return launch(
+        _swiglu_kernel,
+        (rows, triton.cdiv(features, BLOCK)),
         gate,
         up,
         out,

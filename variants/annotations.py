@@ -89,6 +89,11 @@ class LayerRanges:
         while self._handles and not enabled:
             self._handles.pop().remove()
 
+    @property
+    def enabled(self) -> bool:
+        """Whether ranges are on."""
+        return self._enabled
+
     def open(self, name: str) -> AbstractContextManager[None]:
         """A range `name` around a block, if ranges are on."""
         return annotate(name) if self._enabled else _NOTHING

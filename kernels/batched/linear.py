@@ -14,6 +14,7 @@ from decodescope.kernels.batched.products import (
     products,
     widened,
 )
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import Norm, WeightMatrix, finished
@@ -68,7 +69,7 @@ def linear(
     tile: Tile,
     norm: Norm | None = None,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """out[b, n] = sum over k of W[n, k] n[b, k] + bias[n], n = RMSNorm(x), or x without `norm`.
 
     Arguments as `decodescope.kernels.linear.linear` has checked them.
@@ -77,7 +78,9 @@ def linear(
         ValueError: a tile below 16 x 16.
     """
     check_tile(tile)
-    _linear_kernel[(triton.cdiv(weight.rows, tile.rows),)](
+    return launch(
+        _linear_kernel,
+        (triton.cdiv(weight.rows, tile.rows),),
         x,
         None if norm is None else norm.weight,
         weight.data,

@@ -15,6 +15,7 @@ from decodescope.kernels.batched.products import (
     products,
     widened,
 )
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import WeightMatrix, finished
@@ -110,7 +111,7 @@ def linear_residual(
     tile: Tile,
     workspace: Workspace,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once.
 
     Arguments as `decodescope.kernels.linear_residual.linear_residual` has checked them. With splits
@@ -124,7 +125,9 @@ def linear_residual(
     blocks = triton.cdiv(weight.rows, tile.rows)
     if tile.splits > 1:
         workspace.check(tile.splits * blocks * tile.rows * x.shape[0], blocks, x.device)
-    _linear_residual_kernel[(blocks, tile.splits)](
+    return launch(
+        _linear_residual_kernel,
+        (blocks, tile.splits),
         x,
         weight.data,
         weight.scale,

@@ -15,6 +15,7 @@ from decodescope.kernels.batched.products import (
     split_pairs,
     widened,
 )
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import Norm, WeightMatrix, finished
@@ -72,7 +73,7 @@ def norm_gate_up(
     out: torch.Tensor,
     tile: Tile,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """out[b, i] = silu(G[i] . n[b]) * (U[i] . n[b]), n = RMSNorm(x), or x where `norm` is None.
 
     Arguments as `decodescope.kernels.norm_gate_up.norm_gate_up` has checked them. `tile.rows`
@@ -83,7 +84,9 @@ def norm_gate_up(
     """
     check_tile(tile)
     intermediate = gate_up.rows // 2
-    _norm_gate_up_kernel[(triton.cdiv(intermediate, tile.rows // 2),)](
+    return launch(
+        _norm_gate_up_kernel,
+        (triton.cdiv(intermediate, tile.rows // 2),),
         x,
         None if norm is None else norm.weight,
         gate_up.data,

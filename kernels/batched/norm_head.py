@@ -16,6 +16,7 @@ from decodescope.kernels.batched.products import (
     widened,
 )
 from decodescope.kernels.choice import choice_keys, chosen_index
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import Norm, WeightMatrix, finished
@@ -128,7 +129,7 @@ def norm_head(
     logits: torch.Tensor | None = None,
     choose: bool = True,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """tokens[b, position + 1] = argmax over v of H[v] . n[b], the lowest v of equal ones; then
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
@@ -141,7 +142,9 @@ def norm_head(
     """
     check_tile(tile)
     workspace.check(0, 1, x.device)
-    _norm_head_kernel[(triton.cdiv(head.rows, tile.rows),)](
+    return launch(
+        _norm_head_kernel,
+        (triton.cdiv(head.rows, tile.rows),),
         x,
         None if norm is None else norm.weight,
         head.data,

@@ -16,6 +16,7 @@ from decodescope.kernels.batched.products import (
     split_pairs,
     widened,
 )
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import allow_next, launch_options, wait_for_previous
 from decodescope.kernels.rope import RopeTable
 from decodescope.kernels.tile import Tile
@@ -209,7 +210,7 @@ def norm_qkv_rope(
     workspace: Workspace,
     qk_norm: QkNorm | None = None,
     pdl: bool = False,
-) -> None:
+) -> Launch:
     """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
     where `norm` is None); biases are added before, QK-norm is applied right before the rotation.
 
@@ -226,7 +227,9 @@ def norm_qkv_rope(
     if qk_norm is not None:
         workspace.check((heads + kv_heads) * head_dim * batch, heads + kv_heads, x.device)
     chunks = triton.cdiv(head_dim // 2, tile.rows // 2)
-    _norm_qkv_rope_kernel[((heads + 2 * kv_heads) * chunks,)](
+    return launch(
+        _norm_qkv_rope_kernel,
+        ((heads + 2 * kv_heads) * chunks,),
         x,
         None if norm is None else norm.weight,
         qkv.data,

@@ -10,6 +10,7 @@ import torch
 import triton
 
 from decodescope.kernels.checks import check_float, check_position, check_tensor
+from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.sampling.border import (
     largest_kernel,
@@ -42,7 +43,7 @@ def sample(
     seed: int = 0,
     block: int = BLOCK,
     pdl: bool = False,
-) -> None:
+) -> tuple[Launch, ...]:
     """tokens[b, position + 1] = a draw from softmax(logits[b] / temperature), filtered by top_k and
     then top_p (`reference.kept_tokens`); then position += 1.
 
@@ -61,7 +62,7 @@ def sample(
     out_shape = (int(logits.shape[0]), int(tokens.shape[1]))
     check_tensor("tokens", tokens, out_shape, torch.int64, logits.device)
     filters = (temperature, top_k, top_p, seed)
-    _launch(logits, position, tokens, workspace, filters, True, block, pdl)
+    return _launch(logits, position, tokens, workspace, filters, True, block, pdl)
 
 
 def choose(
@@ -76,7 +77,7 @@ def choose(
     seed: int = 0,
     block: int = BLOCK,
     pdl: bool = False,
-) -> None:
+) -> tuple[Launch, ...]:
     """out_ids[b] = the draw that `sample` makes, with the position left where it is.
 
     out_ids int64 [batch]; all else as `sample`.
@@ -86,7 +87,7 @@ def choose(
     """
     check_tensor("out_ids", out_ids, (int(logits.shape[0]),), torch.int64, logits.device)
     filters = (temperature, top_k, top_p, seed)
-    _launch(logits, position, out_ids, workspace, filters, False, block, pdl)
+    return _launch(logits, position, out_ids, workspace, filters, False, block, pdl)
 
 
 def _launch(
@@ -98,7 +99,7 @@ def _launch(
     history: bool,
     block: int,
     pdl: bool,
-) -> None:
+) -> tuple[Launch, ...]:
     temperature, top_k, top_p, seed = filters
     _check(logits, position, workspace, filters, block)
     batch, vocabulary = (int(size) for size in logits.shape)
@@ -106,13 +107,20 @@ def _launch(
     mass = top_p is not None and top_p < 1
     grid = (triton.cdiv(vocabulary, block), batch)
     options = {"BLOCK": block, "PDL": pdl, "num_warps": NUM_WARPS, **EXACT, **launch_options(pdl)}
+    launches: list[Launch] = []
     if top_k is not None:
-        _select(logits, workspace, inverse, min(top_k, vocabulary), 1.0, False, grid, options)
+        launches += _select(
+            logits, workspace, inverse, min(top_k, vocabulary), 1.0, False, grid, options
+        )
     elif mass:
-        largest_kernel[grid](logits, workspace.state, vocabulary, inverse, **options)
+        launches.append(
+            launch(largest_kernel, grid, logits, workspace.state, vocabulary, inverse, **options)
+        )
     if top_p is not None and mass:
-        _select(logits, workspace, inverse, 1, to_float32(top_p), True, grid, options)
-    draw_kernel[grid](
+        launches += _select(logits, workspace, inverse, 1, to_float32(top_p), True, grid, options)
+    last = launch(
+        draw_kernel,
+        grid,
         logits,
         workspace.lower,
         workspace.state,
@@ -128,16 +136,18 @@ def _launch(
         HISTORY=history,
         **options,
     )
+    return (*launches, last)
 
 
 def _select(logits, workspace, inverse, top_k, top_p, mass, grid, options):
     """Two launches: the border of top-k, or with `mass` of top-p."""
     memory = (workspace.upper, workspace.lower, workspace.state, workspace.counters)
     vocabulary = logits.shape[1]
-    upper_half_kernel[grid](
-        logits, *memory, vocabulary, inverse, top_k, top_p, MASS=mass, **options
+    sizes = (vocabulary, inverse)
+    upper = launch(
+        upper_half_kernel, grid, logits, *memory, *sizes, top_k, top_p, MASS=mass, **options
     )
-    lower_half_kernel[grid](logits, *memory, vocabulary, inverse, MASS=mass, **options)
+    return upper, launch(lower_half_kernel, grid, logits, *memory, *sizes, MASS=mass, **options)
 
 
 def _check(

@@ -26,7 +26,7 @@ class StepGraphs:
         """
         graph = self._graphs.get(keep_logits)
         if graph is not None:
-            with self._plan.range("model"):
+            with self._plan.ranges.open("model"):
                 graph.replay()
             return
         # Loads every kernel, which must not happen during a capture.

@@ -12,6 +12,7 @@ from decodescope.variants.fused.kv_cache import new_kv_cache, prefill
 from decodescope.variants.fused.launches import launch_step
 from decodescope.variants.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.fused.plan import StepPlan
+from decodescope.variants.fused.program import StepProgram
 from decodescope.variants.fused.rope_tables import rope_table
 from decodescope.variants.fused.static_attention import VisibleRows
 from decodescope.variants.fused.target_gpu import this_target_gpu
@@ -99,6 +100,7 @@ class FusedStep:
         self._workload = workload
         self._plan = plan
         self._graphs = graphs
+        self._programs: dict[bool, StepProgram] = {}
         self._history = TokenHistory(workload)
         self._choose = token_choice(workload, loaded.model.device)
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, loaded.model.dtype.itemsize)
@@ -195,10 +197,14 @@ class FusedStep:
         return ids
 
     def _run(self, keep_logits: bool) -> None:
-        if self._graphs is None:
-            launch_step(self._plan, keep_logits)
-        else:
+        if self._graphs is not None:
             self._graphs.run(keep_logits)
+            return
+        program = self._programs.get(keep_logits)
+        if program is not None and program.repeatable:
+            program.repeat()
+        else:
+            self._programs[keep_logits] = launch_step(self._plan, keep_logits)
 
 
 def _tiles(parts: FusedModel, workload: DecodeWorkload) -> StepTiles:

@@ -11,7 +11,8 @@ import torch
 from decodescope.analyzer.errors import EnvironmentLacks
 from decodescope.variants.fused.graph import StepGraphs
 
-PLAN: Any = SimpleNamespace(spec="fused+graph", range=lambda name: nullcontext())
+NO_RANGES = SimpleNamespace(open=lambda name: nullcontext())
+PLAN: Any = SimpleNamespace(spec="fused+graph", ranges=NO_RANGES)
 
 
 class Device:

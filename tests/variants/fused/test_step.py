@@ -196,18 +196,19 @@ class Recorder:
 
     def __init__(self) -> None:
         self.paths: list[str] = []
-        self._open: list[str] = []
+        self.opened: list[str] = []
+        self.enabled = False
 
     def open(self, name: str) -> AbstractContextManager[None]:
         recorder = self
 
         class Range(nullcontext[None]):
             def __enter__(self) -> None:
-                recorder._open.append(name)
-                recorder.paths.append("/".join(recorder._open))
+                recorder.opened.append(name)
+                recorder.paths.append("/".join(recorder.opened))
 
             def __exit__(self, *error: object) -> None:
-                recorder._open.pop()
+                recorder.opened.pop()
 
         return Range()
 
@@ -261,3 +262,19 @@ def test_ranges_name_what_is_left_out(device: str) -> None:
         "model/lm_head",
         "sampling",
     ]
+
+
+def test_launches_are_repeated_within_the_same_ranges(device: str) -> None:
+    loaded = load_family("llama2", device)
+    step = fused(loaded, DecodeWorkload(1, 3, 4, "fp32"))
+    step.prefill(prompt_ids("llama2", 1, 3).to(device))
+    recorder = Recorder()
+    program = launch_step(replace(step.plan, ranges=recorder), keep_logits=False)  # type: ignore[arg-type]
+    assert program.repeatable
+    first = list(recorder.paths)
+    recorder.paths.clear()
+    recorder.enabled = True
+    step.plan.buffers.position.fill_(3)
+    program.repeat()
+    assert recorder.paths == first
+    assert not recorder.opened
