@@ -260,13 +260,14 @@ def _batched_tile(operation: Operation, shapes: StepShapes, multiprocessors: int
         max(SMALLEST_DOT, power_of_2_from(shape.columns)),
     )
     programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
-    rows = min(128 // shapes.element_bytes, power_of_2_to(shape.rows // programs))
-    splits = 1
-    if operation in SPLITTING:
-        # Each split of this many steps still fills the pipeline.
-        most = min(MAX_PRODUCT_SPLITS, max(1, shape.columns // (columns * _BATCHED_STAGES)))
-        rows = 32 if shape.rows // 32 * most >= multiprocessors else SMALLEST_DOT
-        splits = max(1, min(most, programs // -(-shape.rows // rows)))
+    # Each split of this many steps still fills the pipeline.
+    deep = shape.columns // (columns * _BATCHED_STAGES)
+    most = min(MAX_PRODUCT_SPLITS, max(1, deep)) if operation in SPLITTING else 1
+    # 64 rows of 16-bit weights win on an H200 even where they occupy two multiprocessors of three.
+    rows = 128 // shapes.element_bytes
+    while rows > SMALLEST_DOT and shape.rows // rows * most < multiprocessors // 2:
+        rows //= 2
+    splits = max(1, min(most, programs // -(-shape.rows // rows)))
     rows = min(max(rows, SMALLEST_DOT), most_rows(operation, shapes))
     return Tile(rows, columns, 4, _BATCHED_STAGES, splits)
 
