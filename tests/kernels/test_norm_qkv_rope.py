@@ -127,7 +127,7 @@ def test_a_second_run_gives_the_same_bits(qk: bool, inputs) -> None:
 
 
 @pytest.mark.parametrize("qk", [False, True])
-@pytest.mark.parametrize("beyond", [0, 1, 7])
+@pytest.mark.parametrize("beyond", [0, 7])
 def test_past_the_cache_only_q_is_written(
     beyond: int, qk: bool, inputs, assert_close, assert_reset
 ) -> None:
@@ -283,11 +283,11 @@ def test_refuses(change: dict[str, Any], complaint: str) -> None:
         norm_qkv_rope(**(CORRECT | change))
 
 
-def test_only_a_qk_norm_needs_a_workspace(device: str) -> None:
-    arguments = CORRECT | {"qk_norm": None, "workspace": new_workspace(0, 0, "cpu")}
-    if device == "cuda":
-        pytest.skip("the arguments are on the CPU")
-    norm_qkv_rope(**arguments)
+def test_only_a_qk_norm_needs_a_workspace(inputs) -> None:
+    make = inputs(torch.float32)
+    case = Case(make, SHAPES[0], 0)
+    case.workspace = make.workspace(0, 0)
+    assert not case.run()[0].isnan().any()
 
 
 @pytest.mark.gpu
