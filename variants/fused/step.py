@@ -17,6 +17,7 @@ from decodescope.variants.fused.rope_tables import rope_table
 from decodescope.variants.fused.static_attention import VisibleRows
 from decodescope.variants.fused.target_gpu import this_target_gpu
 from decodescope.variants.fused.tile_choice import tiles_for
+from decodescope.variants.fused.tile_hint import tell_unmeasured
 from decodescope.variants.fused.tiles import StepTiles, interpreter_tiles, step_shapes
 from decodescope.variants.models import LoadedModel
 from decodescope.variants.spec import VariantSpec
@@ -45,7 +46,7 @@ def build_fused(
         EnvironmentLacks: the step cannot be captured as a CUDA graph.
     """
     parts = fused_model(loaded.model)
-    plan = step_plan(spec, loaded, parts, workload, tiles or _tiles(parts, workload))
+    plan = step_plan(spec, loaded, parts, workload, tiles or _tiles(loaded.name, parts, workload))
     step = FusedStep(loaded, workload, plan, StepGraphs(plan) if spec.cuda_graph else None)
     if device == "cuda":
         step.warm_up()
@@ -207,8 +208,11 @@ class FusedStep:
             self._programs[keep_logits] = launch_step(self._plan, keep_logits)
 
 
-def _tiles(parts: FusedModel, workload: DecodeWorkload) -> StepTiles:
+def _tiles(name: str, parts: FusedModel, workload: DecodeWorkload) -> StepTiles:
     shapes = step_shapes(parts, workload.batch, workload.cache_length)
     if parts.embedding.device.type != "cuda":
         return interpreter_tiles(shapes)
-    return tiles_for(shapes, this_target_gpu()).tiles
+    gpu = this_target_gpu()
+    chosen = tiles_for(shapes, gpu)
+    tell_unmeasured(chosen, gpu, name, workload)
+    return chosen.tiles
