@@ -25,7 +25,7 @@ from decodescope.variants.fused.tiles import (
     power_of_2_from,
 )
 
-MOST_CANDIDATES = 8
+MOST_CANDIDATES = 12
 
 _MAX_COLUMNS = 512
 
@@ -85,7 +85,7 @@ def _fits_vector(tile: Tile, operation: Operation, shapes: StepShapes) -> bool:
     elements = tile.rows * tile.columns // (32 * tile.num_warps)
     block_bytes = elements * shapes.element_bytes
     return (
-        elements <= most_elements(blocks)
+        elements <= most_elements(min(tile.num_stages, blocks))
         and block_bytes * min(tile.num_stages, blocks) <= MAX_THREAD_BYTES
         # With less, some threads would repeat what others load.
         and (block_bytes >= LOAD_BYTES or tile.num_warps == 1)
@@ -116,24 +116,28 @@ def _around(start: Tile, operation: Operation, shapes: StepShapes) -> Iterator[T
 
 def _around_vector(start: Tile, operation: Operation, shapes: StepShapes) -> Iterator[Tile]:
     columns, size = shapes.shape(operation).columns, shapes.element_bytes
-    for tile in _vector_sizes(start, operation, power_of_2_from(columns)):
+    sizes = tuple(_vector_sizes(start, operation, power_of_2_from(columns)))
+    for tile in sizes:
         yield blocks_ahead(tile, columns, size)
-    yield replace(start, num_stages=1)
+    # More rows than registers hold at once, the later blocks of which come after the wait.
+    for tile in sizes:
+        yield replace(tile, num_stages=1)
 
 
 def _vector_sizes(start: Tile, operation: Operation, whole: int) -> Iterator[Tile]:
+    yield from _scaled(start, columns=0.5)
+    yield from _scaled(start, rows=2, columns=0.5)
+    yield from _scaled(start, rows=2, columns=0.5, num_warps=2)
     yield from _scaled(start, rows=2, num_warps=2)
-    yield from _scaled(start, rows=0.5, num_warps=0.5)
     yield from _scaled(start, num_warps=2)
     yield from _scaled(start, num_warps=0.5)
-    yield from _scaled(start, columns=0.5)
+    yield from _scaled(start, rows=0.5, num_warps=0.5)
     yield replace(start, columns=whole)
     if operation in SPLITTING:
         yield from _scaled(start, columns=0.5, num_warps=0.5, splits=2)
         yield from _scaled(start, rows=2, columns=0.5, splits=2)
     yield from _scaled(start, rows=0.5)
     yield from _scaled(start, rows=2)
-    yield from _scaled(start, rows=2, columns=0.5)
 
 
 def _around_batched(start: Tile, operation: Operation) -> Iterator[Tile]:

@@ -131,8 +131,8 @@ class OtherGraphs(FakeClock):
         return lambda: None
 
 
-def test_a_graph_that_computes_something_else_is_found_out() -> None:
-    figures = measure_block(subject_of("llama2"), "fp32", OtherGraphs(1.0), 1, 1, 1)
+def test_a_graph_that_computes_something_else_is_found_out(device: str) -> None:
+    figures = measure_block(subject_of("llama2", device=device), "fp32", OtherGraphs(1.0), 1, 1, 1)
     assert figures.error is not None
     assert "graph" in figures.error
     assert figures.times is None
@@ -187,9 +187,14 @@ def test_random_weights_tell_every_part_of_the_block(device: str) -> None:
     assert cosine(reference_output(model, last_seen) - inputs.x, attended) < 0.999
 
 
-def test_the_benchmark_survives_json_and_fills_the_table() -> None:
+def test_the_benchmark_survives_json_and_fills_the_table(device: str) -> None:
     good = measure_block(
-        subject_of("llama2"), "fp32", FakeClock(9000.0, 3000.0), 2, 1, blocks_per_graph=1
+        subject_of("llama2", device=device),
+        "fp32",
+        FakeClock(9000.0, 3000.0),
+        2,
+        1,
+        blocks_per_graph=1,
     )
     bad = msgspec.structs.replace(good, cache_length=99, error="is wrong", times=None)
     result = BlockBenchmark(

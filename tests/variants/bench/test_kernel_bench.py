@@ -30,7 +30,7 @@ from decodescope.variants.bench.result_tables import kernel_table
 from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.bench.small_cases import small_cases
 from decodescope.variants.fused.model_parts import FusedModel, fused_model
-from decodescope.variants.fused.tiles import interpreter_tiles, step_shapes
+from decodescope.variants.fused.tiles import default_tiles, interpreter_tiles, step_shapes
 from decodescope.variants.model_source import resolve_model
 from decodescope.variants.read_peak_cache import ReadPeak
 
@@ -46,7 +46,8 @@ def meta_parts(family: str, dtype: torch.dtype) -> FusedModel:
 
 def operands_of(family: str, dtype: torch.dtype, batch: int, device: str) -> Operands:
     parts = meta_parts(family, dtype)
-    tiles = interpreter_tiles(step_shapes(parts, batch, CONTEXT + 1))
+    shapes = step_shapes(parts, batch, CONTEXT + 1)
+    tiles = interpreter_tiles(shapes) if device == "cpu" else default_tiles(shapes, 132)
     tiles = replace(tiles, attention=Tile(1, 16, splits=2), o=replace(tiles.o, splits=2))
     return Operands(parts, batch, CONTEXT, tiles, device)
 
