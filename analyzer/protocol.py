@@ -70,6 +70,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     measured_peak_bytes_per_s: float | None
     datasheet_peak_bytes_per_s: float | None
     environment: dict[str, str | int | float | None]
+    sampling: SamplingSettings | None = None
 
 
 class Progress(Struct, frozen=True, tag="progress"):

@@ -75,9 +75,12 @@ def _facts(view: View) -> tuple[tuple[str, ...], frozenset[str]]:
         facts.append(view.variant)
     elif view.window is not None and view.window.capture is not None:
         facts.append(view.window.capture.variant)
+    drawn = fmt.sampling_facts(view.hello.sampling if view.hello else None)
+    facts.extend(drawn[:1])
     if about.device != "cpu":
         facts.append(about.device_name)
     facts.extend((about.dtype, f"batch {about.batch}", f"context {about.context}"))
+    facts.extend(drawn[1:])
     return tuple(facts), frozenset({"random weights", "device: cpu"})
 
 

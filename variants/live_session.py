@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, WorkerConfig
+from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, VariantInfo, WorkerConfig
 from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.report import CaptureInfo
 from decodescope.analyzer.roofline.datasheet import datasheet_peak_bytes_per_s
@@ -60,12 +61,13 @@ class TorchSession:
             batch=self.batch,
             context=prepared.workload.context,
             tokens=self.new_tokens,
-            variants=available_variants(prepared.device),
+            variants=tuple(map(self._offered, available_variants(prepared.device))),
             measured_peak_bytes_per_s=self._read_peak.bytes_per_s if self._read_peak else None,
             datasheet_peak_bytes_per_s=(
                 datasheet_peak_bytes_per_s(self._device_name) if on_cuda else None
             ),
             environment=environment(),
+            sampling=prepared.workload.sampling.settings if prepared.workload.sampling else None,
         )
 
     def refusal(self, variant: str) -> DecodescopeError | None:
@@ -128,6 +130,12 @@ class TorchSession:
             self._reference,
             record_shapes=self._reference is None,
         )
+
+    def _offered(self, info: VariantInfo) -> VariantInfo:
+        """The variant as this model's users may choose it."""
+        if info.unavailable is None and (refusal := self.refusal(info.name)):
+            return replace(info, unavailable=str(refusal))
+        return info
 
     def _subject(self, variant: str) -> Subject:
         prepared = self._prepared

@@ -128,11 +128,16 @@ def weights_note(weights: str) -> str:
 
 def sampling_words(sampling: SamplingSettings | None) -> str:
     """How the tokens were chosen."""
+    return ", ".join(sampling_facts(sampling)) or "greedy"
+
+
+def sampling_facts(sampling: SamplingSettings | None) -> tuple[str, ...]:
+    """What draws the tokens, the temperature first; nothing where decoding is greedy."""
     if sampling is None:
-        return "greedy"
+        return ()
     filters = (("top-k", sampling.top_k), ("top-p", sampling.top_p))
     named = [f"{name} {value}" for name, value in filters if value is not None]
-    return ", ".join((f"temperature {sampling.temperature:g}", *named, f"seed {sampling.seed}"))
+    return (f"temperature {sampling.temperature:g}", *named, f"seed {sampling.seed}")
 
 
 def bytes_size(value: float | None) -> str:

@@ -3,6 +3,7 @@
 import gzip
 import json
 
+from msgspec.structs import replace
 from scripted import (
     Session,
     hello,
@@ -19,6 +20,7 @@ from decodescope.analyzer.protocol import (
     State,
     SwitchVariant,
 )
+from decodescope.analyzer.report import SamplingSettings
 
 
 async def test_figures_of_a_run_and_its_window(session, trace_file):
@@ -147,6 +149,18 @@ async def test_a_window_taken_at_another_pace_says_so(session, trace_file):
         session.link.say(stats(2, "eager", 850.0))
         await session.settle(pilot)
         assert "a step took" not in text_of(session.app)
+
+
+async def test_sampling_is_said_beside_the_variant(session):
+    async with session.app.run_test(size=(160, 30)) as pilot:
+        await session.run(pilot)
+        assert "temperature" not in text_of(session.app)
+        drawn = SamplingSettings(0.8, 50, None, 7)
+        session.link.say(replace(hello(), sampling=drawn), State("running", "eager"))
+        await session.settle(pilot)
+        top = text_of(session.app).splitlines()[0]
+    assert "eager · temperature 0.8 · NVIDIA H200" in top
+    assert top.endswith("context 128 · top-k 50 · seed 7")
 
 
 async def test_no_tokenizer_is_said(session):
