@@ -34,7 +34,7 @@ check: $(READY)  ## formatting, lint, types, import rules
 	$(PY) -m mypy
 	$(dir $(PY))lint-imports
 
-test-gpu: $(READY)  ## the tests that need a CUDA GPU; records the run in benchmarks/results
+test-gpu: $(READY)  ## the tests that need or can use a CUDA GPU; records the run in benchmarks/results
 	$(PY) benchmarks/gpu_tests.py $(ARGS)
 
 bench: $(READY)  ## measure the analyzer here; see benchmarks/README.md for the GPU measurements

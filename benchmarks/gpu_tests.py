@@ -1,4 +1,4 @@
-"""Runs the tests marked `gpu` and records the outcome in benchmarks/results/gpu-tests.json.
+"""Runs the tests marked `gpu` or `any_device`; records them in benchmarks/results/gpu-tests.json.
 
 Further arguments go to pytest. Exits with pytest's code; nothing is recorded where no test ran.
 """
@@ -30,7 +30,7 @@ def main() -> int:
     """Run, record, and return pytest's exit code."""
     with tempfile.TemporaryDirectory() as folder:
         junit = Path(folder) / "junit.xml"
-        command = ["-m", "pytest", "-m", "gpu", f"--junitxml={junit}", *sys.argv[1:]]
+        command = ["-m", "pytest", "-m", "gpu or any_device", f"--junitxml={junit}", *sys.argv[1:]]
         code = subprocess.run([sys.executable, *command], cwd=ROOT, check=False).returncode
         if not junit.is_file():
             return code

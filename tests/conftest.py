@@ -1,4 +1,7 @@
-"""GPU tests run only where there is a CUDA device; everything else runs anywhere."""
+"""GPU tests run only where there is a CUDA device; everything else runs anywhere.
+
+Tests with the fixture `device` run on the GPU where there is one: `make test-gpu` takes them too.
+"""
 
 import os
 from pathlib import Path
@@ -25,7 +28,11 @@ def _has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "device" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.any_device)
     gpu_items = [item for item in items if item.get_closest_marker("gpu")]
     if gpu_items and not _has_cuda():
         for item in gpu_items:
