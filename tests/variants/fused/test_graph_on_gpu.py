@@ -60,6 +60,34 @@ def test_a_graphs_tokens_are_those_of_transformers(family: str, batch: int) -> N
     assert torch.equal(decoded(step, 16), tokens[:, 4:])
 
 
+def test_the_bundled_model_writes_what_transformers_writes() -> None:
+    loaded = load_model(resolve_model("tiny"), "cuda", "fp32")
+    workload = DecodeWorkload(2, 24, 100, "fp32")
+    step, eager = fused(loaded, workload, "fused+graph"), EagerStep(loaded, workload)
+    prompt = prompt_of(loaded, workload)
+    assert torch.equal(step.prefill(prompt), eager.prefill(prompt))
+    assert torch.equal(decoded(step, 100), decoded(eager, 100))
+
+
+@pytest.mark.parametrize(
+    "spec", ["fused", "fused+graph", "fused-head", "fused+graph-attention", "fused-qkv-norm"]
+)
+@pytest.mark.parametrize("sampling", [None, Sampling(0.9, top_k=20, top_p=0.9)])
+def test_a_step_does_not_synchronise(spec: str, sampling: Sampling | None) -> None:
+    loaded = load_family("qwen3", "cuda", torch.bfloat16)
+    workload = DecodeWorkload(2, 5, 20, sampling=sampling)
+    step = fused(loaded, workload, spec)
+    step.prefill(prompt_of(loaded, workload))
+    step.step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        decoded(step, 10)
+        step.reset(6)
+        decoded(step, 19)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize(("context", "new_tokens"), [(1, 3), (63, 4)])
