@@ -7,6 +7,7 @@ import torch
 from decodescope.kernels.sampling.workspace import new_sampling_workspace
 from decodescope.variants.annotations import LayerRanges
 from decodescope.variants.fused.buffers import new_buffers, step_workspace
+from decodescope.variants.fused.compile_failure import compile_failure
 from decodescope.variants.fused.graph import StepGraphs
 from decodescope.variants.fused.kv_cache import new_kv_cache, prefill
 from decodescope.variants.fused.launches import launch_step
@@ -43,7 +44,8 @@ def build_fused(
     those for this model and device.
 
     Raises:
-        EnvironmentLacks: the step cannot be captured as a CUDA graph.
+        EnvironmentLacks: a kernel asks too much of the GPU (names the limit) or cannot be compiled,
+            or the step cannot be captured as a CUDA graph.
     """
     parts = fused_model(loaded.model)
     plan = step_plan(spec, loaded, parts, workload, tiles or _tiles(loaded.name, parts, workload))
@@ -198,6 +200,15 @@ class FusedStep:
         return ids
 
     def _run(self, keep_logits: bool) -> None:
+        try:
+            self._launch(keep_logits)
+        except Exception as error:
+            told = compile_failure(self._plan.spec, error)
+            if told is None:
+                raise
+            raise told from error
+
+    def _launch(self, keep_logits: bool) -> None:
         if self._graphs is not None:
             self._graphs.run(keep_logits)
             return

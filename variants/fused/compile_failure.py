@@ -1,0 +1,46 @@
+"""Kernels that cannot be compiled or loaded on this machine, told as one line."""
+
+from subprocess import CalledProcessError
+
+from triton.compiler.errors import CompilationError
+from triton.errors import TritonError
+from triton.runtime.errors import OutOfResources
+
+from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.variants.spec import VariantSpec
+
+# Of Triton, of its compiler's passes, and of the driver that is given a kernel to load.
+_RUNTIME_ERRORS = ("Failed to find C", "PassManager::run", "kernel image", "PTX")
+
+
+def compile_failure(spec: VariantSpec, error: Exception) -> EnvironmentLacks | None:
+    """What `error` of a launch says about this machine or its Triton; None if it says neither.
+
+    Of a kernel that asks too much of the GPU, the message names the limit.
+    """
+    if isinstance(error, OutOfResources):
+        return EnvironmentLacks(
+            f"variant {spec}: one of its kernels needs {error.required} of the GPU's {error.name}, "
+            f"of which a program can have {error.limit}; choose another variant"
+        )
+    if not _is_about_compiling(error):
+        return None
+    return EnvironmentLacks(
+        f"variant {spec}: its kernels cannot be compiled here ({_reason(error)}); check that "
+        "Triton has a C compiler, Python's headers and a folder to write to, or choose another "
+        "variant"
+    )
+
+
+def _is_about_compiling(error: Exception) -> bool:
+    if isinstance(error, RuntimeError):
+        return any(words in str(error) for words in _RUNTIME_ERRORS)
+    return isinstance(error, (TritonError, CalledProcessError, OSError))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, CalledProcessError):
+        return f"{error.cmd[0]} ended with exit code {error.returncode}"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # A compilation's error quotes the kernel first, and says at the end what is wrong with it.
+    return lines[-1 if isinstance(error, CompilationError) else 0].strip()
