@@ -2,6 +2,7 @@
 
 import torch
 
+from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import Norm, QkNorm
 from decodescope.kernels.workspace import MAX_BATCH
 
@@ -54,6 +55,22 @@ def check_activations(x: torch.Tensor, features: int, device: torch.device) -> i
     check_float("x", x)
     check_tensor("x", x, (batch, features), x.dtype, device)
     return batch
+
+
+def check_unsplit(tile: Tile) -> None:
+    """Raise `ValueError` unless each output of the tile belongs to one program."""
+    if tile.splits > 1:
+        raise ValueError(f"tile of {tile.splits} splits: only 1 here, nothing adds up the parts")
+
+
+def check_apart(name: str, written: torch.Tensor, x: torch.Tensor) -> None:
+    """Raise `ValueError` where `written` overlaps the activations x, both contiguous.
+
+    Every program reads all of x, so one that has finished would change what the others read.
+    """
+    start, x_start = written.data_ptr(), x.data_ptr()
+    if start < x_start + x.nbytes and x_start < start + written.nbytes:
+        raise ValueError(f"{name} shares memory with x: must have its own")
 
 
 def check_norm(norm: Norm | None, features: int, device: torch.device) -> None:

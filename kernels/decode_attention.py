@@ -20,6 +20,7 @@ import triton.language as tl
 
 from decodescope.kernels.attention_blocks import attend_block, cache_block
 from decodescope.kernels.attention_splits import (
+    MAX_SPLITS,
     combine_splits,
     heads_per_round,
     rows_of_split,
@@ -27,6 +28,7 @@ from decodescope.kernels.attention_splits import (
     workspace_counters,
     workspace_floats,
 )
+from decodescope.kernels.checks import check_float, check_position, check_tensor
 from decodescope.kernels.l2_prefetch import (
     PREFETCH_PROGRAMS,
     prefetch_share,
@@ -37,8 +39,6 @@ from decodescope.kernels.overlap import allow_next, launch_options, wait_for_pre
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import WeightMatrix
 from decodescope.kernels.workspace import MAX_BATCH, Workspace
-
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def decode_attention_reference(
@@ -204,8 +204,9 @@ def decode_attention(
     extra programs ask into L2 (l2_prefetch.py); needs compute capability 9.0.
 
     Raises:
-        ValueError: other shapes, dtypes, layouts or devices, too small a workspace or block, a
-            window below 1, a prefetch from weights that are not on a GPU or not aligned.
+        ValueError: other shapes, dtypes, layouts or devices, too small a workspace or block, more
+            than `MAX_SPLITS` splits, a window below 1, a prefetch from weights that are not on a
+            GPU or not aligned.
     """
     _check(q, k_cache, v_cache, position, out, tile, window)
     batch, heads, head_dim = q.shape
@@ -260,13 +261,6 @@ def decode_attention(
     )
 
 
-def bytes_moved(q: torch.Tensor, kv_heads: int, visible: int) -> int:
-    """The bytes a call must move: `visible` rows of K and V for each sequence, q and out."""
-    batch, _, head_dim = q.shape
-    elements = 2 * batch * kv_heads * visible * head_dim + 2 * q.numel()
-    return elements * q.element_size()
-
-
 def _check(
     q: torch.Tensor,
     k_cache: torch.Tensor,
@@ -277,34 +271,29 @@ def _check(
     window: int | None,
 ) -> None:
     if q.dim() != 3 or k_cache.dim() != 4:
-        raise ValueError("q must be [batch, heads, D], the caches [batch, kv_heads, capacity, D]")
-    batch, heads, head_dim = q.shape
-    kv_heads, capacity = k_cache.shape[1:3]
-    if tuple(k_cache.shape) != (batch, kv_heads, capacity, head_dim):
         raise ValueError(
-            f"K cache of shape {tuple(k_cache.shape)}: must be [{batch}, kv_heads, capacity, "
-            f"{head_dim}] as q"
+            f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [batch, heads, D] and "
+            "[batch, kv_heads, capacity, D]"
         )
-    if v_cache.shape != k_cache.shape or out.shape != q.shape:
-        raise ValueError("the V cache must have the K cache's shape, and out q's")
-    tensors = (q, k_cache, v_cache, out)
-    if q.dtype not in _DTYPES or any(tensor.dtype != q.dtype for tensor in tensors):
-        raise ValueError("q, the caches and out must share one dtype: float32, float16, bfloat16")
-    if not all(tensor.is_contiguous() for tensor in tensors):
-        raise ValueError("q, the caches and out must be contiguous")
-    if position.dtype != torch.int32 or tuple(position.shape) != (1,):
-        raise ValueError("position must be int32 [1]")
-    if any(tensor.device != q.device for tensor in (*tensors, position)):
-        raise ValueError(f"the caches, out and position must be on q's device, {q.device}")
+    batch, heads, head_dim = (int(size) for size in q.shape)
+    kv_heads, capacity = (int(size) for size in k_cache.shape[1:3])
     if not 1 <= batch <= MAX_BATCH or capacity < 1:
         raise ValueError(f"batch {batch}, capacity {capacity}: must be 1 to {MAX_BATCH}, 1 or more")
     if kv_heads < 1 or heads % kv_heads or heads < 1:
         raise ValueError(f"{heads} heads: must be a multiple of {kv_heads} KV heads")
     if head_dim % 2 or not 32 <= head_dim <= 256:
         raise ValueError(f"head_dim {head_dim}: must be even, 32 to 256")
+    check_float("q", q)
+    for name, tensor in (("q", q), ("out", out)):
+        check_tensor(name, tensor, (batch, heads, head_dim), q.dtype, q.device)
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), q.dtype, q.device)
+    check_position(position, q.device)
     if capacity * head_dim >= 2**31:
         raise ValueError(f"{capacity} positions of {head_dim}: offsets in a head must fit in int32")
     if window is not None and window < 1:
         raise ValueError(f"window {window}: must be at least 1, the new token itself")
     if tile.columns < 16:
         raise ValueError(f"blocks of {tile.columns} positions: must be at least 16")
+    if tile.splits > MAX_SPLITS:
+        raise ValueError(f"tile of {tile.splits} splits: at most {MAX_SPLITS} are combined")

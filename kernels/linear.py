@@ -8,10 +8,16 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.batched.linear import linear as batched_linear
-from decodescope.kernels.checks import check_activations, check_norm, check_tensor
+from decodescope.kernels.checks import (
+    check_activations,
+    check_apart,
+    check_norm,
+    check_tensor,
+    check_unsplit,
+)
 from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import launch_options
-from decodescope.kernels.rms_norm import rms_norm_reference
+from decodescope.kernels.rms_norm import normed_reference
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.vector_product import blocks_ahead, products
 from decodescope.kernels.weights import Norm, WeightMatrix, finished
@@ -21,8 +27,7 @@ def linear_reference(
     x: torch.Tensor, weight: WeightMatrix, norm: Norm | None = None
 ) -> torch.Tensor:
     """n W^T + bias in float64, n = RMSNorm(x), or x where `norm` is None. x [batch, columns]."""
-    n = x.double() if norm is None else rms_norm_reference(x, norm)
-    product = n @ weight.dense().T
+    product = normed_reference(x, norm) @ weight.dense().T
     return product if weight.bias is None else product + weight.bias.double()
 
 
@@ -73,13 +78,14 @@ def linear(
     and rounded once; the norm's factor is applied to the sum.
 
     Raises:
-        ValueError: other shapes, dtypes, layouts or devices; a tile of more than one split.
+        ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of more than
+            one split.
     """
     batch = check_activations(x, weight.columns, weight.data.device)
     check_tensor("out", out, (batch, weight.rows), x.dtype, x.device)
     check_norm(norm, weight.columns, x.device)
-    if tile.splits > 1:
-        raise ValueError(f"tile of {tile.splits} splits: only 1 here, nothing adds up the parts")
+    check_apart("out", out, x)
+    check_unsplit(tile)
     if batch > 1:
         return batched_linear(x, weight, out, tile, norm, pdl)
     return launch(

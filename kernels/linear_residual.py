@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.batched import linear_residual as batched
-from decodescope.kernels.checks import check_activations, check_tensor
+from decodescope.kernels.checks import check_activations, check_apart, check_tensor
 from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import launch_options
 from decodescope.kernels.tile import Tile
@@ -92,10 +92,12 @@ def linear_residual(
     workspace holds `splits` * rows (rounded up to the tile) * batch floats when splits > 1.
 
     Raises:
-        ValueError: other shapes, dtypes, layouts or devices, or a workspace that is too small.
+        ValueError: other shapes, dtypes, layouts or devices; a residual in x's memory; a workspace
+            that is too small.
     """
     batch = check_activations(x, weight.columns, weight.data.device)
     check_tensor("residual", residual, (batch, weight.rows), x.dtype, x.device)
+    check_apart("residual", residual, x)
     if batch > 1:
         return batched.linear_residual(x, weight, residual, tile, workspace, pdl)
     blocks = triton.cdiv(weight.rows, tile.rows)

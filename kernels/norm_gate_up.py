@@ -9,9 +9,16 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.batched import norm_gate_up as batched
-from decodescope.kernels.checks import check_activations, check_norm, check_tensor
+from decodescope.kernels.checks import (
+    check_activations,
+    check_apart,
+    check_norm,
+    check_tensor,
+    check_unsplit,
+)
 from decodescope.kernels.launch import Launch, launch
 from decodescope.kernels.overlap import launch_options
+from decodescope.kernels.rms_norm import normed_reference
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.vector_product import blocks_ahead, products
 from decodescope.kernels.weights import Norm, WeightMatrix, finished
@@ -21,20 +28,11 @@ def norm_gate_up_reference(
     x: torch.Tensor, norm: Norm | None, gate_up: WeightMatrix
 ) -> torch.Tensor:
     """silu(G n) * (U n) in float64. x [batch, hidden], gate_up [2 * intermediate, hidden]."""
-    n = normed_reference(x, norm)
-    product = n @ gate_up.dense().T
+    product = normed_reference(x, norm) @ gate_up.dense().T
     if gate_up.bias is not None:
         product += gate_up.bias.double()
     gate, up = product.chunk(2, dim=-1)
     return torch.nn.functional.silu(gate) * up
-
-
-def normed_reference(x: torch.Tensor, norm: Norm | None) -> torch.Tensor:
-    """RMSNorm(x) in float64, or x itself. x [..., features]."""
-    x = x.double()
-    if norm is None:
-        return x
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.eps) * norm.weight.double()
 
 
 @triton.jit
@@ -88,7 +86,8 @@ def norm_gate_up(
     many outputs.
 
     Raises:
-        ValueError: other shapes, dtypes, layouts or devices, or a tile of one row.
+        ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of one row
+            or of more than one split.
     """
     batch = _check(x, norm, gate_up, out, tile)
     if batch > 1:
@@ -126,7 +125,9 @@ def _check(
         raise ValueError(f"gate_up of {gate_up.rows} rows: must hold as many gate as up rows")
     batch = check_activations(x, gate_up.columns, gate_up.data.device)
     check_tensor("out", out, (batch, gate_up.rows // 2), x.dtype, x.device)
+    check_apart("out", out, x)
     check_norm(norm, gate_up.columns, x.device)
+    check_unsplit(tile)
     if tile.rows < 2:
         raise ValueError("a tile of one row holds no pair of gate and up")
     return batch

@@ -18,11 +18,12 @@ from decodescope.kernels.checks import (
     check_norm,
     check_position,
     check_tensor,
+    check_unsplit,
 )
 from decodescope.kernels.choice import choice_keys, chosen_index
 from decodescope.kernels.launch import Launch, launch
-from decodescope.kernels.norm_gate_up import normed_reference
 from decodescope.kernels.overlap import launch_options
+from decodescope.kernels.rms_norm import normed_reference
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.vector_product import blocks_ahead, products
 from decodescope.kernels.weights import Norm, WeightMatrix, finished
@@ -83,7 +84,7 @@ def _norm_head_kernel(
         if arrived == tl.num_programs(0) - 1:
             key = tl.atomic_max(key_ptr, NO_KEY, sem="relaxed")
             position = tl.load(position_ptr)
-            if position < last_position:
+            if (position >= 0) & (position < last_position):
                 tl.store(tokens_ptr + position + 1, chosen_index(key))
             tl.store(position_ptr, position + 1)
             tl.store(key_ptr, NO_KEY)
@@ -106,14 +107,16 @@ def norm_head(
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
     x [batch, hidden], contiguous, batch 1..16; tokens int64 [batch, capacity + 1]; position int32
-    [1]. The logits, rounded to x's dtype as transformers rounds them, are written to `logits`
-    (float32 [batch, vocabulary]) if given; with `choose` off that is all that happens.
+    [1]; outside the history no token is written. The logits, rounded to x's dtype as transformers
+    rounds them, are written to `logits` (float32 [batch, vocabulary]) if given; with `choose` off
+    that is all that happens.
 
     Raises:
-        ValueError: other shapes, dtypes, layouts or devices, too small a workspace, or nothing to
-            do: no `logits` and `choose` off.
+        ValueError: other shapes, dtypes, layouts or devices, too small a workspace, a tile of more
+            than one split, or nothing to do: no `logits` and `choose` off.
     """
     batch = _check(x, norm, head, tokens, position, workspace, logits, choose)
+    check_unsplit(tile)
     if batch > 1:
         return batched.norm_head(
             x, norm, head, tokens, position, tile, workspace, logits, choose, pdl

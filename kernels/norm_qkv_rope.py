@@ -18,15 +18,18 @@ import triton.language as tl
 from decodescope.kernels.batched import norm_qkv_rope as batched
 from decodescope.kernels.checks import (
     check_activations,
+    check_apart,
     check_norm,
     check_position,
     check_qk_norm,
     check_tensor,
+    check_unsplit,
 )
+from decodescope.kernels.head_row import head_destination, store_normed_head
 from decodescope.kernels.launch import Launch, launch
-from decodescope.kernels.norm_gate_up import normed_reference
 from decodescope.kernels.overlap import launch_options
-from decodescope.kernels.rope import RopeTable
+from decodescope.kernels.rms_norm import normed_reference, rms_norm_reference
+from decodescope.kernels.rope import RopeTable, rotated_reference
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.vector_product import blocks_ahead, products
 from decodescope.kernels.weights import Norm, QkNorm, WeightMatrix, finished
@@ -50,55 +53,9 @@ def norm_qkv_rope_reference(
     every = product.view(x.shape[0], heads + 2 * kv_heads, -1)
     q, k, v = every.split([heads, kv_heads, kv_heads], dim=1)
     if qk_norm is not None:
-        q = normed_reference(q, Norm(qk_norm.q_weight, qk_norm.eps))
-        k = normed_reference(k, Norm(qk_norm.k_weight, qk_norm.eps))
-    cos, sin = rope.cos[position].double(), rope.sin[position].double()
-    return _rotated(q, cos, sin), _rotated(k, cos, sin), v
-
-
-def _rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    low, high = x.chunk(2, dim=-1)
-    return torch.cat((low * cos - high * sin, high * cos + low * sin), dim=-1)
-
-
-@triton.jit
-def head_destination(q_ptr, k_ptr, v_ptr, head, position, HEADS, KV_HEADS, capacity, D):
-    """Where a head's row goes: q, or the position's row of the K or V cache (one sequence)."""
-    if head < HEADS:
-        target = q_ptr + head * D
-    elif head < HEADS + KV_HEADS:
-        target = k_ptr + ((head - HEADS).to(tl.int64) * capacity + position) * D
-    else:
-        target = v_ptr + ((head - HEADS - KV_HEADS).to(tl.int64) * capacity + position) * D
-    return target
-
-
-@triton.jit
-def store_normed_head(
-    raw_ptr,
-    weight_ptr,
-    cos_ptr,
-    sin_ptr,
-    target_ptr,
-    written,
-    eps,
-    D: tl.constexpr,
-    HALF_BLOCK: tl.constexpr,
-):
-    """Norm, rotation and store of one whole head from its raw float32 row [D]."""
-    lane = tl.arange(0, HALF_BLOCK)
-    mask = lane < D // 2
-    low = tl.load(raw_ptr + lane, mask=mask, other=0.0)
-    high = tl.load(raw_ptr + D // 2 + lane, mask=mask, other=0.0)
-    rstd = tl.rsqrt((tl.sum(low * low, axis=0) + tl.sum(high * high, axis=0)) / D + eps)
-    low *= rstd * tl.load(weight_ptr + lane, mask=mask, other=0.0).to(tl.float32)
-    high *= rstd * tl.load(weight_ptr + D // 2 + lane, mask=mask, other=0.0).to(tl.float32)
-    cos = tl.load(cos_ptr + lane, mask=mask, other=0.0)
-    sin = tl.load(sin_ptr + lane, mask=mask, other=0.0)
-    dtype = target_ptr.dtype.element_ty
-    mask = lane < written
-    tl.store(target_ptr + lane, (low * cos - high * sin).to(dtype), mask=mask)
-    tl.store(target_ptr + D // 2 + lane, (high * cos + low * sin).to(dtype), mask=mask)
+        q = rms_norm_reference(q, Norm(qk_norm.q_weight, qk_norm.eps))
+        k = rms_norm_reference(k, Norm(qk_norm.k_weight, qk_norm.eps))
+    return rotated_reference(q, rope, position), rotated_reference(k, rope, position), v
 
 
 @triton.jit
@@ -141,7 +98,8 @@ def _norm_qkv_rope_kernel(
     head = tl.program_id(0) // CHUNKS
     first = (tl.program_id(0) % CHUNKS) * PAIRS
     position = tl.load(position_ptr)
-    row = tl.minimum(position, table_rows - 1)
+    fits = (position >= 0) & (position < capacity)
+    row = tl.minimum(tl.maximum(position, 0), table_rows - 1)
     pairs = first + tl.arange(0, PAIRS)
     mask = pairs < D // 2
     rotates = head < HEADS + KV_HEADS
@@ -161,7 +119,7 @@ def _norm_qkv_rope_kernel(
     low, high = tl.split(tl.reshape(sums, (PAIRS, 2)))
     target = head_destination(q_ptr, k_ptr, v_ptr, head, position, HEADS, KV_HEADS, capacity, D)
     # Only q's rows have a place whatever the position is.
-    written = tl.where((head < HEADS) | (position < capacity), D // 2, 0)
+    written = tl.where((head < HEADS) | fits, D // 2, 0)
     if QK_NORM and rotates:
         tl.store(raw_ptr + head * D + pairs, low, mask=mask)
         tl.store(raw_ptr + head * D + D // 2 + pairs, high, mask=mask)
@@ -211,11 +169,13 @@ def norm_qkv_rope(
     x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous,
     of one dtype; `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this
     order; position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a
-    position past the cache nothing is written to it. QK-norm needs a float of workspace for each
-    row of Q and K and each token, and a counter for each of their heads.
+    position outside the cache nothing is written to it, and q is turned as at the nearest one of
+    the table. QK-norm needs a float of workspace for each row of Q and K and each token, and a
+    counter for each of their heads.
 
     Raises:
-        ValueError: other shapes, dtypes, layouts or devices, a tile of one row, too small a
+        ValueError: other shapes, dtypes, layouts or devices; q in x's memory; a table of fewer
+            positions than the cache; a tile of one row or of more than one split; too small a
             workspace.
     """
     batch = _check(x, norm, qkv, rope, position, q, k_cache, v_cache, tile, qk_norm)
@@ -296,13 +256,17 @@ def _check(
         )
     if rope.head_dim != head_dim:
         raise ValueError(f"q of head_dim {head_dim}: the table rotates {rope.head_dim}")
+    if rope.positions < capacity:
+        raise ValueError(f"a table of {rope.positions} positions: the cache has {capacity}")
     check_tensor("cos", rope.cos, (rope.positions, head_dim // 2), torch.float32, device)
     check_tensor("q", q, (batch, heads, head_dim), x.dtype, device)
+    check_apart("q", q, x)
     for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
         check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), x.dtype, device)
     check_position(position, device)
     check_norm(norm, qkv.columns, device)
     check_qk_norm(qk_norm, head_dim, device)
+    check_unsplit(tile)
     if tile.rows < 2:
         raise ValueError("a tile of one row holds no rotation pair")
     return batch

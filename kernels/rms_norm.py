@@ -24,6 +24,11 @@ def rms_norm_reference(x: torch.Tensor, norm: Norm) -> torch.Tensor:
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.eps) * norm.weight.double()
 
 
+def normed_reference(x: torch.Tensor, norm: Norm | None) -> torch.Tensor:
+    """As `rms_norm_reference`, or x itself in float64 where there is no norm."""
+    return x.double() if norm is None else rms_norm_reference(x, norm)
+
+
 @triton.jit
 def normed(x, weight, features, eps):
     """A row x [block] (float32, zero past its features) normalised and multiplied by `weight`."""

@@ -47,7 +47,8 @@ def _choose(
         best = tl.load(key_ptr + token, mask=present, other=0, cache_modifier=".cg")
         position = tl.load(position_ptr)
         places = tokens_ptr + token * (capacity + 1) + tl.minimum(position, capacity - 1) + 1
-        tl.store(places, chosen_index(best), mask=token < tl.where(position < capacity, BATCH, 0))
+        fits = (position >= 0) & (position < capacity)
+        tl.store(places, chosen_index(best), mask=token < tl.where(fits, BATCH, 0))
         # Every thread has read the keys and the position before one of them overwrites them.
         tl.debug_barrier()
         tl.store(key_ptr + token, tl.full((TOKENS,), NO_KEY, tl.int64), mask=present)
@@ -133,9 +134,9 @@ def norm_head(
     """tokens[b, position + 1] = argmax over v of H[v] . n[b], the lowest v of equal ones; then
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
-    Arguments as `decodescope.kernels.norm_head.norm_head` has checked them. Where the history is
-    full no token is written, and the position still moves on. The keys and one counter of the
-    workspace are as new afterwards.
+    Arguments as `decodescope.kernels.norm_head.norm_head` has checked them. Outside the history no
+    token is written, and the position still moves on. The keys and one counter of the workspace are
+    as new afterwards.
 
     Raises:
         ValueError: a tile below 16 x 16, or a workspace without a counter.

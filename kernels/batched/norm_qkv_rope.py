@@ -145,7 +145,8 @@ def _norm_qkv_rope_kernel(
     w_ptr += head.to(tl.int64) * (D * K)
     prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
     position = tl.load(position_ptr)
-    row = tl.minimum(position, table_rows - 1).to(tl.int64) * (D // 2)
+    fits = (position >= 0) & (position < capacity)
+    row = tl.minimum(tl.maximum(position, 0), table_rows - 1).to(tl.int64) * (D // 2)
     pairs = first + tl.arange(0, PAIRS)
     rotates = head < HEADS + KV_HEADS
     cos = tl.load(cos_ptr + row + pairs, mask=pairs < D // 2, other=0.0)
@@ -166,7 +167,7 @@ def _norm_qkv_rope_kernel(
     low, high = split_pairs(sums)
     rows = _head_rows(q_ptr, k_ptr, v_ptr, head, position, capacity, HEADS, KV_HEADS, D)
     # Only q has a place whatever the position is.
-    tokens_written = tl.where((head < HEADS) | (position < capacity), BATCH, 0)
+    tokens_written = tl.where((head < HEADS) | fits, BATCH, 0)
     token = tl.arange(0, TOKENS)[None, :]
     present = (pairs < D // 2)[:, None]
     if QK_NORM and rotates:

@@ -68,7 +68,7 @@ def draw_kernel(
         tl.store(state_ptr + LARGEST, 0)
         tl.store(state_ptr + TOTAL, 0)
         if HISTORY:
-            if position + 1 < out_columns:
+            if (position >= 0) & (position < out_columns - 1):
                 tl.store(out_ptr + sequence * out_columns + position + 1, token)
             if arrived_last(counters_ptr + tl.num_programs(1), tl.num_programs(1)):
                 tl.store(position_ptr, position + 1)

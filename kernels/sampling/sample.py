@@ -48,8 +48,8 @@ def sample(
     then top_p (`reference.kept_tokens`); then position += 1.
 
     logits [batch, vocabulary], contiguous, float32, float16 or bfloat16; position int32 [1], that
-    of the token which gave the logits; tokens int64 [batch, capacity + 1]. Past the capacity only
-    the position moves. temperature > 0, top_k at least 1, 0 < top_p, 0 <= seed < 2^63; None or a
+    of the token which gave the logits; tokens int64 [batch, capacity + 1]. Outside of it only the
+    position moves. temperature > 0, top_k at least 1, 0 < top_p, 0 <= seed < 2^63; None or a
     top_p of 1 filters nothing. NaN and -inf are never drawn, as long as there is another logit.
     `block` tokens belong to one program; the result does not depend on it.
     Must move: the logits once, and 8 bytes a sequence.

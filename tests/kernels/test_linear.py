@@ -107,6 +107,7 @@ def test_writes_no_further_than_its_rows(device: str) -> None:
 
 WEIGHT = WeightMatrix(torch.zeros(6, 8))
 TILE = Tile(2, 8)
+SHARED = torch.zeros(1, 8)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +120,7 @@ TILE = Tile(2, 8)
         (torch.zeros(1, 8), torch.zeros(1, 6).half(), TILE, None, "out is torch.float16"),
         (torch.zeros(1, 8).int(), torch.zeros(1, 6).int(), TILE, None, "x is torch.int32"),
         (torch.zeros(1, 8), torch.zeros(1, 6), Tile(2, 8, splits=2), None, "tile of 2 splits"),
+        (SHARED, SHARED[:, :6], TILE, None, "out shares memory with x"),
         (
             torch.zeros(1, 8),
             torch.zeros(1, 6),

@@ -140,6 +140,8 @@ WORKSPACE = new_workspace(16, 2, "cpu")
         (X, RESIDUAL.half(), TILE, WORKSPACE, "residual is torch.float16"),
         (X, torch.zeros(6, 2).T[:1], TILE, WORKSPACE, "residual has strides"),
         (X, RESIDUAL.to("meta"), TILE, WORKSPACE, "residual .* on meta"),
+        (X, X[:, 2:], TILE, WORKSPACE, "residual shares memory with x"),
+        (X, X[:, :6], SPLIT_TILE, WORKSPACE, "residual shares memory with x"),
         (X, RESIDUAL, SPLIT_TILE, new_workspace(15, 2, "cpu"), "needs 16 and 2"),
         (X, RESIDUAL, SPLIT_TILE, new_workspace(16, 1, "cpu"), "needs 16 and 2"),
         (X, RESIDUAL, SPLIT_TILE, new_workspace(16, 2, "meta"), "workspace on meta"),

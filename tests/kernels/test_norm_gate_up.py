@@ -128,7 +128,9 @@ NORM = Norm(torch.ones(8), 1e-6)
         (X, Norm(torch.ones(8).int(), 1e-6), GATE_UP, OUT, TILE, "norm weight is torch.int32"),
         (X, Norm(torch.ones(16)[::2], 1e-6), GATE_UP, OUT, TILE, "norm weight has strides"),
         (X, Norm(torch.ones(8, device="meta"), 1e-6), GATE_UP, OUT, TILE, "norm .* on meta"),
+        (X, NORM, GATE_UP, X[:, 5:], TILE, "out shares memory with x"),
         (X, NORM, GATE_UP, OUT, Tile(1, 8), "tile of one row"),
+        (X, NORM, GATE_UP, OUT, Tile(4, 8, splits=2), "tile of 2 splits"),
     ],
 )
 def test_refuses(

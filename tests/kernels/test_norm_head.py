@@ -132,7 +132,9 @@ def test_extreme_logits_are_ordered_as_by_argmax(
     assert chosen(head, torch.ones(1, 1, device=make.device), make) == index
 
 
-@pytest.mark.parametrize(("at", "written"), [(0, 1), (1, 2), (2, None), (5, None)])
+@pytest.mark.parametrize(
+    ("at", "written"), [(0, 1), (1, 2), (2, None), (5, None), (-1, None), (-1000, None)]
+)
 def test_tokens_are_written_only_inside_the_history(
     at: int, written: int | None, inputs, assert_reset
 ) -> None:
@@ -219,6 +221,7 @@ CORRECT = {
         ({"logits": torch.zeros(6, 2).T[:1]}, "logits has strides"),
         ({"logits": torch.zeros(1, 6, device="meta")}, "logits .* on meta"),
         ({"logits": None, "choose": False}, "neither logits nor a choice"),
+        ({"tile": Tile(4, 8, splits=2)}, "tile of 2 splits"),
         ({"workspace": new_workspace(0, 0, "cpu")}, "needs 0 and 1"),
         ({"workspace": new_workspace(0, 1, "meta")}, "workspace on meta"),
     ],

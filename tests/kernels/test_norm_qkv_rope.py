@@ -127,11 +127,12 @@ def test_a_second_run_gives_the_same_bits(qk: bool, inputs) -> None:
 
 
 @pytest.mark.parametrize("qk", [False, True])
+@pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("beyond", [0, 7])
 def test_past_the_cache_only_q_is_written(
-    beyond: int, qk: bool, inputs, assert_close, assert_reset
+    beyond: int, batch: int, qk: bool, inputs, assert_close, assert_reset
 ) -> None:
-    shape = SHAPES[1]
+    shape = replace(SHAPES[1], batch=batch)
     at = shape.capacity + beyond
     case = Case(inputs(torch.float32), replace(shape, capacity=at + 1), at, qk=qk)
     case.shape = shape
@@ -143,11 +144,18 @@ def test_past_the_cache_only_q_is_written(
 
 
 @pytest.mark.parametrize("qk", [False, True])
-@pytest.mark.parametrize("beyond", [0, 1000])
-def test_past_the_table_its_last_row_is_read(beyond: int, qk: bool, inputs, assert_close) -> None:
-    shape = SHAPES[0]
-    case = Case(inputs(torch.float32), shape, shape.capacity + beyond, qk=qk)
-    assert_close(case.run()[0], case.expected(shape.capacity - 1)[0])
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("at", [-(2**31), -1, 2**31 - 1])
+def test_outside_the_table_its_nearest_row_is_read(
+    at: int, batch: int, qk: bool, inputs, assert_close
+) -> None:
+    shape = replace(SHAPES[0], batch=batch)
+    assert shape.capacity == 3
+    case = Case(inputs(torch.float32), shape, at, qk=qk)
+    q, k_cache, v_cache = case.run()
+    assert_close(q, case.expected(min(max(at, 0), 2))[0])
+    assert k_cache.isnan().all()
+    assert v_cache.isnan().all()
 
 
 def test_every_position_turns_by_its_own_row(inputs, assert_close) -> None:
@@ -220,14 +228,14 @@ def test_batches_go_to_the_batched_kernel(qk: bool, inputs, assert_close) -> Non
         assert_close(out, expected)
 
 
-def rope_table(head_dim: int, device: str = "cpu") -> RopeTable:
-    return RopeTable(*torch.zeros(2, 5, head_dim // 2, device=device))
+def rope_table(head_dim: int, device: str = "cpu", positions: int = 5) -> RopeTable:
+    return RopeTable(*torch.zeros(2, positions, head_dim // 2, device=device))
 
 
-Q, CACHE = torch.zeros(1, 3, 4), torch.zeros(1, 2, 5, 4)
+X, Q, CACHE = torch.zeros(1, 8), torch.zeros(1, 3, 4), torch.zeros(1, 2, 5, 4)
 HEAD_WEIGHT = torch.ones(4)
 CORRECT: dict[str, Any] = {
-    "x": torch.zeros(1, 8),
+    "x": X,
     "norm": Norm(torch.ones(8), 1e-6),
     "qkv": WeightMatrix(torch.zeros(28, 8)),
     "rope": rope_table(4),
@@ -255,6 +263,7 @@ CORRECT: dict[str, Any] = {
         ({"qkv": WeightMatrix(torch.zeros(32, 8))}, "qkv of 32 rows: .* need 28"),
         ({"rope": rope_table(8)}, "head_dim 4: the table rotates 8"),
         ({"rope": rope_table(4, "meta")}, "cos .* on meta"),
+        ({"rope": rope_table(4, positions=4)}, "table of 4 positions: the cache has 5"),
         ({"position": torch.zeros(1, dtype=torch.int64)}, "position is torch.int64"),
         ({"position": torch.zeros(1, 1, dtype=torch.int32)}, r"position .*\[1, 1\].*\[1\]"),
         ({"position": torch.zeros(1, dtype=torch.int32, device="meta")}, "position .* on meta"),
@@ -263,6 +272,7 @@ CORRECT: dict[str, Any] = {
         ({"q": Q.repeat(2, 1, 1)}, r"q .*\[2, 3, 4\].*\[1, 3, 4\]"),
         ({"q": torch.zeros(1, 4, 3).mT}, "q has strides"),
         ({"q": Q.to("meta")}, "q .* on meta"),
+        ({"x": Q.flatten()[4:].view(1, 8)}, "q shares memory with x"),
         ({"k_cache": CACHE[0]}, r"k_cache \[2, 5, 4\]"),
         ({"k_cache": torch.zeros(2, 2, 5, 4)}, r"k_cache .*\[1, 2, 5, 4\]"),
         ({"k_cache": CACHE.mT.contiguous().mT}, "k_cache has strides"),
@@ -270,6 +280,7 @@ CORRECT: dict[str, Any] = {
         ({"v_cache": CACHE.half()}, "v_cache is torch.float16"),
         ({"v_cache": CACHE.to("meta")}, "v_cache .* on meta"),
         ({"tile": Tile(1, 8)}, "tile of one row"),
+        ({"tile": Tile(4, 8, splits=2)}, "tile of 2 splits"),
         ({"qk_norm": QkNorm(torch.ones(8), HEAD_WEIGHT, 1e-6)}, r"q norm weight .*\[4\]"),
         ({"qk_norm": QkNorm(HEAD_WEIGHT, HEAD_WEIGHT.int(), 1e-6)}, "k norm weight is torch.int32"),
         ({"qk_norm": QkNorm(HEAD_WEIGHT, HEAD_WEIGHT.to("meta"), 1e-6)}, "k norm .* on meta"),
@@ -327,7 +338,8 @@ def test_cache_rows_beyond_32_bit_offsets_are_written(inputs) -> None:
         torch.zeros(1, kv_heads, capacity, head_dim, dtype=torch.float16, device="cuda")
         for _ in range(2)
     ]
-    rope = RopeTable(*torch.ones(2, 4, head_dim // 2, device="cuda"))
+    table = torch.ones(capacity, head_dim // 2, device="cuda")
+    rope = RopeTable(table, table)
     q, position = make.poisoned(1, 1, head_dim), make.position(capacity - 1)
     norm_qkv_rope(x, None, qkv, rope, position, q, *caches, Tile(8, 64), make.workspace(0, 0))
     _, k, v = norm_qkv_rope_reference(x, None, qkv, rope, 3, 1, kv_heads)

@@ -86,15 +86,16 @@ def test_the_last_row_and_infinities_are_chosen(inputs) -> None:
     assert tokens[:, 1].tolist() == [36, 36]
 
 
-def test_a_full_history_stays_as_it_is(inputs, assert_reset) -> None:
+@pytest.mark.parametrize("at", [-5, -1, 2, 7])
+def test_outside_the_history_it_stays_as_it_is(at: int, inputs, assert_reset) -> None:
     make = inputs(torch.float32)
     guarded = torch.full((4, 3), -7, dtype=torch.int64, device=make.device)
     workspace = make.workspace(0, 1)
-    position = torch.tensor([2], dtype=torch.int32, device=make.device)
+    position = make.position(at)
     x, head = make.random(2, 16), make.weight(20, 16)
     norm_head(x, None, head, guarded[1:3], position, Tile(16, 16), workspace)
     assert (guarded == -7).all()
-    assert position.item() == 3
+    assert position.item() == at + 1
     assert_reset(workspace)
 
 

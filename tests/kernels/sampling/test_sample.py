@@ -145,6 +145,16 @@ def test_sample_writes_the_next_token_and_moves_on(filters: dict[str, Any], devi
     assert_clean(workspace)
 
 
+@pytest.mark.parametrize("position", [-3, -1, 2, 9])
+def test_outside_the_history_no_token_is_written(position: int, device: str) -> None:
+    tokens = torch.full((4, 3), -7, dtype=torch.int64, device=device)
+    device_position, workspace = at(position, device), new_sampling_workspace(2, device)
+    sample(random_logits(2, 50, device), device_position, tokens[1:3], workspace, temperature=1.0)
+    assert (tokens == -7).all()
+    assert device_position.item() == position + 1
+    assert_clean(workspace)
+
+
 def test_draws_anew_at_every_position(device: str) -> None:
     logits = torch.zeros(2, 600, device=device)
     workspace = new_sampling_workspace(2, device)
