@@ -40,9 +40,11 @@ def test_splits_share_all_rows_evenly(first: int, end: int, splits: int, device:
         (255, 1, 8, 1),
         (256, 1, 8, 2),
         (2048, 1, 8, 16),
-        (8192, 1, 8, 16),
-        (8192, 1, 32, 4),
-        (8192, 16, 8, 1),
+        (4095, 1, 8, 16),
+        (8192, 1, 8, 32),
+        (8192, 1, 32, 8),
+        (8192, 3, 8, 8),
+        (8192, 16, 8, 2),
         (8192, 16, 32, 1),
         (131072, 1, 1, 64),
     ],
@@ -57,16 +59,17 @@ def test_default_splits_on_an_h200(capacity: int, batch: int, kv_heads: int, spl
     kv_heads=st.integers(1, 64),
     multiprocessors=st.integers(1, 200),
 )
-def test_default_splits_are_as_many_as_one_wave_and_long_splits_allow(
+def test_default_splits_are_as_many_as_two_a_multiprocessor_and_long_splits_allow(
     capacity: int, batch: int, kv_heads: int, multiprocessors: int
 ) -> None:
     def allowed(splits: int) -> bool:
         programs = batch * kv_heads * splits
-        return splits <= 64 and programs <= multiprocessors and capacity >= 128 * splits
+        return splits <= 64 and programs <= 2 * multiprocessors and capacity >= 128 * splits
 
     splits = default_splits(capacity, batch, kv_heads, multiprocessors)
+    assert splits & (splits - 1) == 0
     assert splits == 1 or allowed(splits)
-    assert not allowed(splits + 1)
+    assert not allowed(2 * splits)
 
 
 def test_workspace_holds_each_split_of_each_head() -> None:
