@@ -91,7 +91,9 @@ def _linear_residual_kernel(
     # Asked for before the loop, so that the end of the kernel does not wait for it. Only the last
     # program of a block writes here, after all of them have arrived.
     residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
-    sums, _ = products(w_ptr, inside, x_ptr, x_ptr, split, BATCH, K, BLOCK, SPLITS, False, WIDENED)
+    sums = products(
+        w_ptr, inside, x_ptr, x_ptr, split, 0.0, BATCH, K, BLOCK, SPLITS, False, WIDENED
+    )
     finishes = True
     if SPLITS > 1:
         sums, finishes = _sum_of_splits(

@@ -48,11 +48,9 @@ def _norm_gate_up_kernel(
     rows = tl.minimum(first + lane // 2, I - 1) + (lane % 2) * I
     prefetch_rows(w_ptr, rows.to(tl.int64), 0, K, BLOCK, 1, PDL)
     wait_for_previous(PDL)
-    sums, square_sum = products(
-        w_ptr, rows.to(tl.int64), x_ptr, g_ptr, 0, BATCH, K, BLOCK, 1, NORM, WIDENED
+    sums = products(
+        w_ptr, rows.to(tl.int64), x_ptr, g_ptr, 0, eps, BATCH, K, BLOCK, 1, NORM, WIDENED
     )
-    if NORM:
-        sums *= tl.rsqrt(square_sum / K + eps)[None, :]
     sums = finished(
         sums, scale_ptr, bias_ptr, rows[:, None], (lane < ROWS)[:, None], SCALED, BIASED
     )

@@ -92,9 +92,7 @@ def _norm_head_kernel(
     inside = tl.minimum(lane, V - 1 - first)
     prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
     wait_for_previous(PDL)
-    sums, square_sum = products(w_ptr, inside, x_ptr, g_ptr, 0, BATCH, K, BLOCK, 1, NORM, WIDENED)
-    if NORM:
-        sums *= tl.rsqrt(square_sum / K + eps)[None, :]
+    sums = products(w_ptr, inside, x_ptr, g_ptr, 0, eps, BATCH, K, BLOCK, 1, NORM, WIDENED)
     rows = first + lane
     mask = (rows < V)[:, None]
     sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], mask, SCALED, BIASED)

@@ -152,9 +152,7 @@ def _norm_qkv_rope_kernel(
     cos = tl.load(cos_ptr + row + pairs, mask=pairs < D // 2, other=0.0)
     sin = tl.load(sin_ptr + row + pairs, mask=pairs < D // 2, other=0.0)
     wait_for_previous(PDL)
-    sums, square_sum = products(w_ptr, inside, x_ptr, g_ptr, 0, BATCH, K, BLOCK, 1, NORM, WIDENED)
-    if NORM:
-        sums *= tl.rsqrt(square_sum / K + eps)[None, :]
+    sums = products(w_ptr, inside, x_ptr, g_ptr, 0, eps, BATCH, K, BLOCK, 1, NORM, WIDENED)
     sums = finished(
         sums,
         scale_ptr,

@@ -6,9 +6,8 @@ walks over the inner dimension in blocks, the next ones being copied to shared m
 (`num_stages`); sums are float32.
 
 RMSNorm is applied around the product: g[k] x[k], rounded to the model's dtype, is multiplied, the
-sum of x[k]^2 is gathered on the way, and its root divides the finished sums. That limits float16,
-whose range is narrow: g x from 2^20 on is infinite, and where all of it is below about 2^-10 digits
-are lost (0.5 % of the result at 2^-14). bfloat16 and float32 have no such limits.
+sum of x[k]^2 is gathered on the way, and its root divides the finished sums. float16 has too narrow a
+range for that and takes another pass over x first, so that what it multiplies is of the size of g.
 """
 
 import torch
@@ -80,6 +79,7 @@ def products(
     x_ptr,
     g_ptr,
     split,
+    eps,
     BATCH: tl.constexpr,
     K: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -87,18 +87,19 @@ def products(
     NORM: tl.constexpr,
     WIDENED: tl.constexpr,
 ):
-    """sums[r, b] = sum over k of W[r, k] g[k] x[b, k], and the sums of x[b, k]^2 (float32).
+    """sums[r, b] = sum over k of W[r, k] n[b, k] (float32), n = RMSNorm(x) with weight g and `eps`,
+    or x without NORM.
 
-    rows [R] are row numbers from w_ptr on, all inside W; x [BATCH, K], g [K]. Results [R, TOKENS]
-    and [TOKENS], zero for the padding; without NORM g counts as 1 and the second result is zero.
-    `split` of SPLITS takes its part of k. To be called after `wait_for_previous`.
+    rows [R] are row numbers from w_ptr on, all inside W; x [BATCH, K], g [K]. Result [R, TOKENS],
+    zero for the padding. `split` of SPLITS takes its part of k (1 with NORM). To be called after
+    `wait_for_previous`.
     """
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     EVEN: tl.constexpr = K % BLOCK == 0
     dtype: tl.constexpr = x_ptr.dtype.element_ty
     operand: tl.constexpr = tl.float32 if WIDENED else dtype
-    # g x may be larger than float16 holds, because x is not yet divided by its norm.
-    SHRINK: tl.constexpr = 1.0 / 16 if dtype == tl.float16 else 1.0
+    # g x that is not yet divided by x's norm may be too large or too small for float16.
+    NORM_FIRST: tl.constexpr = NORM and dtype == tl.float16
     token = tl.arange(0, TOKENS)
     lane = tl.arange(0, BLOCK)
     present = (token < BATCH)[:, None]
@@ -107,6 +108,12 @@ def products(
     sums = tl.zeros((rows.shape[0], TOKENS), dtype=tl.float32)
     squares = tl.zeros((TOKENS, BLOCK), dtype=tl.float32)
     first = split * (STEPS * BLOCK)
+    if NORM_FIRST:
+        for start in range(0, K, BLOCK):
+            inside = present & (start + lane < K)[None, :]
+            x = tl.load(x_rows + (start + lane)[None, :], mask=inside, other=0.0).to(tl.float32)
+            squares += x * x
+        rstd = tl.rsqrt(tl.sum(squares, axis=1) / K + eps)
     # A block of g is too narrow for an asynchronous copy: it is loaded one step ahead by hand.
     if NORM:
         g = tl.load(g_ptr + first + lane, mask=first + lane < K, other=0.0)
@@ -124,8 +131,11 @@ def products(
         if NORM:
             next_g = tl.load(g_ptr + columns + BLOCK, mask=columns + BLOCK < K, other=0.0)
             x = x.to(tl.float32)
-            squares += x * x
-            x *= (g.to(tl.float32) * SHRINK)[None, :]
+            if NORM_FIRST:
+                x *= rstd[:, None]
+            else:
+                squares += x * x
+            x *= g.to(tl.float32)[None, :]
             g = next_g
         w = w.to(operand)
         x = tl.trans(x.to(operand))
@@ -135,9 +145,9 @@ def products(
             sums += tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=BLOCK)
         else:
             sums = tl.dot(w, x, sums)
-    if NORM:
-        sums *= 1.0 / SHRINK
-    return sums, tl.sum(squares, axis=1)
+    if NORM and not NORM_FIRST:
+        sums *= tl.rsqrt(tl.sum(squares, axis=1) / K + eps)[None, :]
+    return sums
 
 
 @triton.jit

@@ -49,10 +49,14 @@ def test_float32_weights_of_a_float16_model(inputs, assert_close) -> None:
     assert_close(out, linear_reference(x, WeightMatrix(weight.data.half())))
 
 
-def test_float16_activations_near_its_largest_number_do_not_overflow(inputs, assert_close) -> None:
+@pytest.mark.parametrize(("size", "weight_size"), [(60_000.0, 40.0), (60_000.0, 1.0), (1e-4, 0.02)])
+def test_a_norm_keeps_float16_within_its_range(
+    size: float, weight_size: float, inputs, assert_close
+) -> None:
+    """g x alone would be infinite, or lose its digits."""
     make = inputs(torch.float16)
-    x, out = make.random(2, 48).sign() * 60_000, make.poisoned(2, 16)
-    norm = Norm(make.random(48, seed=5).abs() * 3 + 2, 1e-5)
+    x, out = make.random(2, 48).sign() * size, make.poisoned(2, 16)
+    norm = Norm((make.random(48, seed=5).abs() + 1) * weight_size, 1e-12)
     weight = make.weight(16, 48)
     linear(x, weight, out, Tile(16, 16), norm)
     assert_close(out, linear_reference(x, weight, norm))
