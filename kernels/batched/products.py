@@ -6,8 +6,8 @@ walks over the inner dimension in blocks, the next ones being copied to shared m
 (`num_stages`); sums are float32.
 
 RMSNorm is applied around the product: g[k] x[k], rounded to the model's dtype, is multiplied, the
-sum of x[k]^2 is gathered on the way, and its root divides the finished sums. float16 has too narrow a
-range for that and takes another pass over x first, so that what it multiplies is of the size of g.
+sum of x[k]^2 is gathered on the way, and its root divides the finished sums. float16 has too narrow
+a range for that: it takes another pass over x first, and multiplies what is of the size of g.
 """
 
 import torch
