@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from decodescope.cli import main
+
 RUN_KEYS = {
     "schema_version", "model", "weights", "variant", "device", "dtype", "batch", "context",
     "tokens", "prompt_token_ids", "output_token_ids", "tokens_per_s", "step_ns",
@@ -37,9 +39,14 @@ def decodescope(*arguments: str, cwd: Path | None = None) -> subprocess.Complete
 
 def error_line(done: subprocess.CompletedProcess[str]) -> str:
     """The one line on stderr of a command that printed nothing else."""
-    assert done.stdout == ""
-    lines = done.stderr.splitlines()
-    assert len(lines) == 1, done.stderr
+    return only_line(done.stdout, done.stderr)
+
+
+def only_line(out: str, err: str) -> str:
+    """The one line of an error."""
+    assert out == ""
+    lines = err.splitlines()
+    assert len(lines) == 1, err
     assert lines[0].startswith("decodescope: ")
     return lines[0]
 
@@ -122,29 +129,11 @@ def test_without_a_terminal_the_app_prints_a_summary() -> None:
     ("arguments", "code", "words"),
     [
         (("rnu",), 2, "did you mean run?"),
-        (("run", "--nope"), 2, "--nope"),
-        (("run", "--batch", "0"), 2, "--batch 0"),
-        (("run", "--batch", "many"), 2, "many"),
         (("run", "--tokens", "0"), 2, "--tokens 0"),
-        (("run", "--variant", "egaer"), 2, "did you mean eager?"),
         (("run", "--model", "tiny", "--variant", "compiled", "--device", "cpu"), 3, "CUDA"),
-        (("run", "--model", "tiny", "--context", "1000", "--device", "cpu"), 2, "1024"),
-        (("run", "--model", "llama-3.2-1@random"), 2, "llama-3.2-1b@random"),
         (("run", "--model", "some/where"), 3, "some/where"),
-        (("run", "--model", "./nowhere"), 3, "./nowhere"),
-        (("run", "--prompt-ids", "1,x"), 2, "whole numbers"),
-        (("run", "--prompt", "a", "--prompt-ids", "1"), 2, "--prompt"),
-        (("run", "--prompt", "a", "--context", "3"), 2, "--context"),
-        (("run", "--top-k", "3", "--seed", "1"), 2, "--top-k, --seed: without a --temperature"),
-        (("run", "--temperature", "0", "--top-p", "0.5"), 2, "--top-p: without a --temperature"),
-        (("compare", "--variants", "a,b", "--seed", "5"), 2, "--seed: without a --temperature"),
-        (("live", "--top-p", "0.9"), 2, "--top-p: without a --temperature"),
         (("run", "--trace", "/no/such/folder/t.json"), 2, "/no/such/folder"),
-        (("run", "--trace", "t.txt"), 2, ".json"),
         (("analyze", "/no/such.json"), 2, "/no/such.json"),
-        (("analyze",), 2, "FILE"),
-        (("open", "/no/such.json"), 2, "/no/such.json"),
-        (("export", "x", "--to", "chrome", "-o", "/no/such/folder/o.json"), 2, "/no/such/folder"),
         (("live", "--record", "r.dsrec"), 2, "terminal"),
     ],
 )
@@ -154,6 +143,47 @@ def test_bad_usage_is_one_line_and_a_code(
     done = decodescope(*arguments, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert words in error_line(done)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("run", "--nope"), 2, "--nope"),
+        (("run", "--batch", "0"), 2, "--batch 0"),
+        (("run", "--batch", "many"), 2, "many"),
+        (("run", "--variant", "egaer"), 2, "did you mean eager?"),
+        (("run", "--model", "tiny", "--context", "1000", "--device", "cpu"), 2, "1024"),
+        (("run", "--model", "llama-3.2-1@random"), 2, "llama-3.2-1b@random"),
+        (("run", "--model", "./nowhere"), 3, "./nowhere"),
+        (("run", "--prompt-ids", "1,x"), 2, "whole numbers"),
+        (("run", "--prompt", "a", "--prompt-ids", "1"), 2, "--prompt"),
+        (("run", "--prompt", "a", "--context", "3"), 2, "--context"),
+        (("run", "--top-k", "3", "--seed", "1"), 2, "--top-k, --seed: without a --temperature"),
+        (("run", "--temperature", "0", "--top-p", "0.5"), 2, "--top-p: without a --temperature"),
+        (("compare", "--variants", "a,b", "--seed", "5"), 2, "--seed: without a --temperature"),
+        (("live", "--top-p", "0.9"), 2, "--top-p: without a --temperature"),
+        (("run", "--trace", "t.txt"), 2, ".json"),
+        (("analyze",), 2, "FILE"),
+        (("open", "/no/such.json"), 2, "/no/such.json"),
+        (("export", "x", "--to", "chrome", "-o", "/no/such/folder/o.json"), 2, "/no/such/folder"),
+    ],
+)
+def test_each_mistake_is_named(
+    arguments: tuple[str, ...],
+    code: int,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["decodescope", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed = capfd.readouterr()
+    assert ended.value.code == code, printed.err
+    assert words in only_line(printed.out, printed.err)
     assert list(tmp_path.iterdir()) == []
 
 

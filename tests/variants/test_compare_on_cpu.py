@@ -39,8 +39,10 @@ STATIC = Variant("static", "a cache of fixed size", False, build_static)
 """
 ENTRY_POINTS = "[decodescope.variants]\nstatic = mine:STATIC\n"
 INTERRUPTED = """
-import sys, msgspec
+import signal, sys, msgspec
 from pathlib import Path
+# A test session in a shell's background ignores Ctrl-C, and so would this process.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.variants.compare import CompareRequest, compare_variants
 config = msgspec.json.decode(sys.argv[1], type=WorkerConfig)

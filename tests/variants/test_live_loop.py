@@ -38,6 +38,15 @@ def load_fakes(name: str):
 fakes = load_fakes("fake_session")
 
 
+@pytest.fixture(autouse=True)
+def few_objects_to_look_at():
+    """The loop collects garbage several times, and a test session holds the objects of hundreds of
+    modules. The loop itself ends with nothing frozen."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 class Run:
     """One scripted run of the loop, and what it said."""
 
