@@ -135,6 +135,7 @@ def no_synchronisation() -> Iterator[None]:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("default")  # of torch.compile's imports, and of the mode that watches
 @pytest.mark.parametrize("variant", ["eager", "compiled"])
 def test_variants_draw_on_the_gpu_without_waiting(load_small: Load, variant: str) -> None:
     loaded = load_small("llama")
