@@ -162,7 +162,7 @@ class TuneBenchmark(Struct, frozen=True):
     the tiles came from that the search began with. Each of `passes` lists the operations in the
     order in which they were tuned. `before_ns` and `after_ns` are the step's time with the first
     and the last tiles, in rounds that time both in turn, each the median of `replays` replays;
-    `before_over_after` is their ratio within a round. `kept_in` is null where that failed.
+    `before_over_after` is their ratio within a round.
     """
 
     schema_version: int
@@ -179,8 +179,6 @@ class TuneBenchmark(Struct, frozen=True):
     before_ns: RoundSpread
     after_ns: RoundSpread
     before_over_after: RoundSpread
-    kept_in: str | None
-    table: str | None
     environment: Environment
 
     @property

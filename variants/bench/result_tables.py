@@ -80,10 +80,6 @@ def tune_table(result: TuneBenchmark) -> RenderableType:
         "tile: rows x columns, warps, stages, splits; each measured in the whole step",
         f"step µs: {ranges}; before/after {_ratio(result.before_over_after)}",
     ]
-    if result.kept_in is not None:
-        notes.append(f"kept for later runs in {result.kept_in}")
-    if result.table is not None:
-        notes.append(f"written to the table {result.table}")
     return _page(title, table, notes, result.errors, result.environment)
 
 

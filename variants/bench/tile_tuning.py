@@ -75,7 +75,10 @@ def run_tuning(
     if table is not None and known is not None:
         updated = table_with(known, gpu.name, tile_entries(shapes, tiles))
         write_atomically(table, encode_table(updated))
+        say(f"written to the table {table}")
     kept_in = keep_tiles(gpu, shapes, tiles, cache_folder())
+    if kept_in is not None:
+        say(f"kept for later runs in {kept_in}")
     pairs = zip(before_ns.rounds, after_ns.rounds, strict=True)
     return TuneBenchmark(
         schema_version=SCHEMA_VERSION,
@@ -92,8 +95,6 @@ def run_tuning(
         before_ns=before_ns,
         after_ns=after_ns,
         before_over_after=RoundSpread.of([before / after for before, after in pairs]),
-        kept_in=None if kept_in is None else str(kept_in),
-        table=None if table is None else str(table),
         environment=environment(),
     )
 
