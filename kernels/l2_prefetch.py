@@ -4,9 +4,7 @@ Only a hint: nothing waits for the data, and no result depends on it. Programs t
 ask for the next kernel's weights. Needs compute capability 9.0, and cannot run in Triton's
 interpreter.
 
-Off unless asked for: in whole steps on an H200, 2 to 31 MB asked for during attention by 64 to 248
-programs gained nothing reliable and cost up to 12 % (Llama 3.2 1B: 746 to 796 us with, 750 without;
-Llama 3.1 8B: 3810 to 3870 us with, 3750 without).
+Off unless asked for: it gained nothing reliable in whole steps on an H200 (docs/decisions.md, 28).
 
 Source: PTX ISA 8.0, cp.async.bulk.prefetch (address and size multiples of 16 bytes).
 """

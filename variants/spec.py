@@ -34,7 +34,7 @@ class VariantSpec:
 
     `cuda_graph`: the whole step is captured as one CUDA graph (`compiled` brings torch.compile's
     own graphs and does not take it). `prefetch`: `fused` attention asks the O projection's weights
-    into L2 meanwhile, which on an H200 gained nothing reliable and cost up to 12 % of a step.
+    into L2 meanwhile, which gained nothing reliable on an H200 (docs/decisions.md, 28).
     `weight_format` None means the workload's dtype. `without` names what `fused` kernels,
     which use every part by default, leave out:
 
