@@ -30,9 +30,9 @@ from rich.table import Table
 
 from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.views.formatting import UNKNOWN, bytes_size, microseconds, percent
+from decodescope.kernels.overlap import can_overlap
 from decodescope.variants.bench.device_clock import Call, Clock, CudaClock
 from decodescope.variants.bench.kernel_bench import (
-    PDL_CAPABILITY,
     TOLERANCES,
     Conditions,
     measure_case,
@@ -121,7 +121,7 @@ def attention_alone(plan: StepPlan, position: int, peak: ReadPeak) -> KernelFigu
     """The kernel for itself, as `bench kernels` measures it, with the step's tile."""
     batch = plan.buffers.x.shape[0]
     gpu = torch.cuda.get_device_properties(0)
-    pdl = (gpu.major, gpu.minor) >= PDL_CAPABILITY
+    pdl = can_overlap(torch.device("cuda"))
     conditions = Conditions(gpu.L2_cache_size, peak, TOLERANCES[DTYPE], pdl)
     operands = Operands(plan.parts, batch, position, plan.tiles, "cuda")
     (case,) = (case for case in product_cases(operands) if case.operation == "attention")

@@ -26,6 +26,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.analyzer.files import write_atomically
+from decodescope.kernels.overlap import can_overlap
 from decodescope.variants.bench.operands import Operands
 from decodescope.variants.bench.product_cases import product_cases
 from decodescope.variants.bench.small_cases import small_cases
@@ -39,7 +40,6 @@ USUAL_PLACE = Path("/usr/local/cuda/bin/compute-sanitizer")
 BATCHES = (1, 3)
 CONTEXT = 301
 PAST_THE_END = 10_000
-OVERLAP_CAPABILITY = (9, 0)
 
 _SMALL: dict[str, Any] = {
     "vocab_size": 1009, "hidden_size": 330, "intermediate_size": 523, "num_hidden_layers": 1,
@@ -97,7 +97,7 @@ def tiles_to_try(parts: FusedModel, batch: int) -> Iterator[StepTiles]:
 
 def launch_all() -> int:
     """Launch every kernel every way; returns how many launches that were."""
-    overlaps = torch.cuda.get_device_capability() >= OVERLAP_CAPABILITY
+    overlaps = can_overlap(torch.device("cuda"))
     launches = 0
     for (fields, dtype), batch in product(MODELS, BATCHES):
         parts = meta_parts(fields, dtype)

@@ -13,9 +13,17 @@ PTX ISA, griddepcontrol.
 
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+CAPABILITY = (9, 0)
+
+
+def can_overlap(device: torch.device) -> bool:
+    """Whether kernels on this device can be launched with PDL."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= CAPABILITY
 
 
 def launch_options(pdl: bool) -> dict[str, Any]:

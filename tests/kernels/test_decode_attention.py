@@ -15,6 +15,7 @@ from decodescope.kernels.decode_attention import (
     decode_attention_reference,
 )
 from decodescope.kernels.l2_prefetch import prefetchable_bytes
+from decodescope.kernels.overlap import can_overlap
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import WeightMatrix
 from decodescope.kernels.workspace import Workspace, new_workspace
@@ -310,7 +311,7 @@ def test_long_caches_go_on_after_the_blocks_asked_for_ahead(
 @pytest.mark.gpu
 @pytest.mark.parametrize("splits", [1, 8])
 def test_overlap_and_prefetch_change_no_bit(splits: int) -> None:
-    if torch.cuda.get_device_capability() < (9, 0):
+    if not can_overlap(torch.device("cuda")):
         pytest.skip("needs compute capability 9.0")
     case = attention(
         "cuda", torch.bfloat16, 1, 8, 4, 64, capacity=3000, position=2900, splits=splits, block=64

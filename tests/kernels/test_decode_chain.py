@@ -13,6 +13,7 @@ from decodescope.kernels.linear_residual import linear_residual, linear_residual
 from decodescope.kernels.norm_gate_up import norm_gate_up, norm_gate_up_reference
 from decodescope.kernels.norm_head import norm_head, norm_head_reference
 from decodescope.kernels.norm_qkv_rope import norm_qkv_rope, norm_qkv_rope_reference
+from decodescope.kernels.overlap import can_overlap
 from decodescope.kernels.rope import RopeTable
 from decodescope.kernels.tile import Tile
 from decodescope.kernels.weights import Norm, QkNorm, WeightMatrix
@@ -220,7 +221,7 @@ def replayable(chain: Chain, pdl: bool) -> Callable[[], None]:
 def test_overlapping_launches_change_no_bit(
     qk: bool, dtype: torch.dtype, inputs, assert_reset
 ) -> None:
-    if torch.cuda.get_device_capability() < (9, 0):
+    if not can_overlap(torch.device("cuda")):
         pytest.skip("programmatic dependent launch needs compute capability 9.0")
     chain = Chain(inputs(dtype), LARGE, qk)
     chain.start_at(500)
@@ -243,7 +244,7 @@ def test_overlapping_launches_change_no_bit(
 
 @pytest.mark.gpu
 def test_steps_overlap_in_an_uninterrupted_run(inputs, assert_reset) -> None:
-    if torch.cuda.get_device_capability() < (9, 0):
+    if not can_overlap(torch.device("cuda")):
         pytest.skip("programmatic dependent launch needs compute capability 9.0")
     chain = Chain(inputs(torch.bfloat16), LARGE, qk=True)
     chain.start_at(0)

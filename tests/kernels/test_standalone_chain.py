@@ -6,6 +6,7 @@ import torch
 from decodescope.kernels.embedding import embed
 from decodescope.kernels.kv_write import kv_write
 from decodescope.kernels.linear import linear
+from decodescope.kernels.overlap import can_overlap
 from decodescope.kernels.rms_norm import rms_norm
 from decodescope.kernels.rms_norm_residual import rms_norm_residual
 from decodescope.kernels.rope import RopeTable, rotate, rotated_reference
@@ -74,7 +75,7 @@ class Block:
 
 @pytest.mark.parametrize("pdl", [False, pytest.param(True, marks=pytest.mark.gpu)])
 def test_a_block_at_every_position(pdl: bool, device: str) -> None:
-    if pdl and torch.cuda.get_device_capability() < (9, 0):
+    if pdl and not can_overlap(torch.device("cuda")):
         pytest.skip("programmatic dependent launch needs compute capability 9.0")
     block = Block(device)
     positions = torch.arange(CAPACITY, dtype=torch.int32, device=device)
@@ -89,7 +90,7 @@ def test_a_block_at_every_position(pdl: bool, device: str) -> None:
 
 @pytest.mark.gpu
 def test_overlapped_launches_give_the_same_bits() -> None:
-    if torch.cuda.get_device_capability() < (9, 0):
+    if not can_overlap(torch.device("cuda")):
         pytest.skip("programmatic dependent launch needs compute capability 9.0")
     block = Block("cuda")
     position = torch.tensor([3], dtype=torch.int32, device="cuda")

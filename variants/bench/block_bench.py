@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from decodescope.analyzer.errors import ModelError
+from decodescope.kernels.overlap import can_overlap
 from decodescope.variants.bench.attention_block import (
     BlockInputs,
     EagerBlock,
@@ -18,7 +19,6 @@ from decodescope.variants.bench.attention_block import (
     reference_output,
 )
 from decodescope.variants.bench.device_clock import Call, Clock, CudaClock
-from decodescope.variants.bench.kernel_bench import PDL_CAPABILITY
 from decodescope.variants.bench.needs import require_gpu
 from decodescope.variants.bench.operands import SEED
 from decodescope.variants.bench.report import (
@@ -88,7 +88,7 @@ def run_block_bench(
     """
     require_gpu()
     source = resolve_model(model)
-    pdl = torch.cuda.get_device_capability() >= PDL_CAPABILITY
+    pdl = can_overlap(torch.device("cuda"))
     figures = []
     for dtype in dtypes:
         say(f"loading {model} in {dtype}")

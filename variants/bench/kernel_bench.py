@@ -13,6 +13,7 @@ from statistics import quantiles
 
 import torch
 
+from decodescope.kernels.overlap import can_overlap
 from decodescope.variants.bench.device_clock import Clock, CudaClock
 from decodescope.variants.bench.needs import require_gpu
 from decodescope.variants.bench.operands import Copy, KernelCase, Operands
@@ -41,7 +42,6 @@ MAX_COPIES = 1024
 # A replay must last much longer than the host takes to launch it.
 MIN_LAUNCHES = 128
 REPLAYS = 30
-PDL_CAPABILITY = (9, 0)
 
 # Largest relative error against float64 on the same inputs: rounding of the result, and for float32
 # of a sum of many thousand products.
@@ -78,7 +78,7 @@ def run_kernel_bench(
         l2_bytes=gpu.L2_cache_size,
         peak=read_peak("cuda"),
         tolerance=TOLERANCES[workload.dtype],
-        pdl=(gpu.major, gpu.minor) >= PDL_CAPABILITY,
+        pdl=can_overlap(torch.device("cuda")),
     )
     shapes = step_shapes(parts, workload.batch, workload.context + 1)
     chosen = tiles_for(shapes, this_target_gpu())

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import torch
 
+from decodescope.kernels.overlap import can_overlap
 from decodescope.kernels.sampling.workspace import new_sampling_workspace
 from decodescope.variants.annotations import LayerRanges
 from decodescope.variants.fused.buffers import new_buffers, step_workspace
@@ -27,8 +28,6 @@ from decodescope.variants.step_bytes import KvBytes, weight_bytes_read
 from decodescope.variants.token_choice import token_choice
 from decodescope.variants.token_history import TokenHistory
 from decodescope.variants.workload import DecodeWorkload
-
-_OVERLAP_CAPABILITY = (9, 0)
 
 
 def build_fused(
@@ -65,9 +64,7 @@ def step_plan(
     """A plan with a cache and buffers of its own for this workload."""
     device = parts.embedding.device
     capacity = workload.cache_length
-    overlaps = (
-        device.type == "cuda" and torch.cuda.get_device_capability(device) >= _OVERLAP_CAPABILITY
-    )
+    overlaps = can_overlap(device)
     return StepPlan(
         spec=spec,
         parts=parts,
