@@ -6,7 +6,7 @@ and out. All query heads of a KV head share one program, so that its rows are re
 The position lives on the device and the grid does not depend on it: one captured CUDA graph serves
 every position. The new token's row, which the kernel before writes, is handled apart from the rows
 of earlier steps; these are safe to read while that kernel still runs, and a program has its first
-blocks of them (`tile.num_stages`) in registers before it waits.
+block of them in registers before it waits.
 
 Sources: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttention-2
 (arXiv 2307.08691) for the running softmax; GQA packing as in FlashInfer (arXiv 2501.01005).
@@ -82,7 +82,6 @@ def _decode_attention_kernel(
     SPLIT_ROWS: tl.constexpr,
     ROUND: tl.constexpr,
     INTERPRETED: tl.constexpr,
-    AHEAD: tl.constexpr,
     PREFETCH_PROGRAMS: tl.constexpr,
     NUM_WARPS: tl.constexpr,
     PDL: tl.constexpr,
@@ -110,17 +109,11 @@ def _decode_attention_kernel(
     oldest = tl.maximum(position - window + 1, 0)
     first, end = rows_of_split(oldest, position, split, SPLITS, BLOCK)
     row = tl.arange(0, BLOCK)
-    values = ()
-    keys = ()
-    for ahead in tl.static_range(AHEAD):
-        start = first + ahead * BLOCK
-        v = cache_block(v_ptr, start, end, capacity, lane, D, BLOCK)
-        k = cache_block(k_ptr, start, end, capacity, lane, D, BLOCK)
-        # All blocks are asked for before any is touched. Without a second mask on V the compiler
-        # moves V's way to shared memory, so a wait for V, in front of the load of K.
-        # Triton unpacks no tuples.
-        values = values + (tl.where((start + row < end)[:, None], v, 0.0),)  # type: ignore[assignment]  # noqa: RUF005
-        keys = keys + (k,)  # type: ignore[assignment]  # noqa: RUF005
+    v = cache_block(v_ptr, first, end, capacity, lane, D, BLOCK)
+    k = cache_block(k_ptr, first, end, capacity, lane, D, BLOCK)
+    # Both are asked for before either is touched. Without a second mask on V the compiler moves V's
+    # way to shared memory, so a wait for V, in front of the load of K.
+    v = tl.where((first + row < end)[:, None], v, 0.0)
 
     wait_for_previous(PDL)
     # The last split has no more rows than any other, so the new row is its to add.
@@ -137,13 +130,11 @@ def _decode_attention_kernel(
     l = tl.zeros((QUERIES,), tl.float32) + tl.where(newest, 1.0, 0.0)  # noqa: E741
     acc = tl.zeros((QUERIES, LANES), tl.float32) + v_new.to(tl.float32)[None, :]
 
-    for ahead in tl.static_range(AHEAD):
-        start = first + ahead * BLOCK
-        if start < end:
-            m, l, acc = attend_block(  # noqa: E741
-                q, keys[ahead], values[ahead], start + row < end, scale_log2, m, l, acc, INTERPRETED
-            )
-    for start in range(first + AHEAD * BLOCK, end, BLOCK):
+    if first < end:
+        m, l, acc = attend_block(  # noqa: E741
+            q, k, v, first + row < end, scale_log2, m, l, acc, INTERPRETED
+        )
+    for start in range(first + BLOCK, end, BLOCK):
         k = cache_block(k_ptr, start, end, capacity, lane, D, BLOCK)
         v = cache_block(v_ptr, start, end, capacity, lane, D, BLOCK)
         m, l, acc = attend_block(  # noqa: E741
@@ -198,15 +189,15 @@ def decode_attention(
     the cache nothing is written.
 
     `window` counts the tokens that a query sees, itself included (None: all). `tile.columns` is a
-    block of KV positions, at least 16, `tile.num_stages` the blocks in registers before the kernel
-    waits for the previous one; `tile.splits` programs share a KV head and need a workspace
-    of `workspace_floats` and `workspace_counters` (attention_splits.py). `prefetch`: a matrix that
-    extra programs ask into L2 (l2_prefetch.py); needs compute capability 9.0.
+    block of KV positions, at least 16, and `tile.num_stages` is 1; `tile.splits` programs share a
+    KV head and need a workspace of `workspace_floats` and `workspace_counters`
+    (attention_splits.py). `prefetch`: a matrix that extra programs ask into L2 (l2_prefetch.py);
+    needs compute capability 9.0.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace or block, more
-            than `MAX_SPLITS` splits, a window below 1, a prefetch from weights that are not on a
-            GPU or not aligned.
+            than `MAX_SPLITS` splits or one stage, a window below 1, a prefetch from weights that
+            are not on a GPU or not aligned.
     """
     _check(q, k_cache, v_cache, position, out, tile, window)
     batch, heads, head_dim = q.shape
@@ -249,7 +240,6 @@ def decode_attention(
         SPLIT_ROWS=triton.next_power_of_2(tile.splits),
         ROUND=heads_per_round(tile.splits, group, lanes, tile.num_warps),
         INTERPRETED=not q.is_cuda,
-        AHEAD=tile.num_stages,
         PREFETCH_PROGRAMS=prefetch_programs,
         NUM_WARPS=tile.num_warps,
         PDL=pdl,
@@ -295,5 +285,7 @@ def _check(
         raise ValueError(f"window {window}: must be at least 1, the new token itself")
     if tile.columns < 16:
         raise ValueError(f"blocks of {tile.columns} positions: must be at least 16")
+    if tile.num_stages != 1:
+        raise ValueError(f"tile of {tile.num_stages} stages: attention holds one block at a time")
     if tile.splits > MAX_SPLITS:
         raise ValueError(f"tile of {tile.splits} splits: at most {MAX_SPLITS} are combined")

@@ -1,6 +1,6 @@
 """`bench kernels --tune`: finds the tiles of a model's fused step on this GPU, and keeps them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -27,7 +27,13 @@ from decodescope.variants.fused.tile_table import (
     table_with,
     tile_entries,
 )
-from decodescope.variants.fused.tiles import StepShapes, StepTiles, step_shapes
+from decodescope.variants.fused.tiles import (
+    OPERATIONS,
+    Operation,
+    StepShapes,
+    StepTiles,
+    step_shapes,
+)
 from decodescope.variants.fused.tuner import REPLAYS, TunedOperation, tune_model
 from decodescope.variants.memory import memory_errors
 from decodescope.variants.model_source import resolve_model
@@ -50,6 +56,7 @@ def run_tuning(
     """Tune the fused step of `model` in the middle of `workload`, and keep the tiles for later
     runs; `table` is a file of the shipped table's form to add them to, made where it is missing.
 
+    Operations whose tile is measured already keep it, unless all are: then all are measured anew.
     No weights are loaded: they are random numbers of the model's shapes.
 
     Raises:
@@ -65,18 +72,23 @@ def run_tuning(
     parts, gpu = fused_model(loaded.model), this_target_gpu()
     shapes = step_shapes(parts, workload.batch, workload.cache_length)
     start = tiles_for(shapes, gpu)
+    operations = start.unmeasured or OPERATIONS
+    measured = [name for name in OPERATIONS if name not in operations]
+    if measured:
+        say(f"measured before: {', '.join(measured)}")
     position = workload.context + workload.new_tokens // 2
     with memory_errors("tuning tiles", "cuda"):
         step = build_fused(VariantSpec("fused"), loaded, workload, "cuda", start.tiles)
         launch_with = launches_of(step, position)
-        tiles, passes = tune_in_passes(launch_with, start.tiles, shapes, gpu, say)
+        tiles, passes = tune_in_passes(launch_with, start.tiles, operations, shapes, gpu, say)
         say("measuring the step before and after")
         before_ns, after_ns = time_both(launch_with, start.tiles, tiles, CudaClock())
+    found = tile_entries(shapes, tiles, operations)
     if table is not None and known is not None:
-        updated = table_with(known, gpu.name, tile_entries(shapes, tiles))
+        updated = table_with(known, gpu.name, found)
         write_atomically(table, encode_table(updated))
         say(f"written to the table {table}")
-    kept_in = keep_tiles(gpu, shapes, tiles, cache_folder())
+    kept_in = keep_tiles(gpu, found, cache_folder())
     if kept_in is not None:
         say(f"kept for later runs in {kept_in}")
     pairs = zip(before_ns.rounds, after_ns.rounds, strict=True)
@@ -124,6 +136,7 @@ def launches_of(step: FusedStep, position: int) -> LaunchWith:
 def tune_in_passes(
     launch_with: LaunchWith,
     start: StepTiles,
+    operations: Sequence[Operation],
     shapes: StepShapes,
     gpu: TargetGpu,
     say: Callable[[str], None],
@@ -131,7 +144,7 @@ def tune_in_passes(
     """Tune until a pass changes nothing, `MOST_PASSES` times at most."""
     tiles, passes = start, []
     for _ in range(MOST_PASSES):
-        found = tune_model(launch_with, tiles, shapes, gpu, say)
+        found = tune_model(launch_with, tiles, operations, shapes, gpu, say)
         passes.append(found.operations)
         if found.tiles == tiles:
             break

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -10,8 +11,7 @@ from msgspec import Struct
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.files import write_atomically
 from decodescope.variants.fused.target_gpu import TargetGpu
-from decodescope.variants.fused.tile_table import TileEntry, tile_entries, updated
-from decodescope.variants.fused.tiles import StepShapes, StepTiles
+from decodescope.variants.fused.tile_table import TileEntry, updated
 
 
 class _Kept(Struct, frozen=True):
@@ -35,13 +35,13 @@ def cached_entries(gpu: TargetGpu, folder: Path) -> tuple[TileEntry, ...]:
     return kept.entries if kept.gpu == gpu else ()
 
 
-def keep_tiles(gpu: TargetGpu, shapes: StepShapes, tiles: StepTiles, folder: Path) -> Path | None:
-    """Add the tiles of one step for later runs; returns the file that keeps them.
+def keep_tiles(gpu: TargetGpu, measured: Iterable[TileEntry], folder: Path) -> Path | None:
+    """Add tiles for later runs; returns the file that keeps them.
 
     Where that fails, stderr says so and the result is None.
     """
     path = _path(gpu, folder)
-    entries = updated(cached_entries(gpu, folder), tile_entries(shapes, tiles))
+    entries = updated(cached_entries(gpu, folder), measured)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, msgspec.json.encode(_Kept(gpu, entries)))

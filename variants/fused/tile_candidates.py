@@ -71,7 +71,7 @@ def shared_bytes(tile: Tile, operation: Operation, shapes: StepShapes) -> int:
         queries = max(SMALLEST_DOT, power_of_2_from(shapes.heads // shapes.kv_heads))
         # Blocks go to the products through shared memory: K, and V as well without tensor cores.
         operands = 1 if element < 4 else 2
-        blocks = operands * tile.num_stages * tile.columns * lanes * element
+        blocks = operands * tile.columns * lanes * element
         return blocks + queries * 4 * (lanes + tile.columns) + 1024
     if shapes.batch == 1:
         # Sums of each warp, and x, which threads exchange where a row is too short for all of them.
@@ -95,14 +95,15 @@ def _fits_vector(tile: Tile, operation: Operation, shapes: StepShapes) -> bool:
 
 
 def _fits_attention(tile: Tile, shapes: StepShapes) -> bool:
-    # The blocks of K and V that are asked for ahead are all in registers.
+    # A block of K and V is in registers.
     lanes = power_of_2_from(shapes.head_dim)
-    ahead_bytes = tile.num_stages * 2 * tile.columns * lanes * shapes.element_bytes
+    block_bytes = 2 * tile.columns * lanes * shapes.element_bytes
     blocks = shapes.shape("attention").columns // tile.columns
     return (
         SMALLEST_DOT <= tile.columns <= _MAX_COLUMNS
+        and tile.num_stages == 1
         and tile.splits <= max(1, min(MAX_SPLITS, blocks))
-        and ahead_bytes <= 32 * tile.num_warps * attention_thread_bytes(shapes.element_bytes)
+        and block_bytes <= 32 * tile.num_warps * attention_thread_bytes(shapes.element_bytes)
     )
 
 
@@ -157,14 +158,14 @@ def _around_batched(start: Tile, operation: Operation) -> Iterator[Tile]:
 def _around_attention(start: Tile) -> Iterator[Tile]:
     yield from _scaled(start, splits=2)
     yield from _scaled(start, splits=0.5)
-    yield from _scaled(start, columns=0.5, num_stages=2)
-    yield from _scaled(start, num_warps=2, num_stages=2)
+    yield from _scaled(start, columns=0.5)
+    yield from _scaled(start, num_warps=2)
     wide = replace(start, columns=2 * start.columns, splits=max(1, start.splits // 2))
     yield wide
     yield from _scaled(start, num_warps=0.5)
-    yield from _scaled(start, num_stages=2)
     yield from _scaled(wide, num_warps=2)
     yield from _scaled(start, columns=0.5, num_warps=0.5)
+    yield from _scaled(start, columns=0.5, splits=2)
 
 
 def _scaled(start: Tile, **factors: float) -> Iterator[Tile]:

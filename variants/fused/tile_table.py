@@ -56,9 +56,11 @@ def tile_key(operation: Operation, shapes: StepShapes) -> TileKey:
     return TileKey(operation, shape.rows, shape.columns, shape.unit, batch, shapes.element_bytes)
 
 
-def tile_entries(shapes: StepShapes, tiles: StepTiles) -> tuple[TileEntry, ...]:
-    """Tiles of one step as entries."""
-    return tuple(TileEntry(tile_key(name, shapes), tiles.of(name)) for name in OPERATIONS)
+def tile_entries(
+    shapes: StepShapes, tiles: StepTiles, operations: Iterable[Operation] = OPERATIONS
+) -> tuple[TileEntry, ...]:
+    """Tiles of one step as entries, those of some operations."""
+    return tuple(TileEntry(tile_key(name, shapes), tiles.of(name)) for name in operations)
 
 
 def updated(old: Iterable[TileEntry], new: Iterable[TileEntry]) -> tuple[TileEntry, ...]:

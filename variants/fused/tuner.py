@@ -14,7 +14,7 @@ from decodescope.kernels.tile import Tile
 from decodescope.variants.bench.device_clock import Clock, CudaClock
 from decodescope.variants.fused.target_gpu import TargetGpu
 from decodescope.variants.fused.tile_candidates import candidates
-from decodescope.variants.fused.tiles import OPERATIONS, Operation, StepShapes, StepTiles
+from decodescope.variants.fused.tiles import Operation, StepShapes, StepTiles
 
 # By the bytes that they read in a step: what is tuned first matters most.
 TUNING_ORDER: tuple[Operation, ...] = ("head", "gate_up", "down", "qkv", "o", "attention")
@@ -103,11 +103,12 @@ def tune(
 def tune_model(
     launch_with: Callable[[StepTiles], Callable[[], None]],
     start: StepTiles,
+    operations: Sequence[Operation],
     shapes: StepShapes,
     gpu: TargetGpu,
     say: Callable[[str], None],
 ) -> TunedTiles:
-    """Tune a model's step on this GPU, by replays of graphs of the whole step.
+    """Tune some operations of a model's step on this GPU, by replays of graphs of the whole step.
 
     `launch_with(tiles)` gives a call that launches a step with these tiles, always at the same
     position. Nothing may be captured on the device meanwhile.
@@ -115,9 +116,9 @@ def tune_model(
     Raises:
         EnvironmentLacks: no tile of an operation fits the GPU; names the limit.
     """
-    choices = {operation: candidates(operation, shapes, gpu) for operation in OPERATIONS}
+    choices = {operation: candidates(operation, shapes, gpu) for operation in operations}
     number = sum(len(tiles) for tiles in choices.values())
-    say(f"measuring {number} tiles of {len(choices)} operations on {gpu.name}")
+    say(f"measuring {number} tiles of {', '.join(choices)} on {gpu.name}")
     clock = CudaClock()
     return tune(start, choices, lambda tiles: graph_step_ns(launch_with(tiles), clock), say)
 

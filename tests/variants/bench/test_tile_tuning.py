@@ -1,6 +1,7 @@
 """What `bench kernels --tune` does around the tuner: passes, both times, cache and table."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from decodescope.variants.fused.tile_choice import ChosenTiles
 from decodescope.variants.fused.tile_table import decode_table, encode_table, tile_entries
 from decodescope.variants.fused.tiles import (
     OPERATIONS,
+    Operation,
     StepShapes,
     StepTiles,
     interpreter_tiles,
@@ -58,11 +60,19 @@ class Passes:
 
     def __init__(self) -> None:
         self.starts: list[StepTiles] = []
+        self.operations: set[Sequence[Operation]] = set()
 
     def __call__(
-        self, launch_with: Any, start: StepTiles, shapes: object, gpu: object, say: object
+        self,
+        launch_with: Any,
+        start: StepTiles,
+        operations: Sequence[Operation],
+        shapes: object,
+        gpu: object,
+        say: object,
     ) -> TunedTiles:
         self.starts.append(start)
+        self.operations.add(operations)
         rows = start.head.rows // 2 if start.head.rows > 4 else start.head.rows
         return TunedTiles(replace(start, head=replace(start.head, rows=rows)), (), 2.0, 1.0)
 
@@ -74,7 +84,7 @@ def test_passes_go_on_from_each_other_until_nothing_changes(
     tuner = Passes()
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     start = replace(START, head=Tile(rows, 64))
-    tiles, told = tune_in_passes(lambda _: lambda: None, start, None, H200, silent)
+    tiles, told = tune_in_passes(lambda _: lambda: None, start, OPERATIONS, None, H200, silent)
     assert tiles.head.rows == end
     assert len(told) == passes
     assert [found.head.rows for found in tuner.starts] == [rows, rows // 2][:passes]
@@ -139,6 +149,31 @@ def test_the_tiles_found_are_kept_and_written_down(
     assert set(decode_table(table.read_bytes())[H200.name]) == set(expected)
     assert isinstance(result, TuneBenchmark)
     assert result.before_over_after.rounds == (1.0,) * tile_tuning.ROUNDS
+
+
+@pytest.mark.parametrize("unmeasured", [(), ("head",), ("head", "attention")])
+def test_what_was_measured_before_is_measured_again_only_if_all_was(
+    tuned_model: LoadedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unmeasured: tuple[Operation, ...],
+) -> None:
+    def chosen(shapes: StepShapes, gpu: object) -> ChosenTiles:
+        sources = {name: "default" if name in unmeasured else "table" for name in OPERATIONS}
+        return ChosenTiles(interpreter_tiles(shapes), sources)  # type: ignore[arg-type]
+
+    tuner, table = Passes(), tmp_path / "tiles.json"
+    monkeypatch.setattr(tile_tuning, "tiles_for", chosen)
+    monkeypatch.setattr(tile_tuning, "tune_model", tuner)
+    said: list[str] = []
+    run_tuning("llama-3.2-1b@random", WORKLOAD, table, said.append)
+    expected = set(unmeasured or OPERATIONS)
+    assert set(*tuner.operations) == expected
+    assert {entry.key.operation for entry in cached_entries(H200, tmp_path / "cache")} == expected
+    written = decode_table(table.read_bytes())[H200.name]
+    assert {entry.key.operation for entry in written} == expected
+    told = [line for line in said if line.startswith("measured before: ")]
+    assert bool(told) == bool(unmeasured)
 
 
 def test_a_table_keeps_what_it_held_of_other_gpus_and_shapes(

@@ -28,7 +28,7 @@ from decodescope.variants.fused.tiles import OPERATIONS, StepShapes, StepTiles, 
 SHAPES = preset_shapes("llama-3.2-1b")
 TUNED = StepTiles(
     qkv=Tile(4, 2048, 2),
-    attention=Tile(1, 64, 2, num_stages=2, splits=8),
+    attention=Tile(1, 64, 2, splits=8),
     o=Tile(2, 2048, 1),
     gate_up=Tile(4, 2048, 2),
     down=Tile(1, 8192, 4),
@@ -114,7 +114,7 @@ def test_cache_lengths_share_a_measurement_and_other_sizes_do_not() -> None:
 
 def test_what_was_kept_is_found_by_the_same_gpu_and_versions_only(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
-    keep_tiles(H200, SHAPES, TUNED, folder)
+    keep_tiles(H200, tile_entries(SHAPES, TUNED), folder)
     assert set(cached_entries(H200, folder)) == set(tile_entries(SHAPES, TUNED))
     for changed in (
         {"name": "NVIDIA H100"},
@@ -128,11 +128,11 @@ def test_what_was_kept_is_found_by_the_same_gpu_and_versions_only(tmp_path: Path
 
 def test_a_second_model_is_added_and_another_version_starts_anew(tmp_path: Path) -> None:
     other = preset_shapes("qwen3-0.6b")
-    keep_tiles(H200, SHAPES, TUNED, tmp_path)
-    keep_tiles(H200, other, TUNED, tmp_path)
+    keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
+    keep_tiles(H200, tile_entries(other, TUNED), tmp_path)
     assert len(cached_entries(H200, tmp_path)) == 2 * len(OPERATIONS)
     newer = msgspec.structs.replace(H200, triton="3.7.0")
-    keep_tiles(newer, other, TUNED, tmp_path)
+    keep_tiles(newer, tile_entries(other, TUNED), tmp_path)
     assert len(cached_entries(newer, tmp_path)) == len(OPERATIONS)
     assert cached_entries(H200, tmp_path) == ()
 
@@ -140,7 +140,7 @@ def test_a_second_model_is_added_and_another_version_starts_anew(tmp_path: Path)
 def test_every_damage_to_the_cache_is_survived(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], no_table: None
 ) -> None:
-    keep_tiles(H200, SHAPES, TUNED, tmp_path)
+    keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
     (path,) = tmp_path.iterdir()
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
@@ -158,7 +158,7 @@ def test_a_folder_that_cannot_be_written_is_told_and_survived(
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    keep_tiles(H200, SHAPES, TUNED, blocked / "cache")
+    keep_tiles(H200, tile_entries(SHAPES, TUNED), blocked / "cache")
     assert "not kept" in capsys.readouterr().err.splitlines()[-1]
 
 
@@ -177,7 +177,7 @@ def test_this_machines_measurement_comes_before_the_table_and_that_before_defaul
     assert found.sources["down"] == "table"
     assert "down" not in found.unmeasured
     assert tiles_for(SHAPES, msgspec.structs.replace(H200, name="B"), tmp_path).tiles == defaults
-    keep_tiles(H200, SHAPES, TUNED, tmp_path)
+    keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
     own = tiles_for(SHAPES, H200, tmp_path)
     assert own.tiles == TUNED
     assert set(own.sources.values()) == {"cache"}
@@ -187,7 +187,7 @@ def test_this_machines_measurement_comes_before_the_table_and_that_before_defaul
 def test_a_measurement_serves_every_size_of_its_key(tmp_path: Path, no_table: None) -> None:
     for batch, served in ((1, (1,)), (8, (5, 6, 7, 8))):
         measured = replace(SHAPES, batch=batch)
-        keep_tiles(H200, measured, default_tiles(measured, 132), tmp_path)
+        keep_tiles(H200, tile_entries(measured, default_tiles(measured, 132)), tmp_path)
         for other, capacity in ((other, capacity) for other in served for capacity in (1025, 2048)):
             shapes = replace(SHAPES, batch=other, capacity=capacity)
             assert tiles_for(shapes, H200, tmp_path).unmeasured == ()
@@ -201,13 +201,13 @@ def test_a_measurement_serves_every_size_of_its_key(tmp_path: Path, no_table: No
         ("o", Tile(64, 2048, 8)),
         ("attention", Tile(1, 8)),
         ("attention", Tile(1, 128, splits=65)),
-        ("attention", Tile(1, 128, num_stages=16)),
+        ("attention", Tile(1, 128, num_stages=2)),
         ("head", Tile(4, 2048, 32)),
     ],
 )
 def test_a_measured_tile_that_cannot_run_is_not_taken(
     tmp_path: Path, no_table: None, operation: str, tile: Tile
 ) -> None:
-    keep_tiles(H200, SHAPES, TUNED.with_tile(operation, tile), tmp_path)  # type: ignore[arg-type]
+    keep_tiles(H200, tile_entries(SHAPES, TUNED.with_tile(operation, tile)), tmp_path)  # type: ignore[arg-type]
     found = tiles_for(SHAPES, H200, tmp_path)
     assert found.unmeasured == (operation,)

@@ -198,10 +198,10 @@ def test_a_model_is_tuned_over_all_candidates(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(tuner, "graph_step_ns", timed)
     said: list[str] = []
-    found = tune_model(launch_with, START, SHAPES, H200, said.append)
+    found = tune_model(launch_with, START, OPERATIONS, SHAPES, H200, said.append)
     assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in OPERATIONS})
     number = sum(len(tiles) for tiles in CHOICES.values())
-    assert said[0] == f"measuring {number} tiles of 6 operations on NVIDIA H200"
+    assert said[0] == f"measuring {number} tiles of {', '.join(OPERATIONS)} on NVIDIA H200"
     assert len(said) == 1 + len(OPERATIONS)
     assert "of the step saved" in said[1]
 
