@@ -1,9 +1,13 @@
 """Attention over parts of the KV length (flash-decoding): how many parts, which rows each has, and
 how their results become one.
 
-A split leaves, for each query head, the largest score m, the sum l of exp2(score - m) and the sum
-acc [D] of exp2(score - m) * value. With M the largest m of all splits:
-out = sum exp2(m - M) acc / sum exp2(m - M) l.
+A split has, for each query head, the largest score m, the sum l of exp2(score - m) and the sum
+acc [D] of exp2(score - m) * value. It leaves them for ceil(m) in place of m. With M the largest of
+these: out = sum exp2(m - M) acc / sum exp2(m - M) l.
+
+Weights that are powers of two make their products exact, so that a reduction over splits gives all
+threads the same sum. Otherwise each thread would fuse its own product with the addition of the
+other's, which is rounded, and the sums would differ by thread (triton-lang/triton#7264).
 
 Source: Flash-Decoding, https://pytorch.org/blog/flash-decoding/
 """
@@ -78,12 +82,22 @@ def store_split(
     SPLITS: tl.constexpr,
 ):
     """A split's state to the workspace: acc [kv_heads, SPLITS, GROUP, D], then m and l
-    [kv_heads, SPLITS, GROUP]."""
+    [kv_heads, SPLITS, GROUP], relative to m rounded up."""
+    anchor = tl.ceil(m)
+    # Without a single visible row, -inf - -inf would be NaN.
+    scale = tl.exp2(m - tl.where(m == float("-inf"), 0.0, anchor))
     row = (kv_head * SPLITS + split) * GROUP + query
     rows = kv_heads * SPLITS * GROUP
-    tl.store(partials_ptr + row[:, None] * D + lane[None, :], acc, mask=inside)
-    tl.store(partials_ptr + rows * D + row, m, mask=query < GROUP)
-    tl.store(partials_ptr + rows * (D + 1) + row, l, mask=query < GROUP)
+    tl.store(partials_ptr + row[:, None] * D + lane[None, :], acc * scale[:, None], mask=inside)
+    tl.store(partials_ptr + rows * D + row, anchor, mask=query < GROUP)
+    tl.store(partials_ptr + rows * (D + 1) + row, l * scale, mask=query < GROUP)
+
+
+@triton.jit
+def _power_of_2(exponent):
+    """2^exponent, exactly, for integers up to 0; 0 below the range of normal numbers."""
+    biased = tl.maximum(exponent, -127.0).to(tl.int32) + 127
+    return (biased << 23).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -128,7 +142,7 @@ def combine_splits(
         largest = tl.max(m, axis=0)
         # Query heads beyond the group have no score at all.
         largest = tl.where(query < GROUP, largest, 0.0)
-        weight = tl.exp2(m - largest[None, :])
+        weight = _power_of_2(m - largest[None, :])
         total = tl.sum(weight * l, axis=0)
         out = (
             tl.sum(weight[:, :, None] * acc, axis=0) / tl.where(query < GROUP, total, 1.0)[:, None]
