@@ -46,7 +46,7 @@ LARGE = Sizes(
     600,
     Tile(8, 2048, 8, 1),
     Tile(4, 1024, 4, 2, splits=3),
-    Tile(1, 64, 4, 2, splits=4),
+    Tile(1, 64, 4, splits=4),
 )
 
 
