@@ -8,6 +8,7 @@ ops have a range path of which confidence. Prints the figures of a token.
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -108,6 +109,13 @@ def token_table(record: dict[str, Any]) -> Table:
     return table
 
 
+def told_command(arguments: argparse.Namespace) -> list[str]:
+    """The command that measures this again; where files went is the machine's affair."""
+    command = ["python", "benchmarks/compare_variants.py", "--model", arguments.model]
+    command += ["--variants", arguments.variants, "--repeats", str(arguments.repeats)]
+    return command
+
+
 def _percent(share: float | None) -> str:
     return UNKNOWN if share is None else f"{percent(share)} %"
 
@@ -127,7 +135,7 @@ def main() -> None:
     found = compared(arguments)
     comparison = found["comparison"]
     record = {
-        "command": f"python benchmarks/compare_variants.py {' '.join(sys.argv[1:])}".strip(),
+        "command": shlex.join(told_command(arguments)),
         "model": arguments.model,
         "variants": comparison["variants"],
         "pairs": [
