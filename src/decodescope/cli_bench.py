@@ -57,7 +57,8 @@ _TUNE_CONTEXT, _TUNE_TOKENS = 128, 128
 @click.option(
     "--tune",
     is_flag=True,
-    help="Find the fastest tiles for the whole fused step, and keep them for later runs.",
+    help="Find the fastest tiles for the whole fused step, and keep them for later runs: of the "
+    "kernels that have none measured here, or of all if all have.",
 )
 @click.option(
     "--tokens",
