@@ -9,14 +9,26 @@ Weights that are powers of two make their products exact, so that a reduction ov
 threads the same sum. Otherwise each thread would fuse its own product with the addition of the
 other's, which is rounded, and the sums would differ by thread (triton-lang/triton#7264).
 
-Source: Flash-Decoding, https://pytorch.org/blog/flash-decoding/
+Programs of the same launch that do nothing else wait for the splits and combine them. A split only
+counts itself in and ends, and its registers are free for the next kernel's weights; where the last
+split to arrive combines, all of them wait for the count's way back. The programs that wait have the
+highest numbers, and GPUs start programs in order of their numbers: whatever they wait for runs.
+
+Source: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; CUTLASS' serial split-K waits for
+programs of the same launch in the same way (cutlass/semaphore.h).
 """
+
+from dataclasses import dataclass
 
 import triton
 import triton.language as tl
 
 MAX_SPLITS = 64
 SHORTEST_SPLIT = 128
+
+# So few that each has a multiprocessor of its own on all but small GPUs.
+MOST_COMBINING_PROGRAMS = 64
+_MOST_COUNTERS_PER_HEAD = 2
 
 # Programs that share a multiprocessor, so that one computes while another waits for memory.
 _PROGRAMS_PER_MULTIPROCESSOR = 2
@@ -42,15 +54,41 @@ def workspace_floats(batch: int, heads: int, head_dim: int, splits: int) -> int:
     return 0 if splits == 1 else batch * heads * splits * (head_dim + 2)
 
 
-def workspace_counters(batch: int, kv_heads: int, splits: int) -> int:
-    """Counters of `Workspace.counters` that an attention launch needs."""
-    return 0 if splits == 1 else batch * kv_heads
+def workspace_counters(batch: int, heads: int, splits: int) -> int:
+    """Counters of `Workspace.counters` that an attention launch needs, at most."""
+    return 0 if splits == 1 else batch * heads * _MOST_COUNTERS_PER_HEAD
 
 
-def heads_per_round(splits: int, group: int, padded_dim: int, num_warps: int) -> int:
-    """Query heads, a power of two, that the combination of `splits` holds in registers at once."""
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """`programs` programs combine splits, each `heads` query heads (a power of two) of one KV head
+    and `width` of their padded values at a time; that is `pieces` pieces of a KV head, and each has
+    a counter."""
+
+    heads: int
+    width: int
+    pieces: int
+    programs: int
+
+
+def combination(
+    batch: int, kv_heads: int, group: int, padded_dim: int, splits: int, num_warps: int
+) -> Combination:
+    """The smallest pieces of which every program has one, down to half a query head.
+
+    Where there are more pieces than programs after all, programs take several in turn.
+    """
+    if splits == 1:
+        return Combination(heads=1, width=padded_dim, pieces=1, programs=0)
     fitting = _FLOATS_PER_WARP * num_warps // (triton.next_power_of_2(splits) * padded_dim)
-    return max(1, min(int(triton.next_power_of_2(group)), int(fitting)))
+    most_heads = max(1, min(int(triton.next_power_of_2(group)), fitting))
+    heads, width = 1, padded_dim // _MOST_COUNTERS_PER_HEAD
+    while True:
+        pieces = -(-group // heads) * (padded_dim // width)
+        programs = batch * kv_heads * pieces
+        if programs <= MOST_COMBINING_PROGRAMS or (width == padded_dim and heads == most_heads):
+            return Combination(heads, width, pieces, min(programs, MOST_COMBINING_PROGRAMS))
+        heads, width = (heads, padded_dim) if width < padded_dim else (2 * heads, width)
 
 
 @triton.jit
@@ -101,10 +139,21 @@ def _power_of_2(exponent):
 
 
 @triton.jit
-def combine_splits(
+def count_in(counter_ptr, PIECES: tl.constexpr, COUNTERS: tl.constexpr):
+    """A split of the KV head whose counters these are has left its state. COUNTERS: PIECES rounded
+    up to a power of two."""
+    # The count says that all threads have stored.
+    tl.debug_barrier()
+    piece = tl.arange(0, COUNTERS)
+    tl.atomic_add(counter_ptr + piece, 1, mask=piece < PIECES, sem="release")
+
+
+@triton.jit
+def combine_when_counted(
     partials_ptr,
+    counter_ptr,
     out_ptr,
-    kv_head,
+    piece,
     kv_heads,
     written,
     GROUP: tl.constexpr,
@@ -113,42 +162,47 @@ def combine_splits(
     SPLITS: tl.constexpr,
     SPLIT_ROWS: tl.constexpr,
     HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PIECES: tl.constexpr,
 ):
-    """out[GROUP, D] of one KV head from what `store_split` left, HEADS query heads at a time; the
-    first `written` of them are stored.
+    """One piece of out [kv_heads * GROUP, D] from what `store_split` left, as soon as every split
+    has counted itself in; of each KV head the first `written` query heads are stored.
 
-    All splits of a round are loaded at once: one trip to L2 instead of one for each split.
+    All splits are loaded at once: one trip to L2 instead of one for each split.
     """
+    counter_ptr += piece
+    arrived = tl.atomic_add(counter_ptr, 0, sem="acquire")
+    while arrived < SPLITS:
+        arrived = tl.atomic_add(counter_ptr, 0, sem="acquire")
+    kv_head = piece // PIECES
+    query = piece % PIECES // (LANES // WIDTH) * HEADS + tl.arange(0, HEADS)
+    lane = piece % (LANES // WIDTH) * WIDTH + tl.arange(0, WIDTH)
     split = tl.arange(0, SPLIT_ROWS)
-    lane = tl.arange(0, LANES)
     rows = kv_heads * SPLITS * GROUP
-    for first in range(0, GROUP, HEADS):
-        query = first + tl.arange(0, HEADS)
-        row = (kv_head * SPLITS + split[:, None]) * GROUP + query[None, :]
-        there = (split[:, None] < SPLITS) & (query[None, :] < GROUP)
-        # .cg reads L2, where the other programs' stores are.
-        m = tl.load(
-            partials_ptr + rows * D + row, mask=there, other=float("-inf"), cache_modifier=".cg"
-        )
-        l = tl.load(  # noqa: E741
-            partials_ptr + rows * (D + 1) + row, mask=there, other=0.0, cache_modifier=".cg"
-        )
-        acc = tl.load(
-            partials_ptr + row[:, :, None] * D + lane[None, None, :],
-            mask=there[:, :, None] & (lane < D)[None, None, :],
-            other=0.0,
-            cache_modifier=".cg",
-        )
-        largest = tl.max(m, axis=0)
-        # Query heads beyond the group have no score at all.
-        largest = tl.where(query < GROUP, largest, 0.0)
-        weight = _power_of_2(m - largest[None, :])
-        total = tl.sum(weight * l, axis=0)
-        out = (
-            tl.sum(weight[:, :, None] * acc, axis=0) / tl.where(query < GROUP, total, 1.0)[:, None]
-        )
-        tl.store(
-            out_ptr + query[:, None] * D + lane[None, :],
-            out.to(out_ptr.dtype.element_ty),
-            mask=(query < written)[:, None] & (lane < D)[None, :],
-        )
+    row = (kv_head * SPLITS + split[:, None]) * GROUP + query[None, :]
+    there = (split[:, None] < SPLITS) & (query[None, :] < GROUP)
+    # .cg reads L2, where the other programs' stores are.
+    m = tl.load(
+        partials_ptr + rows * D + row, mask=there, other=float("-inf"), cache_modifier=".cg"
+    )
+    l = tl.load(  # noqa: E741
+        partials_ptr + rows * (D + 1) + row, mask=there, other=0.0, cache_modifier=".cg"
+    )
+    acc = tl.load(
+        partials_ptr + row[:, :, None] * D + lane[None, None, :],
+        mask=there[:, :, None] & (lane < D)[None, None, :],
+        other=0.0,
+        cache_modifier=".cg",
+    )
+    largest = tl.max(m, axis=0)
+    # Query heads beyond the group have no score at all.
+    largest = tl.where(query < GROUP, largest, 0.0)
+    weight = _power_of_2(m - largest[None, :])
+    total = tl.sum(weight * l, axis=0)
+    out = tl.sum(weight[:, :, None] * acc, axis=0) / tl.where(query < GROUP, total, 1.0)[:, None]
+    tl.store(
+        out_ptr + (kv_head * GROUP + query[:, None]) * D + lane[None, :],
+        out.to(out_ptr.dtype.element_ty),
+        mask=(query < written)[:, None] & (lane < D)[None, :],
+    )
+    tl.store(counter_ptr, 0)

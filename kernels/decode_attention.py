@@ -21,8 +21,9 @@ import triton.language as tl
 from decodescope.kernels.attention_blocks import attend_block, cache_block
 from decodescope.kernels.attention_splits import (
     MAX_SPLITS,
-    combine_splits,
-    heads_per_round,
+    combination,
+    combine_when_counted,
+    count_in,
     rows_of_split,
     store_split,
     workspace_counters,
@@ -80,7 +81,11 @@ def _decode_attention_kernel(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     SPLIT_ROWS: tl.constexpr,
-    ROUND: tl.constexpr,
+    COMBINING_PROGRAMS: tl.constexpr,
+    COMBINED_HEADS: tl.constexpr,
+    COMBINED_WIDTH: tl.constexpr,
+    PIECES: tl.constexpr,
+    COUNTERS: tl.constexpr,
     INTERPRETED: tl.constexpr,
     PREFETCH_PROGRAMS: tl.constexpr,
     NUM_WARPS: tl.constexpr,
@@ -88,22 +93,45 @@ def _decode_attention_kernel(
 ):
     allow_next(PDL)
     program = tl.program_id(0)
+    position = tl.load(position_ptr)
+    writes = (position >= 0) & (position < capacity)
+    position = tl.where(writes, position, 0)
+    # Where nothing may be written, a group of no heads is.
+    written = tl.where(writes, GROUP, 0)
     if PREFETCH_PROGRAMS > 0:
-        helper = program - kv_heads * SPLITS
-        if helper >= 0:
-            prefetch_share(prefetch_ptr, prefetch_bytes, helper, PREFETCH_PROGRAMS, NUM_WARPS)
+        asking = program - kv_heads * SPLITS
+        if (asking >= 0) & (asking < PREFETCH_PROGRAMS):
+            prefetch_share(prefetch_ptr, prefetch_bytes, asking, PREFETCH_PROGRAMS, NUM_WARPS)
             wait_for_previous(PDL)
+            return
+    if SPLITS > 1:
+        combining = program - (kv_heads * SPLITS + PREFETCH_PROGRAMS)
+        if combining >= 0:
+            # Until then the workspace is the kernel's before.
+            wait_for_previous(PDL)
+            for piece in range(combining, kv_heads * PIECES, COMBINING_PROGRAMS):
+                combine_when_counted(
+                    partials_ptr,
+                    counter_ptr,
+                    out_ptr,
+                    piece,
+                    kv_heads,
+                    written,
+                    GROUP,
+                    D,
+                    LANES,
+                    SPLITS,
+                    SPLIT_ROWS,
+                    COMBINED_HEADS,
+                    COMBINED_WIDTH,
+                    PIECES,
+                )
             return
     kv_head = program // SPLITS
     split = program % SPLITS
     lane = tl.arange(0, LANES)
     query = tl.arange(0, QUERIES)
     inside = (query < GROUP)[:, None] & (lane < D)[None, :]
-    position = tl.load(position_ptr)
-    writes = (position >= 0) & (position < capacity)
-    position = tl.where(writes, position, 0)
-    # Where nothing may be written, a group of no heads is.
-    written = tl.where(writes, GROUP, 0)
     k_ptr += kv_head.to(tl.int64) * capacity * D
     v_ptr += kv_head.to(tl.int64) * capacity * D
     oldest = tl.maximum(position - window + 1, 0)
@@ -148,23 +176,7 @@ def _decode_attention_kernel(
         store_split(
             partials_ptr, m, l, acc, kv_head, kv_heads, split, query, lane, inside, GROUP, D, SPLITS
         )
-        tl.debug_barrier()
-        arrived = tl.atomic_add(counter_ptr + kv_head, 1, sem="acq_rel")
-        if arrived == SPLITS - 1:
-            combine_splits(
-                partials_ptr,
-                out_ptr + kv_head * GROUP * D,
-                kv_head,
-                kv_heads,
-                written,
-                GROUP,
-                D,
-                LANES,
-                SPLITS,
-                SPLIT_ROWS,
-                ROUND,
-            )
-            tl.store(counter_ptr + kv_head, 0)
+        count_in(counter_ptr + kv_head * PIECES, PIECES, COUNTERS)
 
 
 def decode_attention(
@@ -205,7 +217,7 @@ def decode_attention(
     group = heads // kv_heads
     workspace.check(
         workspace_floats(batch, heads, head_dim, tile.splits),
-        workspace_counters(batch, kv_heads, tile.splits),
+        workspace_counters(batch, heads, tile.splits),
         q.device,
     )
     size = 0
@@ -215,9 +227,10 @@ def decode_attention(
         size = prefetchable_bytes(prefetch)
     prefetch_programs = PREFETCH_PROGRAMS if size else 0
     lanes = triton.next_power_of_2(head_dim)
+    combined = combination(batch, kv_heads, group, lanes, tile.splits, tile.num_warps)
     return launch(
         _decode_attention_kernel,
-        (batch * kv_heads * tile.splits + prefetch_programs,),
+        (batch * kv_heads * tile.splits + prefetch_programs + combined.programs,),
         q,
         k_cache,
         v_cache,
@@ -238,7 +251,11 @@ def decode_attention(
         BLOCK=tile.columns,
         SPLITS=tile.splits,
         SPLIT_ROWS=triton.next_power_of_2(tile.splits),
-        ROUND=heads_per_round(tile.splits, group, lanes, tile.num_warps),
+        COMBINING_PROGRAMS=combined.programs,
+        COMBINED_HEADS=combined.heads,
+        COMBINED_WIDTH=combined.width,
+        PIECES=combined.pieces,
+        COUNTERS=triton.next_power_of_2(combined.pieces),
         INTERPRETED=not q.is_cuda,
         PREFETCH_PROGRAMS=prefetch_programs,
         NUM_WARPS=tile.num_warps,

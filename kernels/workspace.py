@@ -1,9 +1,10 @@
 """Scratch memory of kernels whose programs share an output.
 
-Such a program writes its partial result, then counts itself in. The last one to arrive adds up all
-partial results in the order of their split, whoever wrote them first, so the same inputs give the
-same bits; then it sets the counter back to zero for the next launch. Kernels of one stream can
-share one workspace, because they touch it only after the kernel before has completed.
+Such a program writes its partial result, then counts itself in. The last one to arrive, or one that
+waits for all (in attention), adds up the partial results in the order of their split, whoever wrote
+them first, so the same inputs give the same bits; then it sets the counter back to zero for the
+next launch. Kernels of one stream can share one workspace, because they touch it only after the
+kernel before has completed.
 """
 
 from dataclasses import dataclass, fields

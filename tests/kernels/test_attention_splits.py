@@ -6,6 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.kernels.attention_splits import (
+    MOST_COMBINING_PROGRAMS,
+    Combination,
+    combination,
     default_splits,
     rows_of_split,
     workspace_counters,
@@ -74,5 +77,53 @@ def test_default_splits_are_as_many_as_two_a_multiprocessor_and_long_splits_allo
 
 def test_workspace_holds_each_split_of_each_head() -> None:
     assert workspace_floats(2, 6, 80, 5) == 2 * 6 * 5 * 82
-    assert workspace_counters(2, 3, 5) == 6
-    assert workspace_floats(2, 6, 80, 1) == workspace_counters(2, 3, 1) == 0
+    assert workspace_counters(2, 6, 5) == 24
+    assert workspace_floats(2, 6, 80, 1) == workspace_counters(2, 6, 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("batch", "kv_heads", "group", "padded_dim", "splits", "num_warps", "expected"),
+    [
+        # Llama-3.1-8B: half a query head each.
+        (1, 8, 4, 128, 32, 4, Combination(1, 64, 8, 64)),
+        (2, 8, 4, 128, 16, 4, Combination(1, 128, 4, 64)),
+        (4, 8, 4, 128, 8, 4, Combination(2, 128, 2, 64)),
+        (8, 8, 4, 128, 4, 4, Combination(4, 128, 1, 64)),
+        (16, 8, 4, 128, 2, 4, Combination(4, 128, 1, 64)),
+        # Registers hold one query head of so many splits.
+        (16, 8, 4, 256, 64, 4, Combination(1, 256, 4, 64)),
+        (1, 2, 7, 64, 8, 4, Combination(1, 32, 14, 28)),
+        (1, 8, 4, 128, 1, 4, Combination(1, 128, 1, 0)),
+    ],
+)
+def test_what_is_combined_at_once(
+    batch: int,
+    kv_heads: int,
+    group: int,
+    padded_dim: int,
+    splits: int,
+    num_warps: int,
+    expected: Combination,
+) -> None:
+    assert combination(batch, kv_heads, group, padded_dim, splits, num_warps) == expected
+
+
+@given(
+    batch=st.integers(1, 16),
+    kv_heads=st.integers(1, 64),
+    group=st.integers(1, 32),
+    padded_dim=st.sampled_from([32, 64, 128, 256]),
+    splits=st.integers(2, 64),
+    num_warps=st.sampled_from([1, 2, 4, 8]),
+)
+def test_pieces_cover_a_kv_head_and_have_a_counter_each(
+    batch: int, kv_heads: int, group: int, padded_dim: int, splits: int, num_warps: int
+) -> None:
+    parts = combination(batch, kv_heads, group, padded_dim, splits, num_warps)
+    columns = padded_dim // parts.width
+    assert parts.width * columns == padded_dim
+    rounds = parts.pieces // columns
+    assert (rounds - 1) * parts.heads < group <= rounds * parts.heads
+    assert batch * kv_heads * parts.pieces <= workspace_counters(batch, kv_heads * group, splits)
+    assert 1 <= parts.programs <= MOST_COMBINING_PROGRAMS
+    assert parts.programs <= batch * kv_heads * parts.pieces

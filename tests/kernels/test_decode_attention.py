@@ -5,11 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.kernels.attention_splits import (
-    heads_per_round,
-    workspace_counters,
-    workspace_floats,
-)
+from decodescope.kernels.attention_splits import workspace_counters, workspace_floats
 from decodescope.kernels.decode_attention import (
     decode_attention,
     decode_attention_reference,
@@ -98,7 +94,7 @@ def attention(
         cache[:, :, position + 1 :] = float("nan")
     workspace = new_workspace(
         workspace_floats(batch, heads, head_dim, splits),
-        workspace_counters(batch, kv_heads, splits),
+        workspace_counters(batch, heads, splits),
         device,
     )
     workspace.partials.fill_(float("nan"))
@@ -240,10 +236,11 @@ def test_at_a_position_outside_the_cache_nothing_is_written(
     assert not case.workspace.counters.any()
 
 
-def test_many_heads_are_combined_in_several_rounds(device: str) -> None:
-    case = attention(device, group=9, head_dim=256, position=20, splits=9, block=16)
-    case.tile = replace(case.tile, num_warps=1)
-    assert heads_per_round(9, 9, 256, 1) == 1
+@pytest.mark.parametrize("num_warps", [1, 4])
+def test_programs_combine_several_pieces_in_turn(num_warps: int, device: str) -> None:
+    """16 sequences of 5 KV heads are more than there are programs to combine them."""
+    case = attention(device, batch=16, kv_heads=5, group=3, position=40, splits=3)
+    case.tile = replace(case.tile, num_warps=num_warps)
     assert_right(case)
 
 

@@ -96,7 +96,7 @@ class Chain:
         rows = (sizes.heads + 2 * kv_heads) * head_dim
         self.workspace = make.workspace(
             max(floats, rows, sizes.split.splits * (hidden + sizes.split.rows)),
-            max(workspace_counters(1, kv_heads, splits), hidden, sizes.heads + kv_heads),
+            max(workspace_counters(1, sizes.heads, splits), hidden, sizes.heads + kv_heads),
         )
 
     def written(self) -> list[torch.Tensor]:

@@ -78,7 +78,7 @@ def step_workspace(parts: FusedModel, batch: int, tiles: StepTiles) -> Workspace
         (batch * layer.qkv.rows, parts.heads + parts.kv_heads),
         (
             workspace_floats(batch, parts.heads, parts.head_dim, splits),
-            workspace_counters(batch, parts.kv_heads, splits),
+            workspace_counters(batch, parts.heads, splits),
         ),
         _split_sums(layer.o, tiles.o, batch),
         _split_sums(layer.down, tiles.down, batch),
