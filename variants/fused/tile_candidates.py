@@ -162,6 +162,7 @@ def _around_attention(start: Tile) -> Iterator[Tile]:
     yield from _scaled(start, num_warps=2)
     wide = replace(start, columns=2 * start.columns, splits=max(1, start.splits // 2))
     yield wide
+    yield from _scaled(start, columns=2)
     yield from _scaled(start, num_warps=0.5)
     yield from _scaled(wide, num_warps=2)
     yield from _scaled(start, columns=0.5, num_warps=0.5)
