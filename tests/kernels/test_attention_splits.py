@@ -53,23 +53,23 @@ def test_splits_share_all_rows_evenly(first: int, end: int, splits: int, device:
     ],
 )
 def test_default_splits_on_an_h200(capacity: int, batch: int, kv_heads: int, splits: int) -> None:
-    assert default_splits(capacity, batch, kv_heads, multiprocessors=132) == splits
+    assert default_splits(capacity, batch, kv_heads, resident_programs=264) == splits
 
 
 @given(
     capacity=st.integers(1, 200_000),
     batch=st.integers(1, 16),
     kv_heads=st.integers(1, 64),
-    multiprocessors=st.integers(1, 200),
+    resident=st.integers(1, 800),
 )
-def test_default_splits_are_as_many_as_two_a_multiprocessor_and_long_splits_allow(
-    capacity: int, batch: int, kv_heads: int, multiprocessors: int
+def test_default_splits_are_as_many_as_are_resident_and_long_enough(
+    capacity: int, batch: int, kv_heads: int, resident: int
 ) -> None:
     def allowed(splits: int) -> bool:
         programs = batch * kv_heads * splits
-        return splits <= 64 and programs <= 2 * multiprocessors and capacity >= 128 * splits
+        return splits <= 64 and programs <= resident and capacity >= 128 * splits
 
-    splits = default_splits(capacity, batch, kv_heads, multiprocessors)
+    splits = default_splits(capacity, batch, kv_heads, resident)
     assert splits & (splits - 1) == 0
     assert splits == 1 or allowed(splits)
     assert not allowed(2 * splits)

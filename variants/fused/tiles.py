@@ -273,12 +273,18 @@ def _batched_tile(operation: Operation, shapes: StepShapes, multiprocessors: int
 
 
 def _attention_tile(shapes: StepShapes, multiprocessors: int) -> Tile:
-    """One block of 128 positions, or what registers hold of it, and one wave of splits: what was
-    fastest in whole steps on an H200 with head_dim 128, and with 64 from 512 positions on (over 256
-    positions, one block of all of them with eight warps was)."""
+    """One block of 128 positions, or what registers hold of it, and one wave of splits: two
+    programs a multiprocessor, four where a block fills half of their registers.
+
+    Measured in whole steps on an H200 with 8 KV heads. With head_dim 128 over 8192 positions, a
+    layer takes 5 us more with 16 splits than with 32, and 7 more with 64. With head_dim 64 over
+    12352, 64 splits save 6 % of the step against 32; over 256, one block of all of them with eight
+    warps was faster than two splits, and over 3136 and 6208, blocks of 256 by 1 %.
+    """
     warps = 4
     held = 32 * warps * attention_thread_bytes(shapes.element_bytes)
     position_bytes = 2 * power_of_2_from(shapes.head_dim) * shapes.element_bytes
     columns = max(SMALLEST_DOT, min(128, power_of_2_to(held // position_bytes)))
-    splits = default_splits(shapes.capacity, shapes.batch, shapes.kv_heads, multiprocessors)
+    resident = min(4, 2 * held // (columns * position_bytes)) * multiprocessors
+    splits = default_splits(shapes.capacity, shapes.batch, shapes.kv_heads, resident)
     return Tile(1, columns, warps, splits=splits)

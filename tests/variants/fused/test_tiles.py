@@ -92,6 +92,12 @@ def test_an_attention_block_is_of_128_positions_or_what_registers_hold(
     assert default_tiles(shapes, 132).attention == Tile(1, block, 4, splits=16)
 
 
+@pytest.mark.parametrize(("head_dim", "splits"), [(32, 64), (64, 64), (128, 32), (256, 32)])
+def test_attention_has_as_many_splits_as_fit_at_once(head_dim: int, splits: int) -> None:
+    shapes = replace(preset_shapes("llama-3.2-1b", 1, 32_768), head_dim=head_dim)
+    assert default_tiles(shapes, 132).attention.splits == splits
+
+
 @pytest.mark.parametrize(
     ("name", "capacity", "around"),
     [
