@@ -32,6 +32,12 @@ def _dot(a, b, acc, INTERPRETED: tl.constexpr):
 
 
 @triton.jit
+def row_scores(q, k_row, scale_log2):
+    """The scores [queries] of one row of K."""
+    return tl.sum(q.to(tl.float32) * k_row.to(tl.float32)[None, :], axis=1) * scale_log2
+
+
+@triton.jit
 def attend_block(q, k, v, visible, scale_log2, m, l, acc, INTERPRETED: tl.constexpr):  # noqa: E741
     """The running softmax (m, l, acc) after one more block; `visible` [BLOCK] masks its rows."""
     none = tl.zeros((q.shape[0], k.shape[0]), tl.float32)

@@ -3,16 +3,18 @@ how their results become one.
 
 A split has, for each query head, the largest score m, the sum l of exp2(score - m) and the sum
 acc [D] of exp2(score - m) * value. It leaves them for ceil(m) in place of m. With M the largest of
-these: out = sum exp2(m - M) acc / sum exp2(m - M) l.
+these: out = sum exp2(m - M) acc / sum exp2(m - M) l. The new row belongs to no split: it is added
+with the sums, as one more part.
 
 Weights that are powers of two make their products exact, so that a reduction over splits gives all
 threads the same sum. Otherwise each thread would fuse its own product with the addition of the
 other's, which is rounded, and the sums would differ by thread (triton-lang/triton#7264).
 
-Programs of the same launch that do nothing else wait for the splits and combine them. A split only
-counts itself in and ends, and its registers are free for the next kernel's weights; where the last
-split to arrive combines, all of them wait for the count's way back. The programs that wait have the
-highest numbers, and GPUs start programs in order of their numbers: whatever they wait for runs.
+Programs of the same launch wait for the splits and combine them. A split only counts itself in and
+ends, and its registers are free for the next kernel's weights; where the last split to arrive
+combines, all of them wait for the count's way back. The programs that wait have the highest
+numbers, and GPUs start programs in order of their numbers: whatever they wait for runs. Meanwhile
+they load the new row, so that splits have only q to load after the wait for the kernel before.
 
 Source: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; CUTLASS' serial split-K waits for
 programs of the same launch in the same way (cutlass/semaphore.h).
@@ -22,6 +24,8 @@ from dataclasses import dataclass
 
 import triton
 import triton.language as tl
+
+from decodescope.kernels.attention_blocks import row_scores
 
 MAX_SPLITS = 64
 SHORTEST_SPLIT = 128
@@ -144,10 +148,16 @@ def count_in(counter_ptr, PIECES: tl.constexpr, COUNTERS: tl.constexpr):
 def combine_when_counted(
     partials_ptr,
     counter_ptr,
+    q_ptr,
+    k_ptr,
+    v_ptr,
     out_ptr,
     piece,
     kv_heads,
+    capacity,
+    position,
     written,
+    scale_log2,
     GROUP: tl.constexpr,
     D: tl.constexpr,
     LANES: tl.constexpr,
@@ -157,44 +167,59 @@ def combine_when_counted(
     WIDTH: tl.constexpr,
     PIECES: tl.constexpr,
 ):
-    """One piece of out [kv_heads * GROUP, D] from what `store_split` left, as soon as every split
-    has counted itself in; of each KV head the first `written` query heads are stored.
+    """One piece of out [kv_heads * GROUP, D] from the row at `position` and, as soon as every split
+    has counted itself in, what `store_split` left; of each KV head the first `written` query heads
+    are stored.
 
     All splits are loaded at once: one trip to L2 instead of one for each split.
     """
+    kv_head = piece // PIECES
+    query = piece % PIECES // (LANES // WIDTH) * HEADS + tl.arange(0, HEADS)
+    lane = piece % (LANES // WIDTH) * WIDTH + tl.arange(0, WIDTH)
+    every = tl.arange(0, LANES)
+    inside = (query < GROUP)[:, None] & (lane < D)[None, :]
+    row = (kv_head.to(tl.int64) * capacity + position) * D
+    # .cg: L1 may hold part of this row since before the wait, where it shares a line with the last.
+    k_new = tl.load(k_ptr + row + every, mask=every < D, other=0.0, cache_modifier=".cg")
+    v_new = tl.load(v_ptr + row + lane, mask=lane < D, other=0.0, cache_modifier=".cg")
+    q = tl.load(
+        q_ptr + (kv_head * GROUP + query[:, None]) * D + every[None, :],
+        mask=(query < GROUP)[:, None] & (every < D)[None, :],
+        other=0.0,
+    )
+    score = row_scores(q, k_new, scale_log2)
+    anchor = tl.ceil(score)
+    share = tl.exp2(score - anchor)
+
     counter_ptr += piece
     arrived = tl.atomic_add(counter_ptr, 0, sem="acquire")
     while arrived < SPLITS:
         arrived = tl.atomic_add(counter_ptr, 0, sem="acquire")
-    kv_head = piece // PIECES
-    query = piece % PIECES // (LANES // WIDTH) * HEADS + tl.arange(0, HEADS)
-    lane = piece % (LANES // WIDTH) * WIDTH + tl.arange(0, WIDTH)
     split = tl.arange(0, SPLIT_ROWS)
     rows = kv_heads * SPLITS * GROUP
-    row = (kv_head * SPLITS + split[:, None]) * GROUP + query[None, :]
+    part = (kv_head * SPLITS + split[:, None]) * GROUP + query[None, :]
     there = (split[:, None] < SPLITS) & (query[None, :] < GROUP)
     # .cg reads L2, where the other programs' stores are.
     m = tl.load(
-        partials_ptr + rows * D + row, mask=there, other=float("-inf"), cache_modifier=".cg"
+        partials_ptr + rows * D + part, mask=there, other=float("-inf"), cache_modifier=".cg"
     )
     l = tl.load(  # noqa: E741
-        partials_ptr + rows * (D + 1) + row, mask=there, other=0.0, cache_modifier=".cg"
+        partials_ptr + rows * (D + 1) + part, mask=there, other=0.0, cache_modifier=".cg"
     )
     acc = tl.load(
-        partials_ptr + row[:, :, None] * D + lane[None, None, :],
+        partials_ptr + part[:, :, None] * D + lane[None, None, :],
         mask=there[:, :, None] & (lane < D)[None, None, :],
         other=0.0,
         cache_modifier=".cg",
     )
-    largest = tl.max(m, axis=0)
-    # Query heads beyond the group have no score at all.
-    largest = tl.where(query < GROUP, largest, 0.0)
+    largest = tl.maximum(tl.max(m, axis=0), anchor)
     weight = _power_of_2(m - largest[None, :])
-    total = tl.sum(weight * l, axis=0)
-    out = tl.sum(weight[:, :, None] * acc, axis=0) / tl.where(query < GROUP, total, 1.0)[:, None]
+    share *= _power_of_2(anchor - largest)
+    total = tl.sum(weight * l, axis=0) + share
+    out = tl.sum(weight[:, :, None] * acc, axis=0) + share[:, None] * v_new.to(tl.float32)[None, :]
     tl.store(
         out_ptr + (kv_head * GROUP + query[:, None]) * D + lane[None, :],
-        out.to(out_ptr.dtype.element_ty),
-        mask=(query < written)[:, None] & (lane < D)[None, :],
+        (out / total[:, None]).to(out_ptr.dtype.element_ty),
+        mask=inside & (query < written)[:, None],
     )
     tl.store(counter_ptr, 0)

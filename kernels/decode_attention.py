@@ -18,7 +18,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.attention_blocks import attend_block, cache_block
+from decodescope.kernels.attention_blocks import attend_block, cache_block, row_scores
 from decodescope.kernels.attention_splits import (
     MAX_SPLITS,
     combination,
@@ -113,10 +113,16 @@ def _decode_attention_kernel(
                 combine_when_counted(
                     partials_ptr,
                     counter_ptr,
+                    q_ptr,
+                    k_ptr,
+                    v_ptr,
                     out_ptr,
                     piece,
                     kv_heads,
+                    capacity,
+                    position,
                     written,
+                    scale_log2,
                     GROUP,
                     D,
                     LANES,
@@ -144,19 +150,22 @@ def _decode_attention_kernel(
     v = tl.where((first + row < end)[:, None], v, 0.0)
 
     wait_for_previous(PDL)
-    # The last split has no more rows than any other, so the new row is its to add.
-    newest = split == SPLITS - 1
-    new_lane = lane < tl.where(newest, D, 0)
     heads = kv_head * GROUP * D + query[:, None] * D + lane[None, :]
-    # The three are loaded together; the first use, q's way to shared memory, follows q's load.
-    # .cg: L1 may hold part of this row since before the wait, where it shares a line with the last.
-    v_new = tl.load(v_ptr + position * D + lane, mask=new_lane, other=0.0, cache_modifier=".cg")
-    k_new = tl.load(k_ptr + position * D + lane, mask=new_lane, other=0.0, cache_modifier=".cg")
-    q = tl.load(q_ptr + heads, mask=inside, other=0.0)
-    m = tl.sum(q.to(tl.float32) * k_new.to(tl.float32)[None, :], axis=1) * scale_log2
-    m = tl.where(newest, m, float("-inf"))
-    l = tl.zeros((QUERIES,), tl.float32) + tl.where(newest, 1.0, 0.0)  # noqa: E741
-    acc = tl.zeros((QUERIES, LANES), tl.float32) + v_new.to(tl.float32)[None, :]
+    if SPLITS == 1:
+        # All are loaded together; the first use, q's way to shared memory, follows q's load. .cg:
+        # L1 may hold part of this row since before the wait, where it shares a line with the last.
+        new = position * D + lane
+        v_new = tl.load(v_ptr + new, mask=lane < D, other=0.0, cache_modifier=".cg")
+        k_new = tl.load(k_ptr + new, mask=lane < D, other=0.0, cache_modifier=".cg")
+        q = tl.load(q_ptr + heads, mask=inside, other=0.0)
+        m = row_scores(q, k_new, scale_log2)
+        l = tl.zeros((QUERIES,), tl.float32) + 1.0  # noqa: E741
+        acc = tl.zeros((QUERIES, LANES), tl.float32) + v_new.to(tl.float32)[None, :]
+    else:
+        q = tl.load(q_ptr + heads, mask=inside, other=0.0)
+        m = tl.zeros((QUERIES,), tl.float32) + float("-inf")
+        l = tl.zeros((QUERIES,), tl.float32)  # noqa: E741
+        acc = tl.zeros((QUERIES, LANES), tl.float32)
 
     if first < end:
         m, l, acc = attend_block(  # noqa: E741
