@@ -5,7 +5,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.kernels.attention_splits import workspace_counters, workspace_floats
+from decodescope.kernels.attention_splits import (
+    combination,
+    workspace_counters,
+    workspace_floats,
+)
 from decodescope.kernels.decode_attention import (
     decode_attention,
     decode_attention_reference,
@@ -236,11 +240,17 @@ def test_at_a_position_outside_the_cache_nothing_is_written(
     assert not case.workspace.counters.any()
 
 
-@pytest.mark.parametrize("num_warps", [1, 4])
-def test_programs_combine_several_pieces_in_turn(num_warps: int, device: str) -> None:
-    """16 sequences of 5 KV heads are more than there are programs to combine them."""
-    case = attention(device, batch=16, kv_heads=5, group=3, position=40, splits=3)
-    case.tile = replace(case.tile, num_warps=num_warps)
+@pytest.mark.parametrize(
+    ("batch", "kv_heads", "heads_at_once", "width", "programs"),
+    [(2, 2, 1, 16, 24), (1, 12, 1, 32, 36), (8, 4, 2, 32, 64), (16, 5, 4, 32, 64)],
+)
+def test_every_way_to_share_the_combination(
+    batch: int, kv_heads: int, heads_at_once: int, width: int, programs: int, device: str
+) -> None:
+    """Of a group of 3: half a head, one, two, all with room for a fourth and pieces in turn."""
+    case = attention(device, batch=batch, kv_heads=kv_heads, group=3, position=40, splits=3)
+    parts = combination(batch, kv_heads, 3, 32, 3, case.tile.num_warps)
+    assert (parts.heads, parts.width, parts.programs) == (heads_at_once, width, programs)
     assert_right(case)
 
 
