@@ -13,8 +13,9 @@ other's, which is rounded, and the sums would differ by thread (triton-lang/trit
 Programs of the same launch wait for the splits and combine them. A split only counts itself in and
 ends, and its registers are free for the next kernel's weights; where the last split to arrive
 combines, all of them wait for the count's way back. The programs that wait have the highest
-numbers, and GPUs start programs in order of their numbers: whatever they wait for runs. Meanwhile
-they load the new row, so that splits have only q to load after the wait for the kernel before.
+numbers, so they start last in practice; CUDA promises no order, so they are fewer than there are
+multiprocessors, and splits can run wherever they are. Meanwhile they load the new row, so that
+splits have only q to load after the wait for the kernel before.
 
 Source: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; CUTLASS' serial split-K waits for
 programs of the same launch in the same way (cutlass/semaphore.h).
@@ -30,7 +31,6 @@ from decodescope.kernels.attention_blocks import row_scores
 MAX_SPLITS = 64
 SHORTEST_SPLIT = 128
 
-# So few that each has a multiprocessor of its own on all but small GPUs.
 MOST_COMBINING_PROGRAMS = 64
 _MOST_COUNTERS_PER_HEAD = 2
 
@@ -68,22 +68,31 @@ class Combination:
 
 
 def combination(
-    batch: int, kv_heads: int, group: int, padded_dim: int, splits: int, num_warps: int
+    batch: int,
+    kv_heads: int,
+    group: int,
+    padded_dim: int,
+    splits: int,
+    num_warps: int,
+    multiprocessors: int,
 ) -> Combination:
     """The smallest pieces of which every program has one, down to half a query head.
 
-    Where there are more pieces than programs after all, programs take several in turn.
+    There are at most `MOST_COMBINING_PROGRAMS` programs, and fewer than multiprocessors (but one on
+    the smallest GPU). Where there are more pieces after all, programs take several in turn. `group`
+    query heads share a KV head; `padded_dim` is head_dim rounded up to a power of two.
     """
     if splits == 1:
         return Combination(heads=1, width=padded_dim, pieces=1, programs=0)
     fitting = _FLOATS_PER_WARP * num_warps // (triton.next_power_of_2(splits) * padded_dim)
     most_heads = max(1, min(int(triton.next_power_of_2(group)), fitting))
+    most_programs = max(1, min(MOST_COMBINING_PROGRAMS, multiprocessors - 1))
     heads, width = 1, padded_dim // _MOST_COUNTERS_PER_HEAD
     while True:
         pieces = -(-group // heads) * (padded_dim // width)
         programs = batch * kv_heads * pieces
-        if programs <= MOST_COMBINING_PROGRAMS or (width == padded_dim and heads == most_heads):
-            return Combination(heads, width, pieces, min(programs, MOST_COMBINING_PROGRAMS))
+        if programs <= most_programs or (width == padded_dim and heads == most_heads):
+            return Combination(heads, width, pieces, min(programs, most_programs))
         heads, width = (heads, padded_dim) if width < padded_dim else (2 * heads, width)
 
 

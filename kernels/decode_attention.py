@@ -21,6 +21,7 @@ import triton.language as tl
 from decodescope.kernels.attention_blocks import attend_block, cache_block, row_scores
 from decodescope.kernels.attention_splits import (
     MAX_SPLITS,
+    MOST_COMBINING_PROGRAMS,
     combination,
     combine_when_counted,
     count_in,
@@ -236,7 +237,9 @@ def decode_attention(
         size = prefetchable_bytes(prefetch)
     prefetch_programs = PREFETCH_PROGRAMS if size else 0
     lanes = triton.next_power_of_2(head_dim)
-    combined = combination(batch, kv_heads, group, lanes, tile.splits, tile.num_warps)
+    combined = combination(
+        batch, kv_heads, group, lanes, tile.splits, tile.num_warps, _multiprocessors(q.device)
+    )
     return launch(
         _decode_attention_kernel,
         (batch * kv_heads * tile.splits + prefetch_programs + combined.programs,),
@@ -275,6 +278,13 @@ def decode_attention(
         num_stages=1,
         **launch_options(pdl),
     )
+
+
+def _multiprocessors(device: torch.device) -> int:
+    """Those of a GPU. The interpreter runs programs in order: none can keep another off."""
+    if device.type != "cuda":
+        return MOST_COMBINING_PROGRAMS + 1
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
 def _check(

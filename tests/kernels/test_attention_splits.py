@@ -105,7 +105,8 @@ def test_what_is_combined_at_once(
     num_warps: int,
     expected: Combination,
 ) -> None:
-    assert combination(batch, kv_heads, group, padded_dim, splits, num_warps) == expected
+    parts = combination(batch, kv_heads, group, padded_dim, splits, num_warps, multiprocessors=132)
+    assert parts == expected
 
 
 @given(
@@ -115,15 +116,23 @@ def test_what_is_combined_at_once(
     padded_dim=st.sampled_from([32, 64, 128, 256]),
     splits=st.integers(2, 64),
     num_warps=st.sampled_from([1, 2, 4, 8]),
+    multiprocessors=st.integers(2, 200),
 )
 def test_pieces_cover_a_kv_head_and_have_a_counter_each(
-    batch: int, kv_heads: int, group: int, padded_dim: int, splits: int, num_warps: int
+    batch: int,
+    kv_heads: int,
+    group: int,
+    padded_dim: int,
+    splits: int,
+    num_warps: int,
+    multiprocessors: int,
 ) -> None:
-    parts = combination(batch, kv_heads, group, padded_dim, splits, num_warps)
+    parts = combination(batch, kv_heads, group, padded_dim, splits, num_warps, multiprocessors)
     columns = padded_dim // parts.width
     assert parts.width * columns == padded_dim
     rounds = parts.pieces // columns
     assert (rounds - 1) * parts.heads < group <= rounds * parts.heads
     assert batch * kv_heads * parts.pieces <= workspace_counters(batch, kv_heads * group, splits)
     assert 1 <= parts.programs <= MOST_COMBINING_PROGRAMS
+    assert parts.programs < multiprocessors
     assert parts.programs <= batch * kv_heads * parts.pieces

@@ -249,7 +249,7 @@ def test_every_way_to_share_the_combination(
 ) -> None:
     """Of a group of 3: half a head, one, two, all with room for a fourth and pieces in turn."""
     case = attention(device, batch=batch, kv_heads=kv_heads, group=3, position=40, splits=3)
-    parts = combination(batch, kv_heads, 3, 32, 3, case.tile.num_warps)
+    parts = combination(batch, kv_heads, 3, 32, 3, case.tile.num_warps, multiprocessors=132)
     assert (parts.heads, parts.width, parts.programs) == (heads_at_once, width, programs)
     assert_right(case)
 
