@@ -38,7 +38,7 @@ def test_a_cost_that_noise_hides_has_no_rate() -> None:
 def test_ways_take_turns_within_a_round() -> None:
     called: list[str] = []
     ways = {name: lambda name=name: called.append(name) for name in ("a", "b")}
-    times = time_ways(ways, FakeClock(*([1.0] * 40), *([2.0] * 40)), rounds=3)
+    times = time_ways(ways, FakeClock(*([1.0] * 40), *([2.0] * 40)), rounds=3, rest_s=0)
     assert called == ["a", "b"] * 3
     assert times == {"a": (1.0,) * 3, "b": (2.0,) * 3}
 
