@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import torch
 
+from decodescope.analyzer.errors import EnvironmentLacks
 from decodescope.kernels.overlap import can_overlap
 from decodescope.kernels.sampling.workspace import new_sampling_workspace
 from decodescope.variants.annotations import LayerRanges
@@ -191,7 +192,12 @@ class FusedStep:
         return UngraphedStep(FusedStep(self._loaded, self._workload, self._plan), tuple)
 
     def _advance(self, keep_logits: bool) -> torch.Tensor:
-        self._run(keep_logits)
+        try:
+            self._run(keep_logits)
+        except (torch.OutOfMemoryError, EnvironmentLacks):
+            # A capture fails after the step was launched, which moved the device's position on.
+            self._plan.buffers.position.fill_(self.position)
+            raise
         ids = self._history.append(self._plan.buffers.tokens[:, self.position + 1])
         self.position = self._history.position
         return ids

@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import families
 import pytest
@@ -16,10 +17,11 @@ from fused_steps import (
     prompt_of,
 )
 
-from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
 from decodescope.variants.eager import EagerStep
 from decodescope.variants.fused.launches import launch_step
 from decodescope.variants.fused.plan import StepPlan
+from decodescope.variants.fused.step import FusedStep
 from decodescope.variants.models import load_model, resolve_model
 from decodescope.variants.sampling import Sampling
 from decodescope.variants.spec import FUSIONS
@@ -276,3 +278,31 @@ def test_launches_are_repeated_within_the_same_ranges(device: str) -> None:
     program.repeat()
     assert recorder.paths == first
     assert not recorder.opened
+
+
+class FailingCapture:
+    """Graphs whose first capture fails, after the step was launched as every first one is."""
+
+    def __init__(self, plan: StepPlan, error: Exception) -> None:
+        self._plan, self._errors = plan, [error]
+
+    def run(self, keep_logits: bool) -> None:
+        launch_step(self._plan, keep_logits)
+        if self._errors:
+            raise self._errors.pop()
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), EnvironmentLacks("no capture")])
+def test_a_step_whose_capture_failed_can_be_made_again(error: Exception, device: str) -> None:
+    loaded = load_family("llama2", device)
+    workload = DecodeWorkload(1, 5, 4, "fp32")
+    plain, eager = both(loaded, workload)
+    graphs: Any = FailingCapture(plain.plan, error)
+    step = FusedStep(loaded, workload, plain.plan, graphs)
+    step.prefill(prompt_of(loaded, workload))
+    ids = ids_of(loaded, 1, seed=5)
+    with pytest.raises(type(error)):
+        step.forced_step(ids)
+    assert step.position == eager.position
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(decoded(step, 2), decoded(eager, 2))
