@@ -80,6 +80,7 @@ def _decode_attention_kernel(
     D: tl.constexpr,
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
+    LATER_BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     SPLIT_ROWS: tl.constexpr,
     COMBINING_PROGRAMS: tl.constexpr,
@@ -172,12 +173,16 @@ def _decode_attention_kernel(
         m, l, acc = attend_block(  # noqa: E741
             q, k, v, first + row < end, scale_log2, m, l, acc, INTERPRETED
         )
-    for start in range(first + BLOCK, end, BLOCK):
-        k = cache_block(k_ptr, start, end, capacity, lane, D, BLOCK)
-        v = cache_block(v_ptr, start, end, capacity, lane, D, BLOCK)
-        m, l, acc = attend_block(  # noqa: E741
-            q, k, v, start + row < end, scale_log2, m, l, acc, INTERPRETED
-        )
+    if LATER_BLOCK > 0:
+        later = tl.arange(0, LATER_BLOCK)
+        # Else even programs with one block would compute the addresses of the first copies.
+        if first + BLOCK < end:
+            for start in tl.range(first + BLOCK, end, LATER_BLOCK, num_stages=2):
+                k_later = cache_block(k_ptr, start, end, capacity, lane, D, LATER_BLOCK)
+                v_later = cache_block(v_ptr, start, end, capacity, lane, D, LATER_BLOCK)
+                m, l, acc = attend_block(  # noqa: E741
+                    q, k_later, v_later, start + later < end, scale_log2, m, l, acc, INTERPRETED
+                )
 
     if SPLITS == 1:
         out = (acc / l[:, None]).to(out_ptr.dtype.element_ty)
@@ -237,6 +242,7 @@ def decode_attention(
         size = prefetchable_bytes(prefetch)
     prefetch_programs = PREFETCH_PROGRAMS if size else 0
     lanes = triton.next_power_of_2(head_dim)
+    visible = capacity if window is None else min(window, capacity)
     combined = combination(
         batch, kv_heads, group, lanes, tile.splits, tile.num_warps, _multiprocessors(q.device)
     )
@@ -254,13 +260,14 @@ def decode_attention(
         size,
         batch * kv_heads,
         capacity,
-        capacity if window is None else min(window, capacity),
+        visible,
         scale * math.log2(math.e),
         GROUP=group,
         QUERIES=max(16, triton.next_power_of_2(group)),
         D=head_dim,
         LANES=lanes,
         BLOCK=tile.columns,
+        LATER_BLOCK=_later_block(tile, visible),
         SPLITS=tile.splits,
         SPLIT_ROWS=triton.next_power_of_2(tile.splits),
         COMBINING_PROGRAMS=combined.programs,
@@ -273,11 +280,21 @@ def decode_attention(
         NUM_WARPS=tile.num_warps,
         PDL=pdl,
         num_warps=tile.num_warps,
-        # Copies that the compiler pipelines through shared memory leave the next kernel no room to
-        # load its weights meanwhile: 21 us a layer at 64 positions, not 6.5 (32 splits, H200).
         num_stages=1,
         **launch_options(pdl),
     )
+
+
+def _later_block(tile: Tile, visible: int) -> int:
+    """Positions of a block behind a split's first one; 0 where the first blocks hold all of the
+    `visible` rows but the new token's.
+
+    They are copied through shared memory, where the first block was. That takes fewer registers
+    than a second block in them, so that combining programs have room beside two splits. Half a
+    block each of K and V, as much as the first K: with more than 48 KiB a kernel keeps its
+    neighbours off the multiprocessor (decision 29).
+    """
+    return 0 if visible - 1 <= tile.columns * tile.splits else max(16, tile.columns // 2)
 
 
 def _multiprocessors(device: torch.device) -> int:

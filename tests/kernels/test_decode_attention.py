@@ -157,6 +157,21 @@ def test_every_window_whatever_the_rows_before_it_hold(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("splits", [1, 2])
+@pytest.mark.parametrize("behind", [0, 1, 16, 17, 40])
+def test_rows_behind_those_that_first_blocks_hold(
+    behind: int, splits: int, dtype: torch.dtype, device: str
+) -> None:
+    rows = 32 * splits + behind + 1
+    for window in (None, rows):
+        capacity = rows if window is None else rows + 50
+        case = attention(
+            device, dtype, 1, 1, 2, 32, capacity, capacity - 1, window, splits, block=32
+        )
+        assert_right(case)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_sequences_and_heads_are_apart(dtype: torch.dtype, device: str) -> None:
     assert_right(attention(device, dtype, batch=3, kv_heads=2, group=3, splits=2, block=64))
 
