@@ -243,12 +243,14 @@ def decode_attention(
     prefetch_programs = PREFETCH_PROGRAMS if size else 0
     lanes = triton.next_power_of_2(head_dim)
     visible = capacity if window is None else min(window, capacity)
+    multiprocessors = _multiprocessors(q.device)
     combined = combination(
-        batch, kv_heads, group, lanes, tile.splits, tile.num_warps, _multiprocessors(q.device)
+        batch, kv_heads, group, lanes, tile.splits, tile.num_warps, multiprocessors
     )
+    programs = batch * kv_heads * tile.splits + combined.programs
     return launch(
         _decode_attention_kernel,
-        (batch * kv_heads * tile.splits + prefetch_programs + combined.programs,),
+        (programs + prefetch_programs,),
         q,
         k_cache,
         v_cache,
@@ -267,7 +269,7 @@ def decode_attention(
         D=head_dim,
         LANES=lanes,
         BLOCK=tile.columns,
-        LATER_BLOCK=_later_block(tile, visible),
+        LATER_BLOCK=_later_block(tile, visible, programs, multiprocessors),
         SPLITS=tile.splits,
         SPLIT_ROWS=triton.next_power_of_2(tile.splits),
         COMBINING_PROGRAMS=combined.programs,
@@ -285,16 +287,20 @@ def decode_attention(
     )
 
 
-def _later_block(tile: Tile, visible: int) -> int:
-    """Positions of a block behind a split's first one; 0 where the first blocks hold all of the
-    `visible` rows but the new token's.
+def _later_block(tile: Tile, visible: int, programs: int, multiprocessors: int) -> int:
+    """Positions of a block behind a split's first one; 0 compiles no such block.
 
-    They are copied through shared memory, where the first block was. That takes fewer registers
-    than a second block in them, so that combining programs have room beside two splits. Half a
-    block each of K and V, as much as the first K: with more than 48 KiB a kernel keeps its
-    neighbours off the multiprocessor (decision 29).
+    They are copied through shared memory, where the first K was, half a block each of K and V: with
+    more than 48 KiB a kernel keeps its neighbours off the multiprocessor. For its sake the compiler
+    is content with 168 registers, not 208, and leaves room for a third program beside two.
+
+    Where no program shares its multiprocessor, and the first blocks hold all of the `visible` rows
+    but the new token's, more registers and all loads at once are better.
     """
-    return 0 if visible - 1 <= tile.columns * tile.splits else max(16, tile.columns // 2)
+    alone = programs <= multiprocessors
+    if alone and visible - 1 <= tile.columns * tile.splits:
+        return 0
+    return max(16, tile.columns // 2)
 
 
 def _multiprocessors(device: torch.device) -> int:

@@ -171,6 +171,12 @@ def test_rows_behind_those_that_first_blocks_hold(
         assert_right(case)
 
 
+@pytest.mark.parametrize("behind", [0, 17])
+def test_more_programs_than_multiprocessors(behind: int, device: str) -> None:
+    rows = 32 + behind + 1
+    assert_right(attention(device, kv_heads=140, capacity=rows, position=rows - 1, block=32))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sequences_and_heads_are_apart(dtype: torch.dtype, device: str) -> None:
     assert_right(attention(device, dtype, batch=3, kv_heads=2, group=3, splits=2, block=64))
