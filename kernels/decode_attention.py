@@ -291,8 +291,8 @@ def _later_block(tile: Tile, visible: int, programs: int, multiprocessors: int) 
     """Positions of a block behind a split's first one; 0 compiles no such block.
 
     They are copied through shared memory, where the first K was, half a block each of K and V: with
-    more than 48 KiB a kernel keeps its neighbours off the multiprocessor. For its sake the compiler
-    is content with 168 registers, not 208, and leaves room for a third program beside two.
+    more than 48 KiB a kernel keeps its neighbours off the multiprocessor. Copied, they leave the
+    compiler content with 168 registers, not 208 (head_dim 128), so that a third program has room.
 
     Where no program shares its multiprocessor, and the first blocks hold all of the `visible` rows
     but the new token's, more registers and all loads at once are better.
