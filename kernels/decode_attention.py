@@ -269,7 +269,7 @@ def decode_attention(
         D=head_dim,
         LANES=lanes,
         BLOCK=tile.columns,
-        LATER_BLOCK=_later_block(tile, visible, programs, multiprocessors),
+        LATER_BLOCK=_later_block(tile, visible, batch, programs, multiprocessors),
         SPLITS=tile.splits,
         SPLIT_ROWS=triton.next_power_of_2(tile.splits),
         COMBINING_PROGRAMS=combined.programs,
@@ -287,18 +287,18 @@ def decode_attention(
     )
 
 
-def _later_block(tile: Tile, visible: int, programs: int, multiprocessors: int) -> int:
+def _later_block(tile: Tile, visible: int, batch: int, programs: int, multiprocessors: int) -> int:
     """Positions of a block behind a split's first one; 0 compiles no such block.
 
     They are copied through shared memory, where the first K was, half a block each of K and V: with
     more than 48 KiB a kernel keeps its neighbours off the multiprocessor. Copied, they leave the
     compiler content with 168 registers, not 208 (head_dim 128), so that a third program has room.
 
-    Where no program shares its multiprocessor, and the first blocks hold all of the `visible` rows
-    but the new token's, more registers and all loads at once are better.
+    That pays even where the first blocks hold all of the `visible` rows but the new token's, if
+    programs share multiprocessors (measured at batch 1). Otherwise more registers are better.
     """
-    alone = programs <= multiprocessors
-    if alone and visible - 1 <= tile.columns * tile.splits:
+    crowded = batch == 1 and programs > multiprocessors
+    if not crowded and visible - 1 <= tile.columns * tile.splits:
         return 0
     return max(16, tile.columns // 2)
 
