@@ -11,17 +11,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.analysis import Analysis, analyze
     from decodescope.analyzer.comparing.diff import diff_reports as compare
-    from decodescope.analyzer.readers.ranks import analyze_ranks
     from decodescope.analyzer.readers.reading import load
+    from decodescope.analyzer.reports.analysis import Analysis, analyze
+    from decodescope.analyzer.reports.ranks import analyze_ranks
 
 __all__ = ["Analysis", "analyze", "analyze_ranks", "compare", "load"]
 
 _HOMES = {
-    "Analysis": ("analysis", "Analysis"),
-    "analyze": ("analysis", "analyze"),
-    "analyze_ranks": ("readers.ranks", "analyze_ranks"),
+    "Analysis": ("reports.analysis", "Analysis"),
+    "analyze": ("reports.analysis", "analyze"),
+    "analyze_ranks": ("reports.ranks", "analyze_ranks"),
     "compare": ("comparing.diff", "diff_reports"),
     "load": ("readers.reading", "load"),
 }

@@ -21,9 +21,9 @@ from torch.profiler import ProfilerActivity, record_function
 from torch.profiler.profiler import _KinetoProfile
 
 from decodescope.analyzer.files import replacing
-from decodescope.analyzer.readers.kineto import read_kineto
+from decodescope.analyzer.readers.kineto.reader import read_kineto
 from decodescope.analyzer.reference import REFERENCE_KEY, GraphReference
-from decodescope.analyzer.report import CaptureInfo
+from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.timing.kernel_floor import kernel_floor_ns
 
 STEP_RANGE = "decode_step"

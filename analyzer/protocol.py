@@ -3,7 +3,7 @@
 A frame is a big-endian uint32 length and that many bytes of msgpack: one tagged struct. Control
 messages are never dropped; of `Stats` only the latest matters, so the worker drops one when the
 channel is full and counts it in `dropped`. Bulk events never cross the channel: a captured window
-goes to a file and `TraceReady` names it. A recording (`analyzer/readers/recording.py`) is the
+goes to a file and `TraceReady` names it. A recording (`analyzer/recordings/recording.py`) is the
 worker's half of this conversation, time-stamped.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.report import CaptureInfo, SamplingSettings, Weights
+from decodescope.analyzer.schema.report import CaptureInfo, SamplingSettings, Weights
 
 PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 64 * 1024 * 1024

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from decodescope.analyzer.report import Finding
+from decodescope.analyzer.schema.report import Finding
 
 REFERENCE_KEY = "decodescope_reference"
 

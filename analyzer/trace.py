@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.reference import GraphReference
-from decodescope.analyzer.report import CaptureInfo, Finding, Source
+from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
 
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]

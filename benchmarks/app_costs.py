@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import msgspec
-from terminal import AppRun
 
-from decodescope.analyzer.bundled import bundled_recordings
+from benchmarks.terminal import AppRun
 from decodescope.analyzer.files import write_atomically
-from decodescope.variants.environment import environment
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.variants.machine.environment import environment
 
 RESULT = Path(__file__).resolve().parent / "results" / "app-costs.json"
 SETTLE_S = 3.0

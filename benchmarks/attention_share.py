@@ -31,8 +31,7 @@ from rich.table import Table
 
 from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.views.formatting import UNKNOWN, bytes_size, microseconds, percent
-from decodescope.kernels.overlap import can_overlap
-from decodescope.variants.bench.device_clock import Call, Clock, CudaClock
+from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.kernel_bench import (
     TOLERANCES,
     Conditions,
@@ -41,15 +40,16 @@ from decodescope.variants.bench.kernel_bench import (
 from decodescope.variants.bench.operands import Operands
 from decodescope.variants.bench.product_cases import product_cases
 from decodescope.variants.bench.report import KernelFigures, LaunchTimes, RoundSpread
-from decodescope.variants.environment import environment
-from decodescope.variants.fused import launches
-from decodescope.variants.fused.plan import StepPlan
-from decodescope.variants.fused.step import build_fused
-from decodescope.variants.models import load_model, resolve_model
-from decodescope.variants.read_peak import read_peak
-from decodescope.variants.read_peak_cache import ReadPeak
+from decodescope.variants.machine.clock import Call, Clock, CudaClock
+from decodescope.variants.machine.environment import environment
+from decodescope.variants.machine.read_peak import read_peak
+from decodescope.variants.machine.read_peak_cache import ReadPeak
+from decodescope.variants.model.loading import load_model, resolve_model
+from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.workload import DecodeWorkload, DType
+from decodescope.variants.steps.fused import launches
+from decodescope.variants.steps.fused.plan import StepPlan
+from decodescope.variants.steps.fused.step import build_fused
 
 RESULT = Path(__file__).resolve().parent / "results" / "attention-share.json"
 DTYPE: DType = "bf16"

@@ -18,18 +18,18 @@ from rich.console import Console
 from rich.table import Table
 
 from decodescope.analyzer.files import write_atomically
-from decodescope.analyzer.timing.run_figures import step_times, tokens_per_s
+from decodescope.analyzer.reports.run_figures import step_times, tokens_per_s
 from decodescope.analyzer.views.formatting import UNKNOWN, milliseconds, percent, rate
 from decodescope.variants.bench.report import RoundSpread
-from decodescope.variants.environment import environment
-from decodescope.variants.measure import WARM_UP_STEPS
-from decodescope.variants.models import LoadedModel, load_model, resolve_model
-from decodescope.variants.pacing import StepPacer
-from decodescope.variants.prompts import make_prompt
-from decodescope.variants.read_peak import read_peak
+from decodescope.variants.machine.environment import environment
+from decodescope.variants.machine.read_peak import read_peak
+from decodescope.variants.measuring.measure import WARM_UP_STEPS
+from decodescope.variants.measuring.pacing import StepPacer
+from decodescope.variants.model.loading import LoadedModel, load_model, resolve_model
+from decodescope.variants.model.prompts import make_prompt
+from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
-from decodescope.variants.step import DecodeStep
-from decodescope.variants.workload import DecodeWorkload
+from decodescope.variants.steps.step import DecodeStep
 
 RESULT = Path(__file__).resolve().parent / "results" / "batch-scaling.json"
 MOST_SEQUENCES = 16

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from decodescope.analyzer.files import write_atomically
-from decodescope.variants.environment import environment
+from decodescope.variants.machine.environment import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "benchmarks" / "results" / "gpu-tests.json"

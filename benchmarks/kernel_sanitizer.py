@@ -26,13 +26,13 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.analyzer.files import write_atomically
-from decodescope.kernels.overlap import can_overlap
+from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.operands import Operands
 from decodescope.variants.bench.product_cases import product_cases
 from decodescope.variants.bench.small_cases import small_cases
-from decodescope.variants.environment import environment
-from decodescope.variants.fused.model_parts import FusedModel, fused_model
-from decodescope.variants.fused.tiles import StepTiles, default_tiles, step_shapes
+from decodescope.variants.machine.environment import environment
+from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.steps.fused.tiling.rules import StepTiles, default_tiles, step_shapes
 
 RESULT = Path(__file__).resolve().parent / "results" / "kernel-sanitizer.json"
 TOOLS = ("memcheck", "racecheck")

@@ -14,12 +14,12 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from terminal import record_live
 
+from benchmarks.terminal import record_live
 from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.protocol import Stats
-from decodescope.analyzer.readers.recording import read_recording
-from decodescope.variants.environment import environment
+from decodescope.analyzer.recordings.recording import read_recording
+from decodescope.variants.machine.environment import environment
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SETTLE_STATS = 8

@@ -44,7 +44,10 @@ def test_analyzer_does_not_know_the_app(repository: Path, tmp_path: Path) -> Non
 
 
 def test_kernels_import_nothing_of_ours(repository: Path, tmp_path: Path) -> None:
-    names = [f"decodescope.kernels.{path.stem}" for path in (repository / "kernels").glob("*.py")]
+    names = [
+        f"decodescope.kernels.{path.parent.name}.{path.stem}"
+        for path in (repository / "kernels").glob("*/*.py")
+    ]
     assert names
     modules = loaded_modules(f"import {', '.join(names)}", tmp_path)
     ours = {name for name in modules if name.startswith("decodescope.")}
@@ -57,10 +60,10 @@ def test_listing_variants_does_not_load_torch(tmp_path: Path) -> None:
 
 
 def test_the_command_line_loads_neither_torch_nor_the_app(tmp_path: Path) -> None:
-    modules = loaded_modules("import decodescope.cli", tmp_path)
+    modules = loaded_modules("import decodescope.cli.main", tmp_path)
     assert not modules & {*HEAVY, "textual", "numpy"}
 
 
 def test_the_worker_announces_itself_before_it_loads_torch(tmp_path: Path) -> None:
-    modules = loaded_modules("import decodescope.variants.worker", tmp_path)
+    modules = loaded_modules("import decodescope.variants.live.worker", tmp_path)
     assert not modules & set(HEAVY)

@@ -30,15 +30,17 @@ def test_every_module_of_the_rooms_is_in_the_wheel(repository: Path, wheel_names
 def test_the_modules_beside_the_rooms_are_in_the_wheel(
     repository: Path, wheel_names: set[str]
 ) -> None:
-    names = {f"decodescope/{path.name}" for path in (repository / "src/decodescope").glob("*.py")}
-    assert "decodescope/cli.py" in names
+    source = repository / "src"
+    found = [*source.glob("decodescope/*.py"), *source.glob("decodescope/cli/*.py")]
+    names = {path.relative_to(source).as_posix() for path in found}
+    assert "decodescope/cli/main.py" in names
     assert names <= wheel_names
 
 
 def test_the_wheel_holds_data_and_no_strangers(wheel_names: set[str]) -> None:
     assert "decodescope/py.typed" in wheel_names
     assert "decodescope/variants/tiny/model.safetensors" in wheel_names
-    assert "decodescope/variants/fused/tile_table.json" in wheel_names
+    assert "decodescope/variants/steps/fused/tiling/tile_table.json" in wheel_names
     assert [name for name in wheel_names if name.endswith(".dsrec")]
     assert "decodescope/kernels/__init__.py" not in wheel_names
     top = {name.split("/")[0] for name in wheel_names}

@@ -33,7 +33,7 @@ def main() -> None:
                 importlib.import_module(name)
     heavy = {"torch", "triton", "transformers"} & set(sys.modules)
     assert not heavy, heavy
-    assert importlib.util.find_spec("decodescope.kernels.read_bandwidth") is not None
+    assert importlib.util.find_spec("decodescope.kernels.ops.read_bandwidth") is not None
     importlib.import_module("decodescope.variants.registry")
     package = Path(decodescope.__file__).parent
     assert (package / "variants" / "tiny" / "model.safetensors").stat().st_size > 7_000_000

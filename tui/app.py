@@ -14,7 +14,6 @@ from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 from textual.theme import Theme
 
-from decodescope.analyzer.bundled import bundled_recordings
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import (
     CaptureTrace,
@@ -25,22 +24,23 @@ from decodescope.analyzer.protocol import (
     SwitchVariant,
     TraceReady,
 )
+from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui import banners
-from decodescope.tui.ascii import AsciiFilter
 from decodescope.tui.background import Background
 from decodescope.tui.commands import COMMANDS, bindings, key_hints
-from decodescope.tui.feed import Feed, open_feed
-from decodescope.tui.glyphs import ASCII, UNICODE
-from decodescope.tui.link import LinkEvent, WorkerDied
-from decodescope.tui.main_screen import MainScreen
-from decodescope.tui.messages import AnalysisFailed, Analyzed, FileNotWritten, FileWritten
+from decodescope.tui.link.base import LinkEvent, WorkerDied
+from decodescope.tui.link.sources import LiveSource, Source, source_for
+from decodescope.tui.model.feed import Feed, open_feed
+from decodescope.tui.model.messages import AnalysisFailed, Analyzed, FileNotWritten, FileWritten
 from decodescope.tui.painter import Painter
-from decodescope.tui.palette import Inks, plain_inks, themed_inks
 from decodescope.tui.panels.lines import Banner
 from decodescope.tui.panels.panel import Brush
-from decodescope.tui.sources import LiveSource, Source, source_for
-from decodescope.tui.themes import DARK, LIGHT
-from decodescope.tui.traits import Clock, SystemClock, TerminalTraits
+from decodescope.tui.screens.main import MainScreen
+from decodescope.tui.style.ascii import AsciiFilter
+from decodescope.tui.style.glyphs import ASCII, UNICODE
+from decodescope.tui.style.palette import Inks, plain_inks, themed_inks
+from decodescope.tui.style.themes import DARK, LIGHT
+from decodescope.tui.style.traits import Clock, SystemClock, TerminalTraits
 
 _ASCII_FILTER = AsciiFilter()
 _NO_COLOR = NoColor()
@@ -312,7 +312,7 @@ class DecodescopeApp(App[None]):
 
     def action_copy(self) -> None:
         """Copy the figures as text (OSC 52, so it works over SSH)."""
-        from decodescope.tui.figures_text import figures_text
+        from decodescope.tui.model.figures_text import figures_text
 
         assert self._painter is not None
         self.copy_to_clipboard(figures_text(*self._painter.shown()))
@@ -324,13 +324,13 @@ class DecodescopeApp(App[None]):
 
     def action_help(self) -> None:
         """Show all keys and what the figures mean."""
-        from decodescope.tui.help_screen import HelpScreen
+        from decodescope.tui.screens.help import HelpScreen
 
         self.push_screen(HelpScreen(self._inks()))
 
     def action_open(self) -> None:
         """Choose a recording or a trace to look at."""
-        from decodescope.tui.open_screen import OpenScreen
+        from decodescope.tui.screens.open import OpenScreen
 
         behind = self._live is not None and self._feed is not self._live
         self.push_screen(OpenScreen(bundled_recordings(), behind), self._opened)

@@ -7,9 +7,9 @@ from pathlib import Path
 from textual.app import App
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.tui.feed import Feed, Job
-from decodescope.tui.messages import AnalysisFailed, Analyzed, FileNotWritten, FileWritten
-from decodescope.tui.traits import Clock
+from decodescope.tui.model.feed import Feed, Job
+from decodescope.tui.model.messages import AnalysisFailed, Analyzed, FileNotWritten, FileWritten
+from decodescope.tui.style.traits import Clock
 
 
 class Background:
@@ -35,14 +35,14 @@ class Background:
 
     def save_trace(self, source: Path, variant: str) -> None:
         """Write the trace at `source` as a gzipped file with a name of its own."""
-        from decodescope.tui.new_file import save_trace
+        from decodescope.tui.link.new_file import save_trace
 
         stem = f"decodescope-{variant}-{self._timestamp()}"
         self._write("trace", lambda folder: save_trace(source, folder, stem))
 
     def save_svg(self, svg: str) -> None:
         """Write a screenshot."""
-        from decodescope.tui.new_file import write_new_file
+        from decodescope.tui.link.new_file import write_new_file
 
         data, stem = svg.encode(), f"decodescope-{self._timestamp()}"
         self._write(
@@ -68,7 +68,7 @@ class Background:
         self._app.run_worker(job, name=what, thread=True)
 
     def _analyse(self, feed: Feed, job: Job) -> None:
-        from decodescope.tui import analysis
+        from decodescope.tui.model import analysis
 
         try:
             window = analysis.analyse_files(job.paths, job.at)

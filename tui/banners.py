@@ -1,9 +1,9 @@
 """The banners: what happened, what is kept, and which key helps."""
 
 from decodescope.analyzer.protocol import Failure, Hello
-from decodescope.tui.link import WorkerDied
+from decodescope.tui.link.base import WorkerDied
+from decodescope.tui.model.session import describe_death
 from decodescope.tui.panels.lines import Banner
-from decodescope.tui.session import describe_death
 
 LOG_LINES = 5
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from textual.timer import Timer
 
 from decodescope.tui.commands import key_hints
-from decodescope.tui.feed import Feed
-from decodescope.tui.main_screen import MainScreen
-from decodescope.tui.present import Moment
-from decodescope.tui.session import View
-from decodescope.tui.traits import Clock
+from decodescope.tui.model.feed import Feed
+from decodescope.tui.model.present import Moment
+from decodescope.tui.model.session import View
+from decodescope.tui.screens.main import MainScreen
+from decodescope.tui.style.traits import Clock
 
 PAINT_INTERVAL_S = 0.25
 AGE_INTERVAL_S = 1.0

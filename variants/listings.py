@@ -6,8 +6,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.variants.environment import Check
-from decodescope.variants.presets import PRESETS
+from decodescope.variants.machine.environment import Check
+from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.registry import available_variants
 from decodescope.variants.spec import FUSIONS
 

@@ -18,9 +18,9 @@ from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.spec import KERNELS, PARTS, VariantSpec, kernels_of
 
 if TYPE_CHECKING:
-    from decodescope.variants.models import LoadedModel
-    from decodescope.variants.step import DecodeStep
-    from decodescope.variants.workload import DecodeWorkload
+    from decodescope.variants.model.loading import LoadedModel
+    from decodescope.variants.model.workload import DecodeWorkload
+    from decodescope.variants.steps.step import DecodeStep
 
 ENTRY_POINT_GROUP = "decodescope.variants"
 
@@ -81,8 +81,8 @@ def build_variant(
     """
     variant = require_runnable(name, loaded, workload, device)
 
-    from decodescope.variants.memory import memory_errors
-    from decodescope.variants.models import check_fits
+    from decodescope.variants.machine.memory import memory_errors
+    from decodescope.variants.model.loading import check_fits
 
     check_fits(loaded, workload)
     with memory_errors(f"building variant {name}", device):
@@ -147,13 +147,13 @@ def find_variant(name: str) -> Variant:
 
 
 def _build_eager(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
-    from decodescope.variants.eager import EagerStep
+    from decodescope.variants.steps.eager import EagerStep
 
     return EagerStep(loaded, workload)
 
 
 def _build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
-    from decodescope.variants.compiled import build_compiled
+    from decodescope.variants.steps.compiled.step import build_compiled
 
     return build_compiled(loaded, workload, device)
 
@@ -161,7 +161,7 @@ def _build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) 
 def _build_fused(
     spec: VariantSpec, loaded: LoadedModel, workload: DecodeWorkload, device: str
 ) -> DecodeStep:
-    from decodescope.variants.fused.step import build_fused
+    from decodescope.variants.steps.fused.step import build_fused
 
     return build_fused(spec, loaded, workload, device)
 
@@ -179,7 +179,7 @@ def _check_fused(
             f"{workload.dtype}; pass --dtype {spec.weight_format} or leave the format out"
         )
 
-    from decodescope.variants.fused.support import require_support
+    from decodescope.variants.steps.fused.support import require_support
 
     require_support(name, config, workload.batch, device)
 

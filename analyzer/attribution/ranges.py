@@ -17,7 +17,7 @@ from decodescope.analyzer.attribution.host_paths import host_nodes
 from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, NO_NODE, PathTree
 from decodescope.analyzer.attribution.replay_paths import enter_replays, node_confidences
 from decodescope.analyzer.attribution.replays import EXACT, NONE, PARTIAL, attribute_replays
-from decodescope.analyzer.report import Attribution
+from decodescope.analyzer.schema.report import Attribution
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.steps import Steps
 from decodescope.analyzer.trace import HostEvents, Int8s, Int64s, Trace

@@ -182,7 +182,7 @@ def _source_json(source: Path) -> bytes:
     with open_stream(str(source)) as stream:
         head = stream.read(5)
     if head == b"DSREC":
-        from decodescope.analyzer.readers.recording import read_recording
+        from decodescope.analyzer.recordings.recording import read_recording
 
         recording = read_recording(source)
         if not recording.windows:

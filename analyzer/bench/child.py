@@ -34,8 +34,8 @@ def stages(path: str) -> dict[str, int]:
     began = time.perf_counter_ns()
     import msgspec
 
-    from decodescope.analyzer.analysis import analyze
     from decodescope.analyzer.readers.reading import load
+    from decodescope.analyzer.reports.analysis import analyze
 
     imported = time.perf_counter_ns()
     trace = load(path)

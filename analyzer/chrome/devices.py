@@ -7,12 +7,12 @@ from typing import get_args
 
 import numpy as np
 
-from decodescope.analyzer.analysis import Analysis
 from decodescope.analyzer.attribution.range_tree import NO_NODE
 from decodescope.analyzer.chrome.events import EventText, given
 from decodescope.analyzer.chrome.model_ranges import replay_slices
 from decodescope.analyzer.chrome.tracks import separate_tracks
-from decodescope.analyzer.report import GAP_CLASSES, Confidence
+from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.schema.report import GAP_CLASSES, Confidence
 from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.timeline import depth_changes
 from decodescope.analyzer.trace import Int64s, Trace

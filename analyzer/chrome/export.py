@@ -14,13 +14,13 @@ from typing import BinaryIO, cast
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.analysis import Analysis
 from decodescope.analyzer.chrome.devices import device_events, device_name, stream_tracks
 from decodescope.analyzer.chrome.events import EventText, given
 from decodescope.analyzer.chrome.tracks import HostPlaces, host_places
 from decodescope.analyzer.files import replacing
-from decodescope.analyzer.readers.operator_work import WORK_KEY, work_rows
+from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, work_rows
 from decodescope.analyzer.reference import REFERENCE_KEY
+from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.trace import HostEvents, Trace
 
 _FIRST_FREE_PID = 10_000_000

@@ -11,8 +11,8 @@ from itertools import takewhile
 
 import numpy as np
 
-from decodescope.analyzer.analysis import Analysis
 from decodescope.analyzer.attribution.replays import EXACT
+from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.trace import Int64s
 
 

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from decodescope.analyzer.comparing.student_t import two_sided_t
-from decodescope.analyzer.comparison_report import Interval
+from decodescope.analyzer.schema.comparison_report import Interval
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000

@@ -8,7 +8,8 @@ from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, mean_interval, 
 from decodescope.analyzer.comparing.pair_changes import pair_of
 from decodescope.analyzer.comparing.window_findings import window_findings
 from decodescope.analyzer.comparing.workload_match import workload_differences
-from decodescope.analyzer.comparison_report import (
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.schema.comparison_report import (
     Change,
     ChangeVerdict,
     Comparison,
@@ -18,9 +19,8 @@ from decodescope.analyzer.comparison_report import (
     SpeedRatio,
     VariantRates,
 )
-from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.report import SCHEMA_VERSION, Finding, Report
-from decodescope.analyzer.run_report import RunReport
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
+from decodescope.analyzer.schema.run_report import RunReport
 
 Rounds = dict[int, RunReport]
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from decodescope.analyzer.comparing.range_alignment import align_ranges
-from decodescope.analyzer.comparison_report import Change, Pair, RangeChange, SpeedRatio
-from decodescope.analyzer.report import GAP_CLASSES, Report, StepReport
+from decodescope.analyzer.schema.comparison_report import Change, Pair, RangeChange, SpeedRatio
+from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 
 ALL_IDLE = "all"
 IDLE_FIGURES = (*GAP_CLASSES, ALL_IDLE)

@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from decodescope.analyzer.comparison_report import Change, RangeChange
-from decodescope.analyzer.report import RangeReport
+from decodescope.analyzer.schema.comparison_report import Change, RangeChange
+from decodescope.analyzer.schema.report import RangeReport
 
 _NUMBER = re.compile(r"(?<=[._])\d+(?=$|[/+])")
 

@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
 from decodescope.analyzer.comparing.workload_match import workload_differences
-from decodescope.analyzer.comparison_report import Comparison, Diff, Gate, Interval
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.report import SCHEMA_VERSION, Finding, Weights
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Interval
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Weights
 from decodescope.analyzer.views.comparison_words import ratio_interval_text, ratio_text
 from decodescope.analyzer.views.formatting import significant
 

@@ -1,6 +1,6 @@
 """What a reader of two windows side by side must know about each of them."""
 
-from decodescope.analyzer.report import Finding, Report
+from decodescope.analyzer.schema.report import Finding, Report
 
 _TELLING_SHARE = 0.01
 # Harmless, or said once for the whole comparison.

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from decodescope.analyzer.report import Weights
+from decodescope.analyzer.schema.report import Weights
 from decodescope.analyzer.views.formatting import sampling_words
 
 

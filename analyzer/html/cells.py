@@ -5,7 +5,7 @@ import re
 
 from markupsafe import Markup
 
-from decodescope.analyzer.comparison_report import SpeedRatio
+from decodescope.analyzer.schema.comparison_report import SpeedRatio
 from decodescope.analyzer.views.comparison_words import (
     VERDICT_WORDS,
     ratio_interval_text,

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from markupsafe import Markup
 from msgspec.structs import replace
 
-from decodescope.analyzer.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
 from decodescope.analyzer.html.page import render_page
 from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
 from decodescope.analyzer.html.svg_timeline import steps_svg
 from decodescope.analyzer.html.svg_waterfall import Bar, composition_svg, waterfalls_svg
 from decodescope.analyzer.html.view import VariantView, view_pages
-from decodescope.analyzer.report import GAP_CLASSES, CaptureInfo, Finding
-from decodescope.analyzer.run_report import RunReport
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
+from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, Finding
+from decodescope.analyzer.schema.run_report import RunReport
 
 __all__ = ["VariantView", "html_report"]
 

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from decodescope.analyzer.comparison_report import (
+from decodescope.analyzer.html.cells import speed_text
+from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
+from decodescope.analyzer.schema.comparison_report import (
     ChangeVerdict,
     Pair,
     SpeedRatio,
     VariantRates,
 )
-from decodescope.analyzer.html.cells import speed_text
-from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
 from decodescope.analyzer.views.formatting import rate
 from decodescope.analyzer.views.kernel_names import cut_middle
 

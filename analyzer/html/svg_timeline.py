@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
-from decodescope.analyzer.report import GAP_CLASSES
+from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.timing.timeline import covered_until, union
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s, Int64s

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
-from decodescope.analyzer.report import WaterfallPart
+from decodescope.analyzer.schema.report import WaterfallPart
 from decodescope.analyzer.views.comparison_words import part_words
 from decodescope.analyzer.views.formatting import duration, percent
 from decodescope.analyzer.views.kernel_names import cut_middle

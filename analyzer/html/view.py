@@ -8,7 +8,7 @@ from markupsafe import Markup
 from decodescope.analyzer.html.svg_histogram import Buckets, histogram_svg, shared_bounds
 from decodescope.analyzer.html.svg_queue import queue_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, families_of, step_svg
-from decodescope.analyzer.report import GAP_CLASSES, DeviceReport, LaunchReport, Report
+from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, LaunchReport, Report
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.views.kernel_family import FAMILIES
 from decodescope.analyzer.views.range_rows import RangeRow, range_rows

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import open_stream
-from decodescope.analyzer.readers.kineto import read_kineto
-from decodescope.analyzer.readers.nsys import read_nsys
-from decodescope.analyzer.readers.recording import MAGIC as RECORDING_MAGIC
-from decodescope.analyzer.readers.recording import load_trace
+from decodescope.analyzer.readers.kineto.reader import read_kineto
+from decodescope.analyzer.readers.nsys.reader import read_nsys
+from decodescope.analyzer.recordings.recording import MAGIC as RECORDING_MAGIC
+from decodescope.analyzer.recordings.recording import load_trace
 from decodescope.analyzer.trace import Trace
 
 _NSYS_REPORTS = (".nsys-rep", ".qdrep")

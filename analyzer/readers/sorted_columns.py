@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from decodescope.analyzer.readers.correlation import join_launches
-from decodescope.analyzer.report import Finding
+from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.trace import GpuOps, HostEvents, Int64s
 
 _HOST_TIES = ("name", "correlation", "tid", "pid")

@@ -3,7 +3,7 @@
 MBU = bytes a step must read / step time / peak bandwidth.
 """
 
-from decodescope.analyzer.run_report import Bandwidth
+from decodescope.analyzer.schema.run_report import Bandwidth
 
 MEMORY_BOUND_MBU = 0.6
 

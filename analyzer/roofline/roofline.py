@@ -5,13 +5,13 @@ from typing import Literal
 
 import numpy as np
 
-from decodescope.analyzer.report import Roofline
 from decodescope.analyzer.roofline.datasheet import (
     datasheet_peak_bytes_per_s,
     datasheet_peak_flops_per_s,
     slowest_peak_flops_per_s,
 )
 from decodescope.analyzer.roofline.op_work import UNKNOWN, OpWork
+from decodescope.analyzer.schema.report import Roofline
 from decodescope.analyzer.trace import Trace
 
 

@@ -9,7 +9,9 @@ verdict is only given where its inputs are known.
 
 from collections.abc import Sequence
 
-from decodescope.analyzer.report import (
+from decodescope.analyzer.roofline.bandwidth import MEMORY_BOUND_MBU, bandwidth
+from decodescope.analyzer.roofline.datasheet import datasheet_peak, datasheet_peak_bytes_per_s
+from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     Bound,
     CaptureInfo,
@@ -17,9 +19,7 @@ from decodescope.analyzer.report import (
     LaunchReport,
     Verdict,
 )
-from decodescope.analyzer.roofline.bandwidth import MEMORY_BOUND_MBU, bandwidth
-from decodescope.analyzer.roofline.datasheet import datasheet_peak, datasheet_peak_bytes_per_s
-from decodescope.analyzer.run_report import Bandwidth
+from decodescope.analyzer.schema.run_report import Bandwidth
 
 LAUNCH_BOUND_IDLE_SHARE = 0.15
 LAUNCH_BOUND_QUEUE_DEPTH = 1.0

@@ -9,8 +9,8 @@ idle are those of the step's devices inside its GPU span, as far as that lies wi
 
 import numpy as np
 
-from decodescope.analyzer.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.roofline.datasheet import datasheet_peak_bytes_per_s
+from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.timing.gaps import Gaps
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.step_idle import gaps_of_devices, idle_between

@@ -1,7 +1,7 @@
 """What a host thread was in at a given time: its ranges, the deepest operator, the CUDA call."""
 
 from decodescope.analyzer.attribution.range_names import path_part
-from decodescope.analyzer.report import HostActivity
+from decodescope.analyzer.schema.report import HostActivity
 from decodescope.analyzer.trace import HostEvents, Trace
 
 

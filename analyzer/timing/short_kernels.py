@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.report import ShortKernels
+from decodescope.analyzer.schema.report import ShortKernels
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.trace import KERNEL, Int64s, Trace
 

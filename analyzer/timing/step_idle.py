@@ -7,7 +7,7 @@ ends them gives them (see `gaps`). Either way the classes of a step add up to it
 
 import numpy as np
 
-from decodescope.analyzer.report import GAP_CLASSES
+from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.gaps import Gaps, find_gaps
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.steps import Steps, by_devices

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.report import GAP_CLASSES
+from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.gaps import Gaps
 from decodescope.analyzer.timing.steps import Steps, step_time_ns
 from decodescope.analyzer.timing.timeline import covered_until, union

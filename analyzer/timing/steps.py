@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.report import GAP_CLASSES, StepReport
+from decodescope.analyzer.schema.report import GAP_CLASSES, StepReport
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.timeline import Union, covered_until, merged
 from decodescope.analyzer.trace import HostEvents, Int64s, Trace

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from decodescope.analyzer.comparison_report import Comparison, Diff
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.views.comparison_sections import Summary, comparison_summary, diff_summary
 from decodescope.analyzer.views.formatting import plain_text
 from decodescope.analyzer.views.pair_sections import Section

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 
 from decodescope.analyzer.comparing.diff import BASE, OTHER, has_unprofiled_times
-from decodescope.analyzer.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
-from decodescope.analyzer.report import CaptureInfo, Report, WaterfallPart
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
+from decodescope.analyzer.schema.report import CaptureInfo, Report, WaterfallPart
 from decodescope.analyzer.views.comparison_words import part_words, rate_interval_text
 from decodescope.analyzer.views.formatting import (
     UNKNOWN,

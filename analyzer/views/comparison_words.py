@@ -1,6 +1,6 @@
 """Ratios, intervals, changes, verdicts and parts of a step as text, the same in every output."""
 
-from decodescope.analyzer.comparison_report import Change, ChangeVerdict, Interval
+from decodescope.analyzer.schema.comparison_report import Change, ChangeVerdict, Interval
 from decodescope.analyzer.views.formatting import UNKNOWN, significant
 
 VERDICT_WORDS: dict[ChangeVerdict, str] = {

@@ -8,7 +8,7 @@ import csv
 import io
 from collections.abc import Iterable
 
-from decodescope.analyzer.report import Report, Roofline, StreamReport
+from decodescope.analyzer.schema.report import Report, Roofline, StreamReport
 
 _Row = Iterable[str | int | float | None]
 

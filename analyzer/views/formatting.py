@@ -2,7 +2,7 @@
 
 import math
 
-from decodescope.analyzer.report import SamplingSettings
+from decodescope.analyzer.schema.report import SamplingSettings
 
 UNKNOWN = "\u2013"
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.comparing.pair_changes import ALL_IDLE
-from decodescope.analyzer.comparison_report import Change, Pair, RangeChange
+from decodescope.analyzer.schema.comparison_report import Change, Pair, RangeChange
 from decodescope.analyzer.views.comparison_words import (
     VERDICT_WORDS,
     change_text,

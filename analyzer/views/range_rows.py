@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from decodescope.analyzer.report import RangeReport
+from decodescope.analyzer.schema.report import RangeReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.run_report import RunReport
+from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.views.formatting import (
     bytes_size,
     duration,

@@ -3,7 +3,7 @@
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.report import DeviceReport, GapTotal, Report
+from decodescope.analyzer.schema.report import DeviceReport, GapTotal, Report
 from decodescope.analyzer.views.formatting import count, duration, percent
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,

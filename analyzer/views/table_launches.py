@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from decodescope.analyzer.report import LaunchReport, Percentiles
+from decodescope.analyzer.schema.report import LaunchReport, Percentiles
 from decodescope.analyzer.views.formatting import (
     UNKNOWN,
     count,

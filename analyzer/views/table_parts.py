@@ -7,7 +7,7 @@ from rich.console import RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.report import Report
+from decodescope.analyzer.schema.report import Report
 
 ROOMY_WIDTH = 100
 MEDIUM_WIDTH = 80

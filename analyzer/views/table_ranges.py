@@ -3,7 +3,7 @@
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.report import Attribution, RangeReport, Report
+from decodescope.analyzer.schema.report import Attribution, RangeReport, Report
 from decodescope.analyzer.views.formatting import count, duration, percent, plain_text
 from decodescope.analyzer.views.kernel_names import cut_middle
 from decodescope.analyzer.views.range_rows import range_rows

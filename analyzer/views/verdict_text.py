@@ -2,7 +2,7 @@
 
 from rich.text import Text
 
-from decodescope.analyzer.report import Verdict
+from decodescope.analyzer.schema.report import Verdict
 
 
 def verdict_text(verdict: Verdict) -> Text:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from decodescope.analyzer.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.views.comparison_words import part_words
 from decodescope.analyzer.views.formatting import duration, signed_duration
 

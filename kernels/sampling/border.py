@@ -13,7 +13,7 @@ Reads the logits once a launch; they come from the L2 cache, where whoever compu
 import triton
 import triton.language as tl
 
-from decodescope.kernels.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.sampling.numbers import (
     logit_keys,
     logit_of,

@@ -7,8 +7,8 @@ first; the last program to arrive writes the token.
 import triton
 import triton.language as tl
 
-from decodescope.kernels.choice import choice_keys, chosen_index
-from decodescope.kernels.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.choice import choice_keys, chosen_index
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.sampling.numbers import gumbel_noise, logit_keys, scaled_logits
 from decodescope.kernels.sampling.workspace import (
     BEST,

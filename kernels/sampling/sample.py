@@ -9,9 +9,10 @@ seed. One launch with a temperature alone, three with top-k, four with top-p, fi
 import torch
 import triton
 
-from decodescope.kernels.checks import check_float, check_position, check_tensor
-from decodescope.kernels.launch import Launch, launch
-from decodescope.kernels.overlap import launch_options
+from decodescope.kernels.device.overlap import launch_options
+from decodescope.kernels.host.checks import check_float, check_position, check_tensor
+from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.workspace import NO_KEY
 from decodescope.kernels.sampling.border import (
     largest_kernel,
     lower_half_kernel,
@@ -25,7 +26,6 @@ from decodescope.kernels.sampling.reference import (
     to_float32,
 )
 from decodescope.kernels.sampling.workspace import SamplingWorkspace
-from decodescope.kernels.workspace import NO_KEY
 
 BLOCK = 1024
 NUM_WARPS = 8

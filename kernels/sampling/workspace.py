@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.workspace import NO_KEY
+from decodescope.kernels.host.workspace import NO_KEY
 
 # A logit's key has 32 bits; a histogram counts one half of them.
 HALF = tl.constexpr(16)

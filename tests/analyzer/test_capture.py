@@ -12,7 +12,7 @@ from decodescope.analyzer.capture import ProfilerSession, annotate  # noqa: E402
 from decodescope.analyzer.errors import InputError  # noqa: E402
 from decodescope.analyzer.readers.reading import load  # noqa: E402
 from decodescope.analyzer.reference import GraphReference, ReferenceOp  # noqa: E402
-from decodescope.analyzer.report import CaptureInfo  # noqa: E402
+from decodescope.analyzer.schema.report import CaptureInfo  # noqa: E402
 
 INFO = CaptureInfo(
     device="cpu",

@@ -1,17 +1,12 @@
-"""Makes the benchmark scripts importable, the small models of the fused steps' tests, and a clock
-without a device."""
+"""Benchmark scripts run in Triton's interpreter where there is no GPU."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-TESTS = Path(__file__).parent.parent
-SCRIPTS = TESTS.parent / "benchmarks"
-
-sys.path[:0] = [str(SCRIPTS), str(TESTS / "variants/fused"), str(TESTS / "variants/bench")]
+SCRIPTS = Path(__file__).parents[2] / "benchmarks"
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"

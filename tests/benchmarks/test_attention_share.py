@@ -4,22 +4,29 @@ import io
 import sys
 from typing import Any
 
-import attention_share
-import families
 import pytest
 import torch
-from attention_share import Cost, attention_cost, row_bytes, share_table, step_ways, time_ways
-from fake_clock import FakeClock
 from rich.console import Console
 
+from benchmarks import attention_share
+from benchmarks.attention_share import (
+    Cost,
+    attention_cost,
+    row_bytes,
+    share_table,
+    step_ways,
+    time_ways,
+)
 from decodescope.analyzer.views.formatting import UNKNOWN
-from decodescope.kernels.tile import Tile
-from decodescope.variants.bench.device_clock import Call
+from decodescope.kernels.host.tile import Tile
 from decodescope.variants.bench.report import KernelFigures, LaunchTimes
-from decodescope.variants.fused.step import FusedStep, build_fused
-from decodescope.variants.models import LoadedModel
+from decodescope.variants.machine.clock import Call
+from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.workload import DecodeWorkload
+from decodescope.variants.steps.fused.step import FusedStep, build_fused
+from tests.helpers import families
+from tests.helpers.fake_clock import FakeClock
 
 
 def test_a_cost_is_the_rounds_difference_a_layer() -> None:

@@ -4,10 +4,12 @@ import argparse
 import io
 import sys
 
-import batch_scaling
 import pytest
 import torch
-from batch_scaling import (
+from rich.console import Console
+
+from benchmarks import batch_scaling
+from benchmarks.batch_scaling import (
     BatchRun,
     batch_figures,
     parsed_batches,
@@ -15,10 +17,8 @@ from batch_scaling import (
     run_rounds,
     scaling_table,
 )
-from rich.console import Console
-
-from decodescope.variants.measure import WARM_UP_STEPS
-from decodescope.variants.workload import DecodeWorkload
+from decodescope.variants.measuring.measure import WARM_UP_STEPS
+from decodescope.variants.model.workload import DecodeWorkload
 
 
 class CountingStep:

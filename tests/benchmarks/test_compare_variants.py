@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from compare_variants import idle_share_of_graph_span, token_table, window_summary
 from rich.console import Console
 
+from benchmarks.compare_variants import idle_share_of_graph_span, token_table, window_summary
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.views.formatting import UNKNOWN
 

@@ -1,6 +1,5 @@
-"""Makes this folder's helper and the analyzer tests' samples importable; one browser for all."""
+"""One browser for all tests."""
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,14 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from chromium import Browser, Tab
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "analyzer")]
+    from tests.helpers.chromium import Browser, Tab
 
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Browser]":
-    from chromium import installed_program, running_browser
+    from tests.helpers.chromium import installed_program, running_browser
 
     program = installed_program()
     if program is None:
@@ -27,7 +24,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Browser]":
 @pytest.fixture
 def open_page(browser: "Browser", tmp_path: Path) -> "Callable[[str], Tab]":
     """Shows HTML text in a tab of its own."""
-    from chromium import Tab
+    from tests.helpers.chromium import Tab
 
     def show(page: str) -> Tab:
         (tmp_path / "page.html").write_text(page, encoding="utf-8")

@@ -5,10 +5,16 @@ import re
 from collections.abc import Callable
 
 import pytest
-from chromium import Tab
-from html_samples import HOSTILE, full_report, sample_analysis, sample_comparison, sample_view
 
 from decodescope.analyzer.html.report_page import VariantView, html_report
+from tests.helpers.chromium import Tab
+from tests.helpers.html_samples import (
+    HOSTILE,
+    full_report,
+    sample_analysis,
+    sample_comparison,
+    sample_view,
+)
 
 pytestmark = pytest.mark.browser
 

@@ -15,8 +15,8 @@ if not torch.cuda.is_available():
 
 pytest.importorskip("triton")
 
-from decodescope.kernels.weights import Norm, QkNorm, WeightMatrix
-from decodescope.kernels.workspace import NO_KEY, Workspace, new_workspace
+from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+from decodescope.kernels.host.workspace import NO_KEY, Workspace, new_workspace
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trace_processor import LoadedTrace, loaded
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.attribution.reference_ops import reference_from
-from decodescope.analyzer.bundled import bundled_recordings
 from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.trace import Trace
+from tests.helpers.trace_processor import LoadedTrace, loaded
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 RECORDINGS = bundled_recordings()

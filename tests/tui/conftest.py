@@ -1,13 +1,10 @@
-"""Makes `scripted` (a worker that says what a test wants) importable, and gives its trace file."""
+"""A scripted worker, and the trace file that it gives."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parent))
-
-import scripted
+from tests.helpers import scripted
 
 
 @pytest.fixture

@@ -4,13 +4,6 @@ import gzip
 import json
 
 from msgspec.structs import replace
-from scripted import (
-    Session,
-    hello,
-    ready,
-    stats,
-    text_of,
-)
 
 from decodescope.analyzer.protocol import (
     CaptureTrace,
@@ -20,7 +13,14 @@ from decodescope.analyzer.protocol import (
     State,
     SwitchVariant,
 )
-from decodescope.analyzer.report import SamplingSettings
+from decodescope.analyzer.schema.report import SamplingSettings
+from tests.helpers.scripted import (
+    Session,
+    hello,
+    ready,
+    stats,
+    text_of,
+)
 
 
 async def test_figures_of_a_run_and_its_window(session, trace_file):

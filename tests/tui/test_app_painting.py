@@ -4,7 +4,12 @@ import asyncio
 import threading
 import time
 
-from scripted import (
+from decodescope.analyzer.protocol import (
+    State,
+)
+from decodescope.tui.model import analysis
+from decodescope.tui.painter import PAINT_INTERVAL_S
+from tests.helpers.scripted import (
     DIED,
     hello,
     play,
@@ -13,12 +18,6 @@ from scripted import (
     text_of,
     write_trace,
 )
-
-from decodescope.analyzer.protocol import (
-    State,
-)
-from decodescope.tui import analysis
-from decodescope.tui.painter import PAINT_INTERVAL_S
 
 
 async def test_freeze_holds_the_view_and_skips_analyses(session, trace_file, monkeypatch):

@@ -2,7 +2,16 @@
 
 import json
 
-from scripted import (
+from decodescope.analyzer.protocol import (
+    Bye,
+    Pause,
+    Resume,
+    State,
+)
+from decodescope.analyzer.recordings.recording import RecordingWriter
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.link.sources import ReplaySource, TraceSource
+from tests.helpers.scripted import (
     Session,
     StillClock,
     hello,
@@ -11,16 +20,6 @@ from scripted import (
     text_of,
     write_trace,
 )
-
-from decodescope.analyzer.protocol import (
-    Bye,
-    Pause,
-    Resume,
-    State,
-)
-from decodescope.analyzer.readers.recording import RecordingWriter
-from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.sources import ReplaySource, TraceSource
 
 
 async def test_a_recording_plays_pauses_ends_and_starts_over(tmp_path, trace_file):

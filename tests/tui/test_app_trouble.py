@@ -1,15 +1,6 @@
 """What goes wrong around the app is said on its screen, and the app stays up."""
 
 import pytest
-from scripted import (
-    DIED,
-    Session,
-    StillClock,
-    hello,
-    ready,
-    stats,
-    text_of,
-)
 
 from decodescope.analyzer.protocol import (
     Bye,
@@ -18,10 +9,19 @@ from decodescope.analyzer.protocol import (
     Progress,
     State,
 )
-from decodescope.tui import analysis
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.link import WorkerDied
-from decodescope.tui.sources import ReplaySource
+from decodescope.tui.link.base import WorkerDied
+from decodescope.tui.link.sources import ReplaySource
+from decodescope.tui.model import analysis
+from tests.helpers.scripted import (
+    DIED,
+    Session,
+    StillClock,
+    hello,
+    ready,
+    stats,
+    text_of,
+)
 
 
 async def test_a_frozen_view_still_says_that_the_worker_died(session):

@@ -5,9 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from decodescope.tui.ascii import to_ascii
-from decodescope.tui.glyphs import ASCII, UNICODE, big, big_width, column, horizontal_bar, level
-from decodescope.tui.palette import plain_inks
+from decodescope.tui.model.session import Sample
 from decodescope.tui.panels.lines import (
     Banner,
     BannerPanel,
@@ -25,7 +23,17 @@ from decodescope.tui.panels.spark import (
 )
 from decodescope.tui.panels.timeline import gap_level, scale_step_ns
 from decodescope.tui.panels.variants import first_shown
-from decodescope.tui.session import Sample
+from decodescope.tui.style.ascii import to_ascii
+from decodescope.tui.style.glyphs import (
+    ASCII,
+    UNICODE,
+    big,
+    big_width,
+    column,
+    horizontal_bar,
+    level,
+)
+from decodescope.tui.style.palette import plain_inks
 
 fractions = st.floats(0, 1)
 glyph_sets = st.sampled_from([UNICODE, ASCII])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.tui.layout import Place, plan
+from decodescope.tui.panels.layout import Place, plan
 
 sizes = st.tuples(st.integers(1, 320), st.integers(1, 120))
 

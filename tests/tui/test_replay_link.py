@@ -19,12 +19,12 @@ from decodescope.analyzer.protocol import (
     SwitchVariant,
     TraceReady,
 )
-from decodescope.analyzer.readers.kineto import read_kineto
-from decodescope.analyzer.readers.recording import RecordingWriter, read_recording
-from decodescope.analyzer.report import CaptureInfo
-from decodescope.tui.link import WorkerDied
-from decodescope.tui.recording_link import RecordingLink
-from decodescope.tui.replay_link import ReplayLink
+from decodescope.analyzer.readers.kineto.reader import read_kineto
+from decodescope.analyzer.recordings.recording import RecordingWriter, read_recording
+from decodescope.analyzer.schema.report import CaptureInfo
+from decodescope.tui.link.base import WorkerDied
+from decodescope.tui.link.recording import RecordingLink
+from decodescope.tui.link.replay import ReplayLink
 
 KERNEL = {
     "ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 5.0, "dur": 3.5,

@@ -4,7 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from scripted import (
+
+from decodescope.analyzer.protocol import Failure, Log, Progress, State
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.link.base import WorkerDied
+from decodescope.tui.link.sources import TraceSource
+from decodescope.tui.style.traits import TerminalTraits
+from tests.helpers.scripted import (
     ScriptedLink,
     StillClock,
     hello,
@@ -15,12 +21,6 @@ from scripted import (
     stats,
     write_trace,
 )
-
-from decodescope.analyzer.protocol import Failure, Log, Progress, State
-from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.link import WorkerDied
-from decodescope.tui.sources import TraceSource
-from decodescope.tui.traits import TerminalTraits
 
 LOG_TAIL = ("loading weights", "CUDA error: an illegal memory access was encountered")
 PLAIN = TerminalTraits(unicode=False, color=False)

@@ -12,7 +12,7 @@ import pytest
 
 pexpect = pytest.importorskip("pexpect")
 
-APP = Path(__file__).with_name("pty_app.py")
+ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_S = 60.0
 
 
@@ -20,11 +20,13 @@ class Terminal:
     """A process on a pseudo-terminal, and what its screen shows."""
 
     def __init__(self, arguments: list[str], width: int, height: int) -> None:
-        source = Path(__file__).resolve().parents[2] / "src"
         self.raw = b""
         self.screen = pyte.Screen(width, height)
         self._stream = pyte.ByteStream(self.screen)
-        environment = os.environ | {"TERM": "xterm-256color", "PYTHONPATH": str(source)}
+        environment = os.environ | {
+            "TERM": "xterm-256color",
+            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        }
         environment.pop("NO_COLOR", None)
         self.child = pexpect.spawn(
             sys.executable,
@@ -68,7 +70,9 @@ def start(tmp_path):
     terminals = []
 
     def begin(glyphs: str = "unicode", width: int = 80, height: int = 24) -> Terminal:
-        terminals.append(Terminal([str(APP), str(tmp_path), glyphs], width, height))
+        terminals.append(
+            Terminal(["-m", "tests.helpers.pty_app", str(tmp_path), glyphs], width, height)
+        )
         return terminals[-1]
 
     yield begin

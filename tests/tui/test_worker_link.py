@@ -32,9 +32,9 @@ from decodescope.analyzer.protocol import (
     WorkerMessage,
     encode_frame,
 )
-from decodescope.analyzer.readers.kineto import read_kineto
-from decodescope.tui.link import LinkEvent, WorkerDied
-from decodescope.tui.worker_link import WorkerLink
+from decodescope.analyzer.readers.kineto.reader import read_kineto
+from decodescope.tui.link.base import LinkEvent, WorkerDied
+from decodescope.tui.link.worker import WorkerLink
 
 PATIENCE_S = 60
 
@@ -228,7 +228,7 @@ async def test_a_worker_ends_when_the_app_is_gone(checkpoint, tmp_path):
     script = (
         "import asyncio, sys, msgspec\n"
         "from decodescope.analyzer.protocol import Stats, WorkerConfig\n"
-        "from decodescope.tui.worker_link import WorkerLink\n"
+        "from decodescope.tui.link.worker import WorkerLink\n"
         "async def main():\n"
         "    link = WorkerLink(msgspec.json.decode(sys.argv[1], type=WorkerConfig))\n"
         "    await link.start()\n"
@@ -255,7 +255,7 @@ async def test_closing_the_socket_alone_ends_the_worker(checkpoint, tmp_path):
             [
                 sys.executable,
                 "-m",
-                "decodescope.variants.worker",
+                "decodescope.variants.live.worker",
                 str(theirs.fileno()),
                 msgspec.json.encode(config(checkpoint, trace_dir=str(tmp_path))).decode(),
             ],
@@ -350,8 +350,8 @@ async def test_garbage_from_the_worker_is_a_fatal_failure(tmp_path):
 
 
 async def test_a_worker_that_does_not_listen_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("decodescope.tui.worker_link._QUIT_GRACE_S", 0.3)
-    monkeypatch.setattr("decodescope.tui.worker_link._TERMINATE_GRACE_S", 0.3)
+    monkeypatch.setattr("decodescope.tui.link.worker._QUIT_GRACE_S", 0.3)
+    monkeypatch.setattr("decodescope.tui.link.worker._TERMINATE_GRACE_S", 0.3)
     body = (
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         + sending(encode_frame(Progress("deaf")))

@@ -1,14 +1,9 @@
 """Small models of each supported architecture, built in a moment and never downloaded."""
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-# Makes the helper modules of this folder importable by its tests.
-sys.path.insert(0, str(Path(__file__).parent))
 
 SMALL: dict[str, Any] = {
     "vocab_size": 97,
@@ -54,7 +49,7 @@ def load_small(build_small: ModelFactory) -> ModelFactory:
     """As `build_small`, as a `LoadedModel` with the name of its architecture."""
 
     def load(model_type: str, **overrides: Any) -> Any:
-        from decodescope.variants.models import LoadedModel
+        from decodescope.variants.model.loading import LoadedModel
 
         model = build_small(model_type, **overrides)
         return LoadedModel(model, None, "random", model_type, model.config.max_position_embeddings)

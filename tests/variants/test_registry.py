@@ -10,8 +10,8 @@ import pytest
 
 from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
 from decodescope.variants import registry
+from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import Variant, available_variants, build_variant, find_variant
-from decodescope.variants.workload import DecodeWorkload
 
 
 def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:

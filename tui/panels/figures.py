@@ -6,8 +6,8 @@ from typing import Literal
 from rich.style import Style
 
 from decodescope.analyzer.views.formatting import UNKNOWN
-from decodescope.tui.glyphs import big, big_width
 from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.style.glyphs import big, big_width
 
 Tone = Literal["lead", "plain", "warn", "stale"]
 

@@ -8,8 +8,8 @@ from rich.cells import cell_len, chop_cells
 from rich.style import Style
 
 from decodescope.analyzer.views.formatting import plain_text, shorten
+from decodescope.tui.model.session import LogLine
 from decodescope.tui.panels.panel import Panel, Row, Sheet
-from decodescope.tui.session import LogLine
 
 BAR = "▌ "
 BAR_CELLS = len(BAR)

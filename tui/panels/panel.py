@@ -10,9 +10,9 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from decodescope.tui.glyphs import Glyphs
-from decodescope.tui.layout import Frame
-from decodescope.tui.palette import Inks
+from decodescope.tui.panels.layout import Frame
+from decodescope.tui.style.glyphs import Glyphs
+from decodescope.tui.style.palette import Inks
 
 Data = TypeVar("Data")
 

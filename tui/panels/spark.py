@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from decodescope.analyzer.views.formatting import rate
-from decodescope.tui.glyphs import column
+from decodescope.tui.model.session import Choice, Sample
 from decodescope.tui.panels.panel import Panel, Row, Sheet
-from decodescope.tui.session import Choice, Sample
+from decodescope.tui.style.glyphs import column
 
 SPAN_S = 240.0
 HOLD_S = 3.0

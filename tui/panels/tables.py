@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.timing.per_step import GapRow, KernelRow
+from decodescope.analyzer.reports.per_step import GapRow, KernelRow
 from decodescope.analyzer.views.class_colors import GAP_LETTERS
 from decodescope.analyzer.views.formatting import duration, microseconds, number, percent
 from decodescope.analyzer.views.kernel_names import shorten_kernel
-from decodescope.tui.glyphs import horizontal_bar
 from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.style.glyphs import horizontal_bar
 
 MEANINGS = {
     "unlinked": "launched outside the trace",

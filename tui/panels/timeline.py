@@ -12,9 +12,9 @@ from rich.style import Style
 
 from decodescope.analyzer.views.class_colors import FAMILY_COLORS, GAP_COLORS, GAP_LETTERS
 from decodescope.analyzer.views.formatting import duration
-from decodescope.tui.glyphs import Glyphs, column
 from decodescope.tui.panels.panel import Panel, Row, Sheet
-from decodescope.tui.timeline_columns import StepColumns, step_columns
+from decodescope.tui.panels.timeline_columns import StepColumns, step_columns
+from decodescope.tui.style.glyphs import Glyphs, column
 
 if TYPE_CHECKING:
     from decodescope.analyzer.timing.step_timeline import StepTimeline

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from rich.style import Style
 
+from decodescope.tui.model.session import Choice
 from decodescope.tui.panels.panel import Panel, Row, Sheet
-from decodescope.tui.session import Choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from typing import Any
 import torch
 from transformers import DynamicCache
 
-from decodescope.kernels.decode_attention import decode_attention
-from decodescope.kernels.launch import Launch
-from decodescope.kernels.linear_residual import linear_residual
-from decodescope.kernels.norm_qkv_rope import norm_qkv_rope
-from decodescope.variants.fused.buffers import step_workspace
-from decodescope.variants.fused.model_parts import FusedModel
-from decodescope.variants.fused.rope_tables import rope_table
-from decodescope.variants.fused.tiles import StepTiles
+from decodescope.kernels.host.launch import Launch
+from decodescope.kernels.ops.decode_attention import decode_attention
+from decodescope.kernels.ops.linear_residual import linear_residual
+from decodescope.kernels.ops.norm_qkv_rope import norm_qkv_rope
+from decodescope.variants.steps.fused.buffers import step_workspace
+from decodescope.variants.steps.fused.model_parts import FusedModel
+from decodescope.variants.steps.fused.rope_tables import rope_table
+from decodescope.variants.steps.fused.tiling.rules import StepTiles
 
 _INPUT_SEED = 1
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.kernels.overlap import can_overlap
+from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.attention_block import (
     BlockInputs,
     EagerBlock,
@@ -18,7 +18,6 @@ from decodescope.variants.bench.attention_block import (
     random_inputs,
     reference_output,
 )
-from decodescope.variants.bench.device_clock import Call, Clock, CudaClock
 from decodescope.variants.bench.needs import require_gpu
 from decodescope.variants.bench.operands import SEED
 from decodescope.variants.bench.report import (
@@ -28,16 +27,17 @@ from decodescope.variants.bench.report import (
     BlockTimes,
     RoundSpread,
 )
-from decodescope.variants.environment import environment
-from decodescope.variants.fused.model_parts import FusedModel, fused_model
-from decodescope.variants.fused.support import require_support
-from decodescope.variants.fused.target_gpu import this_target_gpu
-from decodescope.variants.fused.tile_choice import tiles_for
-from decodescope.variants.fused.tiles import StepTiles, step_shapes
-from decodescope.variants.memory import memory_errors
-from decodescope.variants.model_source import ModelSource, resolve_model
-from decodescope.variants.models import load_model
-from decodescope.variants.workload import DType
+from decodescope.variants.machine.clock import Call, Clock, CudaClock
+from decodescope.variants.machine.environment import environment
+from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.model.loading import load_model
+from decodescope.variants.model.source import ModelSource, resolve_model
+from decodescope.variants.model.workload import DType
+from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.steps.fused.support import require_support
+from decodescope.variants.steps.fused.tiling.choice import tiles_for
+from decodescope.variants.steps.fused.tiling.rules import StepTiles, step_shapes
+from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 
 CACHE_LENGTHS = (64, 128, 256, 512)
 DTYPES: tuple[DType, ...] = ("bf16", "fp16")

@@ -13,8 +13,7 @@ from statistics import quantiles
 
 import torch
 
-from decodescope.kernels.overlap import can_overlap
-from decodescope.variants.bench.device_clock import Clock, CudaClock
+from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.needs import require_gpu
 from decodescope.variants.bench.operands import Copy, KernelCase, Operands
 from decodescope.variants.bench.product_cases import product_cases
@@ -26,16 +25,17 @@ from decodescope.variants.bench.report import (
 )
 from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.bench.small_cases import small_cases
-from decodescope.variants.environment import environment
-from decodescope.variants.fused.target_gpu import this_target_gpu
-from decodescope.variants.fused.tile_choice import tiles_for
-from decodescope.variants.fused.tiles import step_shapes
-from decodescope.variants.memory import memory_errors
-from decodescope.variants.model_source import resolve_model
-from decodescope.variants.models import torch_dtype
-from decodescope.variants.read_peak import read_peak
-from decodescope.variants.read_peak_cache import ReadPeak
-from decodescope.variants.workload import DecodeWorkload, DType
+from decodescope.variants.machine.clock import Clock, CudaClock
+from decodescope.variants.machine.environment import environment
+from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.machine.read_peak import read_peak
+from decodescope.variants.machine.read_peak_cache import ReadPeak
+from decodescope.variants.model.loading import torch_dtype
+from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.workload import DecodeWorkload, DType
+from decodescope.variants.steps.fused.tiling.choice import tiles_for
+from decodescope.variants.steps.fused.tiling.rules import step_shapes
+from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 
 COLD_L2_MULTIPLE = 4
 MAX_COPIES = 1024

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 from decodescope.analyzer.errors import EnvironmentLacks
-from decodescope.variants.environment import require_run_packages, why_no_cuda
+from decodescope.variants.machine.environment import require_run_packages, why_no_cuda
 
 
 def require_gpu() -> None:

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from decodescope.kernels.rope import RopeTable
-from decodescope.kernels.tile import Tile
-from decodescope.kernels.weights import Norm, QkNorm, WeightMatrix
-from decodescope.variants.fused.buffers import step_workspace
-from decodescope.variants.fused.model_parts import FusedModel
-from decodescope.variants.fused.tiles import StepTiles
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+from decodescope.kernels.ops.rope import RopeTable
+from decodescope.variants.steps.fused.buffers import step_workspace
+from decodescope.variants.steps.fused.model_parts import FusedModel
+from decodescope.variants.steps.fused.tiling.rules import StepTiles
 
 SEED = 0
 

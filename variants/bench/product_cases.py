@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import torch
 
-from decodescope.kernels.decode_attention import decode_attention, decode_attention_reference
-from decodescope.kernels.linear_residual import linear_residual, linear_residual_reference
-from decodescope.kernels.norm_gate_up import norm_gate_up, norm_gate_up_reference
-from decodescope.kernels.norm_head import norm_head, norm_head_reference
-from decodescope.kernels.norm_qkv_rope import norm_qkv_rope, norm_qkv_rope_reference
-from decodescope.kernels.tile import Tile
-from decodescope.kernels.weights import WeightMatrix
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.ops.decode_attention import decode_attention, decode_attention_reference
+from decodescope.kernels.ops.linear_residual import linear_residual, linear_residual_reference
+from decodescope.kernels.ops.norm_gate_up import norm_gate_up, norm_gate_up_reference
+from decodescope.kernels.ops.norm_head import norm_head, norm_head_reference
+from decodescope.kernels.ops.norm_qkv_rope import norm_qkv_rope, norm_qkv_rope_reference
 from decodescope.variants.bench.operands import Copy, KernelCase, Operands, relative_error
 
 # These kernels touch one row of a cache, whatever its length: a short one will do.

@@ -10,10 +10,10 @@ from statistics import median
 from msgspec import Struct
 
 from decodescope.analyzer.provenance import Environment
-from decodescope.kernels.tile import Tile
-from decodescope.variants.fused.tile_choice import TileSource
-from decodescope.variants.fused.tiles import Operation, StepTiles
-from decodescope.variants.fused.tuner import TunedOperation
+from decodescope.kernels.host.tile import Tile
+from decodescope.variants.steps.fused.tiling.choice import TileSource
+from decodescope.variants.steps.fused.tiling.rules import Operation, StepTiles
+from decodescope.variants.steps.fused.tiling.tuner import TunedOperation
 
 SCHEMA_VERSION = 1
 

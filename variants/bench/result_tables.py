@@ -13,7 +13,7 @@ from decodescope.analyzer.views.formatting import (
     percent,
     shorten,
 )
-from decodescope.kernels.tile import Tile
+from decodescope.kernels.host.tile import Tile
 from decodescope.variants.bench.report import (
     BlockBenchmark,
     BlockFigures,
@@ -23,7 +23,7 @@ from decodescope.variants.bench.report import (
     RoundSpread,
     TuneBenchmark,
 )
-from decodescope.variants.fused.tuner import Trial, TunedOperation
+from decodescope.variants.steps.fused.tiling.tuner import Trial, TunedOperation
 
 _MACHINE = ("gpu", "driver", "cuda", "torch", "triton", "transformers", "decodescope", "commit")
 _REFUSAL_CELLS = 60

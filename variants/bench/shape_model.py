@@ -8,13 +8,13 @@ from transformers import AutoModelForCausalLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.fused.model_parts import FusedModel, fused_model
-from decodescope.variants.fused.support import require_support
-from decodescope.variants.hub import find_checkpoint
-from decodescope.variants.memory import memory_errors
-from decodescope.variants.model_source import ModelSource, read_config
-from decodescope.variants.models import LoadedModel, build_random, check_fits, torch_dtype
-from decodescope.variants.workload import DecodeWorkload
+from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.model.hub import find_checkpoint
+from decodescope.variants.model.loading import LoadedModel, build_random, check_fits, torch_dtype
+from decodescope.variants.model.source import ModelSource, read_config
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.steps.fused.support import require_support
 
 
 def shape_model(source: ModelSource, batch: int, dtype: torch.dtype, device: str) -> FusedModel:

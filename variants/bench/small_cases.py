@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from decodescope.kernels.embedding import embed, embed_reference
-from decodescope.kernels.kv_write import kv_write, kv_write_reference
-from decodescope.kernels.rms_norm import rms_norm, rms_norm_reference
-from decodescope.kernels.rms_norm_residual import rms_norm_residual, rms_norm_residual_reference
-from decodescope.kernels.rope import rotate, rotated_reference
-from decodescope.kernels.swiglu import swiglu, swiglu_reference
+from decodescope.kernels.ops.embedding import embed, embed_reference
+from decodescope.kernels.ops.kv_write import kv_write, kv_write_reference
+from decodescope.kernels.ops.rms_norm import rms_norm, rms_norm_reference
+from decodescope.kernels.ops.rms_norm_residual import rms_norm_residual, rms_norm_residual_reference
+from decodescope.kernels.ops.rope import rotate, rotated_reference
+from decodescope.kernels.ops.swiglu import swiglu, swiglu_reference
 from decodescope.variants.bench.operands import Copy, KernelCase, Operands, relative_error
 from decodescope.variants.bench.product_cases import LAST_ROW, SHORT_CAPACITY, TOKEN_BYTES
 

@@ -10,36 +10,36 @@ import torch
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.files import write_atomically
-from decodescope.variants.bench.device_clock import Clock, CudaClock
 from decodescope.variants.bench.needs import require_gpu
 from decodescope.variants.bench.report import SCHEMA_VERSION, RoundSpread, TuneBenchmark
 from decodescope.variants.bench.shape_model import random_model
-from decodescope.variants.environment import environment
-from decodescope.variants.fused.model_parts import fused_model
-from decodescope.variants.fused.step import FusedStep, build_fused
-from decodescope.variants.fused.target_gpu import TargetGpu, this_target_gpu
-from decodescope.variants.fused.tile_cache import keep_tiles
-from decodescope.variants.fused.tile_choice import tiles_for
-from decodescope.variants.fused.tile_table import (
-    TileTable,
-    decode_table,
-    encode_table,
-    table_with,
-    tile_entries,
-)
-from decodescope.variants.fused.tiles import (
+from decodescope.variants.machine.clock import Clock, CudaClock
+from decodescope.variants.machine.environment import environment
+from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.machine.read_peak_cache import cache_folder
+from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.model_parts import fused_model
+from decodescope.variants.steps.fused.step import FusedStep, build_fused
+from decodescope.variants.steps.fused.tiling.cache import keep_tiles
+from decodescope.variants.steps.fused.tiling.choice import tiles_for
+from decodescope.variants.steps.fused.tiling.rules import (
     OPERATIONS,
     Operation,
     StepShapes,
     StepTiles,
     step_shapes,
 )
-from decodescope.variants.fused.tuner import REPLAYS, TunedOperation, tune_model
-from decodescope.variants.memory import memory_errors
-from decodescope.variants.model_source import resolve_model
-from decodescope.variants.read_peak_cache import cache_folder
-from decodescope.variants.spec import VariantSpec
-from decodescope.variants.workload import DecodeWorkload
+from decodescope.variants.steps.fused.tiling.table import (
+    TileTable,
+    decode_table,
+    encode_table,
+    table_with,
+    tile_entries,
+)
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedOperation, tune_model
 
 # What an operation's best tile is may depend on its neighbours'. The kernels are compiled by the
 # first pass, so that a second costs little.

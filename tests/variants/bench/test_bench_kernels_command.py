@@ -10,8 +10,8 @@ import msgspec
 import pytest
 import torch
 
-from decodescope import cli
-from decodescope.kernels.tile import Tile
+from decodescope.cli import main as cli
+from decodescope.kernels.host.tile import Tile
 from decodescope.variants.bench import block_bench, kernel_bench, needs, tile_tuning
 from decodescope.variants.bench.report import (
     BlockBenchmark,
@@ -20,9 +20,9 @@ from decodescope.variants.bench.report import (
     RoundSpread,
     TuneBenchmark,
 )
-from decodescope.variants.fused.tiles import StepTiles
-from decodescope.variants.fused.tuner import Trial, TunedOperation
-from decodescope.variants.workload import DecodeWorkload
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.steps.fused.tiling.rules import StepTiles
+from decodescope.variants.steps.fused.tiling.tuner import Trial, TunedOperation
 
 
 @dataclass(frozen=True)

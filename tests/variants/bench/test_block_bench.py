@@ -5,8 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from fake_clock import FakeClock
-from families import build
 from rich.console import Console
 from transformers import DynamicCache
 
@@ -31,11 +29,13 @@ from decodescope.variants.bench.block_bench import (
 )
 from decodescope.variants.bench.report import BlockBenchmark
 from decodescope.variants.bench.result_tables import block_table
-from decodescope.variants.fused.model_parts import fused_model
-from decodescope.variants.fused.tiles import interpreter_tiles, step_shapes
-from decodescope.variants.model_source import ModelSource
-from decodescope.variants.presets import PRESETS
-from decodescope.variants.workload import DType
+from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.source import ModelSource
+from decodescope.variants.model.workload import DType
+from decodescope.variants.steps.fused.model_parts import fused_model
+from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles, step_shapes
+from tests.helpers.fake_clock import FakeClock
+from tests.helpers.families import build
 
 LENGTH = 17
 DTYPES: dict[DType, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16}

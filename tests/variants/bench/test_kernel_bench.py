@@ -7,12 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from fake_clock import FakeClock
-from families import FAMILIES
 from rich.console import Console
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from decodescope.kernels.tile import Tile
+from decodescope.kernels.host.tile import Tile
 from decodescope.variants.bench import kernel_bench
 from decodescope.variants.bench.kernel_bench import (
     MIN_LAUNCHES,
@@ -29,10 +27,16 @@ from decodescope.variants.bench.report import KernelBenchmark, KernelFigures
 from decodescope.variants.bench.result_tables import kernel_table
 from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.bench.small_cases import small_cases
-from decodescope.variants.fused.model_parts import FusedModel, fused_model
-from decodescope.variants.fused.tiles import default_tiles, interpreter_tiles, step_shapes
-from decodescope.variants.model_source import resolve_model
-from decodescope.variants.read_peak_cache import ReadPeak
+from decodescope.variants.machine.read_peak_cache import ReadPeak
+from decodescope.variants.model.source import resolve_model
+from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.steps.fused.tiling.rules import (
+    default_tiles,
+    interpreter_tiles,
+    step_shapes,
+)
+from tests.helpers.fake_clock import FakeClock
+from tests.helpers.families import FAMILIES
 
 CONTEXT = 11
 TOLERANCES = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
@@ -242,7 +246,7 @@ def test_a_presets_shapes_need_no_weights() -> None:
 
 @pytest.mark.gpu
 def test_on_a_gpu_every_kernel_is_right_and_below_the_peak() -> None:
-    from decodescope.variants.workload import DecodeWorkload
+    from decodescope.variants.model.workload import DecodeWorkload
 
     workload = DecodeWorkload(batch=1, context=1024, new_tokens=1, dtype="bf16")
     result = kernel_bench.run_kernel_bench("llama-3.2-1b@random", workload, lambda stage: None)

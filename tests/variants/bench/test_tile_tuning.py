@@ -6,14 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import families
 import pytest
 import torch
-from fake_clock import FakeClock
-from sizes import H200
 
 from decodescope.analyzer.errors import InputError, ModelError
-from decodescope.kernels.tile import Tile
+from decodescope.kernels.host.tile import Tile
 from decodescope.variants.bench import tile_tuning
 from decodescope.variants.bench.report import TuneBenchmark
 from decodescope.variants.bench.shape_model import random_model
@@ -24,11 +21,14 @@ from decodescope.variants.bench.tile_tuning import (
     time_both,
     tune_in_passes,
 )
-from decodescope.variants.fused.step import build_fused
-from decodescope.variants.fused.tile_cache import cached_entries
-from decodescope.variants.fused.tile_choice import ChosenTiles
-from decodescope.variants.fused.tile_table import decode_table, encode_table, tile_entries
-from decodescope.variants.fused.tiles import (
+from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.source import ModelSource
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.step import build_fused
+from decodescope.variants.steps.fused.tiling.cache import cached_entries
+from decodescope.variants.steps.fused.tiling.choice import ChosenTiles
+from decodescope.variants.steps.fused.tiling.rules import (
     OPERATIONS,
     Operation,
     StepShapes,
@@ -36,11 +36,11 @@ from decodescope.variants.fused.tiles import (
     interpreter_tiles,
     step_shapes,
 )
-from decodescope.variants.fused.tuner import REPLAYS, TunedTiles
-from decodescope.variants.model_source import ModelSource
-from decodescope.variants.models import LoadedModel
-from decodescope.variants.spec import VariantSpec
-from decodescope.variants.workload import DecodeWorkload
+from decodescope.variants.steps.fused.tiling.table import decode_table, encode_table, tile_entries
+from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedTiles
+from tests.helpers import families
+from tests.helpers.fake_clock import FakeClock
+from tests.helpers.sizes import H200
 
 START = StepTiles(*(Tile(1, 64),) * 6)
 WORKLOAD = DecodeWorkload(1, 20, 8, "fp32")

@@ -1,0 +1,216 @@
+"""Bytes and FLOPs of matrix products, from the shapes that torch.profiler records with
+`record_shapes=True`.
+
+FLOPs = 2 m n k (times the batch); bytes = every input and the output once, where an axis of
+stride 0 (an expanded tensor) counts once. An operator whose shapes or types are not understood has
+no row: no figure is better than a guess.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from decodescope.analyzer.readers.kineto.event import EventArgs
+from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.timing.row_numbers import row_numbers
+from decodescope.analyzer.trace import Int64s, OperatorWork
+
+WORK_KEY = "decodescope_work"
+_LARGEST = 1 << 62
+_LINEAR = "aten::linear"
+# Which argument the first matrix is, and which one an `out=` variant writes.
+_MATRICES = {
+    "aten::mm": (0, 2),
+    "aten::bmm": (0, 2),
+    "aten::addmm": (1, 5),
+    "aten::baddbmm": (1, 5),
+    "aten::_scaled_mm": (0, 8),
+    _LINEAR: (0, 3),
+}
+_SCALED_OUT_DTYPE = 6
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("double", "long", "long int", "c10::complex<float>"), 8),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("c10::BFloat16", "c10::Half", "short", "short int"), 2),
+    **dict.fromkeys(("signed char", "unsigned char", "bool"), 1),
+    **dict.fromkeys(
+        ("c10::Float8_e4m3fn", "c10::Float8_e5m2", "c10::Float8_e4m3fnuz", "c10::Float8_e5m2fnuz"),
+        1,
+    ),
+}
+# c10::ScalarType numbers of the types that a scaled product can return.
+_DTYPE_BYTES = {"5": 2, "6": 4, "15": 2, "23": 1, "24": 1}
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+_shapes = msgspec.json.Decoder(list[list[int]], strict=False)
+_texts = msgspec.json.Decoder(list[str])
+
+
+def work_rows(work: OperatorWork) -> list[tuple[int, int, int]]:
+    """What an exported trace carries under `WORK_KEY`, where its operators have no shapes."""
+    columns = (work.external_id.tolist(), work.bytes.tolist(), work.flops.tolist())
+    return list(zip(*columns, strict=True))
+
+
+def stored_work(metadata: Mapping[str, object], findings: list[Finding]) -> OperatorWork | None:
+    """The rows of `work_rows` from a trace file's keys, None if there are none.
+
+    What is unreadable adds to `findings`.
+    """
+    if WORK_KEY not in metadata:
+        return None
+    try:
+        rows = msgspec.convert(metadata[WORK_KEY], list[tuple[_Count, _Count, _Count]])
+    except msgspec.ValidationError as error:
+        findings.append(
+            Finding("bad_operator_work", f"the operators' work is unreadable and ignored ({error})")
+        )
+        return None
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    columns = columns[np.unique(columns[:, 0], return_index=True)[1]]
+    return OperatorWork(*np.ascontiguousarray(columns.T))
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    shape: list[int]
+    element_bytes: int
+    elements: int
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.element_bytes
+
+
+class WorkColumns:
+    """Takes operator calls batch by batch; `work()` gives their rows."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, bytes, bytes, bytes, bytes], tuple[int, int] | None] = {}
+        self._parts: list[Int64s] = []
+
+    def add(
+        self, names: Sequence[str | None], args: Sequence[EventArgs], columns: dict[str, Int64s]
+    ) -> None:
+        """Append one batch of operators; `columns` are those of `HostEvents`."""
+        mine: list[int] = []
+        rows: list[tuple[int, int, bool]] = []
+        for index, name in enumerate(names):
+            if name in _MATRICES and args[index].input_dims:
+                found = self._of_call(name, args[index])
+                if found is not None:
+                    mine.append(index)
+                    rows.append((*found, name == _LINEAR))
+        if mine:
+            place = [columns[key][mine] for key in ("external_id", "start_ns", "end_ns")]
+            thread = [columns[key][mine] for key in ("pid", "tid")]
+            self._parts.append(np.stack((*place, *thread, *np.array(rows, dtype=np.int64).T)))
+
+    def work(self) -> OperatorWork:
+        """The rows by external id, without those whose id is not theirs alone, and without
+        `linear` where the product inside it has a row."""
+        none = np.zeros((8, 0), dtype=np.int64)
+        rows = np.concatenate([none, *self._parts], axis=1)
+        rows = rows[:, ~_wraps_another(rows)]
+        external_id, moved_bytes, flops = rows[0], rows[5], rows[6]
+        ids, first, count = np.unique(external_id, return_index=True, return_counts=True)
+        own = first[(count == 1) & (ids > 0)]
+        return OperatorWork(external_id[own], moved_bytes[own], flops[own])
+
+    def _of_call(self, name: str, args: EventArgs) -> tuple[int, int] | None:
+        key = (
+            name,
+            bytes(args.input_dims),
+            bytes(args.input_types),
+            bytes(args.input_strides),
+            bytes(args.concrete_inputs),
+        )
+        if key not in self._known:
+            try:
+                self._known[key] = _bytes_and_flops(*key)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                self._known[key] = None
+        return self._known[key]
+
+
+def _wraps_another(rows: Int64s) -> np.ndarray:
+    """Which rows are `linear` with another row inside it on the same thread."""
+    _, start, end, pid, tid, _, _, is_linear = rows
+    thread = row_numbers(pid, tid)
+    wraps = np.zeros(len(start), dtype=np.bool_)
+    for one in np.unique(thread[is_linear == 1]).tolist():
+        outer = np.flatnonzero((thread == one) & (is_linear == 1))
+        inner = np.sort(start[(thread == one) & (is_linear == 0)])
+        following = np.searchsorted(inner, start[outer])
+        inside = following < len(inner)
+        wraps[outer[inside]] = inner[following[inside]] < end[outer[inside]]
+    return wraps
+
+
+def _bytes_and_flops(
+    name: str, dims: bytes, types: bytes, strides: bytes, concrete: bytes
+) -> tuple[int, int] | None:
+    tensors = _tensors(
+        _shapes.decode(dims),
+        _texts.decode(types),
+        _shapes.decode(strides) if strides else [],
+    )
+    at, out = _MATRICES[name]
+    if tensors is None or len(tensors) < at + 2:
+        return None
+    left, right = tensors[at], tensors[at + 1]
+    if left is None or right is None:
+        return None
+    shape = _product_shape(name, left.shape, right.shape)
+    if shape is None:
+        return None
+    output_bytes = left.element_bytes
+    if name == "aten::_scaled_mm" and concrete:
+        given = _texts.decode(concrete)[_SCALED_OUT_DTYPE : _SCALED_OUT_DTYPE + 1]
+        output_bytes = _DTYPE_BYTES.get("".join(given), output_bytes)
+    total = sum(tensor.bytes for tensor in tensors if tensor is not None)
+    if len(tensors) <= out or tensors[out] is None:
+        total += prod(shape) * output_bytes
+    flops = 2 * prod(shape) * left.shape[-1]
+    return (total, flops) if max(total, flops) < _LARGEST else None
+
+
+def _product_shape(name: str, left: list[int], right: list[int]) -> list[int] | None:
+    if name == _LINEAR:
+        if not left or len(right) != 2 or left[-1] != right[1]:
+            return None
+        return [*left[:-1], right[0]]
+    batched = name in ("aten::bmm", "aten::baddbmm")
+    if len(left) != 2 + batched or len(right) != len(left):
+        return None
+    if left[-1] != right[-2] or left[:-2] != right[:-2]:
+        return None
+    return [*left[:-1], right[-1]]
+
+
+def _tensors(
+    shapes: list[list[int]], types: list[str], strides: list[list[int]]
+) -> list[_Tensor | None] | None:
+    """The tensors among the arguments, None in the place of others; None if one is not known."""
+    if len(shapes) != len(types):
+        return None
+    tensors: list[_Tensor | None] = []
+    for index, (shape, type_name) in enumerate(zip(shapes, types, strict=True)):
+        element_bytes = _ELEMENT_BYTES.get(type_name)
+        if element_bytes is None or any(size < 0 for size in shape):
+            if shape:
+                return None
+            tensors.append(None)
+            continue
+        stride = strides[index] if index < len(strides) else []
+        if len(stride) != len(shape):
+            stride = [1] * len(shape)
+        elements = prod(
+            size if step or not size else 1 for size, step in zip(shape, stride, strict=True)
+        )
+        tensors.append(_Tensor(shape, element_bytes, elements))
+    return tensors

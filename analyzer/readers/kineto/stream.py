@@ -1,0 +1,260 @@
+"""Events of a Chrome trace, batch by batch, without ever holding the whole document.
+
+The array of events is cut where one event seems to end and the next to begin, and each cut is
+proved by decoding: text that starts at an event and is a valid list once "]" is added can only
+have been cut between two events. What the typed decoder does not take (NaN, odd types, broken
+text) goes event by event through the standard library's decoder.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.readers.byte_source import ByteSource
+from decodescope.analyzer.readers.kineto.event import Event, clean, clean_text, event_of
+
+_MAX_VALUE_BYTES = 64 << 20
+_CUT_CANDIDATES = 64
+_CUT_ATTEMPTS = 4
+_LONGEST_LITERAL = 16
+_SPACE = b" \t\r\n"
+_SEPARATORS = b" \t\r\n,"
+_SEPARATOR_RUN = re.compile(r"[ \t\r\n,]*")
+# A quote inside a string is escaped, so an unescaped one and a colon are never inside a string.
+_NON_FINITE = re.compile(
+    rb'(?<=[^\\]":)\s*-?(?:nan(?:\(\w*\))?|inf(?:inity)?)(?=\s*[,}\]])', re.IGNORECASE
+)
+_NEXT_EVENT = re.compile(rb"\s*,\s*(?=\{)")
+
+
+_batch_decoder = msgspec.json.Decoder(list[Event])
+_value_decoder = json.JSONDecoder(strict=False)
+_event_decoder = json.JSONDecoder(
+    strict=False, parse_float=str, parse_int=str, parse_constant=lambda _: None
+)
+
+
+class _Incomplete(Exception):
+    """The text ends inside a value."""
+
+
+class _Broken(Exception):
+    """The text is no JSON here."""
+
+
+class EventStream:
+    """Iterate `batches()`; afterwards `metadata` holds the document's other keys.
+
+    `truncated` says that the document ended early, `broken_at` at which byte it stopped being
+    JSON, `skipped` counts array elements that are no events.
+    """
+
+    def __init__(self, source: ByteSource) -> None:
+        self.metadata: dict[str, object] = {}
+        self.truncated = False
+        self.broken_at: int | None = None
+        self.skipped = 0
+        self.found_events = False
+        self._source = source
+        self._buffer = b""
+        self._offset = 0
+
+    def batches(self) -> Iterator[list[Event]]:
+        """Batches of events in file order. Raises `TraceError` if this is no JSON trace at all."""
+        first = self._peek()
+        if first == b"":
+            what = "a broken gzip file" if self._source.truncated else "an empty file"
+            raise self._error(f"{what}, not a trace", "record it again")
+        if first not in (b"{", b"["):
+            raise self._error("not a JSON trace", "give a Kineto or Chrome trace (.json, .json.gz)")
+        try:
+            yield from self._events() if first == b"[" else self._document()
+        except _Incomplete:
+            self.truncated = True
+        except _Broken:
+            self.broken_at = self._offset
+        self.truncated = self.truncated or self._source.truncated
+        if not self.found_events:
+            state = "broken JSON" if self.truncated or self.broken_at is not None else "JSON"
+            raise self._error(
+                f"{state} without a traceEvents list", "give a Kineto or Chrome trace"
+            )
+
+    def _document(self) -> Iterator[list[Event]]:
+        self._drop(1)
+        while (character := self._expect()) != b"}":
+            if character == b",":
+                self._drop(1)
+                continue
+            key = self._value()
+            if not isinstance(key, str) or self._expect() != b":":
+                raise _Broken
+            self._drop(1)
+            if self._expect() == b"[" and key == "traceEvents":
+                yield from self._events()
+            else:
+                value = self._value()
+                try:
+                    self.metadata[clean_text(key)] = clean(value)
+                except RecursionError:
+                    raise _Broken from None
+
+    def _events(self) -> Iterator[list[Event]]:
+        self._drop(1)
+        self.found_events = True
+        while True:
+            batch = self._fast_batch()
+            if batch:
+                yield batch
+                self._grow()
+                continue
+            batch, ended = self._careful_batch()
+            yield batch
+            if ended:
+                return
+
+    def _fast_batch(self) -> list[Event] | None:
+        """The events up to the last provable cut in the buffer, or None."""
+        self._drop(len(self._buffer) - len(self._buffer.lstrip(_SEPARATORS)))
+        position, attempts = len(self._buffer), 0
+        for _ in range(_CUT_CANDIDATES):
+            position = self._buffer.rfind(b"}", 0, position)
+            if position < 0 or attempts == _CUT_ATTEMPTS:
+                return None
+            comma = _NEXT_EVENT.match(self._buffer, position + 1)
+            if comma is None:
+                continue
+            attempts += 1
+            try:
+                batch = self._decode_first(position + 1)
+            except msgspec.ValidationError:
+                return None
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                continue
+            self._drop(comma.end())
+            return batch
+        return None
+
+    def _decode_first(self, length: int) -> list[Event]:
+        try:
+            return _batch_decoder.decode(b"[" + self._buffer[:length] + b"]")
+        except msgspec.ValidationError:
+            raise
+        except msgspec.DecodeError:
+            if not self._blank_non_finite():
+                raise
+            return _batch_decoder.decode(b"[" + self._buffer[:length] + b"]")
+
+    def _blank_non_finite(self) -> bool:
+        """Put empty strings for values such as nan and inf, which are no JSON; whether any were."""
+        before = self._buffer
+        self._buffer = _NON_FINITE.sub(lambda found: b'""'.ljust(len(found[0])), before)
+        return self._buffer != before
+
+    def _careful_batch(self) -> tuple[list[Event], bool]:
+        """Every whole event of the buffer, and whether the array ended."""
+        batch: list[Event] = []
+        self._blank_non_finite()
+        text = self._buffer.decode("utf-8", "surrogateescape")
+        position, ended = 0, False
+        while not ended:
+            position = _skip(text, position)
+            if text[position : position + 1] == "]":
+                position, ended = position + 1, True
+                break
+            try:
+                value, end = _decode_at(_event_decoder, text, position)
+            except _Incomplete:
+                break
+            except _Broken:
+                self.broken_at = self._offset + _byte_length(text, position)
+                ended = True
+                break
+            position = end
+            event = event_of(value)
+            if event is None:
+                self.skipped += 1
+            else:
+                batch.append(event)
+        self._drop(_byte_length(text, position))
+        stuck = not batch and not ended and position == 0
+        if stuck and (len(text) > _MAX_VALUE_BYTES or not self._grow(max(len(text), 1))):
+            self.truncated = ended = True
+        return batch, ended
+
+    def _value(self) -> object:
+        """Decode and consume the value at the head of the buffer."""
+        while True:
+            self._expect()
+            text = self._buffer.decode("utf-8", "surrogateescape")
+            try:
+                value, end = _decode_at(_value_decoder, text, 0)
+            except _Incomplete:
+                if len(text) > _MAX_VALUE_BYTES or not self._grow(len(text)):
+                    raise
+            except _Broken:
+                if not self._blank_non_finite():
+                    raise
+            else:
+                if end < len(text) or not self._grow():
+                    self._drop(_byte_length(text, end))
+                    return value
+
+    def _peek(self) -> bytes:
+        """The next character that is no white space, b"" at the end of the file."""
+        while True:
+            stripped = self._buffer.lstrip(_SPACE)
+            self._offset += len(self._buffer) - len(stripped)
+            self._buffer = stripped
+            if stripped or not self._grow():
+                return self._buffer[:1]
+
+    def _expect(self) -> bytes:
+        character = self._peek()
+        if not character:
+            raise _Incomplete
+        return character
+
+    def _drop(self, count: int) -> None:
+        self._buffer = self._buffer[count:]
+        self._offset += count
+
+    def _grow(self, at_least: int = 1) -> bool:
+        pieces = [self._buffer]
+        added = 0
+        while added < at_least:
+            piece = self._source.read()
+            if not piece:
+                break
+            pieces.append(piece)
+            added += len(piece)
+        self._buffer = b"".join(pieces)
+        return added > 0
+
+    def _error(self, what: str, remedy: str) -> TraceError:
+        return TraceError(f"{self._source.path}: {what}; {remedy}")
+
+
+def _skip(text: str, position: int) -> int:
+    run = _SEPARATOR_RUN.match(text, position)
+    return run.end() if run else position
+
+
+def _decode_at(decoder: json.JSONDecoder, text: str, position: int) -> tuple[object, int]:
+    try:
+        return decoder.raw_decode(text, position)
+    except json.JSONDecodeError as error:
+        cut_short = error.msg.startswith("Unterminated string")
+        if not cut_short and error.pos < len(text) - _LONGEST_LITERAL:
+            raise _Broken from None
+        raise _Incomplete from None
+    except (ValueError, RecursionError):
+        raise _Broken from None
+
+
+def _byte_length(text: str, position: int) -> int:
+    """How many bytes of the file the text before `position` was."""
+    return len(text[:position].encode("utf-8", "surrogateescape"))

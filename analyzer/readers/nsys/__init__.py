@@ -1,0 +1,1 @@
+"""Reads Nsight Systems SQLite exports."""

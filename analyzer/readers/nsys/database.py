@@ -1,0 +1,211 @@
+"""An Nsight Systems SQLite export, opened read-only, as columns of integers and looked-up texts.
+
+Tables and columns come and go with the version of the exporter, so both are optional here: a table
+that is absent has no rows, a column that is absent or NULL reads -1.
+"""
+
+import sqlite3
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import quote
+
+import numpy as np
+
+from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.readers.byte_source import open_stream
+from decodescope.analyzer.readers.kineto.microseconds import LIMIT_NS
+from decodescope.analyzer.trace import Int64s
+
+_HEADER_BYTES = 100
+_LARGEST_PAGE = 65_536
+_CHUNK_ROWS = 20_000
+_IDS_IN_ONE_QUERY = 500
+# The sqlite3 module decodes SQLite's messages, which quote the broken file, strictly.
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+_SIDE_FILES = ("-wal", "-journal")
+_OF_NSIGHT = ("META_DATA_EXPORT", "StringIds")
+_OF_NVPROF = "StringTable"
+_USABLE = (
+    'typeof("start") = \'integer\' AND typeof("end") = \'integer\' AND "end" >= "start" '
+    f'AND "start" >= {-LIMIT_NS} AND "end" <= {LIMIT_NS}'
+)
+
+
+class NsysDatabase:
+    """Use it as a context manager. `tables` maps each table to its columns; `rows_read` counts
+    events handed out, `dropped` those left out because their times are no usable integers."""
+
+    def __init__(self, path: str) -> None:
+        """Raises `TraceError` for a file that is locked, damaged or not Nsight's."""
+        self.path = path
+        self.rows_read = 0
+        self.dropped = 0
+        if _cut_short(path):
+            raise TraceError(
+                f"{path}: cut short; copy it again, or make it again with nsys export --type sqlite"
+            )
+        try:
+            self._connection = _open(path)
+            self.tables = self._schema()
+        except SQLITE_ERRORS as error:
+            raise self.unreadable(error) from None
+        if not any(table in self.tables for table in _OF_NSIGHT):
+            self._connection.close()
+            what = "an nvprof database" if _OF_NVPROF in self.tables else "an SQLite database"
+            raise TraceError(
+                f"{path}: {what}, not an Nsight Systems export; make one with "
+                "nsys export --type sqlite"
+            )
+
+    def __enter__(self) -> "NsysDatabase":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._connection.close()
+
+    def unreadable(self, error: Exception) -> TraceError:
+        """What to tell the user about an error of SQLite's."""
+        text = "damaged" if isinstance(error, UnicodeDecodeError) else str(error)
+        if "locked" in text or "busy" in text:
+            remedy = "another program is writing it; wait until nsys has finished"
+        elif "unable to open" in text or "readonly" in text:
+            remedy = "it cannot be read beside its -wal or -journal file; export it again"
+        else:
+            remedy = "damaged or cut short; make it again with nsys export --type sqlite"
+        return TraceError(f"{self.path}: SQLite says {text!r}; {remedy}")
+
+    def has(self, table: str, column: str) -> bool:
+        return column in self.tables.get(table, ())
+
+    def events(
+        self,
+        table: str,
+        columns: Sequence[str],
+        where: str = "1",
+        text: Callable[[str], int] | None = None,
+    ) -> dict[str, Int64s]:
+        """`start_ns`, `end_ns` and the asked-for integer columns of the rows with usable times.
+
+        With `text`, the column `text` holds what that function makes of the row's text, -1 where
+        the row has none.
+        """
+        names = ("start_ns", "end_ns", *columns, *(("text",) if text else ()))
+        parts: list[list[Int64s]] = [[] for _ in names]
+        before = self.rows_read
+        if self.has(table, "start") and self.has(table, "end"):
+            selected = ['"start"', '"end"', *(self._integer(table, column) for column in columns)]
+            if text:
+                selected.append('"text"' if self.has(table, "text") else "NULL")
+            query = f'SELECT {", ".join(selected)} FROM "{table}" WHERE ({where}) AND {_USABLE}'
+            for chunk in self._chunks(query):
+                self.rows_read += len(chunk)
+                for values, part, name in zip(zip(*chunk, strict=True), parts, names, strict=True):
+                    numbers = _indices(values, text) if text and name == "text" else values
+                    part.append(np.array(numbers, dtype=np.int64))
+        self.dropped += self.count(table, where) - (self.rows_read - before)
+        none = [np.zeros(0, dtype=np.int64)]
+        return {
+            name: np.concatenate([*none, *part]) for name, part in zip(names, parts, strict=True)
+        }
+
+    def count(self, table: str, where: str = "1") -> int:
+        if table not in self.tables:
+            return 0
+        (row,) = self._connection.execute(f'SELECT count(*) FROM "{table}" WHERE {where}')
+        return int(row[0])
+
+    def rows(
+        self, table: str, columns: Sequence[str], where: str = "1"
+    ) -> Iterator[tuple[object, ...]]:
+        """Rows of plain columns, in chunks; none if one of the columns is missing."""
+        if not all(self.has(table, column) for column in columns):
+            return
+        selected = ", ".join(f'"{column}"' for column in columns)
+        for chunk in self._chunks(f'SELECT {selected} FROM "{table}" WHERE {where}'):
+            yield from chunk
+
+    def texts(self, ids: Iterable[int]) -> dict[int, str]:
+        """The strings of these ids that the file has."""
+        wanted = sorted(set(ids))
+        found: dict[int, str] = {}
+        if not self.has("StringIds", "value"):
+            return found
+        for at in range(0, len(wanted), _IDS_IN_ONE_QUERY):
+            listed = ",".join(map(str, wanted[at : at + _IDS_IN_ONE_QUERY]))
+            for key, value in self.rows("StringIds", ("id", "value"), f"id IN ({listed})"):
+                if isinstance(key, int) and isinstance(value, str):
+                    found[key] = value
+        return found
+
+    def _integer(self, table: str, column: str) -> str:
+        if not self.has(table, column):
+            return "-1"
+        return f'CASE typeof("{column}") WHEN \'integer\' THEN "{column}" ELSE -1 END'
+
+    def _chunks(self, query: str) -> Iterator[list[tuple[object, ...]]]:
+        cursor = self._connection.execute(query)
+        while chunk := cursor.fetchmany(_CHUNK_ROWS):
+            yield chunk
+
+    def _schema(self) -> dict[str, tuple[str, ...]]:
+        names = [
+            name
+            for (name,) in self._connection.execute(
+                "SELECT name FROM sqlite_master "
+                "WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+            )
+            if isinstance(name, str) and '"' not in name
+        ]
+        return {
+            name: tuple(row[1] for row in self._connection.execute(f'PRAGMA table_info("{name}")'))
+            for name in names
+        }
+
+
+def _indices(texts: Sequence[object], index_of: Callable[[str], int]) -> list[int]:
+    return [index_of(text) if isinstance(text, str) and text else -1 for text in texts]
+
+
+def _open(path: str) -> sqlite3.Connection:
+    """Open without ever writing: with SQLite's locks where the folder allows them, else as a file
+    that does not change, unless a side file shows that changes are under way."""
+    location = f"file:{quote(str(Path(path).absolute()))}?mode=ro"
+    connection = _connect(location)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.OperationalError as error:
+        connection.close()
+        if "locked" in str(error) or any(_has_content(path + side) for side in _SIDE_FILES):
+            raise
+        connection = _connect(location + "&immutable=1")
+    return connection
+
+
+def _connect(location: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(location, uri=True, timeout=0.0)
+    connection.text_factory = lambda data: data.decode("utf-8", "replace")
+    return connection
+
+
+def _cut_short(path: str) -> bool:
+    """Whether the header counts more pages than there are: SQLite reads zeros for half a page."""
+    with open_stream(path) as stream:
+        header = stream.read(_HEADER_BYTES)
+    if len(header) < _HEADER_BYTES:
+        return True
+    page_bytes, changes, pages, pages_of = struct.unpack(">16xH6xII60xI4x", header)
+    page_bytes = _LARGEST_PAGE if page_bytes == 1 else page_bytes
+    known = changes == pages_of and pages > 0
+    return bool(known and Path(path).stat().st_size < pages * page_bytes)
+
+
+def _has_content(path: str) -> bool:
+    file = Path(path)
+    return file.exists() and file.stat().st_size > 0

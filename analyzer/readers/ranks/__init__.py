@@ -1,0 +1,1 @@
+"""Merges the traces of several ranks on one clock."""

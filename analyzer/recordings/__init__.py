@@ -1,0 +1,1 @@
+"""Recordings of live sessions, and those that come with the package."""

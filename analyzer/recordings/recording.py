@@ -1,0 +1,341 @@
+"""Recordings: the worker's half of a live conversation, time-stamped, with captured windows inside.
+
+A `.dsrec` file is the magic, one version byte, and frames: a big-endian uint32 length and that many
+bytes of msgpack. A frame is a message or a captured window (its `TraceReady` and its gzipped
+Kineto JSON), each with its time in ns since the recording began. Frames are only ever appended, so
+what a killed run wrote up to its last whole frame stays readable under the `.partial` name.
+"""
+
+import contextlib
+import gzip
+import os
+import struct
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import msgspec
+from msgspec import Struct
+
+from decodescope.analyzer.errors import InputError, TraceError
+from decodescope.analyzer.protocol import (
+    MAX_FRAME_BYTES,
+    PROTOCOL_VERSION,
+    Hello,
+    Stats,
+    TraceReady,
+    WorkerMessage,
+)
+from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
+from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.trace import Trace
+
+MAGIC = b"DSREC"
+VERSION = 1
+STATS_INTERVAL_NS = 250_000_000
+MAX_TRACE_BYTES = 1 << 30
+_LENGTH = struct.Struct(">I")
+_HEADER_BYTES = len(MAGIC) + 1
+_GZIP_WBITS = 31
+
+
+class _MessageFrame(Struct, frozen=True, array_like=True, tag="m"):
+    t_ns: int
+    message: WorkerMessage
+
+
+class _WindowFrame(Struct, frozen=True, array_like=True, tag="w"):
+    t_ns: int
+    ready: TraceReady
+    trace_gz: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[_MessageFrame | _WindowFrame] = msgspec.msgpack.Decoder(
+    _MessageFrame | _WindowFrame
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFrame:
+    """Something the worker said, `t_ns` after the recording began, at byte `offset` of the file.
+
+    A `TraceReady` means a window inside the recording; `Recording.trace_bytes` gives its trace.
+    """
+
+    t_ns: int
+    message: WorkerMessage
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The whole frames of a recording, which stay in the file.
+
+    `windows` are the frames with a captured window, oldest first. `findings` say what is wrong with
+    the file: a tail that was cut off, an unreadable frame.
+    """
+
+    path: Path
+    duration_ns: int
+    windows: tuple[RecordedFrame, ...]
+    findings: tuple[Finding, ...]
+    end: int
+
+    @property
+    def frames(self) -> Iterator[RecordedFrame]:
+        """All frames in the order they were written, each read when it is asked for."""
+        with self.path.open("rb") as file:
+            file.seek(_HEADER_BYTES)
+            while file.tell() < self.end:
+                offset = file.tell()
+                yield _public(_read_frame(file), offset)
+
+    def trace_bytes(self, window: RecordedFrame) -> bytes:
+        """The Kineto JSON of a window.
+
+        Raises:
+            TraceError: the embedded trace cannot be unpacked, or is over `MAX_TRACE_BYTES`.
+        """
+        with self.path.open("rb") as file:
+            file.seek(window.offset)
+            frame = _read_frame(file)
+        assert isinstance(frame, _WindowFrame)
+        unpacker = zlib.decompressobj(_GZIP_WBITS)
+        try:
+            data = unpacker.decompress(frame.trace_gz, MAX_TRACE_BYTES)
+        except zlib.error as error:
+            raise TraceError(
+                f"{self.path}: a recorded window cannot be unpacked ({error})"
+            ) from None
+        if not unpacker.eof:
+            raise TraceError(
+                f"{self.path}: a recorded window is cut short or over {MAX_TRACE_BYTES >> 20} MiB"
+            )
+        return data
+
+
+class RecordingWriter:
+    """Writes a recording to `<path>.partial` and gives it its name on `close()`.
+
+    Of `Stats` at most one per `STATS_INTERVAL_NS` is kept, of each variant's windows the first
+    `max_windows_per_variant` automatic ones and as many requested ones, so that files stay small.
+    As a context manager it closes whatever ends the block. Its methods may be called from any
+    thread; packing a large window takes a while.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        max_windows_per_variant: int = 3,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._path = path
+        self._partial = path.with_name(path.name + ".partial")
+        self._max_windows = max_windows_per_variant
+        self._clock_ns = clock_ns
+        self._start_ns = clock_ns()
+        self._lock = threading.Lock()
+        self._last_stats_ns: int | None = None
+        self._windows: Counter[tuple[str, bool]] = Counter()
+        self._file: BinaryIO | None = None
+        try:
+            self._file = self._partial.open("wb")
+            self._append(MAGIC + bytes([VERSION]))
+        except OSError as error:
+            raise self._abandon(error) from error
+
+    def write(self, message: WorkerMessage) -> None:
+        """Append `message`; a window's trace file is read and embedded, or skipped if it is gone.
+
+        Raises:
+            InputError: the file cannot be written (a full disk).
+        """
+        t_ns = self._clock_ns() - self._start_ns
+        with self._lock:
+            frame = self._frame(t_ns, message) if self._file is not None else None
+            if frame is None or len(body := _encoder.encode(frame)) > MAX_FRAME_BYTES:
+                return
+            try:
+                self._append(_LENGTH.pack(len(body)) + body)
+            except OSError as error:
+                raise self._abandon(error) from error
+
+    def close(self) -> None:
+        """Finish the file and give it its name; a second call does nothing.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        with self._lock:
+            file, self._file = self._file, None
+            if file is None:
+                return
+            try:
+                file.close()
+                os.replace(self._partial, self._path)
+            except OSError as error:
+                raise self._unwritable(error) from error
+
+    def __enter__(self) -> "RecordingWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _frame(self, t_ns: int, message: WorkerMessage) -> _MessageFrame | _WindowFrame | None:
+        if isinstance(message, TraceReady):
+            return self._window_frame(t_ns, message)
+        if isinstance(message, Stats):
+            if self._last_stats_ns is not None and t_ns - self._last_stats_ns < STATS_INTERVAL_NS:
+                return None
+            self._last_stats_ns = t_ns
+        return _MessageFrame(t_ns, message)
+
+    def _window_frame(self, t_ns: int, ready: TraceReady) -> _WindowFrame | None:
+        key = (ready.capture.variant, ready.requested)
+        if self._windows[key] >= self._max_windows:
+            return None
+        source = Path(ready.path)
+        try:
+            trace_gz = gzip.compress(source.read_bytes(), mtime=0)
+        except OSError:
+            return None
+        self._windows[key] += 1
+        ready = msgspec.structs.replace(ready, path=source.name)
+        return _WindowFrame(t_ns, ready, trace_gz)
+
+    def _append(self, data: bytes) -> None:
+        assert self._file is not None
+        self._file.write(data)
+        self._file.flush()
+
+    def _abandon(self, error: OSError) -> InputError:
+        """Stop writing; what is whole stays readable under the `.partial` name."""
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                file.close()
+        return self._unwritable(error)
+
+    def _unwritable(self, error: OSError) -> InputError:
+        return InputError(f"{self._path}: cannot write the recording ({error.strerror})")
+
+
+def read_recording(path: Path | str) -> Recording:
+    """Check the recording at `path` frame by frame, holding one frame in memory at a time.
+
+    Raises:
+        TraceError: no such file, no recording, or one of another version.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            _check_header(path, file)
+            return _scan(path, file)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def trace_windows(path: Path | str) -> tuple[RecordedFrame, ...]:
+    """The captured windows of the recording at `path`, oldest first.
+
+    Raises:
+        TraceError: as `read_recording`.
+    """
+    return read_recording(path).windows
+
+
+def load_trace(path: Path | str) -> Trace:
+    """The last captured window of the recording at `path`; its source format is "recording".
+
+    Raises:
+        TraceError: as `read_recording`, no window inside, or a window that is no trace.
+    """
+    recording = read_recording(path)
+    if not recording.windows:
+        raise TraceError(f"{path}: the recording holds no captured window; record a longer run")
+    trace = read_kineto_bytes(recording.trace_bytes(recording.windows[-1]), str(path))
+    source = msgspec.structs.replace(trace.source, format="recording")
+    return replace(trace, source=source, findings=(*recording.findings, *trace.findings))
+
+
+def _check_header(path: Path, file: BinaryIO) -> None:
+    header = file.read(_HEADER_BYTES)
+    if len(header) < _HEADER_BYTES or not header.startswith(MAGIC):
+        raise TraceError(f"{path}: not a decodescope recording; record one with --record FILE")
+    if header[-1] != VERSION:
+        raise TraceError(
+            f"{path}: recording of format {header[-1]}, this decodescope reads format {VERSION};"
+            " open it with the version that wrote it"
+        )
+
+
+def _scan(path: Path, file: BinaryIO) -> Recording:
+    duration_ns = 0
+    windows: list[RecordedFrame] = []
+    findings: list[Finding] = []
+    end = file.tell()
+    while True:
+        try:
+            frame = _read_frame(file)
+        except EOFError:
+            break
+        except TraceError as error:
+            findings.append(
+                Finding("recording_cut", f"{path}: {error} at byte {end}; kept the rest")
+            )
+            break
+        if isinstance(frame, _WindowFrame):
+            windows.append(_public(frame, end))
+        else:
+            _check_protocol(path, frame.message)
+        duration_ns = max(duration_ns, frame.t_ns)
+        end = file.tell()
+    return Recording(path, duration_ns, tuple(windows), tuple(findings), end)
+
+
+def _check_protocol(path: Path, message: WorkerMessage) -> None:
+    if isinstance(message, Hello) and message.protocol != PROTOCOL_VERSION:
+        raise TraceError(
+            f"{path}: recorded with worker protocol {message.protocol}, this decodescope reads"
+            f" {PROTOCOL_VERSION}; open it with the version that wrote it"
+        )
+
+
+def _read_frame(file: BinaryIO) -> _MessageFrame | _WindowFrame:
+    """The next frame; EOFError at the file's end, TraceError for one that is cut or unreadable."""
+    prefix = file.read(_LENGTH.size)
+    if not prefix:
+        raise EOFError
+    if len(prefix) < _LENGTH.size:
+        raise TraceError("the recording breaks off inside a frame")
+    (length,) = _LENGTH.unpack(prefix)
+    if length > MAX_FRAME_BYTES:
+        raise TraceError("the recording holds an unreadable frame")
+    body = file.read(length)
+    if len(body) < length:
+        raise TraceError("the recording breaks off inside a frame")
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise TraceError("the recording holds an unreadable frame") from error
+
+
+def _public(frame: _MessageFrame | _WindowFrame, offset: int) -> RecordedFrame:
+    message = frame.ready if isinstance(frame, _WindowFrame) else frame.message
+    return RecordedFrame(frame.t_ns, message, offset)

@@ -1,0 +1,1 @@
+"""Assembles reports from the analyses."""

@@ -1,0 +1,77 @@
+"""What each device and each of its streams did: busy, idle, overlap, and the gaps by class."""
+
+import numpy as np
+
+from decodescope.analyzer.reports.gap_report import device_label, gap_totals
+from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StreamReport
+from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS, Gaps
+from decodescope.analyzer.timing.timeline import Union, busy_ns, overlap_ns
+from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int64s, Trace
+
+
+def device_report(trace: Trace, device: int, busy: Union, gaps: Gaps) -> DeviceReport:
+    """The figures of one device; `busy` are its busy intervals."""
+    mine = np.flatnonzero(trace.ops.device == device)
+    here = np.flatnonzero(gaps.device == device)
+    by_class, host_wait = _totals(gaps, here)
+    window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
+    stands_for_kernel = CPU_OPERATOR if trace.on_cpu else KERNEL
+    floor_ns = gaps.floors_ns[device]
+    measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
+    streams = _stream_reports(trace, mine, gaps, here)
+    return DeviceReport(
+        device=device_label(trace, device),
+        name=trace.device_names.get(device, ""),
+        gpu_ops=len(mine),
+        kernels=int(np.count_nonzero(trace.ops.kind[mine] == stands_for_kernel)),
+        window_ns=window_ns,
+        busy_ns=busy.busy_ns,
+        idle_ns=window_ns - busy.busy_ns,
+        overlap_ns=sum(stream.overlap_ns for stream in streams),
+        gaps=by_class,
+        host_wait=host_wait,
+        kernel_floor_ns=floor_ns,
+        kernel_floor_estimated=floor_ns is not None and not measured,
+        streams=streams,
+    )
+
+
+def _totals(gaps: Gaps, chosen: Int64s) -> tuple[dict[str, GapTotal], dict[str, GapTotal]]:
+    """The chosen gaps by class, and those of host_wait by label."""
+    kind, label = gaps.kind[chosen], gaps.label[chosen]
+    length_ns = gaps.end_ns[chosen] - gaps.start_ns[chosen]
+    waits = kind == HOST_WAIT
+    return (
+        gap_totals(kind, length_ns, GAP_CLASSES),
+        gap_totals(label[waits], length_ns[waits], HOST_WAIT_LABELS),
+    )
+
+
+def _stream_reports(
+    trace: Trace, mine: Int64s, gaps: Gaps, here: Int64s
+) -> tuple[StreamReport, ...]:
+    """The streams of the ops `mine`, in order of their number; `here` are the device's gaps."""
+    ops = trace.ops
+    ended_by = ops.stream[gaps.next[here]]
+    reports = []
+    for stream, own in _by_stream(ops.stream[mine], mine):
+        begin, end = ops.start_ns[own], ops.end_ns[own]
+        by_class, host_wait = _totals(gaps, here[ended_by == stream])
+        reports.append(
+            StreamReport(
+                stream=stream,
+                gpu_ops=len(own),
+                busy_ns=busy_ns(begin, end),
+                overlap_ns=overlap_ns(begin, end),
+                gaps=by_class,
+                host_wait=host_wait,
+            )
+        )
+    return tuple(reports)
+
+
+def _by_stream(streams: Int64s, ops: Int64s) -> list[tuple[int, Int64s]]:
+    """Each stream with its ops, both in order."""
+    order = np.argsort(streams, kind="stable")
+    numbers, first = np.unique(streams[order], return_index=True)
+    return list(zip(numbers.tolist(), np.split(ops[order], first[1:]), strict=True))

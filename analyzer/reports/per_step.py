@@ -1,0 +1,79 @@
+"""A report's figures per decode step, as every screen and table shows them."""
+
+from dataclasses import dataclass
+
+from decodescope.analyzer.schema.report import GAP_CLASSES, Report
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """One kernel: calls and ns per step (per trace where it has no steps), share of kernel time."""
+
+    name: str
+    count: float
+    ns: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class GapRow:
+    """One gap class: gaps and ns per step (per trace where it has no steps), share of the window,
+    and the largest single gap."""
+
+    gap_class: str
+    count: float
+    ns: float
+    window_share: float
+    max_ns: int
+
+
+def step_divisor(report: Report) -> int:
+    """The number of steps that totals are divided by; 1 for a trace without steps."""
+    return max(len(report.steps), 1)
+
+
+def launch_calls_per_step(report: Report) -> float | None:
+    """Mean launch calls of a step; None for a trace without steps."""
+    if not report.steps:
+        return None
+    return sum(step.launch_calls for step in report.steps) / len(report.steps)
+
+
+def gpu_ops_per_step(report: Report) -> float | None:
+    """Mean GPU ops of a step; None for a trace without steps."""
+    if not report.steps:
+        return None
+    return sum(step.gpu_ops for step in report.steps) / len(report.steps)
+
+
+def idle_fraction(report: Report) -> float | None:
+    """Idle time ÷ window, summed over the devices; None where no device was active."""
+    window_ns = sum(device.window_ns for device in report.devices)
+    if window_ns <= 0:
+        return None
+    return sum(device.idle_ns for device in report.devices) / window_ns
+
+
+def kernel_rows(report: Report) -> tuple[KernelRow, ...]:
+    """The kernels in the report's order (largest total first)."""
+    steps = step_divisor(report)
+    return tuple(
+        KernelRow(kernel.name, kernel.count / steps, kernel.total_ns / steps, kernel.share)
+        for kernel in report.kernels
+    )
+
+
+def gap_rows(report: Report) -> tuple[GapRow, ...]:
+    """The gap classes that occurred, over all devices, largest total first."""
+    steps = step_divisor(report)
+    window_ns = sum(device.window_ns for device in report.devices)
+    rows = []
+    for gap_class in GAP_CLASSES:
+        found = [device.gaps[gap_class] for device in report.devices if gap_class in device.gaps]
+        count = sum(total.count for total in found)
+        if count:
+            total_ns = sum(total.total_ns for total in found)
+            share = total_ns / window_ns if window_ns > 0 else 0.0
+            largest = max(total.max_ns for total in found)
+            rows.append(GapRow(gap_class, count / steps, total_ns / steps, share, largest))
+    return tuple(sorted(rows, key=lambda row: -row.ns))

@@ -1,0 +1,111 @@
+"""The rows of the report's range tree: GPU time, idle time, ops and launch calls of every path."""
+
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
+from decodescope.analyzer.attribution.ranges import Ranges
+from decodescope.analyzer.schema.report import GAP_CLASSES, Confidence, RangeReport
+from decodescope.analyzer.timing.gaps import Gaps
+from decodescope.analyzer.timing.timeline import grouped_busy_ns
+from decodescope.analyzer.trace import GpuOps, Int64s, Trace
+
+_CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
+
+
+def range_reports(trace: Trace, ranges: Ranges, gaps: Gaps) -> tuple[RangeReport, ...]:
+    """The range paths that put work on a GPU, parents before children, largest sibling first.
+
+    `gpu_ns` is the union of the ops of the whole subtree, summed over devices; `idle_ns` is the
+    time of the gaps that one of its ops ended. Gaps before ops without a path are in no row.
+    """
+    tree = ranges.tree
+    gpu_ns = _gpu_ns(trace.ops, tree, ranges.op_node)
+    gpu_ops = tree.add_up(_counts(ranges.op_node, len(tree)))
+    launch_calls = tree.add_up(_counts(ranges.call_node, len(tree)))
+    idle_ns = tree.add_up(_idle_ns(ranges, gaps))
+    reports = []
+    for node in _in_order(tree, gpu_ns, gpu_ops):
+        by_class = {
+            name: ns for name, ns in zip(GAP_CLASSES, idle_ns[node].tolist(), strict=True) if ns
+        }
+        matched = float(ranges.node_matched[node])
+        reports.append(
+            RangeReport(
+                path=ranges.paths[node],
+                gpu_ns=int(gpu_ns[node]),
+                gpu_ops=int(gpu_ops[node]),
+                launch_calls=int(launch_calls[node]),
+                confidence=_CONFIDENCES[ranges.node_confidence[node]],
+                idle_ns=sum(by_class.values()),
+                gaps=by_class,
+                kind="operator" if tree.operator[node] else "range",
+                matched=None if np.isnan(matched) else matched,
+            )
+        )
+    return tuple(reports)
+
+
+def _counts(nodes: Int64s, count: int) -> Int64s:
+    return np.bincount(nodes[nodes != NO_NODE], minlength=count).astype(np.int64)
+
+
+def _idle_ns(ranges: Ranges, gaps: Gaps) -> Int64s:
+    """Gap time of each node itself, by class: [nodes, classes]."""
+    idle = np.zeros((len(ranges.tree), len(GAP_CLASSES)), dtype=np.int64)
+    node = ranges.op_node[gaps.next]
+    ended = np.flatnonzero(node != NO_NODE)
+    length_ns = gaps.end_ns[ended] - gaps.start_ns[ended]
+    np.add.at(idle, (node[ended], gaps.kind[ended].astype(np.int64)), length_ns)
+    return idle
+
+
+def _gpu_ns(ops: GpuOps, tree: PathTree, op_node: Int64s) -> Int64s:
+    """Busy time of each subtree. Ops that no other op of their device overlaps add up; only the
+    others need the union of their intervals."""
+    alone = _alone(ops)
+    itself = np.zeros(len(tree), dtype=np.int64)
+    sole = np.flatnonzero(alone & (op_node != NO_NODE))
+    np.add.at(itself, op_node[sole], ops.end_ns[sole] - ops.start_ns[sole])
+    total = tree.add_up(itself)
+    rest = np.flatnonzero(~alone & (op_node != NO_NODE))
+    devices, device = np.unique(ops.device[rest], return_inverse=True)
+    node = op_node[rest]
+    parents, depths = np.array([*tree.parents, NO_NODE]), np.array([*tree.depths, NO_NODE])
+    for depth in range(int(depths.max()), -1, -1):
+        deep = np.flatnonzero(depths[node] == depth)
+        groups, group = np.unique(node[deep] * len(devices) + device[deep], return_inverse=True)
+        start_ns, end_ns = ops.start_ns[rest[deep]], ops.end_ns[rest[deep]]
+        busy_ns = grouped_busy_ns(group, start_ns, end_ns, len(groups))
+        np.add.at(total, groups // max(len(devices), 1), busy_ns)
+        node[deep] = parents[node[deep]]
+    return total
+
+
+def _alone(ops: GpuOps) -> NDArray[np.bool_]:
+    alone = np.ones(len(ops), dtype=np.bool_)
+    for device in np.unique(ops.device).tolist():
+        mine = np.flatnonzero(ops.device == device)
+        start_ns, end_ns = ops.start_ns[mine], ops.end_ns[mine]
+        alone[mine[1:]] &= start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]
+        alone[mine[:-1]] &= start_ns[1:] >= end_ns[:-1]
+    return alone
+
+
+def _in_order(tree: PathTree, gpu_ns: Int64s, gpu_ops: Int64s) -> list[int]:
+    """The nodes that have ops, parents before children and the largest sibling first."""
+    children: dict[int, list[int]] = {}
+    for node, parent in enumerate(tree.parents):
+        if gpu_ops[node]:
+            children.setdefault(parent, []).append(node)
+    for siblings in children.values():
+        siblings.sort(key=lambda node: (-int(gpu_ns[node]), tree.names[node]), reverse=True)
+    ordered = []
+    pending = children.get(NO_NODE, [])
+    while pending:
+        node = pending.pop()
+        ordered.append(node)
+        pending.extend(children.get(node, ()))
+    return ordered

@@ -1,0 +1,56 @@
+"""Reads and analyses the traces of several ranks of one run, one file for each."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.readers.ranks.merge import Ranks, merge_ranks
+from decodescope.analyzer.readers.reading import load
+from decodescope.analyzer.reports.analysis import Analysis, analyze
+from decodescope.analyzer.schema.rank_report import RankReport, RanksReport
+from decodescope.analyzer.schema.report import SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RanksAnalysis:
+    """The report, and the analyses that it was made from: (rank, its own), and the merged one."""
+
+    report: RanksReport
+    ranks: tuple[tuple[int, Analysis], ...]
+    merged: Analysis | None
+
+
+def load_ranks(paths: Sequence[Path | str]) -> Ranks:
+    """Read the traces of several ranks.
+
+    Raises:
+        InputError: no file, one file twice, or two files with the same events.
+        TraceError: a file is no trace.
+    """
+    if not paths:
+        raise InputError("no trace files; name one for each rank")
+    _refuse_twice([str(path) for path in paths])
+    return merge_ranks([load(path) for path in paths])
+
+
+def analyze_ranks(paths: Sequence[Path | str]) -> RanksAnalysis:
+    """Read and analyse one file for each rank. Raises as `load_ranks`."""
+    ranks = load_ranks(paths)
+    alone = tuple((rank, analyze(trace)) for rank, trace in ranks.ranks)
+    merged = None if ranks.merged is None else analyze(ranks.merged)
+    report = RanksReport(
+        schema_version=SCHEMA_VERSION,
+        ranks=tuple(RankReport(rank, analysis.report) for rank, analysis in alone),
+        merged=None if merged is None else merged.report,
+        findings=ranks.findings,
+    )
+    return RanksAnalysis(report, alone, merged)
+
+
+def _refuse_twice(paths: Sequence[str]) -> None:
+    for index, path in enumerate(paths):
+        for other in paths[:index]:
+            if os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other):
+                raise InputError(f"{path}: named twice; give one file for each rank")

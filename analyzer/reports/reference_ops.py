@@ -1,0 +1,57 @@
+"""Makes the reference by which graph replays are attributed, from an ungraphed step."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from decodescope.analyzer.attribution.range_names import path_part
+from decodescope.analyzer.reference import GraphReference, ReferenceOp
+from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.roofline.op_work import UNKNOWN, op_work
+
+
+def reference_from(
+    analysis: Analysis, step: int = 0, deeper: Mapping[int, str] | None = None
+) -> GraphReference:
+    """The ops of one step of an ungraphed window, in order of their start.
+
+    Paths begin at the step's marker; an op launched where the host had no range of the step open
+    has the path "". `deeper` gives ops of `analysis.trace` (by index) a more precise path, whole
+    and from the step's marker down. Bytes and FLOPs are those of the operators, where known.
+
+    Raises:
+        IndexError: the window has no step of that number.
+    """
+    trace, ranges, steps = analysis.trace, analysis.ranges, analysis.steps
+    marker = path_part(trace.names[trace.ranges.name[steps.marker[step]]])
+    mine = np.flatnonzero(steps.op_step == step % len(steps))
+    paths = {
+        node: _path_from(analysis, node, marker)
+        for node in np.unique(ranges.op_node[mine]).tolist()
+    }
+    work = op_work(trace, ranges.reference_op)
+    rows = zip(
+        *(mine.tolist(), trace.ops.stream[mine].tolist(), trace.ops.name[mine].tolist()),
+        *(ranges.op_node[mine].tolist(), work.bytes[mine].tolist(), work.flops[mine].tolist()),
+        strict=True,
+    )
+    better = deeper or {}
+    return GraphReference(
+        tuple(
+            ReferenceOp(
+                stream=stream,
+                name=trace.names[name],
+                path=better.get(op, paths[node]),
+                bytes=None if moved == UNKNOWN else moved,
+                flops=None if computed == UNKNOWN else computed,
+            )
+            for op, stream, name, node, moved, computed in rows
+        )
+    )
+
+
+def _path_from(analysis: Analysis, node: int, marker: str | None) -> str:
+    """The ranges (no operators) from the step's marker down to a node of the tree."""
+    tree = analysis.ranges.tree
+    names = [tree.names[one] for one in tree.chain(node) if not tree.operator[one]]
+    return "/".join(names[names.index(marker) :]) if marker in names else ""

@@ -1,0 +1,1 @@
+"""The structures of reports: what the JSON holds."""

@@ -1,0 +1,127 @@
+"""The structures of a comparison: which variant is faster, how sure that is, and what changed."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from decodescope.analyzer.schema.report import Finding, Report
+from decodescope.analyzer.schema.run_report import Accuracy, RunReport
+
+ChangeVerdict = Literal["faster", "slower", "no_difference_shown", "unknown"]
+
+
+class Interval(Struct, frozen=True):
+    """A bootstrap interval that covers the true value with probability `confidence`
+    (decodescope.analyzer.comparing.bootstrap says how it is made, and how often it really does)."""
+
+    low: float
+    high: float
+    confidence: float
+
+
+class SpeedRatio(Struct, frozen=True):
+    """tokens/s of `other` ÷ that of `base`, from the paired rounds of one comparison, or from the
+    step times of two traces.
+
+    "no_difference_shown" where the interval holds 1. `interval` is null where there were too few
+    rounds (or steps) for one; then the verdict is "unknown" and `reason` says why.
+    """
+
+    value: float
+    interval: Interval | None
+    verdict: ChangeVerdict
+    reason: str | None = None
+
+
+class Change(Struct, frozen=True):
+    """One figure before and after, null where its inputs are missing."""
+
+    base: float | None
+    other: float | None
+
+
+class RangeChange(Struct, frozen=True):
+    """One range of both sides, per step; layers of one kind are taken together (`layer.*`).
+
+    `path` is that of `other`, or of `base` where only that has it. Where fusion cut the work
+    differently, ranges that can only be compared together are one row: its path joins the names of
+    their parts with "+", `replaced` lists those of `base`, and each side holds its sum. A side that
+    lacks the range is null.
+    """
+
+    path: str
+    replaced: tuple[str, ...]
+    gpu_ns: Change
+    idle_ns: Change
+    gpu_ops: Change
+    launch_calls: Change
+
+
+class Pair(Struct, frozen=True):
+    """What changed from `base` to `other`, per step (of two traces without step markers: in all;
+    a finding says so). `idle_ns` has every gap class, and "all".
+
+    `speed` is null where nothing was timed. `step_ns` is the step time that it compares: without a
+    profiler where that was measured. All other figures come from the profiled windows: means of
+    their steps, idle and busy inside the steps' GPU spans.
+    """
+
+    base: str
+    other: str
+    speed: SpeedRatio | None
+    step_ns: Change
+    launch_calls: Change
+    gpu_ops: Change
+    busy_ns: Change
+    idle_ns: dict[str, Change]
+    ranges: tuple[RangeChange, ...]
+
+
+class VariantRates(Struct, frozen=True):
+    """tokens/s of one variant, round by round, with the interval of their mean."""
+
+    variant: str
+    tokens_per_s: tuple[float, ...]
+    mean: float
+    interval: Interval | None
+    accuracy: Accuracy | None
+
+
+class Gate(Struct, frozen=True):
+    """The regression gate: `failures` says, one sentence each, what is slower than allowed;
+    `baseline` is the file that was compared with."""
+
+    baseline: str
+    allowed_percent: float
+    failures: tuple[str, ...]
+
+
+class ComparisonResult(Struct, frozen=True):
+    """`pairs` compare every variant with the first, then each with the one before it."""
+
+    rounds: int
+    variants: tuple[VariantRates, ...]
+    pairs: tuple[Pair, ...]
+    findings: tuple[Finding, ...]
+    gate: Gate | None
+
+
+class Comparison(Struct, frozen=True):
+    """`compare --json`: every run of every round in the order they ran, one profiled window of
+    each variant (by variant name), and what they say about each other."""
+
+    schema_version: int
+    runs: tuple[RunReport, ...]
+    windows: dict[str, Report]
+    comparison: ComparisonResult
+
+
+class Diff(Struct, frozen=True):
+    """`diff A B --json`: two traces' reports, and what changed from A to B."""
+
+    schema_version: int
+    base: Report
+    other: Report
+    pair: Pair
+    findings: tuple[Finding, ...]
+    gate: Gate | None

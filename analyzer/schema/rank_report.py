@@ -1,0 +1,20 @@
+"""The JSON of several ranks' traces: each alone, and all of them on one clock."""
+
+from msgspec import Struct
+
+from decodescope.analyzer.schema.report import Finding, Report
+
+
+class RankReport(Struct, frozen=True):
+    rank: int
+    report: Report
+
+
+class RanksReport(Struct, frozen=True):
+    """`merged` is the report of all ranks on one clock, one device for each (rank, GPU); null where
+    `findings` says why there is none."""
+
+    schema_version: int
+    ranks: tuple[RankReport, ...]
+    merged: Report | None
+    findings: tuple[Finding, ...]

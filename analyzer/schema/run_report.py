@@ -1,0 +1,95 @@
+"""The structures of measured runs: one variant's figures, and how accurate it is."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from decodescope.analyzer.schema.report import (
+    Health,
+    Observer,
+    SamplingSettings,
+    Verdict,
+    WaterfallPart,
+    Weights,
+)
+
+
+class StepTimes(Struct, frozen=True):
+    p50: int
+    p90: int
+    p99: int
+    mean: int
+
+
+class Bandwidth(Struct, frozen=True):
+    """MBU = achieved / measured peak (datasheet peak where none was measured; `mbu_of` says which).
+
+    `achieved_bytes_per_s` = bytes a step must read / median unprofiled step time.
+    """
+
+    achieved_bytes_per_s: float
+    measured_peak_bytes_per_s: float | None
+    datasheet_peak_bytes_per_s: float | None
+    mbu: float | None
+    mbu_of: Literal["measured", "datasheet"] | None
+
+
+class Accuracy(Struct, frozen=True):
+    """How far a variant's logits are from those of the same weights computed in fp32.
+
+    Over the scored positions: `logit_rel_error` = ||logits - reference|| / ||reference||
+    (Frobenius norms), `kl` = mean KL(reference || variant) in nats, `top1_agreement` = share of
+    equal argmax, `perplexity` = exp(mean negative log-likelihood of the text's tokens),
+    `perplexity_ratio` = that ÷ the reference's. `reference` says what computed it, `text` what was
+    scored.
+    """
+
+    reference: str
+    text: str
+    positions: int
+    logit_rel_error: float
+    kl: float
+    top1_agreement: float
+    perplexity: float
+    perplexity_ratio: float
+
+
+class RunReport(Struct, frozen=True):
+    """One measured variant; `msgspec.json.encode(run_report)` is `run --json`.
+
+    tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops and idle from a
+    profiled window of the same run, whose cost `observer` states. The waterfall adds up to the
+    profiled step. `sampling` is null where every token was the most likely one. `accuracy` and
+    `round` (from 0) are those of a comparison.
+    """
+
+    schema_version: int
+    model: str
+    weights: Weights
+    variant: str
+    device: str
+    device_name: str
+    dtype: str
+    batch: int
+    context: int
+    tokens: int
+    prompt_token_ids: list[list[int]]
+    output_token_ids: list[list[int]]
+    output_text: str | None
+    timed_steps: int
+    tokens_per_s: float
+    prefill_ns: int
+    step_ns: StepTimes
+    launch_calls_per_step: float | None
+    gpu_ops_per_step: float | None
+    gpu_idle_fraction: float | None
+    bytes_per_step: int
+    bandwidth: Bandwidth
+    observer: Observer
+    waterfall: tuple[WaterfallPart, ...]
+    verdict: Verdict
+    health: Health
+    environment: dict[str, str | int | float | None]
+    accuracy: Accuracy | None = None
+    round: int | None = None
+    sampling: SamplingSettings | None = None

@@ -1,0 +1,234 @@
+"""Attention over parts of the KV length (flash-decoding): how many parts, which rows each has, and
+how their results become one.
+
+A split has, for each query head, the largest score m, the sum l of exp2(score - m) and the sum
+acc [D] of exp2(score - m) * value. It leaves them for ceil(m) in place of m. With M the largest of
+these: out = sum exp2(m - M) acc / sum exp2(m - M) l. The new row belongs to no split: it is added
+with the sums, as one more part.
+
+Weights that are powers of two make their products exact, so that a reduction over splits gives all
+threads the same sum. Otherwise each thread would fuse its own product with the addition of the
+other's, which is rounded, and the sums would differ by thread (triton-lang/triton#7264).
+
+Programs of the same launch wait for the splits and combine them. A split only counts itself in and
+ends, and its registers are free for the next kernel's weights; where the last split to arrive
+combines, all of them wait for the count's way back. The programs that wait have the highest
+numbers, so they start last in practice; CUDA promises no order, so they are fewer than there are
+multiprocessors, and splits can run wherever they are. Meanwhile they load the new row, so that
+splits have only q to load after the wait for the kernel before.
+
+Source: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; CUTLASS' serial split-K waits for
+programs of the same launch in the same way (cutlass/semaphore.h).
+"""
+
+from dataclasses import dataclass
+
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device.attention_blocks import row_scores
+
+MAX_SPLITS = 64
+SHORTEST_SPLIT = 128
+
+MOST_COMBINING_PROGRAMS = 64
+_MOST_COUNTERS_PER_HEAD = 2
+
+# 128 registers of a thread: one round of the combination has this many partial sums in flight.
+_FLOATS_PER_WARP = 128 * 32
+
+
+def default_splits(capacity: int, batch: int, kv_heads: int, resident_programs: int) -> int:
+    """Splits of a KV cache of `capacity` positions: a power of two up to 64, of at least 128
+    positions each, so that all programs (batch * kv_heads * splits) are resident at once."""
+    most = min(resident_programs // (batch * kv_heads), capacity // SHORTEST_SPLIT, MAX_SPLITS)
+    return 1 << max(0, most.bit_length() - 1) if most > 0 else 1
+
+
+def workspace_floats(batch: int, heads: int, head_dim: int, splits: int) -> int:
+    """Floats of `Workspace.partials` that an attention launch needs; `heads` are query heads."""
+    return 0 if splits == 1 else batch * heads * splits * (head_dim + 2)
+
+
+def workspace_counters(batch: int, heads: int, splits: int) -> int:
+    """Counters of `Workspace.counters` that an attention launch needs, at most."""
+    return 0 if splits == 1 else batch * heads * _MOST_COUNTERS_PER_HEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """`programs` programs combine splits, each `heads` query heads (a power of two) of one KV head
+    and `width` of their padded values at a time; that is `pieces` pieces of a KV head, and each has
+    a counter."""
+
+    heads: int
+    width: int
+    pieces: int
+    programs: int
+
+
+def combination(
+    batch: int,
+    kv_heads: int,
+    group: int,
+    padded_dim: int,
+    splits: int,
+    num_warps: int,
+    multiprocessors: int,
+) -> Combination:
+    """The smallest pieces of which every program has one, down to half a query head.
+
+    There are at most `MOST_COMBINING_PROGRAMS` programs, and fewer than multiprocessors (but one on
+    the smallest GPU). Where there are more pieces after all, programs take several in turn. `group`
+    query heads share a KV head; `padded_dim` is head_dim rounded up to a power of two.
+    """
+    if splits == 1:
+        return Combination(heads=1, width=padded_dim, pieces=1, programs=0)
+    fitting = _FLOATS_PER_WARP * num_warps // (triton.next_power_of_2(splits) * padded_dim)
+    most_heads = max(1, min(int(triton.next_power_of_2(group)), fitting))
+    most_programs = max(1, min(MOST_COMBINING_PROGRAMS, multiprocessors - 1))
+    heads, width = 1, padded_dim // _MOST_COUNTERS_PER_HEAD
+    while True:
+        pieces = -(-group // heads) * (padded_dim // width)
+        programs = batch * kv_heads * pieces
+        if programs <= most_programs or (width == padded_dim and heads == most_heads):
+            return Combination(heads, width, pieces, min(programs, most_programs))
+        heads, width = (heads, padded_dim) if width < padded_dim else (2 * heads, width)
+
+
+@triton.jit
+def rows_of_split(first, end, split, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
+    """First row and end of a split's share of [first, end): whole blocks, evenly, but for the last
+    block. An empty share has its first row at its end or behind it."""
+    blocks = tl.cdiv(end - first, BLOCK)
+    share = blocks // SPLITS
+    longer = blocks % SPLITS
+    first += (split * share + tl.minimum(split, longer)) * BLOCK
+    share += (split < longer).to(tl.int32)
+    return first, tl.minimum(first + share * BLOCK, end)
+
+
+@triton.jit
+def store_split(
+    partials_ptr,
+    m,
+    l,  # noqa: E741
+    acc,
+    kv_head,
+    kv_heads,
+    split,
+    query,
+    lane,
+    inside,
+    GROUP: tl.constexpr,
+    D: tl.constexpr,
+    SPLITS: tl.constexpr,
+):
+    """A split's state to the workspace: acc [kv_heads, SPLITS, GROUP, D], then m and l
+    [kv_heads, SPLITS, GROUP], relative to m rounded up."""
+    anchor = tl.ceil(m)
+    # Without a single visible row, -inf - -inf would be NaN.
+    scale = tl.exp2(m - tl.where(m == float("-inf"), 0.0, anchor))
+    row = (kv_head * SPLITS + split) * GROUP + query
+    rows = kv_heads * SPLITS * GROUP
+    tl.store(partials_ptr + row[:, None] * D + lane[None, :], acc * scale[:, None], mask=inside)
+    tl.store(partials_ptr + rows * D + row, anchor, mask=query < GROUP)
+    tl.store(partials_ptr + rows * (D + 1) + row, l * scale, mask=query < GROUP)
+
+
+@triton.jit
+def _power_of_2(exponent):
+    """2^exponent, exactly, for integers up to 0; 0 below the range of normal numbers."""
+    biased = tl.maximum(exponent, -127.0).to(tl.int32) + 127
+    return (biased << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def count_in(counter_ptr, PIECES: tl.constexpr, COUNTERS: tl.constexpr):
+    """A split of the KV head whose counters these are has left its state. COUNTERS: PIECES rounded
+    up to a power of two."""
+    # The count says that all threads have stored.
+    tl.debug_barrier()
+    piece = tl.arange(0, COUNTERS)
+    tl.atomic_add(counter_ptr + piece, 1, mask=piece < PIECES, sem="release")
+
+
+@triton.jit
+def combine_when_counted(
+    partials_ptr,
+    counter_ptr,
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    out_ptr,
+    piece,
+    kv_heads,
+    capacity,
+    position,
+    written,
+    scale_log2,
+    GROUP: tl.constexpr,
+    D: tl.constexpr,
+    LANES: tl.constexpr,
+    SPLITS: tl.constexpr,
+    SPLIT_ROWS: tl.constexpr,
+    HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    PIECES: tl.constexpr,
+):
+    """One piece of out [kv_heads * GROUP, D] from the row at `position` and, as soon as every split
+    has counted itself in, what `store_split` left; of each KV head the first `written` query heads
+    are stored.
+
+    All splits are loaded at once: one trip to L2 instead of one for each split.
+    """
+    kv_head = piece // PIECES
+    query = piece % PIECES // (LANES // WIDTH) * HEADS + tl.arange(0, HEADS)
+    lane = piece % (LANES // WIDTH) * WIDTH + tl.arange(0, WIDTH)
+    every = tl.arange(0, LANES)
+    inside = (query < GROUP)[:, None] & (lane < D)[None, :]
+    row = (kv_head.to(tl.int64) * capacity + position) * D
+    # .cg: L1 may hold part of this row since before the wait, where it shares a line with the last.
+    k_new = tl.load(k_ptr + row + every, mask=every < D, other=0.0, cache_modifier=".cg")
+    v_new = tl.load(v_ptr + row + lane, mask=lane < D, other=0.0, cache_modifier=".cg")
+    q = tl.load(
+        q_ptr + (kv_head * GROUP + query[:, None]) * D + every[None, :],
+        mask=(query < GROUP)[:, None] & (every < D)[None, :],
+        other=0.0,
+    )
+    score = row_scores(q, k_new, scale_log2)
+    anchor = tl.ceil(score)
+    share = tl.exp2(score - anchor)
+
+    counter_ptr += piece
+    arrived = tl.atomic_add(counter_ptr, 0, sem="acquire")
+    while arrived < SPLITS:
+        arrived = tl.atomic_add(counter_ptr, 0, sem="acquire")
+    split = tl.arange(0, SPLIT_ROWS)
+    rows = kv_heads * SPLITS * GROUP
+    part = (kv_head * SPLITS + split[:, None]) * GROUP + query[None, :]
+    there = (split[:, None] < SPLITS) & (query[None, :] < GROUP)
+    # .cg reads L2, where the other programs' stores are.
+    m = tl.load(
+        partials_ptr + rows * D + part, mask=there, other=float("-inf"), cache_modifier=".cg"
+    )
+    l = tl.load(  # noqa: E741
+        partials_ptr + rows * (D + 1) + part, mask=there, other=0.0, cache_modifier=".cg"
+    )
+    acc = tl.load(
+        partials_ptr + part[:, :, None] * D + lane[None, None, :],
+        mask=there[:, :, None] & (lane < D)[None, None, :],
+        other=0.0,
+        cache_modifier=".cg",
+    )
+    largest = tl.maximum(tl.max(m, axis=0), anchor)
+    weight = _power_of_2(m - largest[None, :])
+    share *= _power_of_2(anchor - largest)
+    total = tl.sum(weight * l, axis=0) + share
+    out = tl.sum(weight[:, :, None] * acc, axis=0) + share[:, None] * v_new.to(tl.float32)[None, :]
+    tl.store(
+        out_ptr + (kv_head * GROUP + query[:, None]) * D + lane[None, :],
+        (out / total[:, None]).to(out_ptr.dtype.element_ty),
+        mask=inside & (query < written)[:, None],
+    )
+    tl.store(counter_ptr, 0)

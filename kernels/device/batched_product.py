@@ -1,0 +1,156 @@
+"""Y = X W^T for up to 16 tokens, the inner loop of every batched kernel.
+
+Weights are read once for all tokens, so the products run on the tensor cores: W is the side with
+many rows, and the tokens are the narrow side, padded to 16. A program owns a few rows of W and
+walks over the inner dimension in blocks, the next ones being copied to shared memory meanwhile
+(`num_stages`); sums are float32.
+
+RMSNorm is applied around the product: g[k] x[k], rounded to the model's dtype, is multiplied, the
+sum of x[k]^2 is gathered on the way, and its root divides the finished sums. float16 has too narrow
+a range for that: it takes another pass over x first, and multiplies what is of the size of g.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.workspace import MAX_BATCH
+
+TOKENS = tl.constexpr(MAX_BATCH)
+
+SMALLEST_DOT = 16
+
+_LINE_BYTES = tl.constexpr(128)
+_PREFETCHED_LINES = tl.constexpr(8)
+
+
+def check_tile(tile: Tile) -> None:
+    """Raise `ValueError` unless `tl.dot` multiplies blocks of this size."""
+    if tile.rows < SMALLEST_DOT or tile.columns < SMALLEST_DOT:
+        raise ValueError(
+            f"tile of {tile.rows} x {tile.columns}: the tensor cores need at least "
+            f"{SMALLEST_DOT} x {SMALLEST_DOT}"
+        )
+
+
+def widened(x: torch.Tensor) -> bool:
+    """Whether `products` must multiply in float32: for bfloat16 on a CPU, so in the interpreter.
+
+    Its tl.dot takes bfloat16 for the integers it is stored in, and its casts to bfloat16 truncate.
+    """
+    return x.device.type == "cpu" and x.dtype == torch.bfloat16
+
+
+@triton.jit
+def prefetch_rows(
+    w_ptr,
+    rows,
+    split,
+    K: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """Ask for the first KiB of this program's part of each row to be brought into the L2 cache.
+
+    Arguments as of `products`. It makes the time before `wait_for_previous` useful, where the loop
+    itself must not start yet. Without PDL there is no such time.
+    """
+    if PDL:
+        LINE: tl.constexpr = _LINE_BYTES * 8 // w_ptr.dtype.element_ty.primitive_bitwidth
+        STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
+        columns = split * (STEPS * BLOCK) + tl.arange(0, _PREFETCHED_LINES) * LINE
+        pointers = w_ptr + rows[:, None] * K + tl.minimum(columns, K - 1)[None, :]
+        tl.inline_asm_elementwise(
+            "prefetch.global.L2 [$1]; mov.b32 $0, 0;",
+            "=r,l",
+            [pointers.to(tl.int64)],
+            dtype=tl.int32,
+            is_pure=False,
+            pack=1,
+        )
+
+
+@triton.jit
+def products(
+    w_ptr,
+    rows,
+    x_ptr,
+    g_ptr,
+    split,
+    eps,
+    BATCH: tl.constexpr,
+    K: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr,
+    NORM: tl.constexpr,
+    WIDENED: tl.constexpr,
+):
+    """sums[r, b] = sum over k of W[r, k] n[b, k] (float32), n = RMSNorm(x) with weight g and `eps`,
+    or x without NORM.
+
+    rows [R] are row numbers from w_ptr on, all inside W; x [BATCH, K], g [K]. Result [R, TOKENS],
+    zero for the padding. `split` of SPLITS takes its part of k (1 with NORM). To be called after
+    `wait_for_previous`.
+    """
+    STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
+    EVEN: tl.constexpr = K % BLOCK == 0
+    dtype: tl.constexpr = x_ptr.dtype.element_ty
+    operand: tl.constexpr = tl.float32 if WIDENED else dtype
+    # g x that is not yet divided by x's norm may be too large or too small for float16.
+    NORM_FIRST: tl.constexpr = NORM and dtype == tl.float16
+    token = tl.arange(0, TOKENS)
+    lane = tl.arange(0, BLOCK)
+    present = (token < BATCH)[:, None]
+    w_rows = w_ptr + rows[:, None] * K
+    x_rows = x_ptr + tl.minimum(token, BATCH - 1)[:, None] * K
+    sums = tl.zeros((rows.shape[0], TOKENS), dtype=tl.float32)
+    squares = tl.zeros((TOKENS, BLOCK), dtype=tl.float32)
+    first = split * (STEPS * BLOCK)
+    if NORM_FIRST:
+        for start in range(0, K, BLOCK):
+            inside = present & (start + lane < K)[None, :]
+            x = tl.load(x_rows + (start + lane)[None, :], mask=inside, other=0.0).to(tl.float32)
+            squares += x * x
+        rstd = tl.rsqrt(tl.sum(squares, axis=1) / K + eps)
+    # A block of g is too narrow for an asynchronous copy: it is loaded one step ahead by hand.
+    if NORM:
+        g = tl.load(g_ptr + first + lane, mask=first + lane < K, other=0.0)
+    for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
+        columns = start + lane
+        if EVEN:
+            w = tl.load(w_rows + columns[None, :], eviction_policy="evict_first")
+            x = tl.load(x_rows + columns[None, :], mask=present, other=0.0)
+        else:
+            inside = (columns < K)[None, :]
+            w = tl.load(
+                w_rows + columns[None, :], mask=inside, other=0.0, eviction_policy="evict_first"
+            )
+            x = tl.load(x_rows + columns[None, :], mask=present & inside, other=0.0)
+        if NORM:
+            next_g = tl.load(g_ptr + columns + BLOCK, mask=columns + BLOCK < K, other=0.0)
+            x = x.to(tl.float32)
+            if NORM_FIRST:
+                x *= rstd[:, None]
+            else:
+                squares += x * x
+            x *= g.to(tl.float32)[None, :]
+            g = next_g
+        w = w.to(operand)
+        x = tl.trans(x.to(operand))
+        if operand == tl.float32:
+            # One chain of thousands of additions would cost a decimal digit: each block is summed
+            # by itself. Without the limit the compiler would make one chain of them again.
+            sums += tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=BLOCK)
+        else:
+            sums = tl.dot(w, x, sums)
+    if NORM and not NORM_FIRST:
+        sums *= tl.rsqrt(tl.sum(squares, axis=1) / K + eps)[None, :]
+    return sums
+
+
+@triton.jit
+def split_pairs(sums):
+    """The sums [R, TOKENS] of alternating rows as two tensors [R / 2, TOKENS]."""
+    return tl.split(tl.permute(tl.reshape(sums, (sums.shape[0] // 2, 2, TOKENS)), (0, 2, 1)))

@@ -1,0 +1,93 @@
+"""Says what is wrong with a launcher's argument, and what would be right."""
+
+import torch
+
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import Norm, QkNorm
+from decodescope.kernels.host.workspace import MAX_BATCH
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def check_float(name: str, tensor: torch.Tensor) -> None:
+    """Raise `ValueError` unless the kernels compute with this dtype."""
+    if tensor.dtype not in FLOATS:
+        raise ValueError(f"{name} is {tensor.dtype}: must be one of {list(FLOATS)}")
+
+
+def check_tensor(
+    name: str,
+    tensor: torch.Tensor,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+    strided: bool = False,
+) -> None:
+    """Raise `ValueError` unless `tensor` is of this shape, dtype and device, and contiguous.
+
+    With `strided` only the elements of its last dimension have to be neighbours.
+    """
+    if tuple(tensor.shape) != shape or tensor.dtype != dtype or tensor.device != device:
+        raise ValueError(
+            f"{name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}: "
+            f"must be {dtype} {list(shape)} on {device}"
+        )
+    if strided and shape[-1] > 1 and tensor.stride(-1) != 1:
+        raise ValueError(f"{name} has strides {tensor.stride()}: the last one must be 1")
+    if not strided and not tensor.is_contiguous():
+        raise ValueError(f"{name} has strides {tensor.stride()}: must be contiguous")
+
+
+def check_position(position: torch.Tensor, device: torch.device) -> None:
+    """Raise `ValueError` unless `position` is int32 [1] on this device."""
+    check_tensor("position", position, (1,), torch.int32, device)
+
+
+def check_activations(x: torch.Tensor, features: int, device: torch.device) -> int:
+    """The batch of activations x [batch, features].
+
+    Raises:
+        ValueError: another shape, dtype or device, strides, a batch outside 1 to `MAX_BATCH`.
+    """
+    if x.dim() != 2 or not 1 <= x.shape[0] <= MAX_BATCH:
+        raise ValueError(f"x {list(x.shape)}: must be [1 to {MAX_BATCH}, {features}]")
+    batch = int(x.shape[0])
+    check_float("x", x)
+    check_tensor("x", x, (batch, features), x.dtype, device)
+    return batch
+
+
+def check_unsplit(tile: Tile) -> None:
+    """Raise `ValueError` unless each output of the tile belongs to one program."""
+    if tile.splits > 1:
+        raise ValueError(f"tile of {tile.splits} splits: only 1 here, nothing adds up the parts")
+
+
+def check_apart(name: str, written: torch.Tensor, x: torch.Tensor) -> None:
+    """Raise `ValueError` where `written` overlaps the activations x, both contiguous.
+
+    Every program reads all of x, so one that has finished would change what the others read.
+    """
+    start, x_start = written.data_ptr(), x.data_ptr()
+    if start < x_start + x.nbytes and x_start < start + written.nbytes:
+        raise ValueError(f"{name} shares memory with x: must have its own")
+
+
+def check_norm(norm: Norm | None, features: int, device: torch.device) -> None:
+    """Raise `ValueError` unless the norm, where there is one, is for this many features."""
+    if norm is not None:
+        _check_norm_weight("norm weight", norm.weight, features, device)
+
+
+def check_qk_norm(qk_norm: QkNorm | None, head_dim: int, device: torch.device) -> None:
+    """Raise `ValueError` unless the norms of Q and K, where there are any, are for such heads."""
+    if qk_norm is not None:
+        _check_norm_weight("q norm weight", qk_norm.q_weight, head_dim, device)
+        _check_norm_weight("k norm weight", qk_norm.k_weight, head_dim, device)
+
+
+def _check_norm_weight(
+    name: str, weight: torch.Tensor, features: int, device: torch.device
+) -> None:
+    check_float(name, weight)
+    check_tensor(name, weight, (features,), weight.dtype, device)

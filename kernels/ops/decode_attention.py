@@ -1,0 +1,350 @@
+"""Attention of one new token per sequence over its KV cache, split over the KV length.
+
+Bytes moved: the visible rows of K and V once, 2 * batch * kv_heads * visible * D elements, plus q
+and out. All query heads of a KV head share one program, so that its rows are read once for all.
+
+The position lives on the device and the grid does not depend on it: one captured CUDA graph serves
+every position. The new token's row, which the kernel before writes, is handled apart from the rows
+of earlier steps; these are safe to read while that kernel still runs, and a program has its first
+block of them in registers before it waits.
+
+Sources: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttention-2
+(arXiv 2307.08691) for the running softmax; GQA packing as in FlashInfer (arXiv 2501.01005).
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device.attention_blocks import attend_block, cache_block, row_scores
+from decodescope.kernels.device.attention_splits import (
+    MAX_SPLITS,
+    MOST_COMBINING_PROGRAMS,
+    combination,
+    combine_when_counted,
+    count_in,
+    rows_of_split,
+    store_split,
+    workspace_counters,
+    workspace_floats,
+)
+from decodescope.kernels.device.l2_prefetch import (
+    PREFETCH_PROGRAMS,
+    prefetch_share,
+    prefetchable_bytes,
+)
+from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.host.checks import check_float, check_position, check_tensor
+from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.workspace import MAX_BATCH, Workspace
+
+
+def decode_attention_reference(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    position: int,
+    scale: float,
+    window: int | None = None,
+) -> torch.Tensor:
+    """softmax(scale q K^T) V over the visible rows up to `position`, in float64 [B, heads, D]."""
+    first = 0 if window is None else max(0, position - window + 1)
+    group = q.shape[1] // k_cache.shape[1]
+    k = k_cache[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
+    v = v_cache[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
+    scores = scale * torch.einsum("bhd,bhtd->bht", q.double(), k)
+    return torch.einsum("bht,bhtd->bhd", scores.softmax(dim=-1), v)
+
+
+@triton.jit
+def _decode_attention_kernel(
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    position_ptr,
+    out_ptr,
+    partials_ptr,
+    counter_ptr,
+    prefetch_ptr,
+    prefetch_bytes,
+    kv_heads,
+    capacity,
+    window,
+    scale_log2,
+    GROUP: tl.constexpr,
+    QUERIES: tl.constexpr,
+    D: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+    LATER_BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr,
+    SPLIT_ROWS: tl.constexpr,
+    COMBINING_PROGRAMS: tl.constexpr,
+    COMBINED_HEADS: tl.constexpr,
+    COMBINED_WIDTH: tl.constexpr,
+    PIECES: tl.constexpr,
+    COUNTERS: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+    PREFETCH_PROGRAMS: tl.constexpr,
+    NUM_WARPS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    program = tl.program_id(0)
+    position = tl.load(position_ptr)
+    writes = (position >= 0) & (position < capacity)
+    position = tl.where(writes, position, 0)
+    # Where nothing may be written, a group of no heads is.
+    written = tl.where(writes, GROUP, 0)
+    if PREFETCH_PROGRAMS > 0:
+        asking = program - kv_heads * SPLITS
+        if (asking >= 0) & (asking < PREFETCH_PROGRAMS):
+            prefetch_share(prefetch_ptr, prefetch_bytes, asking, PREFETCH_PROGRAMS, NUM_WARPS)
+            wait_for_previous(PDL)
+            return
+    if SPLITS > 1:
+        combining = program - (kv_heads * SPLITS + PREFETCH_PROGRAMS)
+        if combining >= 0:
+            # Until then the workspace is the kernel's before.
+            wait_for_previous(PDL)
+            for piece in range(combining, kv_heads * PIECES, COMBINING_PROGRAMS):
+                combine_when_counted(
+                    partials_ptr,
+                    counter_ptr,
+                    q_ptr,
+                    k_ptr,
+                    v_ptr,
+                    out_ptr,
+                    piece,
+                    kv_heads,
+                    capacity,
+                    position,
+                    written,
+                    scale_log2,
+                    GROUP,
+                    D,
+                    LANES,
+                    SPLITS,
+                    SPLIT_ROWS,
+                    COMBINED_HEADS,
+                    COMBINED_WIDTH,
+                    PIECES,
+                )
+            return
+    kv_head = program // SPLITS
+    split = program % SPLITS
+    lane = tl.arange(0, LANES)
+    query = tl.arange(0, QUERIES)
+    inside = (query < GROUP)[:, None] & (lane < D)[None, :]
+    k_ptr += kv_head.to(tl.int64) * capacity * D
+    v_ptr += kv_head.to(tl.int64) * capacity * D
+    oldest = tl.maximum(position - window + 1, 0)
+    first, end = rows_of_split(oldest, position, split, SPLITS, BLOCK)
+    row = tl.arange(0, BLOCK)
+    v = cache_block(v_ptr, first, end, capacity, lane, D, BLOCK)
+    k = cache_block(k_ptr, first, end, capacity, lane, D, BLOCK)
+    # Both are asked for before either is touched. Without a second mask on V the compiler moves V's
+    # way to shared memory, so a wait for V, in front of the load of K.
+    v = tl.where((first + row < end)[:, None], v, 0.0)
+
+    wait_for_previous(PDL)
+    heads = kv_head * GROUP * D + query[:, None] * D + lane[None, :]
+    if SPLITS == 1:
+        # All are loaded together; the first use, q's way to shared memory, follows q's load. .cg:
+        # L1 may hold part of this row since before the wait, where it shares a line with the last.
+        new = position * D + lane
+        v_new = tl.load(v_ptr + new, mask=lane < D, other=0.0, cache_modifier=".cg")
+        k_new = tl.load(k_ptr + new, mask=lane < D, other=0.0, cache_modifier=".cg")
+        q = tl.load(q_ptr + heads, mask=inside, other=0.0)
+        m = row_scores(q, k_new, scale_log2)
+        l = tl.zeros((QUERIES,), tl.float32) + 1.0  # noqa: E741
+        acc = tl.zeros((QUERIES, LANES), tl.float32) + v_new.to(tl.float32)[None, :]
+    else:
+        q = tl.load(q_ptr + heads, mask=inside, other=0.0)
+        m = tl.zeros((QUERIES,), tl.float32) + float("-inf")
+        l = tl.zeros((QUERIES,), tl.float32)  # noqa: E741
+        acc = tl.zeros((QUERIES, LANES), tl.float32)
+
+    if first < end:
+        m, l, acc = attend_block(  # noqa: E741
+            q, k, v, first + row < end, scale_log2, m, l, acc, INTERPRETED
+        )
+    if LATER_BLOCK > 0:
+        later = tl.arange(0, LATER_BLOCK)
+        # Else even programs with one block would compute the addresses of the first copies.
+        if first + BLOCK < end:
+            for start in tl.range(first + BLOCK, end, LATER_BLOCK, num_stages=2):
+                k_later = cache_block(k_ptr, start, end, capacity, lane, D, LATER_BLOCK)
+                v_later = cache_block(v_ptr, start, end, capacity, lane, D, LATER_BLOCK)
+                m, l, acc = attend_block(  # noqa: E741
+                    q, k_later, v_later, start + later < end, scale_log2, m, l, acc, INTERPRETED
+                )
+
+    if SPLITS == 1:
+        out = (acc / l[:, None]).to(out_ptr.dtype.element_ty)
+        tl.store(out_ptr + heads, out, mask=inside & (query < written)[:, None])
+    else:
+        store_split(
+            partials_ptr, m, l, acc, kv_head, kv_heads, split, query, lane, inside, GROUP, D, SPLITS
+        )
+        count_in(counter_ptr + kv_head * PIECES, PIECES, COUNTERS)
+
+
+def decode_attention(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    position: torch.Tensor,
+    scale: float,
+    out: torch.Tensor,
+    tile: Tile,
+    workspace: Workspace,
+    window: int | None = None,
+    pdl: bool = False,
+    prefetch: WeightMatrix | None = None,
+) -> Launch:
+    """out = softmax(scale q K^T) V over the cache's rows [max(0, position - window + 1), position].
+
+    q, out [batch, heads, D], caches [batch, kv_heads, capacity, D], contiguous, of one float dtype;
+    heads is a multiple of kv_heads (KV head h serves query heads h * group and up), D is even, 32
+    to 256, batch 1 to 16. `position` int32 [1] on the device: rows before it are of earlier steps,
+    its own row is written by the kernel before, rows behind it are not read. At a position outside
+    the cache nothing is written.
+
+    `window` counts the tokens that a query sees, itself included (None: all). `tile.columns` is a
+    block of KV positions, at least 16, and `tile.num_stages` is 1; `tile.splits` programs share a
+    KV head and need a workspace of `workspace_floats` and `workspace_counters`
+    (attention_splits.py). `prefetch`: a matrix that extra programs ask into L2 (l2_prefetch.py);
+    needs compute capability 9.0.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices, too small a workspace or block, more
+            than `MAX_SPLITS` splits or one stage, a window below 1, a prefetch from weights that
+            are not on a GPU or not aligned.
+    """
+    _check(q, k_cache, v_cache, position, out, tile, window)
+    batch, heads, head_dim = q.shape
+    kv_heads, capacity = k_cache.shape[1:3]
+    group = heads // kv_heads
+    workspace.check(
+        workspace_floats(batch, heads, head_dim, tile.splits),
+        workspace_counters(batch, heads, tile.splits),
+        q.device,
+    )
+    size = 0
+    if prefetch is not None:
+        if prefetch.data.device.type != "cuda" or prefetch.data.device != q.device:
+            raise ValueError(f"prefetch of weights on {prefetch.data.device}: must be on q's GPU")
+        size = prefetchable_bytes(prefetch)
+    prefetch_programs = PREFETCH_PROGRAMS if size else 0
+    lanes = triton.next_power_of_2(head_dim)
+    visible = capacity if window is None else min(window, capacity)
+    multiprocessors = _multiprocessors(q.device)
+    combined = combination(
+        batch, kv_heads, group, lanes, tile.splits, tile.num_warps, multiprocessors
+    )
+    programs = batch * kv_heads * tile.splits + combined.programs
+    return launch(
+        _decode_attention_kernel,
+        (programs + prefetch_programs,),
+        q,
+        k_cache,
+        v_cache,
+        position,
+        out,
+        workspace.partials,
+        workspace.counters,
+        prefetch.data if prefetch is not None else None,
+        size,
+        batch * kv_heads,
+        capacity,
+        visible,
+        scale * math.log2(math.e),
+        GROUP=group,
+        QUERIES=max(16, triton.next_power_of_2(group)),
+        D=head_dim,
+        LANES=lanes,
+        BLOCK=tile.columns,
+        LATER_BLOCK=_later_block(tile, visible, batch, programs, multiprocessors),
+        SPLITS=tile.splits,
+        SPLIT_ROWS=triton.next_power_of_2(tile.splits),
+        COMBINING_PROGRAMS=combined.programs,
+        COMBINED_HEADS=combined.heads,
+        COMBINED_WIDTH=combined.width,
+        PIECES=combined.pieces,
+        COUNTERS=triton.next_power_of_2(combined.pieces),
+        INTERPRETED=not q.is_cuda,
+        PREFETCH_PROGRAMS=prefetch_programs,
+        NUM_WARPS=tile.num_warps,
+        PDL=pdl,
+        num_warps=tile.num_warps,
+        num_stages=1,
+        **launch_options(pdl),
+    )
+
+
+def _later_block(tile: Tile, visible: int, batch: int, programs: int, multiprocessors: int) -> int:
+    """Positions of a block behind a split's first one; 0 compiles no such block.
+
+    They are copied through shared memory, where the first K was, half a block each of K and V: with
+    more than 48 KiB a kernel keeps its neighbours off the multiprocessor. Copied, they leave the
+    compiler content with 168 registers, not 208 (head_dim 128), so that a third program has room.
+
+    That pays even where the first blocks hold all of the `visible` rows but the new token's, if
+    programs share multiprocessors (measured at batch 1). Otherwise more registers are better.
+    """
+    crowded = batch == 1 and programs > multiprocessors
+    if not crowded and visible - 1 <= tile.columns * tile.splits:
+        return 0
+    return max(16, tile.columns // 2)
+
+
+def _multiprocessors(device: torch.device) -> int:
+    """Those of a GPU. The interpreter runs programs in order: none can keep another off."""
+    if device.type != "cuda":
+        return MOST_COMBINING_PROGRAMS + 1
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+def _check(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    position: torch.Tensor,
+    out: torch.Tensor,
+    tile: Tile,
+    window: int | None,
+) -> None:
+    if q.dim() != 3 or k_cache.dim() != 4:
+        raise ValueError(
+            f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [batch, heads, D] and "
+            "[batch, kv_heads, capacity, D]"
+        )
+    batch, heads, head_dim = (int(size) for size in q.shape)
+    kv_heads, capacity = (int(size) for size in k_cache.shape[1:3])
+    if not 1 <= batch <= MAX_BATCH or capacity < 1:
+        raise ValueError(f"batch {batch}, capacity {capacity}: must be 1 to {MAX_BATCH}, 1 or more")
+    if kv_heads < 1 or heads % kv_heads or heads < 1:
+        raise ValueError(f"{heads} heads: must be a multiple of {kv_heads} KV heads")
+    if head_dim % 2 or not 32 <= head_dim <= 256:
+        raise ValueError(f"head_dim {head_dim}: must be even, 32 to 256")
+    check_float("q", q)
+    for name, tensor in (("q", q), ("out", out)):
+        check_tensor(name, tensor, (batch, heads, head_dim), q.dtype, q.device)
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), q.dtype, q.device)
+    check_position(position, q.device)
+    if capacity * head_dim >= 2**31:
+        raise ValueError(f"{capacity} positions of {head_dim}: offsets in a head must fit in int32")
+    if window is not None and window < 1:
+        raise ValueError(f"window {window}: must be at least 1, the new token itself")
+    if tile.columns < 16:
+        raise ValueError(f"blocks of {tile.columns} positions: must be at least 16")
+    if tile.num_stages != 1:
+        raise ValueError(f"tile of {tile.num_stages} stages: attention holds one block at a time")
+    if tile.splits > MAX_SPLITS:
+        raise ValueError(f"tile of {tile.splits} splits: at most {MAX_SPLITS} are combined")

@@ -1,0 +1,103 @@
+"""Puts one token's keys and values into the KV cache.
+
+Bytes moved: k and v read and written: 4 * batch * Hkv * D * itemsize. The row comes from device
+memory, so one captured graph serves every position.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.host.checks import check_float, check_position, check_tensor
+from decodescope.kernels.host.launch import Launch, launch
+
+
+def kv_write_reference(rows: torch.Tensor, cache: torch.Tensor, position: int) -> torch.Tensor:
+    """A copy of `cache` [batch, Hkv, capacity, D] with `rows` [batch, Hkv, D] at `position`."""
+    written = cache.clone()
+    if 0 <= position < cache.shape[2]:
+        written[:, :, position] = rows
+    return written
+
+
+@triton.jit
+def _kv_write_kernel(
+    k_ptr,
+    v_ptr,
+    k_cache_ptr,
+    v_cache_ptr,
+    position_ptr,
+    capacity,
+    k_batch_stride,
+    k_head_stride,
+    v_batch_stride,
+    v_head_stride,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    head = tl.program_id(0).to(tl.int64)
+    sequence = tl.program_id(1).to(tl.int64)
+    position = tl.load(position_ptr)
+    fits = (position >= 0) & (position < capacity)
+    lane = tl.arange(0, BLOCK)
+    mask = lane < D
+    wait_for_previous(PDL)
+    k = tl.load(k_ptr + sequence * k_batch_stride + head * k_head_stride + lane, mask=mask)
+    v = tl.load(v_ptr + sequence * v_batch_stride + head * v_head_stride + lane, mask=mask)
+    if fits:
+        row = (sequence * tl.num_programs(0) + head) * capacity + position
+        tl.store(k_cache_ptr + row * D + lane, k, mask=mask)
+        tl.store(v_cache_ptr + row * D + lane, v, mask=mask)
+
+
+def kv_write(
+    k: torch.Tensor,
+    v: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    position: torch.Tensor,
+    pdl: bool = False,
+) -> Launch:
+    """k_cache[b, h, position] = k[b, h], and v likewise; past the capacity nothing is written.
+
+    k, v [batch, Hkv, D], batch and heads strided at will; caches [batch, Hkv, capacity, D],
+    contiguous; all of one dtype. position int32 [1] on the device.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices.
+    """
+    if k.dim() != 3 or k_cache.dim() != 4:
+        raise ValueError(
+            f"k {list(k.shape)}, k_cache {list(k_cache.shape)}: must be [batch, kv_heads, D] and "
+            "[batch, kv_heads, capacity, D]"
+        )
+    batch, kv_heads, head_dim = (int(size) for size in k.shape)
+    capacity = int(k_cache.shape[2])
+    check_float("k", k)
+    for name, rows in (("k", k), ("v", v)):
+        check_tensor(name, rows, (batch, kv_heads, head_dim), k.dtype, k.device, strided=True)
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), k.dtype, k.device)
+    check_position(position, k.device)
+    return launch(
+        _kv_write_kernel,
+        (kv_heads, batch),
+        k,
+        v,
+        k_cache,
+        v_cache,
+        position,
+        capacity,
+        k.stride(0),
+        k.stride(1),
+        v.stride(0),
+        v.stride(1),
+        D=head_dim,
+        BLOCK=triton.next_power_of_2(head_dim),
+        PDL=pdl,
+        num_warps=1,
+        **launch_options(pdl),
+    )

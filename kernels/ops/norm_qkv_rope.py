@@ -1,0 +1,272 @@
+"""Norm, Q/K/V projections (+ bias, + QK-norm), RoPE and the write into the KV cache: one launch.
+
+Bytes moved: the projections' weights once, x and the norm's weight once, q, the new K and V rows
+once. What it replaces, seven launches and more, writes and reads all of them several times.
+
+Rotation pairs element i of a head with i + D/2 (Hugging Face's half rotation), so a program owns
+rows i and i + D/2 of one head: its tile's rows alternate between the halves. With QK-norm a head's
+statistic needs all its rows, but a program per head would leave most multiprocessors idle: programs
+write their raw rows to the workspace, and the last of a head normalises, rotates and stores it.
+
+Sources: RoFormer (arXiv 2104.09864); QK-norm as in Qwen3 (transformers, modeling_qwen3.py).
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device.head_row import head_destination, store_normed_head
+from decodescope.kernels.device.overlap import launch_options
+from decodescope.kernels.device.vector_product import blocks_ahead, products
+from decodescope.kernels.host.checks import (
+    check_activations,
+    check_apart,
+    check_norm,
+    check_position,
+    check_qk_norm,
+    check_tensor,
+    check_unsplit,
+)
+from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix, finished
+from decodescope.kernels.host.workspace import Workspace
+from decodescope.kernels.ops.batched import norm_qkv_rope as batched
+from decodescope.kernels.ops.rms_norm import normed_reference, rms_norm_reference
+from decodescope.kernels.ops.rope import RopeTable, rotated_reference
+
+
+def norm_qkv_rope_reference(
+    x: torch.Tensor,
+    norm: Norm | None,
+    qkv: WeightMatrix,
+    rope: RopeTable,
+    position: int,
+    heads: int,
+    kv_heads: int,
+    qk_norm: QkNorm | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """q [batch, heads, D] and the new rows of K and V [batch, kv_heads, D], in float64."""
+    product = normed_reference(x, norm) @ qkv.dense().T
+    if qkv.bias is not None:
+        product += qkv.bias.double()
+    every = product.view(x.shape[0], heads + 2 * kv_heads, -1)
+    q, k, v = every.split([heads, kv_heads, kv_heads], dim=1)
+    if qk_norm is not None:
+        q = rms_norm_reference(q, Norm(qk_norm.q_weight, qk_norm.eps))
+        k = rms_norm_reference(k, Norm(qk_norm.k_weight, qk_norm.eps))
+    return rotated_reference(q, rope, position), rotated_reference(k, rope, position), v
+
+
+@triton.jit
+def _norm_qkv_rope_kernel(
+    x_ptr,
+    g_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    cos_ptr,
+    sin_ptr,
+    position_ptr,
+    q_norm_ptr,
+    k_norm_ptr,
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    raw_ptr,
+    counter_ptr,
+    eps,
+    qk_eps,
+    capacity,
+    table_rows,
+    HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    D: tl.constexpr,
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    AHEAD: tl.constexpr,
+    HALF_BLOCK: tl.constexpr,
+    NORM: tl.constexpr,
+    QK_NORM: tl.constexpr,
+    SCALED: tl.constexpr,
+    BIASED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    PAIRS: tl.constexpr = ROWS // 2
+    CHUNKS: tl.constexpr = (D // 2 + PAIRS - 1) // PAIRS
+    head = tl.program_id(0) // CHUNKS
+    first = (tl.program_id(0) % CHUNKS) * PAIRS
+    position = tl.load(position_ptr)
+    fits = (position >= 0) & (position < capacity)
+    row = tl.minimum(tl.maximum(position, 0), table_rows - 1)
+    pairs = first + tl.arange(0, PAIRS)
+    mask = pairs < D // 2
+    rotates = head < HEADS + KV_HEADS
+    turned = pairs < tl.where(rotates, D // 2, 0)
+    cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
+    sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
+    lane = tl.arange(0, ROWS)
+    pair = tl.minimum(first + lane // 2, D // 2 - 1)
+    inside = pair + (lane % 2) * (D // 2)
+    sums, square_sum = products(
+        w_ptr + head.to(tl.int64) * (D * K), inside, x_ptr, g_ptr, 0, K, BLOCK, 1, AHEAD, NORM, PDL
+    )
+    if NORM:
+        sums *= tl.rsqrt(square_sum / K + eps)
+    rows = head * D + inside
+    sums = finished(sums, scale_ptr, bias_ptr, rows, lane < ROWS, SCALED, BIASED)
+    low, high = tl.split(tl.reshape(sums, (PAIRS, 2)))
+    target = head_destination(q_ptr, k_ptr, v_ptr, head, position, HEADS, KV_HEADS, capacity, D)
+    # Only q's rows have a place whatever the position is.
+    written = tl.where((head < HEADS) | fits, D // 2, 0)
+    if QK_NORM and rotates:
+        tl.store(raw_ptr + head * D + pairs, low, mask=mask)
+        tl.store(raw_ptr + head * D + D // 2 + pairs, high, mask=mask)
+        tl.debug_barrier()
+        arrived = tl.atomic_add(counter_ptr + head, 1, sem="acq_rel")
+        if arrived == CHUNKS - 1:
+            weight_ptr = q_norm_ptr if head < HEADS else k_norm_ptr
+            store_normed_head(
+                raw_ptr + head * D,
+                weight_ptr,
+                cos_ptr + row * (D // 2),
+                sin_ptr + row * (D // 2),
+                target,
+                written,
+                qk_eps,
+                D,
+                HALF_BLOCK,
+            )
+            tl.store(counter_ptr + head, 0)
+    else:
+        # V is not turned by cos 1 and sin 0: an infinite value times 0 would be NaN.
+        if rotates:
+            low, high = low * cos - high * sin, high * cos + low * sin
+        dtype = q_ptr.dtype.element_ty
+        mask = pairs < written
+        tl.store(target + pairs, low.to(dtype), mask=mask)
+        tl.store(target + D // 2 + pairs, high.to(dtype), mask=mask)
+
+
+def norm_qkv_rope(
+    x: torch.Tensor,
+    norm: Norm | None,
+    qkv: WeightMatrix,
+    rope: RopeTable,
+    position: torch.Tensor,
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    tile: Tile,
+    workspace: Workspace,
+    qk_norm: QkNorm | None = None,
+    pdl: bool = False,
+) -> Launch:
+    """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
+    where `norm` is None); biases are added before, QK-norm is applied right before the rotation.
+
+    x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous,
+    of one dtype; `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this
+    order; position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a
+    position outside the cache nothing is written to it, and q is turned as at the nearest one of
+    the table. QK-norm needs a float of workspace for each row of Q and K and each token, and a
+    counter for each of their heads.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices; q in x's memory; a table of fewer
+            positions than the cache; a tile of one row or of more than one split; too small a
+            workspace.
+    """
+    batch = _check(x, norm, qkv, rope, position, q, k_cache, v_cache, tile, qk_norm)
+    if batch > 1:
+        return batched.norm_qkv_rope(
+            x, norm, qkv, rope, position, q, k_cache, v_cache, tile, workspace, qk_norm, pdl
+        )
+    heads, head_dim = int(q.shape[1]), int(q.shape[2])
+    kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
+    floats, counters = ((heads + kv_heads) * head_dim, heads + kv_heads) if qk_norm else (0, 0)
+    workspace.check(floats, counters, x.device)
+    chunks = triton.cdiv(head_dim // 2, tile.rows // 2)
+    return launch(
+        _norm_qkv_rope_kernel,
+        ((heads + 2 * kv_heads) * chunks,),
+        x,
+        None if norm is None else norm.weight,
+        qkv.data,
+        qkv.scale,
+        qkv.bias,
+        rope.cos,
+        rope.sin,
+        position,
+        None if qk_norm is None else qk_norm.q_weight,
+        None if qk_norm is None else qk_norm.k_weight,
+        q,
+        k_cache,
+        v_cache,
+        workspace.partials,
+        workspace.counters,
+        0.0 if norm is None else norm.eps,
+        0.0 if qk_norm is None else qk_norm.eps,
+        capacity,
+        rope.positions,
+        HEADS=heads,
+        KV_HEADS=kv_heads,
+        D=head_dim,
+        K=qkv.columns,
+        ROWS=tile.rows,
+        BLOCK=tile.columns,
+        AHEAD=blocks_ahead(qkv.columns, tile),
+        HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
+        NORM=norm is not None,
+        QK_NORM=qk_norm is not None,
+        SCALED=qkv.scale is not None,
+        BIASED=qkv.bias is not None,
+        PDL=pdl,
+        num_warps=tile.num_warps,
+        **launch_options(pdl),
+    )
+
+
+def _check(
+    x: torch.Tensor,
+    norm: Norm | None,
+    qkv: WeightMatrix,
+    rope: RopeTable,
+    position: torch.Tensor,
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    tile: Tile,
+    qk_norm: QkNorm | None,
+) -> int:
+    """The batch, if all is as `norm_qkv_rope` demands."""
+    batch, device = check_activations(x, qkv.columns, qkv.data.device), x.device
+    if q.dim() != 3 or k_cache.dim() != 4:
+        raise ValueError(
+            f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [{batch}, heads, D] and "
+            f"[{batch}, kv_heads, capacity, D]"
+        )
+    heads, head_dim = int(q.shape[1]), int(q.shape[2])
+    kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
+    if qkv.rows != (heads + 2 * kv_heads) * head_dim:
+        raise ValueError(
+            f"qkv of {qkv.rows} rows: {heads} heads of q and {kv_heads} each of k and v of "
+            f"{head_dim} rows need {(heads + 2 * kv_heads) * head_dim}"
+        )
+    if rope.head_dim != head_dim:
+        raise ValueError(f"q of head_dim {head_dim}: the table rotates {rope.head_dim}")
+    if rope.positions < capacity:
+        raise ValueError(f"a table of {rope.positions} positions: the cache has {capacity}")
+    check_tensor("cos", rope.cos, (rope.positions, head_dim // 2), torch.float32, device)
+    check_tensor("q", q, (batch, heads, head_dim), x.dtype, device)
+    check_apart("q", q, x)
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), x.dtype, device)
+    check_position(position, device)
+    check_norm(norm, qkv.columns, device)
+    check_qk_norm(qk_norm, head_dim, device)
+    check_unsplit(tile)
+    if tile.rows < 2:
+        raise ValueError("a tile of one row holds no rotation pair")
+    return batch

@@ -1,0 +1,113 @@
+"""RMSNorm of rows: hidden states before a product, or heads of Q and K (QK-norm).
+
+Bytes moved: x read, out written, the weight: rows * features * 2 * itemsize + the weight's bytes.
+One program holds one row in registers, so x is read once.
+
+Source: Zhang and Sennrich, Root Mean Square Layer Normalization (arXiv 1910.07467).
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.host.checks import check_float, check_norm, check_tensor
+from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.weights import Norm
+
+MAX_FEATURES = 65536
+
+
+def rms_norm_reference(x: torch.Tensor, norm: Norm) -> torch.Tensor:
+    """x / sqrt(mean(x^2) + eps) * weight over the last dimension, in float64. x [..., features]."""
+    x = x.double()
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.eps) * norm.weight.double()
+
+
+def normed_reference(x: torch.Tensor, norm: Norm | None) -> torch.Tensor:
+    """As `rms_norm_reference`, or x itself in float64 where there is no norm."""
+    return x.double() if norm is None else rms_norm_reference(x, norm)
+
+
+@triton.jit
+def normed(x, weight, features, eps):
+    """A row x [block] (float32, zero past its features) normalised and multiplied by `weight`."""
+    mean_square = tl.sum(x * x, axis=0) / features
+    return x * tl.rsqrt(mean_square + eps) * weight
+
+
+@triton.jit
+def _rms_norm_kernel(
+    x_ptr,
+    weight_ptr,
+    out_ptr,
+    features,
+    eps,
+    x_group_stride,
+    x_row_stride,
+    out_group_stride,
+    out_row_stride,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    row = tl.program_id(0).to(tl.int64)
+    group = tl.program_id(1).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    mask = column < features
+    weight = tl.load(weight_ptr + column, mask=mask, other=0.0).to(tl.float32)
+    wait_for_previous(PDL)
+    x_ptr += group * x_group_stride + row * x_row_stride
+    out_ptr += group * out_group_stride + row * out_row_stride
+    x = tl.load(x_ptr + column, mask=mask, other=0.0).to(tl.float32)
+    out = normed(x, weight, features, eps)
+    tl.store(out_ptr + column, out.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+def rms_norm(x: torch.Tensor, norm: Norm, out: torch.Tensor, pdl: bool = False) -> Launch:
+    """out = x / sqrt(mean(x^2) + eps) * weight, row by row, float32 inside and rounded once.
+
+    x and out [rows, features] or [batch, heads, features], of one dtype; all dimensions but the
+    last may be strided. out may be x itself: a row is read before it is written.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices; more than `MAX_FEATURES` features.
+    """
+    if x.dim() not in (2, 3):
+        raise ValueError(f"x {list(x.shape)}: must be [rows, features] or [batch, heads, features]")
+    check_float("x", x)
+    check_tensor("x", x, tuple(x.shape), x.dtype, x.device, strided=True)
+    check_tensor("out", out, tuple(x.shape), x.dtype, x.device, strided=True)
+    features = int(x.shape[-1])
+    check_norm_weight(norm, features, x.device)
+    batched = x.dim() == 3
+    block = triton.next_power_of_2(features)
+    return launch(
+        _rms_norm_kernel,
+        (x.shape[-2], x.shape[0] if batched else 1),
+        x,
+        norm.weight,
+        out,
+        features,
+        norm.eps,
+        x.stride(0) if batched else 0,
+        x.stride(-2),
+        out.stride(0) if batched else 0,
+        out.stride(-2),
+        BLOCK=block,
+        PDL=pdl,
+        num_warps=row_warps(block),
+        **launch_options(pdl),
+    )
+
+
+def check_norm_weight(norm: Norm, features: int, device: torch.device) -> None:
+    """Raise `ValueError` unless the norm fits rows of this many features, in one program each."""
+    if not 1 <= features <= MAX_FEATURES:
+        raise ValueError(f"{features} features: must be 1 to {MAX_FEATURES}")
+    check_norm(norm, features, device)
+
+
+def row_warps(block: int) -> int:
+    """Warps for a row of `block` elements: 16 bytes of bf16 a thread, up to 16 warps."""
+    return min(max(block // 256, 1), 16)

@@ -1,0 +1,164 @@
+"""Rotary position embedding of one token's queries and keys, in place, in one launch.
+
+Bytes moved: q and k read and written, one row of each table: 2 * batch * (Hq + Hkv) * D * itemsize
++ 4 * D.
+
+Source: RoFormer (arXiv 2104.09864). Pairs lie half a head apart, as in the checkpoints of Hugging
+Face's Llama, Qwen and Mistral, or side by side, as in the paper, GPT-J and Cohere.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.host.checks import check_float, check_position, check_tensor
+from decodescope.kernels.host.launch import Launch, launch
+
+
+@dataclass(frozen=True, slots=True)
+class RopeTable:
+    """cos[p, i] and sin[p, i] of position p and pair i, both float32 [positions, head_dim / 2].
+
+    A model's attention scaling (YaRN, LongRoPE) is multiplied into both.
+
+    Raises:
+        ValueError: tables that are not two contiguous float32 matrices of one shape and device.
+    """
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+    def __post_init__(self) -> None:
+        if self.cos.dim() != 2 or 0 in self.cos.shape:
+            raise ValueError(
+                f"cos is {list(self.cos.shape)}: must be [positions, head_dim / 2], not empty"
+            )
+        shape = (int(self.cos.shape[0]), int(self.cos.shape[1]))
+        check_tensor("cos", self.cos, shape, torch.float32, self.cos.device)
+        check_tensor("sin", self.sin, shape, torch.float32, self.cos.device)
+
+    @property
+    def positions(self) -> int:
+        """Positions it holds, from 0 on."""
+        return int(self.cos.shape[0])
+
+    @property
+    def head_dim(self) -> int:
+        """Elements of a head that it rotates."""
+        return 2 * int(self.cos.shape[1])
+
+
+def rotated_reference(
+    x: torch.Tensor, table: RopeTable, position: int, interleaved: bool = False
+) -> torch.Tensor:
+    """Every head of x [..., D] turned to `position`, in float64.
+
+    out_a = x_a cos - x_b sin, out_b = x_b cos + x_a sin; the pair (a, b) is (i, i + D/2), or
+    (2i, 2i + 1) where interleaved.
+    """
+    cos, sin = table.cos[position].double(), table.sin[position].double()
+    x = x.double()
+    if interleaved:
+        low, high = x[..., 0::2], x[..., 1::2]
+        return torch.stack((low * cos - high * sin, high * cos + low * sin), dim=-1).flatten(-2)
+    low, high = x.chunk(2, dim=-1)
+    return torch.cat((low * cos - high * sin, high * cos + low * sin), dim=-1)
+
+
+@triton.jit
+def _rotate_kernel(
+    q_ptr,
+    k_ptr,
+    cos_ptr,
+    sin_ptr,
+    position_ptr,
+    positions,
+    q_heads,
+    q_batch_stride,
+    q_head_stride,
+    k_batch_stride,
+    k_head_stride,
+    HALF: tl.constexpr,
+    BLOCK: tl.constexpr,
+    INTERLEAVED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    head = tl.program_id(0)
+    sequence = tl.program_id(1).to(tl.int64)
+    position = tl.load(position_ptr)
+    known = (position >= 0) & (position < positions)
+    row = tl.where(known, position, 0).to(tl.int64) * HALF
+    pair = tl.arange(0, BLOCK)
+    mask = pair < HALF
+    cos = tl.load(cos_ptr + row + pair, mask=mask, other=0.0)
+    sin = tl.load(sin_ptr + row + pair, mask=mask, other=0.0)
+    wait_for_previous(PDL)
+    if head < q_heads:
+        low_ptr = q_ptr + sequence * q_batch_stride + head * q_head_stride
+    else:
+        low_ptr = k_ptr + sequence * k_batch_stride + (head - q_heads) * k_head_stride
+    if INTERLEAVED:
+        low_ptr += 2 * pair
+        high_ptr = low_ptr + 1
+    else:
+        low_ptr += pair
+        high_ptr = low_ptr + HALF
+    low = tl.load(low_ptr, mask=mask, other=0.0).to(tl.float32)
+    high = tl.load(high_ptr, mask=mask, other=0.0).to(tl.float32)
+    if known:
+        dtype = q_ptr.dtype.element_ty
+        tl.store(low_ptr, (low * cos - high * sin).to(dtype), mask=mask)
+        tl.store(high_ptr, (high * cos + low * sin).to(dtype), mask=mask)
+
+
+def rotate(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    rope: RopeTable,
+    position: torch.Tensor,
+    interleaved: bool = False,
+    pdl: bool = False,
+) -> Launch:
+    """Turn q and k to `position` as `rotated_reference` says, in place; float32 inside.
+
+    q [batch, Hq, D] and k [batch, Hkv, D] of one dtype, batch and heads strided at will; position
+    int32 [1] on the device. At a position outside the table nothing changes.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices; a table for another head_dim.
+    """
+    if q.dim() != 3 or k.dim() != 3:
+        raise ValueError(f"q {list(q.shape)}, k {list(k.shape)}: must be [batch, heads, head_dim]")
+    batch, q_heads, head_dim = (int(size) for size in q.shape)
+    if rope.head_dim != head_dim:
+        raise ValueError(f"q of head_dim {head_dim}: the table rotates {rope.head_dim}")
+    kv_heads = int(k.shape[1])
+    check_float("q", q)
+    check_tensor("q", q, (batch, q_heads, head_dim), q.dtype, rope.cos.device, strided=True)
+    check_tensor("k", k, (batch, kv_heads, head_dim), q.dtype, rope.cos.device, strided=True)
+    check_position(position, q.device)
+    return launch(
+        _rotate_kernel,
+        (q_heads + kv_heads, batch),
+        q,
+        k,
+        rope.cos,
+        rope.sin,
+        position,
+        rope.positions,
+        q_heads,
+        q.stride(0),
+        q.stride(1),
+        k.stride(0),
+        k.stride(1),
+        HALF=head_dim // 2,
+        BLOCK=triton.next_power_of_2(head_dim // 2),
+        INTERLEAVED=interleaved,
+        PDL=pdl,
+        num_warps=1,
+        **launch_options(pdl),
+    )

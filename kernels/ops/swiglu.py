@@ -1,0 +1,77 @@
+"""SwiGLU's activation: the MLP's gate, through SiLU, times its up projection.
+
+Bytes moved: gate and up read, out written: rows * features * 3 * itemsize.
+
+Source: Shazeer, GLU Variants Improve Transformer (arXiv 2002.05202).
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.host.checks import check_float, check_tensor
+from decodescope.kernels.host.launch import Launch, launch
+
+BLOCK = 1024
+NUM_WARPS = 4
+
+
+def swiglu_reference(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """silu(gate) * up in float64, silu(g) = g / (1 + exp(-g)); any one shape."""
+    return torch.nn.functional.silu(gate.double()) * up.double()
+
+
+@triton.jit
+def _swiglu_kernel(
+    gate_ptr,
+    up_ptr,
+    out_ptr,
+    features,
+    gate_stride,
+    up_stride,
+    out_stride,
+    BLOCK: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    mask = column < features
+    wait_for_previous(PDL)
+    gate = tl.load(gate_ptr + row * gate_stride + column, mask=mask, other=0.0).to(tl.float32)
+    up = tl.load(up_ptr + row * up_stride + column, mask=mask, other=0.0).to(tl.float32)
+    out = gate * tl.sigmoid(gate) * up
+    tl.store(out_ptr + row * out_stride + column, out.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+def swiglu(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, pdl: bool = False) -> Launch:
+    """out = silu(gate) * up, float32 inside and rounded once.
+
+    gate, up, out [rows, features] of one dtype; rows may be strided, as the halves of one gate/up
+    product are. out may be gate or up itself.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices.
+    """
+    if gate.dim() != 2:
+        raise ValueError(f"gate {list(gate.shape)}: must be [rows, features]")
+    rows, features = int(gate.shape[0]), int(gate.shape[1])
+    check_float("gate", gate)
+    for name, tensor in (("gate", gate), ("up", up), ("out", out)):
+        check_tensor(name, tensor, (rows, features), gate.dtype, gate.device, strided=True)
+    return launch(
+        _swiglu_kernel,
+        (rows, triton.cdiv(features, BLOCK)),
+        gate,
+        up,
+        out,
+        features,
+        gate.stride(0),
+        up.stride(0),
+        out.stride(0),
+        BLOCK=BLOCK,
+        PDL=pdl,
+        num_warps=NUM_WARPS,
+        **launch_options(pdl),
+    )

@@ -1,0 +1,110 @@
+"""`bench analyzer`: its trace, what it measures, and the peer beside it."""
+
+import gzip
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.bench.benchmark import AnalyzerBenchmark, run_analyzer_benchmark
+from decodescope.analyzer.bench.large_trace import make_trace
+from decodescope.analyzer.bench.result_table import benchmark_table
+from decodescope.analyzer.errors import InputError, TraceError
+from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
+from tests.helpers.kineto_events import DATA, call, document, op
+
+BASE = 1_661_938_466_265_032_123
+SOURCE = DATA / "cpu_two_blocks.json.gz"
+
+
+def small_source() -> bytes:
+    return gzip.decompress((DATA / "cpu_two_blocks.json.gz").read_bytes())
+
+
+def test_the_benchmarks_trace_repeats_the_recorded_events(tmp_path: Path) -> None:
+    source = read_kineto_bytes(small_source(), "source")
+    path = tmp_path / "large.json"
+    size = make_trace(small_source(), 3 * source.source.events, path)
+    large = load(path)
+    assert size == path.stat().st_size
+    assert large.source.events == 3 * source.source.events
+    assert large.findings == ()
+    assert len(large.ops) == 3 * len(source.ops)
+    once, thrice = analyze(source).report, analyze(large).report
+    assert thrice.devices[0].busy_ns == 3 * once.devices[0].busy_ns
+    assert len(thrice.steps) == 3 * len(once.steps)
+    assert {k.name: k.count for k in thrice.kernels} == {k.name: 3 * k.count for k in once.kernels}
+    assert len(set(large.ops.external_id.tolist())) == len(large.ops)
+
+
+def test_the_benchmarks_trace_keeps_correlations_apart(tmp_path: Path) -> None:
+    events = [call(BASE, BASE + 5, 1), op(BASE + 8, BASE + 20, 1), op(BASE + 30, BASE + 41, 9)]
+    make_trace(document(events), 8, tmp_path / "large.json")
+    trace = load(tmp_path / "large.json")
+    assert (trace.ops.launch >= 0).sum() == 3
+    assert len(set(trace.ops.launch.tolist()) - {-1}) == 3
+    lengths = (trace.ops.end_ns - trace.ops.start_ns).tolist()
+    assert lengths == [12, 11, 12, 11, 12]
+
+
+def test_a_source_without_events_makes_no_benchmark(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="no complete events"):
+        make_trace(b'{"traceEvents": []}', 5, tmp_path / "large.json")
+
+
+def fake_peer(folder: Path, body: str) -> Path:
+    """A program in the place of a Python that has the peer."""
+    program = folder / "peer"
+    program.write_text(f"#!{sys.executable}\n{body}")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return program
+
+
+def text_of(result: AnalyzerBenchmark) -> str:
+    from rich.console import Console
+
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(benchmark_table(result))
+    return captured.get()
+
+
+def test_the_benchmark_measures_processes_of_their_own() -> None:
+    result = run_analyzer_benchmark(SOURCE, repeats=2, events=2000)
+    assert (result.events, result.repeats) == (2000, 2)
+    assert result.file_bytes > 100_000
+    for spread in (result.read_ns, result.analyze_ns, result.command_ns, result.peak_rss_bytes):
+        assert 0 < spread.min <= spread.median <= spread.max
+    assert result.command_ns.max > result.import_ns.min
+    assert result.peak_rss_bytes.max < 200_000_000
+    assert (result.target_command_ns, result.peer) == (None, None)
+    assert result.environment["decodescope"]
+    assert result.environment["python"]
+    assert "no peer" in text_of(result)
+
+
+def test_the_peer_is_compared_within_each_repetition(tmp_path: Path) -> None:
+    peer = fake_peer(
+        tmp_path,
+        "print('chatter')\n"
+        'print(\'{"name": "Peer", "version": "1", "import_ns": 5, "read_ns": 3000000000000,'
+        ' "analyze_ns": 7, "peak_rss_bytes": 4000000000000}\')',
+    )
+    result = run_analyzer_benchmark(SOURCE, repeats=2, events=1000, peer_python=peer)
+    assert result.peer is not None
+    assert result.peer.work_ns.max == 3_000_000_000_007
+    assert result.peer.memory_ratio.min == pytest.approx(4e12 / result.peak_rss_bytes.max)
+    assert result.peer.memory_ratio.max == pytest.approx(4e12 / result.peak_rss_bytes.min)
+    slowest = sum(s.max for s in (result.read_ns, result.analyze_ns, result.encode_ns))
+    assert result.peer.time_ratio.min >= 3e12 / slowest
+    assert "its time ÷ ours" in text_of(result)
+
+
+def test_a_peer_that_cannot_be_measured_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be run"):
+        run_analyzer_benchmark(SOURCE, 1, 1000, tmp_path / "nothing")
+    lacking = fake_peer(tmp_path, "import hta")
+    with pytest.raises(InputError, match="has no HolisticTraceAnalysis"):
+        run_analyzer_benchmark(SOURCE, 1, 1000, lacking)

@@ -1,0 +1,46 @@
+"""Slices are put on tracks so that no viewer drops one."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decodescope.analyzer.chrome.tracks import host_places, nesting_tracks, separate_tracks
+from tests.helpers.kineto_events import call, span, trace_of
+
+slices = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=15)
+
+
+@given(slices)
+@settings(deadline=None)
+def test_tracks_separate_and_nest(rows: list[tuple[int, int]]) -> None:
+    rows = sorted(((start, start + length) for start, length in rows), key=lambda r: (r[0], -r[1]))
+    start, end = (np.array([r[i] for r in rows], dtype=np.int64) for i in (0, 1))
+    apart, nested = separate_tracks(start, end), nesting_tracks(start, end)
+    for i, (a, b) in enumerate(rows):
+        for j, (c, d) in enumerate(rows[:i]):
+            if apart[i] == apart[j]:
+                assert a >= d or b <= c
+            if nested[i] == nested[j]:
+                assert a >= d or b <= d
+    if not any(a < d for i, (a, _) in enumerate(rows) for _, d in rows[:i]):
+        assert not apart.any()
+
+
+def test_host_events_keep_their_thread_unless_no_viewer_takes_it() -> None:
+    trace = trace_of(
+        span(0, 50, "range", tid=7), call(10, 20, 1, tid=7), call(45, 60, 2, tid=7),
+        {**call(0, 5, 3), "tid": "worker"}, {**call(6, 7, 4), "tid": "worker"},
+        {**call(0, 5, 5), "pid": 2**40, "tid": 7},
+    )  # fmt: skip
+    assert trace.calls.tid.min() < 0
+    places = host_places([trace.ranges, trace.calls])
+    ranges, calls = places.of_group(0), places.of_group(1)
+    by_correlation = dict(
+        zip(trace.calls.correlation.tolist(), zip(calls.pid, calls.tid, strict=True), strict=True)
+    )
+    assert (ranges.pid[0], ranges.tid[0]) == by_correlation[1] == (trace.ranges.pid[0], 7)
+    assert by_correlation[3] == by_correlation[4] != by_correlation[1]
+    assert by_correlation[2][1] not in {7, by_correlation[3][1]}
+    assert by_correlation[5][0] not in {2**40, by_correlation[1][0]}
+    for column in (places.pid, places.tid):
+        assert ((column >= 0) & (column < 2**31)).all()

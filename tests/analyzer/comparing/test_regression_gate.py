@@ -1,0 +1,188 @@
+"""The gate: what fails it, what does not, and baselines that cannot be used."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from decodescope.analyzer.comparing.comparison import compare_runs
+from decodescope.analyzer.comparing.diff import diff_reports
+from decodescope.analyzer.comparing.regression_gate import (
+    check_baseline,
+    gate_diff,
+    refuse_bad_baseline,
+)
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.schema.comparison_report import Comparison, Gate
+from tests.helpers.comparison_reports import capture_of, runs_of, step_of, window_of
+
+STEADY = [600.0, 602.0, 598.0, 601.0]
+EAGER = [100.0, 101.0, 99.0, 100.0]
+
+
+def comparison(
+    eager: list[float] = EAGER, compiled: list[float] = STEADY, **changes: Any
+) -> Comparison:
+    return compare_runs(runs_of({"eager": eager, "compiled": compiled}, **changes), {})
+
+
+def baseline(**changes: Any) -> bytes:
+    return msgspec.json.encode(comparison(**changes))
+
+
+def gate_of(now: Comparison, before: bytes, allowed: float = 5.0) -> Gate:
+    gate = check_baseline(now, before, "old.json", allowed).comparison.gate
+    assert gate is not None
+    return gate
+
+
+def codes(checked: Comparison) -> list[str]:
+    return [finding.code for finding in checked.comparison.findings]
+
+
+def test_the_same_again_passes() -> None:
+    gate = gate_of(comparison(), baseline())
+    assert gate == Gate("old.json", 5.0, ())
+
+
+def test_a_clear_fall_fails_and_says_by_how_much() -> None:
+    slow = [rate * 0.9 for rate in STEADY]
+    (failure,) = gate_of(comparison(compiled=slow), baseline()).failures
+    assert failure.startswith("compiled, 540 tokens/s after 600")
+    assert "10.0 % slower" in failure
+    assert "95 % interval" in failure
+    assert "allowed are 5 %" in failure
+
+
+@pytest.mark.parametrize(("factor", "fails"), [(0.951, False), (0.949, True), (1.3, False)])
+def test_the_share_allowed_is_the_edge(factor: float, fails: bool) -> None:
+    gate = gate_of(comparison(compiled=[rate * factor for rate in STEADY]), baseline())
+    assert bool(gate.failures) == fails
+
+
+def test_a_fall_within_the_noise_is_a_finding_and_no_failure() -> None:
+    noisy = [600.0, 400.0, 650.0, 500.0]
+    checked = check_baseline(comparison(compiled=noisy), baseline(), "old.json", 5.0)
+    assert checked.comparison.gate == Gate("old.json", 5.0, ())
+    assert "inconclusive_gate" in codes(checked)
+
+
+def test_without_an_interval_the_means_decide_and_the_sentence_says_so() -> None:
+    now = comparison(eager=[100.0], compiled=[500.0])
+    (failure,) = gate_of(now, baseline()).failures
+    assert "no interval, the ratio alone decides" in failure
+    assert "4 rounds in the baseline, 1 now" in failure
+
+
+def test_sides_may_have_different_numbers_of_rounds() -> None:
+    gate = gate_of(comparison(eager=EAGER * 2, compiled=[500.0, 501.0] * 4), baseline())
+    assert len(gate.failures) == 1
+
+
+def test_a_new_variant_is_a_finding_and_a_missing_one_is_refused() -> None:
+    runs = runs_of({"eager": EAGER, "compiled": STEADY, "fused": STEADY})
+    more = compare_runs(runs, {})
+    assert "not_in_baseline" in codes(check_baseline(more, baseline(), "old.json", 5.0))
+    with pytest.raises(InputError, match=r"old\.json: the baseline has fused, which") as refused:
+        check_baseline(comparison(), msgspec.json.encode(more), "old.json", 5.0)
+    assert "--variants" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("model", "tiny"), ("weights", "pretrained"), ("dtype", "fp16"), ("batch", 8),
+     ("context", 1024), ("tokens", 64), ("device", "cpu"), ("device_name", "NVIDIA H100 PCIe")],
+)  # fmt: skip
+def test_a_baseline_of_another_workload_is_refused(field: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"{field.replace('_', ' ')} {value} against") as refused:
+        check_baseline(comparison(), baseline(**{field: value}), "old.json", 5.0)
+    assert "\n" not in str(refused.value)
+    assert "new baseline" in str(refused.value)
+
+
+def test_other_software_is_a_finding() -> None:
+    before = baseline(environment={"torch": "2.12.0", "driver": "580.1"})
+    checked = check_baseline(comparison(), before, "old.json", 5.0)
+    (message,) = (f.message for f in checked.comparison.findings if f.code == "other_software")
+    assert message.endswith("torch 2.12.0 then, 2.13.0 now")
+
+
+def changed(**keys: object) -> bytes:
+    return json.dumps(json.loads(baseline()) | keys).encode()
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (b"", "not the JSON"),
+        (b"\xff\xfe\x00", "not the JSON"),
+        (b"[1, 2]", "not the JSON"),
+        (b'{"schema_version": "one"}', "not the JSON"),
+        (b'{"schema_version": 1, "x": ' + b"[" * 100_000, "not the JSON"),
+        (b'{"schema_version": 1, "tokens_per_s": 3}', "not the JSON of a comparison"),
+        (changed(schema_version=2), "schema version 2, this decodescope reads 1"),
+        (changed(runs=[]), "no measured runs"),
+        (changed(runs=[json.loads(baseline())["runs"][0] | {"tokens_per_s": -1}]), "no measured"),
+        (changed(runs=[{"variant": "eager"}]), "not the JSON of a comparison"),
+    ],
+)  # fmt: skip
+def test_files_that_are_no_baseline_are_refused_in_one_line(before: bytes, words: str) -> None:
+    for refuse in (
+        lambda: check_baseline(comparison(), before, "old.json", 5.0),
+        lambda: refuse_bad_baseline(before, "old.json", ["eager", "compiled"], 5.0),
+    ):
+        with pytest.raises(InputError, match=words) as refused:
+            refuse()
+        assert str(refused.value).startswith("old.json: ")
+        assert "\n" not in str(refused.value)
+
+
+def test_what_can_be_told_before_measuring_is_told_before() -> None:
+    refuse_bad_baseline(baseline(), "old.json", ["eager", "compiled", "fused"], 5.0)
+    with pytest.raises(InputError, match="the baseline has compiled"):
+        refuse_bad_baseline(baseline(), "old.json", ["eager"], 5.0)
+
+
+@pytest.mark.parametrize("allowed", [-1.0, 100.0, float("nan"), float("inf")])
+def test_shares_that_mean_nothing_are_refused(allowed: float) -> None:
+    window = window_of([step_of(0, 10, {})])
+    for refuse in (
+        lambda: check_baseline(comparison(), baseline(), "old.json", allowed),
+        lambda: gate_diff(diff_reports(window, window), allowed),
+    ):
+        with pytest.raises(InputError, match="--fail-on-regression"):
+            refuse()
+
+
+def test_a_diff_passes_fails_or_stays_open() -> None:
+    def diff_of(*times_ns: int) -> Any:
+        steps = [step_of(index, ns, {}) for index, ns in enumerate(times_ns)]
+        return gate_diff(diff_reports(window_of([step_of(i, 1000 + i, {}) for i in range(4)]),
+                                      window_of(steps)), 5.0)  # fmt: skip
+
+    assert diff_of(1000, 1001, 1002).gate.failures == ()
+    (failure,) = diff_of(1200, 1201, 1202).gate.failures
+    assert failure.startswith("trace.json against trace.json: 16.")
+    open_question = diff_of(900, 1500, 1300)
+    assert open_question.gate.failures == ()
+    assert open_question.findings[-1].code == "inconclusive_gate"
+
+
+def test_unprofiled_times_decide_a_diff_alone() -> None:
+    steps = [step_of(index, 1000, {}) for index in range(3)]
+    base, other = (window_of(steps, capture=capture_of(ns)) for ns in (1000, 1100))
+    (failure,) = _failures(gate_diff(diff_reports(base, other), 5.0).gate)
+    assert "the ratio alone decides" in failure
+    assert _failures(gate_diff(diff_reports(base, other), 10.0).gate) == ()
+
+
+def test_a_diff_without_times_has_no_gate() -> None:
+    whole = window_of()
+    with pytest.raises(InputError, match="nothing was timed"):
+        gate_diff(diff_reports(whole, whole), 5.0)
+
+
+def _failures(gate: Gate | None) -> tuple[str, ...]:
+    assert gate is not None
+    return gate.failures

@@ -1,0 +1,279 @@
+"""The HTML page: complete, self-contained, and safe whatever a trace or a model calls things."""
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.html.report_page import VariantView, html_report
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
+from decodescope.analyzer.schema.report import GAP_CLASSES, Report, ShortKernels
+from decodescope.analyzer.views.formatting import UNKNOWN, count, duration
+from tests.helpers.html_samples import (
+    HOSTILE,
+    full_report,
+    sample_analysis,
+    sample_comparison,
+    sample_diff,
+    sample_view,
+)
+from tests.helpers.kineto_events import event, trace_of
+
+RECORDINGS = Path(__file__).resolve().parents[3] / "analyzer" / "recordings"
+
+
+class Page(HTMLParser):
+    """What a page consists of: its tags with their attributes, its text, its script."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.script = ""
+        self.style = ""
+        self._inside = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        self._inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            self.script += data
+        elif self._inside == "style":
+            self.style += data
+        else:
+            self.text += data
+
+    def values(self, name: str) -> list[str]:
+        return [attributes[name] for _, attributes in self.tags if name in attributes]
+
+    def count(self, tag: str) -> int:
+        return sum(found == tag for found, _ in self.tags)
+
+    def words(self) -> str:
+        return " ".join(self.text.split())
+
+
+def full_views() -> list[VariantView]:
+    one, two = sample_view("eager"), sample_view("compiled", ops_per_step=300)
+    return [VariantView("eager", full_report(one.report), one.timeline), two]
+
+
+def a_page(comparison: Comparison | Diff | None = None) -> Page:
+    return Page(html_report("eager against compiled", full_views(), comparison))
+
+
+def test_the_page_asks_for_nothing() -> None:
+    page = a_page(sample_comparison(sample_analysis().report))
+    assert not {"link", "img", "iframe", "object", "embed", "base", "form", "use", "image"} & {
+        tag for tag, _ in page.tags
+    }
+    assert not page.values("src")
+    assert page.values("href")
+    assert all(link.startswith("#") for link in page.values("href"))
+    assert set(re.findall(r"url\((.)", page.style)) == {"#"}
+    assert "@import" not in page.style
+
+
+def test_every_link_and_pattern_has_its_target() -> None:
+    page = a_page(sample_comparison(sample_analysis().report))
+    ids = page.values("id")
+    assert len(ids) == len(set(ids))
+    used = {link[1:] for link in page.values("href")}
+    used |= set(re.findall(r"url\(#([\w-]+)\)", page.style))
+    assert used <= set(ids)
+
+
+def test_only_the_pages_own_script_may_run() -> None:
+    page = a_page()
+    (policy,) = (
+        attributes["content"]
+        for tag, attributes in page.tags
+        if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    digest = base64.b64encode(hashlib.sha256(page.script.encode()).digest()).decode()
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"] == f"'sha256-{digest}'"
+    assert page.count("script") == 1
+
+
+def hostile_page() -> str:
+    analysis = sample_analysis(
+        names=(HOSTILE, "kernel"), model=HOSTILE, variant=HOSTILE, device_name=HOSTILE
+    )
+    report = full_report(analysis.report, HOSTILE)
+    view = VariantView(HOSTILE, report, analysis.step_timeline(0))
+    gate = Gate(HOSTILE, 3.0, (HOSTILE,))
+    return html_report(HOSTILE, [view, view], sample_comparison(report, HOSTILE, gate))
+
+
+def test_hostile_names_stay_text() -> None:
+    text = hostile_page()
+    page, harmless = Page(text), a_page(sample_comparison(sample_analysis().report))
+    assert page.count("script") == page.count("style") == 1
+    assert page.count("img") == 0
+    assert page.script == harmless.script
+    assert not [name for _, attributes in page.tags for name in attributes if name[:2] == "on"]
+    visible = HOSTILE.replace("\x1b", "·").replace("\u202e", "·")
+    assert visible in page.text
+    assert visible in page.values("title")
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e]", text)
+
+
+def test_a_report_is_shown_whole() -> None:
+    (view, _) = views = full_views()
+    page = Page(html_report("a title", views, None))
+    words, report = page.words(), view.report
+    assert words.count("random weights") >= 2
+    for reason in report.verdict.because:
+        assert reason in words
+    for finding in report.health.findings:
+        assert f"{finding.code} {finding.message.strip()}" in words
+    for part in report.waterfall:
+        assert not part.ns or duration(abs(part.ns)) in words
+    for kernel in report.kernels:
+        assert kernel.name in page.values("title")
+    for found in report.ranges:
+        assert found.path in page.values("title")
+    for device in report.devices:
+        assert duration(device.busy_ns) in words
+        for total in device.gaps.values():
+            assert not total.count or f"{count(total.count)}" in words
+    for gap in report.largest_gaps:
+        assert gap.host is not None
+        assert f"{gap.host.range} \u203a {gap.host.operator}" in words
+    assert "83.0 %" in words
+    assert "70.0 TFLOP/s" in words
+    assert "(87.5 % matched)" in words
+    assert report.source.path in words
+    for name in GAP_CLASSES:
+        assert f"{name}:" in words
+
+
+def test_a_comparison_is_shown_whole() -> None:
+    report = sample_analysis().report
+    gate = Gate("main.json", 3.0, ("compiled is 4 % slower",))
+    comparison = sample_comparison(report, gate=gate)
+    words = a_page(comparison).words()
+    assert "x6.136 (95 %: x6.080 to x6.190), faster" in words
+    assert "x0.980, unknown" in words
+    assert "b over a: too few rounds" in words
+    assert "Regression gate: failed against main.json, 3 % allowed" in words
+    assert "compiled is 4 % slower" in words
+    assert "replaces layer.*/norm, layer.*/q_proj" in words
+    assert "rounds few rounds" in words
+    for figure in ("4.10e-03", "3.20e-05", "99.2 %", "1.0004", "106 to 108 (95 %)"):
+        assert figure in words
+    assert "accuracy not measured" in words
+    for run in comparison.runs:
+        assert f"{run.variant}{run.round}" in words.replace(" ", "")
+    assert f"driver{UNKNOWN}" in words.replace(" ", "")
+    assert "679 → 3 launch calls, 7.74 ms → 240 µs idle a step" in words
+
+
+def test_a_passed_gate_says_so() -> None:
+    comparison = sample_comparison(sample_analysis().report, gate=Gate("main.json", 3.0, ()))
+    assert "Regression gate: passed" in a_page(comparison).words()
+
+
+def test_a_diff_without_times_gives_no_ratio() -> None:
+    report = sample_analysis().report
+    words = a_page(sample_diff(report, report)).words()
+    assert "Nothing was timed on both sides" in words
+    assert "steps of one window depend on each other" in words
+    assert "÷6.12" in words
+    assert "eager → compiled" in words
+
+
+def test_a_trace_without_gpu_activity_says_why_there_is_little_to_see() -> None:
+    report = analyze(trace_of(event("cpu_op", "aten::mm", 10, 20, 1, 1))).report
+    assert not report.devices
+    words = Page(html_report("cpu", [VariantView("cpu", report, None)], None)).words()
+    assert "no GPU activity" in words
+    assert "No step is marked in this trace" in words
+    assert "There are no gaps to count" in words
+    assert "not captured by decodescope" in words
+
+
+def test_no_field_is_needed_that_may_be_missing() -> None:
+    bare = sample_analysis().report
+    nothing: dict[str, object] = {
+        "capture": None, "observer": None, "largest_gaps": (), "attribution": None,
+        "waterfall": (), "steps": (), "kernels": (), "ranges": (), "devices": (),
+        "launches": msgspec.structs.replace(
+            bare.launches, api_ns=None, queue_ns=None, launch_latency_ns=None,
+            median_queue_depth=None, queue_depth=None, short_kernels=None,
+        ),
+    }  # fmt: skip
+    for name, value in nothing.items():
+        report: Report = msgspec.structs.replace(bare, **{name: value})
+        page = Page(html_report("bare", [VariantView("bare", report, None)], None))
+        assert "None" not in page.text
+        assert page.count("section") == (8 if report.waterfall else 7)
+
+
+def test_a_chart_is_called_what_it_shows_where_others_are_missing() -> None:
+    view = sample_view("it")
+    times = msgspec.structs.replace(view.report.launches, queue_ns=None)
+    (first,) = view.report.devices
+    quiet = msgspec.structs.replace(first, device=4, gaps={})
+    busy = msgspec.structs.replace(first, device=5)
+    report = msgspec.structs.replace(view.report, launches=times, devices=(quiet, busy))
+    page = html_report("t", [VariantView("it", report, view.timeline)], None)
+    captions = re.findall(r"<figcaption>([^<]*)", page)
+    assert captions == ["it, device 5", "queue depth over time ", "call time", "call to start"]
+    assert "<h4>it, device 0</h4>" in page
+
+
+def test_kernels_that_were_not_short_take_no_sentence() -> None:
+    view = sample_view("it")
+    for short, said in ((2, True), (0, False)):
+        launches = msgspec.structs.replace(
+            view.report.launches, short_kernels=ShortKernels(short, short / 8, 10 * short, 20)
+        )
+        report = msgspec.structs.replace(view.report, launches=launches)
+        words = Page(html_report("t", [VariantView("it", report, None)], None)).words()
+        assert ("ran shorter than their launch call took" in words) == said
+
+
+def test_many_ranks_are_many_sections() -> None:
+    views = [sample_view(f"rank {rank}") for rank in range(9)]
+    page = Page(html_report("ranks", views, None))
+    assert [link for link in page.values("href") if link == "#view-8"]
+    assert page.words().count("Idle gaps") == 9
+
+
+def test_thousands_of_ops_stay_a_small_file() -> None:
+    view = sample_view(ops_per_step=6000)
+    assert view.timeline is not None
+    assert len(view.timeline.op_starts_ns) == 6000
+    assert len(html_report("large", [view, view], None)) < 1_000_000
+
+
+@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.dsrec")), ids=lambda path: path.stem)
+def test_the_bundled_recordings_make_a_page(path: Path) -> None:
+    analysis = analyze(load(path))
+    text = html_report(
+        path.name, [VariantView("it", analysis.report, analysis.step_timeline(1))], None
+    )
+    assert len(text) < 1_000_000
+    words = Page(text).words()
+    assert analysis.report.verdict.because[0] in words
+    assert "None" not in words
+
+
+def test_the_same_report_makes_the_same_page() -> None:
+    comparison = sample_comparison(sample_analysis().report)
+    assert html_report("t", full_views(), comparison) == html_report("t", full_views(), comparison)

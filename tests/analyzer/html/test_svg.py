@@ -1,0 +1,244 @@
+"""Charts: what is drawn is as large as what it stands for."""
+
+import re
+from collections import defaultdict
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
+from decodescope.analyzer.html.svg_histogram import histogram_svg, shared_bounds
+from decodescope.analyzer.html.svg_queue import queue_svg
+from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
+from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
+from decodescope.analyzer.html.svg_waterfall import waterfalls_svg
+from decodescope.analyzer.schema.comparison_report import Interval, SpeedRatio, VariantRates
+from decodescope.analyzer.schema.report import GAP_CLASSES, QueueDepth, WaterfallPart
+from decodescope.analyzer.timing.step_timeline import StepTimeline
+from decodescope.analyzer.trace import KERNEL
+from tests.helpers.html_samples import sample_pair
+
+OPS_PX, GAPS_PX, PLOT_PX = 26.0, 14.0, 962.0
+BOX = re.compile(r"M([-\d.]+) ([-\d.]+)h([\d.]+)v([\d.]+)h-[\d.]+z")
+NAMES = ("gemm", "flash_attention", "reduce_kernel", "elementwise", "Memcpy", "?")
+
+
+def timeline(
+    lengths: list[tuple[int, int]], names: list[int] | None = None, streams: list[int] | None = None
+) -> StepTimeline:
+    """Ops after one another, each (gap before it, its length); every gap is a host_wait."""
+    edges = np.cumsum(np.array(lengths, dtype=np.int64).ravel())
+    starts, ends = edges[::2], edges[1::2]
+    gap_starts = np.concatenate(([0], ends[:-1])).astype(np.int64)
+    gaps = gap_starts < starts
+    count = len(starts)
+    return StepTimeline(
+        index=0, name="step", device=0, length_ns=int(ends[-1]), op_starts_ns=starts,
+        op_ends_ns=ends, op_kinds=np.full(count, KERNEL, dtype=np.int8),
+        op_names=np.array(names or [0] * count, dtype=np.int32),
+        op_streams=np.array(streams or [7] * count, dtype=np.int64),
+        gap_starts_ns=gap_starts[gaps], gap_ends_ns=starts[gaps],
+        gap_classes=np.full(int(gaps.sum()), GAP_CLASSES.index("host_wait"), dtype=np.int8),
+        names=NAMES,
+    )  # fmt: skip
+
+
+def parsed(markup: str) -> ElementTree.Element:
+    return ElementTree.fromstring(markup)
+
+
+def areas(markup: str) -> dict[str, float]:
+    """Area in square pixels by class of shape."""
+    found: dict[str, float] = defaultdict(float)
+    for shape in parsed(markup).iter():
+        kind = shape.get("class", "")
+        if shape.tag == "rect":
+            found[kind] += float(shape.get("width", 0)) * float(shape.get("height", 0))
+        elif shape.tag == "path":
+            boxes = BOX.findall(shape.get("d", ""))
+            assert boxes
+            found[kind] += sum(float(width) * float(height) for _, _, width, height in boxes)
+    return found
+
+
+def texts(markup: str) -> list[str]:
+    return [shape.text or "" for shape in parsed(markup).iter("text")]
+
+
+lengths = st.lists(
+    st.tuples(st.integers(0, 40_000), st.integers(1, 40_000)), min_size=1, max_size=400
+)
+
+
+@given(lengths, st.data())
+def test_what_is_drawn_is_as_large_as_the_time_it_took(
+    parts: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    names = data.draw(st.lists(st.integers(0, 5), min_size=len(parts), max_size=len(parts)))
+    step = timeline(parts, names)
+    found = areas(step_svg("it", step))
+    px = PLOT_PX / step.length_ns
+    for name, family in (("gemm", "matmul"), ("elementwise", "elementwise"), ("?", "other")):
+        mine = [length for (_, length), at in zip(parts, names, strict=True) if NAMES[at] == name]
+        assert found[f"f-{family}"] == pytest.approx(sum(mine) * px * OPS_PX, rel=0.02, abs=30)
+    idle = sum(gap for gap, _ in parts)
+    drawn = found["g-host_wait"] + found["s-host_wait"]
+    assert drawn == pytest.approx(idle * px * GAPS_PX, rel=0.02, abs=30)
+
+
+@given(lengths)
+def test_nothing_is_drawn_outside_the_chart(parts: list[tuple[int, int]]) -> None:
+    for markup in (step_svg("it", timeline(parts)), excerpt_svg("it", timeline(parts))):
+        if markup is None:
+            continue
+        for shape in parsed(markup).iter("rect"):
+            x, width = float(shape.get("x", 0)), float(shape.get("width", 0))
+            assert x >= 0
+            assert width >= 0
+            assert x + width <= CHART_WIDTH + 0.02
+
+
+def test_one_scale_keeps_proportions() -> None:
+    short, long = timeline([(0, 50_000)]), timeline([(0, 1_000_000)])
+    widths = [
+        float(shape.get("width", 0))
+        for shape in parsed(steps_svg([("short", short), ("long", long)])).iter("rect")
+        if shape.get("class") == "f-matmul"
+    ]
+    assert widths == [pytest.approx(PLOT_PX / 20, abs=0.01), pytest.approx(PLOT_PX, abs=0.01)]
+
+
+def test_many_streams_are_drawn_in_few_rows() -> None:
+    parts = [(0, 1000)] * 40
+    step = timeline(parts, streams=[place % 10 for place in range(40)])
+    markup = step_svg("it", step)
+    assert f"{10 - MAX_STREAMS} more streams" in texts(markup)
+    assert areas(markup)["f-matmul"] == pytest.approx(PLOT_PX * OPS_PX, rel=0.01)
+
+
+def test_a_chart_has_a_title_and_escapes_names() -> None:
+    drawing = Drawing(10, "<b>", "a & b")
+    drawing.text(0, 0, "</svg><script>")
+    drawing.rect(0, 0, 1, 1, "f-other", 'x" onload="y')
+    root = parsed(drawing.markup())
+    assert (root.get("role"), root.findtext("title"), root.findtext("desc")) == (
+        "img", "<b>", "a & b",
+    )  # fmt: skip
+    assert root.findtext("text") == "</svg><script>"
+    assert root.findtext("rect/title") == 'x" onload="y'
+
+
+def test_the_parts_of_a_waterfall_fill_its_bar() -> None:
+    parts = (WaterfallPart("limit", 300), WaterfallPart("kernel_inefficiency", 500),
+             WaterfallPart("host_wait", 200))  # fmt: skip
+    found = areas(waterfalls_svg([("a", parts), ("b", (WaterfallPart("busy", 500),))]))
+    bar = found["p-limit"] + found["p-kernel_inefficiency"] + found["p-host_wait"]
+    assert found["p-limit"] == pytest.approx(bar * 0.3, rel=0.001)
+    assert found["p-busy"] == pytest.approx(bar * 0.5, rel=0.001)
+
+
+def test_kernels_faster_than_the_limit_leave_its_mark_to_the_right() -> None:
+    parts = (WaterfallPart("limit", 500), WaterfallPart("kernel_inefficiency", -200),
+             WaterfallPart("host_wait", 700))  # fmt: skip
+    root = parsed(waterfalls_svg([("a", parts)]))
+    shapes = {shape.get("class"): shape for shape in root}
+    left, width = (float(shapes["p-limit"].get(name, 0)) for name in ("x", "width"))
+    mark = float(shapes["mark"].get("x1", 0))
+    assert "p-kernel_inefficiency" not in shapes
+    assert (mark - left) / width == pytest.approx(500 / 300, rel=0.001)
+    assert float(shapes["p-host_wait"].get("width", 0)) / width == pytest.approx(7 / 3, rel=0.001)
+
+
+def test_a_histogram_stacks_its_classes() -> None:
+    series = {"g-host_wait": ((1024, 30), (4096, 5)), "g-kernel_floor": ((1024, 10),)}
+    markup = histogram_svg("gaps", series, shared_bounds(list(series.values())))
+    found = areas(markup)
+    assert found["g-host_wait"] / found["g-kernel_floor"] == pytest.approx(3.5, rel=0.01)
+    assert {"40", "5", "≤ 1.02 µs", "≤ 4.10 µs"} <= set(texts(markup))
+    assert shared_bounds([((2, 1),), ((16, 1),)]) == [2, 4, 8, 16]
+    assert shared_bounds([]) == []
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=120), st.integers(1, 10**9))
+def test_the_area_of_a_queue_is_its_depths(depths: list[int], bucket_ns: int) -> None:
+    depth = QueueDepth(1.0, max(depths), 0.5, tuple(depths), bucket_ns)
+    markup = queue_svg("<it>", depth)
+    assert (markup is None) == (not any(depths))
+    if markup is None:
+        return
+    root = parsed(markup)
+    assert root.findtext("title") == "Queue depth of <it> over time"
+    assert f"at most {max(depths):,} launched ops" in (root.findtext("desc") or "")
+    (outline,) = root.iter("polygon")
+    points = [tuple(map(float, point.split(","))) for point in outline.get("points", "").split(" ")]
+    floor, (left, right) = points[0][1], (points[0][0], points[-1][0])
+    assert points[-1][1] == floor
+    assert 0 <= left < right <= CHART_WIDTH
+    highest = floor - min(y for _, y in points)
+    heights = [(floor - y) / highest for _, y in points[1:-1]]
+    slots = [x for x, _ in points[1:-1]]
+    for place, value in enumerate(depths):
+        begin, end = 2 * place, 2 * place + 1
+        assert heights[begin] == heights[end] == pytest.approx(value / max(depths), abs=0.001)
+        assert slots[end] - slots[begin] == pytest.approx((right - left) / len(depths), abs=0.02)
+
+
+def test_a_queue_without_depths_over_time_is_not_drawn() -> None:
+    assert queue_svg("it", QueueDepth(1.0, 3, 0.5)) is None
+
+
+def test_ratios_stand_left_and_right_of_one() -> None:
+    speeds = (
+        SpeedRatio(1.5, Interval(1.4, 1.6, 0.95), "faster"),
+        SpeedRatio(0.9, Interval(0.85, 0.93, 0.95), "slower"),
+        SpeedRatio(1.01, Interval(0.99, 1.03, 0.95), "no_difference_shown"),
+        SpeedRatio(1.0, None, "unknown", "one round"),
+    )
+    markup = ratios_svg([sample_pair("a", f"b{place}", s) for place, s in enumerate(speeds)])
+    assert markup is not None
+    root = parsed(markup)
+    one = next(
+        float(line.get("x1", 0)) for line in root.iter("line") if line.get("class") == "axis"
+    )
+    bands = [
+        (float(shape.get("x", 0)), float(shape.get("x", 0)) + float(shape.get("width", 0)))
+        for shape in root.iter("rect")
+    ]
+    (faster, slower, none) = bands
+    assert faster[0] > one
+    assert slower[1] < one
+    assert none[0] < one < none[1]
+    assert [shape.get("class") for shape in root.iter("circle")] == ["dot", "hollow"]
+    assert "x1.010 (95 %: x0.990 to x1.030), no difference shown" in texts(markup)
+    assert ratios_svg([sample_pair("a", "b", None)]) is None
+
+
+def test_every_round_is_a_dot() -> None:
+    variants = [
+        VariantRates("a", (100.0, 101.0, 99.0), 100.0, Interval(99.0, 101.0, 0.95), None),
+        VariantRates("b", (400.0,), 400.0, None, None),
+    ]
+    root = parsed(rates_svg(variants))
+    assert len(list(root.iter("circle"))) == 2 * 4
+    bars = [float(s.get("width", 0)) for s in root.iter("rect") if s.get("class") == "bar"]
+    assert bars[1] / bars[0] == pytest.approx(4.0, rel=0.001)
+
+
+@given(st.floats(1e-6, 1e15), st.integers(2, 12))
+def test_ticks_are_round_and_few(limit: float, most: int) -> None:
+    found = ticks(limit, most)
+    assert found[0] == 0
+    assert found[-1] <= limit * (1 + 1e-9)
+    assert len(found) <= most + 1
+    assert len(found) >= 2 or most < 3
+    for value in found[1:2]:
+        assert f"{value:e}"[0] in "125"
+
+
+def test_ticks_of_time_share_a_unit() -> None:
+    assert time_ticks(15_800_000)[1] == (2e6, "2 ms")
+    assert time_ticks(1_560_000)[1] == (2e5, "200 µs")
+    assert ticks(0) == [0.0]

@@ -1,0 +1,124 @@
+"""SQLite files that are locked, cut, flipped, half written or not Nsight's: one clear line each."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decodescope.analyzer import load
+from decodescope.analyzer.errors import TraceError
+from tests.helpers.fuzz_properties import analyzed
+from tests.helpers.nsys_files import Export
+
+
+def many() -> Export:
+    export = Export()
+    export.span(0, 10_000, "decode_step")
+    for index in range(400):
+        export.call(20 * index, 20 * index + 5, index + 1)
+        export.kernel(20 * index + 8, 20 * index + 18, index + 1, name=f"kernel<{index % 9}>")
+    return export
+
+
+def refused(path: Path, says: str) -> None:
+    with pytest.raises(TraceError) as raised:
+        load(path)
+    message = str(raised.value)
+    assert message.startswith(f"{path}: ")
+    assert says in message
+    assert "\n" not in message
+
+
+def test_not_nsights(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE notes (text)")
+    refused(path, "an SQLite database, not an Nsight Systems export")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE StringTable (_id_, value)")
+    refused(path, "an nvprof database")
+
+
+def test_views_are_no_tables(tmp_path: Path) -> None:
+    path = many().write(tmp_path / "a.sqlite", without=("CUPTI_ACTIVITY_KIND_KERNEL",))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(
+            "CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS WITH RECURSIVE endless(start, end) AS "
+            "(SELECT 1, 2 UNION ALL SELECT start + 1, end + 1 FROM endless) SELECT * FROM endless"
+        )
+    assert len(load(path).ops) == 0
+
+
+def test_locked_while_it_is_written(tmp_path: Path) -> None:
+    path = many().write(tmp_path / "a.sqlite")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        refused(path, "another program is writing it")
+    assert len(load(path).ops) == 400
+
+
+def test_a_write_ahead_log_is_read_too_or_the_file_refused(tmp_path: Path) -> None:
+    path = many().write(tmp_path / "a.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL WHERE start > 4000")
+        connection.commit()
+        left = len(load(path).ops)
+        assert left == 200
+        moved = tmp_path / "moved.sqlite"
+        moved.write_bytes(path.read_bytes())
+        Path(f"{moved}-wal").write_bytes(Path(f"{path}-wal").read_bytes())
+    assert len(load(moved).ops) == 200
+
+
+def test_nothing_is_left_beside_the_file(tmp_path: Path) -> None:
+    path = many().write(tmp_path / "a.sqlite")
+    before = path.read_bytes()
+    load(path)
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["a.sqlite"]
+
+
+@pytest.mark.parametrize("share", [0.03, 0.2, 0.5, 0.9, 0.999])
+def test_cut_short(tmp_path: Path, share: float) -> None:
+    path = many().write(tmp_path / "a.sqlite")
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+    refused(path, "cut short")
+
+
+def test_odd_names_of_the_file(tmp_path: Path) -> None:
+    path = many().write(tmp_path / "a?b#c %20 é.sqlite")
+    assert len(load(path).ops) == 400
+
+
+@pytest.mark.parametrize("suffix", [".nsys-rep", ".qdrep"])
+def test_reports_that_are_not_exported_yet(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"report{suffix}"
+    path.write_bytes(b"\x01\x02QuadD")
+    refused(path, "nsys export --type sqlite")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return many().write(tmp_path_factory.mktemp("nsys") / "a.sqlite").read_bytes()
+
+
+@given(st.data())
+@settings(max_examples=120, deadline=None)
+def test_flipped_bytes_give_a_trace_or_a_trace_error(
+    whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    mutated = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 12))):
+        mutated[data.draw(st.integers(16, len(mutated) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.getbasetemp() / "flipped.sqlite"
+    path.write_bytes(mutated)
+    try:
+        trace = load(path)
+    except TraceError:
+        return
+    analyzed(trace)

@@ -1,0 +1,79 @@
+"""The bundled recordings of real GPU runs: what every real capture must satisfy."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from decodescope.analyzer import Analysis, analyze, load
+from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.schema.report import Report
+
+FOLDER = Path(__file__).resolve().parents[3] / "analyzer" / "recordings"
+RECORDINGS = sorted(FOLDER.glob("*.dsrec"))
+
+
+@pytest.fixture(scope="module", params=RECORDINGS, ids=lambda path: path.stem)
+def analysis(request: pytest.FixtureRequest) -> Analysis:
+    return analyze(load(request.param))
+
+
+def test_there_are_an_eager_and_a_compiled_one() -> None:
+    assert {path.stem.rsplit("-", 1)[-1] for path in RECORDINGS} == {"eager", "compiled"}
+
+
+def test_every_op_is_linked_and_belongs_to_a_step(analysis: Analysis) -> None:
+    report = analysis.report
+    assert report.health.status == "ok"
+    assert report.health.unlinked_gpu_ops == 0
+    assert report.capture is not None
+    assert len(report.steps) == report.capture.steps
+    assert sum(step.gpu_ops for step in report.steps) == len(analysis.trace.ops)
+    assert len({step.gpu_ops for step in report.steps}) == 1
+
+
+def test_parts_add_up(analysis: Analysis) -> None:
+    report = analysis.report
+    (device,) = report.devices
+    assert sum(total.total_ns for total in device.gaps.values()) == device.idle_ns
+    assert report.observer is not None
+    assert sum(part.ns for part in analysis.report.waterfall) == report.observer.profiled_step_ns
+    (whole,) = (found for found in report.ranges if found.path == "decode_step")
+    assert whole.gpu_ops == device.gpu_ops
+    assert whole.gpu_ns == device.busy_ns
+
+
+def test_the_variants_look_as_they_are(analysis: Analysis) -> None:
+    report = analysis.report
+    assert report.capture is not None
+    steps = report.capture.steps
+    if report.capture.variant == "eager":
+        assert report.launches.graph_launches == 0
+        assert report.launches.calls == report.devices[0].gpu_ops
+        assert report.verdict.bound == "launch"
+    else:
+        assert report.launches.graph_launches == steps
+        assert len(set(report.launches.gpu_ops_per_graph_launch)) == 1
+        assert report.devices[0].gaps["graph_internal"].count > 100 * steps
+        assert report.verdict.bound != "launch"
+        layers = [f for f in report.ranges if f.path.startswith("decode_step/model/layer.")]
+        assert len({found.path.split("/")[2] for found in layers}) == 16
+
+
+def test_every_op_has_a_range_path_that_is_certain(analysis: Analysis) -> None:
+    attribution = analysis.report.attribution
+    assert attribution is not None
+    assert (attribution.partial, attribution.none) == (0, 0)
+    assert attribution.exact == len(analysis.trace.ops)
+    assert {found.confidence for found in analysis.report.ranges} == {"exact"}
+
+
+def test_an_export_reads_back_with_the_same_figures(analysis: Analysis, tmp_path: Path) -> None:
+    export_chrome(analysis, tmp_path / "exported.json.gz")
+    again = analyze(load(tmp_path / "exported.json.gz"))
+    assert figures(again.report) == figures(analysis.report)
+
+
+def figures(report: Report) -> bytes:
+    health = msgspec.structs.replace(report.health, findings=())
+    return msgspec.json.encode(msgspec.structs.replace(report, source=None, health=health))

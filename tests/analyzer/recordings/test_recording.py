@@ -1,0 +1,313 @@
+"""Recordings: what goes in comes out, whatever is cut off is said, and garbage is one line."""
+
+import gzip
+import json
+import threading
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from decodescope.analyzer.errors import InputError, TraceError
+from decodescope.analyzer.protocol import (
+    PROTOCOL_VERSION,
+    Bye,
+    Hello,
+    Log,
+    Progress,
+    State,
+    Stats,
+    TraceReady,
+    VariantInfo,
+)
+from decodescope.analyzer.recordings.recording import (
+    MAGIC,
+    VERSION,
+    RecordingWriter,
+    load_trace,
+    read_recording,
+    trace_windows,
+)
+from decodescope.analyzer.schema.report import CaptureInfo
+
+KINETO = {
+    "schemaVersion": 1,
+    "baseTimeNanoseconds": 1_000,
+    "traceEvents": [
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
+         "ts": 1.0, "dur": 2.0, "args": {"correlation": 7}},
+        {"ph": "X", "cat": "kernel", "name": "gemv", "pid": 0, "tid": 7, "ts": 5.0, "dur": 3.5,
+         "args": {"correlation": 7, "device": 0, "stream": 7}},
+    ],
+}  # fmt: skip
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.ns = 5_000_000_000
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+def hello(protocol: int = PROTOCOL_VERSION) -> Hello:
+    return Hello(
+        protocol, 1, "cuda", "H200", "m", "random", "bf16", 1, 8, 9,
+        (VariantInfo("eager", "as is"),), None, 4.8e12, {"torch": "2.13", "cores": 2},
+    )  # fmt: skip
+
+
+def stats(seq: int) -> Stats:
+    return Stats(seq, 0, "eager", seq, 10, 1, 5, 100.5, 10, 20, 30, "text")
+
+
+def capture(variant: str = "eager") -> CaptureInfo:
+    return CaptureInfo("cuda", "H200", "m", "random", variant, "bf16", 1, 8, 9, 4, 99, None, "0")
+
+
+def window(folder: Path, number: int, variant: str = "eager", requested: bool = False):
+    path = folder / f"window-{number:04d}.json"
+    path.write_text(json.dumps(KINETO | {"number": number}))
+    return TraceReady(str(path), capture(variant), requested)
+
+
+def record(path: Path, messages, interval_ns: int = 300_000_000, **options) -> Path:
+    clock = Clock()
+    with RecordingWriter(path, clock_ns=clock, **options) as writer:
+        for message in messages:
+            clock.ns += interval_ns
+            writer.write(message)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "run.dsrec"
+
+
+def test_messages_come_back_with_their_times(path):
+    messages = [hello(), Progress("a", "b"), State("running", "eager"), stats(1), Bye("quit")]
+    recording = read_recording(record(path, messages))
+    assert [frame.message for frame in recording.frames] == messages
+    assert [frame.t_ns for frame in recording.frames] == [300_000_000 * i for i in range(1, 6)]
+    assert recording.duration_ns == 1_500_000_000
+    assert recording.findings == ()
+    assert recording.windows == ()
+
+
+def test_the_file_has_its_name_only_when_it_is_closed(path):
+    writer = RecordingWriter(path)
+    writer.write(hello())
+    assert not path.exists()
+    partial = path.with_name("run.dsrec.partial")
+    assert [frame.message for frame in read_recording(partial).frames] == [hello()]
+    writer.close()
+    writer.close()
+    writer.write(Bye("after the end"))
+    assert [p.name for p in path.parent.iterdir()] == ["run.dsrec"]
+
+
+def test_an_interrupted_run_still_finishes_its_recording(path):
+    def interrupted() -> None:
+        with RecordingWriter(path) as writer:
+            writer.write(hello())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert len(list(read_recording(path).frames)) == 1
+
+
+def test_statistics_are_thinned_to_four_a_second_and_nothing_else_is(path):
+    messages = []
+    for seq in range(100):
+        messages += [stats(seq), Log("info", str(seq))]
+    record(path, messages, interval_ns=25_000_000)
+    kept = [f for f in read_recording(path).frames if isinstance(f.message, Stats)]
+    assert len(kept) == 20
+    assert all(b.t_ns - a.t_ns >= 250_000_000 for a, b in pairwise(kept))
+    assert sum(isinstance(f.message, Log) for f in read_recording(path).frames) == 100
+
+
+def test_windows_are_embedded_and_bounded_per_variant(path, tmp_path):
+    ready = [
+        window(tmp_path, number, variant, requested=number == 9)
+        for number, variant in enumerate(["a", "b", "a", "a", "a", "b", "a", "a", "a", "a"])
+    ]
+    record(path, ready, max_windows_per_variant=2)
+    recording = read_recording(path)
+    for announced in ready:
+        Path(announced.path).unlink()
+    numbers = [json.loads(recording.trace_bytes(w))["number"] for w in recording.windows]
+    assert numbers == [0, 1, 2, 5, 9]
+    assert [w.message.path for w in recording.windows][-1] == "window-0009.json"
+    assert [w.message.requested for w in recording.windows] == [False] * 4 + [True]
+    assert trace_windows(path) == recording.windows
+
+
+def test_a_window_whose_file_is_gone_is_left_out(path):
+    record(path, [TraceReady("/nowhere/window-0001.json", capture(), False), Bye("x")])
+    assert [frame.message for frame in read_recording(path).frames] == [Bye("x")]
+
+
+def test_the_last_window_is_the_trace_of_a_recording(path, tmp_path):
+    record(path, [window(tmp_path, 1), hello(), window(tmp_path, 2), stats(1)])
+    trace = load_trace(path)
+    assert trace.source.format == "recording"
+    assert trace.source.path == str(path)
+    assert (trace.ops.end_ns - trace.ops.start_ns).tolist() == [3_500]
+    assert trace.ops.launch.tolist() == [0]
+
+
+def test_a_recording_without_windows_is_no_trace(path):
+    record(path, [hello()])
+    with pytest.raises(TraceError, match=r"run\.dsrec: the recording holds no captured window"):
+        load_trace(path)
+
+
+def test_every_truncation_keeps_the_whole_frames_and_says_so(path, tmp_path):
+    messages = [hello(), State("running", "eager"), window(tmp_path, 1), stats(1), Bye("quit")]
+    data = record(path, messages).read_bytes()
+    offsets = [frame.offset for frame in read_recording(path).frames] + [len(data)]
+    for size in range(len(MAGIC) + 1, len(data)):
+        path.write_bytes(data[:size])
+        recording = read_recording(path)
+        whole = sum(end <= size for end in offsets[1:])
+        assert len(list(recording.frames)) == whole
+        assert [f.code for f in recording.findings] == (
+            [] if size in offsets else ["recording_cut"]
+        )
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "not a decodescope recording"),
+        (MAGIC[:3], "not a decodescope recording"),
+        (b'{"traceEvents": []}', "not a decodescope recording"),
+        (MAGIC + bytes([VERSION + 1]) + b"rest", f"recording of format {VERSION + 1}"),
+    ],
+)
+def test_what_is_no_recording_is_refused_in_one_line(path, data, says):
+    path.write_bytes(data)
+    for reader in (read_recording, load_trace, trace_windows):
+        with pytest.raises(TraceError, match=says) as raised:
+            reader(path)
+        assert str(path) in str(raised.value)
+        assert "\n" not in str(raised.value)
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    for path in (tmp_path / "none.dsrec", tmp_path):
+        with pytest.raises(TraceError, match="cannot be read"):
+            read_recording(path)
+
+
+def test_another_worker_protocol_is_refused(path):
+    record(path, [hello(PROTOCOL_VERSION + 1)])
+    with pytest.raises(TraceError, match=f"protocol {PROTOCOL_VERSION + 1}"):
+        read_recording(path)
+
+
+def test_a_window_that_cannot_be_unpacked_is_a_trace_error(path, tmp_path):
+    data = bytearray(record(path, [window(tmp_path, 1)]).read_bytes())
+    start = data.index(gzip.compress(b"")[:3])
+    data[start : start + 3] = b"abc"
+    path.write_bytes(data)
+    with pytest.raises(TraceError, match="cannot be unpacked"):
+        load_trace(path)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(st.data())
+def test_damaged_recordings_give_frames_or_one_line(path, tmp_path, data):
+    if not path.exists():
+        record(path, [hello(), window(tmp_path, 1), stats(1), State("paused", "x"), Bye("q")])
+        path.rename(tmp_path / "whole")
+    whole = bytearray((tmp_path / "whole").read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    path.with_name("damaged").write_bytes(whole)
+    try:
+        recording = read_recording(path.with_name("damaged"))
+        list(recording.frames)
+        load_trace(path.with_name("damaged"))
+    except TraceError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=300))
+def test_garbage_after_the_header_is_a_finding_or_frames(path, garbage):
+    path.write_bytes(MAGIC + bytes([VERSION]) + garbage)
+    recording = read_recording(path)
+    assert (recording.end < path.stat().st_size) == bool(recording.findings)
+
+
+def test_a_target_that_cannot_be_written_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match="cannot write the recording"):
+        RecordingWriter(tmp_path / "no" / "folder.dsrec")
+
+
+def test_a_full_disk_is_an_input_error_and_ends_the_recording(path):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    path.with_name("run.dsrec.partial").symlink_to("/dev/full")
+    with pytest.raises(InputError, match="No space left"):
+        RecordingWriter(path)
+    assert not path.exists()
+
+
+def test_a_disk_that_fills_up_is_said_once(path, monkeypatch):
+    writer = RecordingWriter(path)
+    writer.write(hello())
+
+    def full(data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(writer, "_append", full)
+    with pytest.raises(InputError, match="No space left"):
+        writer.write(Bye("x"))
+    writer.write(Bye("y"))
+    writer.close()
+    partial = read_recording(path.with_name("run.dsrec.partial"))
+    assert [frame.message for frame in partial.frames] == [hello()]
+
+
+def test_closing_waits_for_a_window_being_packed(path, tmp_path, monkeypatch):
+    ready = window(tmp_path, 1)
+    reading, go_on = threading.Event(), threading.Event()
+    read_bytes = Path.read_bytes
+
+    def slow(self):
+        reading.set()
+        assert go_on.wait(10)
+        return read_bytes(self)
+
+    monkeypatch.setattr(Path, "read_bytes", slow)
+    writer = RecordingWriter(path)
+    packer = threading.Thread(target=writer.write, args=(ready,))
+    packer.start()
+    assert reading.wait(10)
+    closer = threading.Thread(target=writer.close)
+    closer.start()
+    go_on.set()
+    packer.join(10)
+    closer.join(10)
+    assert len(read_recording(path).windows) == 1
+
+
+def test_the_format_is_what_its_description_says(path):
+    """An independent reading of the bytes: magic, version, length, msgpack array."""
+    data = record(path, [Bye("quit")]).read_bytes()
+    assert data[:6] == b"DSREC\x01"
+    length = int.from_bytes(data[6:10], "big")
+    assert len(data) == 10 + length
+    assert msgspec.msgpack.decode(data[10:]) == [
+        "m",
+        300_000_000,
+        {"type": "bye", "reason": "quit"},
+    ]

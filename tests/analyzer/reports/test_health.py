@@ -1,0 +1,73 @@
+"""What a reader of the figures is told about the trace they come from."""
+
+import pytest
+
+from decodescope.analyzer import analyze
+from decodescope.analyzer.schema.report import Health
+from tests.helpers.kineto_events import Event, call, op, span, trace_of
+
+CAPTURE = {
+    "device": "cuda", "device_name": "NVIDIA H200", "model": "m", "weights": "random",
+    "variant": "eager", "dtype": "bf16", "batch": 1, "context": 4, "position": 4, "steps": 2,
+    "bytes_per_step": 48_000, "decodescope_version": "0",
+}  # fmt: skip
+STEPS = (span(0, 100, "decode_step"), span(100, 200, "decode_step"))
+
+
+def health(*events: Event, **keys: object) -> Health:
+    return analyze(trace_of(*events, **keys)).report.health
+
+
+def messages(found: Health, code: str) -> list[str]:
+    return [finding.message for finding in found.findings if finding.code == code]
+
+
+@pytest.mark.parametrize(("unprofiled", "told"), [(83, True), (84, False), (None, False)])
+def test_a_distorted_window_says_so(unprofiled: int | None, told: bool) -> None:
+    capture = {**CAPTURE, "unprofiled_step_ns": unprofiled}
+    work = [call(1, 2, 1), op(10, 20, 1), call(101, 102, 2), op(110, 120, 2)]
+    found = health(*STEPS, *work, decodescope=capture)
+    (*said,) = messages(found, "distorted_window")
+    assert bool(said) == told
+    assert found.status == "ok"
+    if told:
+        assert "a profiled step took 1.20 times as long" in said[0]
+
+
+def test_graph_launches_whose_ops_are_missing_are_counted() -> None:
+    launches = [call(10 * i, 10 * i + 1, i, name="cudaGraphLaunch") for i in range(1, 4)]
+    found = health(*STEPS, *launches, op(40, 50, 2))
+    (said,) = messages(found, "graph_launch_without_ops")
+    assert said.startswith("2 of 3 graph launches have no GPU op")
+    assert found.status == "degraded"
+
+
+def test_calls_that_overlap_in_part_on_one_thread_mean_a_clock_that_jumped() -> None:
+    nested = [call(0, 10, 1), call(2, 8, 2, name="cuLaunchKernel"), op(20, 30, 1)]
+    apart = [call(10, 20, 3), call(5, 15, 4, tid=2)]
+    assert messages(health(*STEPS, *nested, *apart), "overlapping_calls") == []
+    found = health(*STEPS, *nested, *apart, call(15, 25, 5))
+    (said,) = messages(found, "overlapping_calls")
+    assert said.startswith("1 of 5 API calls begin inside another")
+    assert found.status == "degraded"
+
+
+def test_kernel_launches_without_a_kernel_are_counted() -> None:
+    """A driver call below a runtime call is one launch; what is recorded into a graph never ran."""
+    ran = [call(0, 10, 1), call(2, 8, 1, name="cuLaunchKernel"), op(20, 30, 1)]
+    capturing = [
+        call(30, 31, 7, name="cudaStreamBeginCapture_v10000"),
+        call(32, 33, 8), call(34, 35, 9, tid=2), op(50, 60, 9),
+        call(36, 37, 10, name="cudaStreamEndCapture"),
+    ]  # fmt: skip
+    assert messages(health(*STEPS, *ran, *capturing), "launches_without_ops") == []
+    cut = [
+        call(70, 71, 11),
+        call(72, 73, 12, name="cudaLaunchCooperativeKernel"),
+        call(74, 75, 13, name="cudaMemcpyAsync"),
+        call(76, 77, 14, name="cudaGraphLaunch"),
+    ]
+    found = health(*STEPS, *ran, *capturing, *cut)
+    (said,) = messages(found, "launches_without_ops")
+    assert said.startswith("2 of 4 kernel launches have no kernel")
+    assert found.status == "degraded"

@@ -1,0 +1,224 @@
+"""One step as it is drawn, and as parts that add up, against sums over every nanosecond."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decodescope.analyzer import Analysis, analyze
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.timing.step_timeline import (
+    NO_GAP,
+    StepTimeline,
+    busy_fraction,
+    column_edges,
+    gap_class_name,
+    largest_gap,
+)
+from tests.helpers.kineto_events import Event, call, op, span, trace_of
+
+CAPTURE = {
+    "device": "cuda", "device_name": "NVIDIA H200", "model": "m", "weights": "random",
+    "variant": "eager", "dtype": "bf16", "batch": 1, "context": 4, "position": 4, "steps": 2,
+    "bytes_per_step": 48_000, "unprofiled_step_ns": 90, "decodescope_version": "0",
+}  # fmt: skip
+
+
+def two_steps(**keys: object) -> Analysis:
+    return analyze(
+        trace_of(
+            span(0, 100, "decode_step"), span(100, 190, "decode_step"),
+            call(5, 8, 1), op(20, 40, 1, name="a"), call(50, 52, 2), op(60, 75, 2, name="b"),
+            call(105, 108, 3), op(120, 150, 3, name="a"), call(151, 155, 4),
+            op(160, 175, 4, cat="gpu_memcpy"),
+            **keys,
+        )
+    )  # fmt: skip
+
+
+def test_a_step_lasts_until_the_next_one_begins_on_the_device() -> None:
+    timeline = two_steps().step_timeline(0)
+    assert timeline is not None
+    assert (timeline.index, timeline.name, timeline.device) == (0, "decode_step", 0)
+    assert timeline.length_ns == 100
+    assert timeline.op_starts_ns.tolist() == [0, 40]
+    assert timeline.op_ends_ns.tolist() == [20, 55]
+    assert [timeline.names[name] for name in timeline.op_names] == ["a", "b"]
+    assert timeline.gap_starts_ns.tolist() == [20, 55]
+    assert timeline.gap_ends_ns.tolist() == [40, 100]
+    assert [gap_class_name(kind) for kind in timeline.gap_classes] == ["host_wait"] * 2
+
+
+def test_the_last_step_ends_with_its_marker_or_its_ops() -> None:
+    timeline = two_steps().step_timeline()
+    assert timeline is not None
+    assert (timeline.index, timeline.length_ns) == (1, 90)
+    assert timeline.op_kinds.tolist() == [0, 1]
+
+
+def test_there_is_no_timeline_without_such_a_step_or_without_ops() -> None:
+    analysis = two_steps()
+    assert analysis.step_timeline(2) is None
+    assert analysis.step_timeline(-3) is None
+    assert analyze(trace_of(span(0, 9, "decode_step"))).step_timeline() is None
+    assert analyze(trace_of(op(0, 9))).step_timeline() is None
+
+
+def timeline_of(
+    length: int, ops: list[tuple[int, int]], gaps: list[tuple[int, int]]
+) -> StepTimeline:
+    def column(values: list[int], kind: type = np.int64) -> np.ndarray:
+        return np.array(values, dtype=kind)
+
+    return StepTimeline(
+        index=0, name="decode_step", device=0, length_ns=length,
+        op_starts_ns=column([s for s, _ in ops]), op_ends_ns=column([e for _, e in ops]),
+        op_kinds=column([0] * len(ops), np.int8), op_names=column([0] * len(ops), np.int32),
+        op_streams=column([7] * len(ops)),
+        gap_starts_ns=column([s for s, _ in gaps]), gap_ends_ns=column([e for _, e in gaps]),
+        gap_classes=column([i % len(GAP_CLASSES) for i in range(len(gaps))], np.int8),
+        names=("k",),
+    )  # fmt: skip
+
+
+@st.composite
+def drawn(draw: st.DrawFn) -> tuple[StepTimeline, int]:
+    length = draw(st.integers(1, 70))
+    points = sorted(draw(st.sets(st.integers(0, length), max_size=16)))
+    pieces = list(itertools.pairwise(points))
+    busy = [draw(st.booleans()) for _ in pieces]
+    ops = [piece for piece, is_busy in zip(pieces, busy, strict=True) if is_busy]
+    gaps = [piece for piece, is_busy in zip(pieces, busy, strict=True) if not is_busy]
+    return timeline_of(length, ops, gaps), draw(st.integers(1, 80))
+
+
+@given(drawn())
+@settings(max_examples=200, deadline=None)
+def test_columns_match_a_look_at_every_nanosecond(case: tuple[StepTimeline, int]) -> None:
+    timeline, columns = case
+    edges = column_edges(timeline, columns).tolist()
+    assert edges[0] == 0
+    assert edges[-1] == timeline.length_ns
+    assert edges == [k * timeline.length_ns // columns for k in range(columns + 1)]
+    busy = busy_fraction(timeline, columns)
+    lengths, classes = largest_gap(timeline, columns)
+    ops = list(zip(timeline.op_starts_ns, timeline.op_ends_ns, strict=True))
+    gaps = list(zip(timeline.gap_starts_ns, timeline.gap_ends_ns, strict=True))
+    for column, (left, right) in enumerate(itertools.pairwise(edges)):
+        covered = sum(any(s <= at < e for s, e in ops) for at in range(left, right))
+        assert busy[column] == (covered / (right - left) if right > left else 0.0)
+        inside = [i for i, (s, e) in enumerate(gaps) if s < right and e > left]
+        if not inside:
+            assert (lengths[column], classes[column]) == (0, NO_GAP)
+            continue
+        best = max(inside, key=lambda i: (gaps[i][1] - gaps[i][0], -i))
+        assert lengths[column] == gaps[best][1] - gaps[best][0]
+        assert classes[column] == timeline.gap_classes[best]
+
+
+def test_columns_are_exact_beyond_the_digits_of_a_float() -> None:
+    length = 2**60 + 3
+    edges = column_edges(timeline_of(length, [], []), 7).tolist()
+    assert edges == [k * length // 7 for k in range(8)]
+
+
+def test_no_columns() -> None:
+    timeline = timeline_of(10, [(0, 5)], [(5, 8)])
+    assert busy_fraction(timeline, 0).tolist() == []
+    assert largest_gap(timeline, 0)[0].tolist() == []
+
+
+def parts_of(analysis: Analysis) -> dict[str, int]:
+    return {part.part: part.ns for part in analysis.report.waterfall}
+
+
+def with_peak(bytes_per_s: float) -> dict[str, object]:
+    return {**CAPTURE, "measured_peak_bytes_per_s": bytes_per_s}
+
+
+def test_the_waterfall_adds_up_to_the_step() -> None:
+    analysis = two_steps(decodescope=with_peak(2.4e12))
+    parts = parts_of(analysis)
+    assert parts == {
+        "limit": 20, "kernel_inefficiency": 15, "unlinked": 0, "graph_internal": 0,
+        "host_wait": 20, "kernel_floor": 0, "dependency": 0, "launch_latency": 0, "host_tail": 45,
+    }  # fmt: skip
+    assert analysis.report.observer is not None
+    assert sum(parts.values()) == 100 == analysis.report.observer.profiled_step_ns
+    assert analysis.report.observer.ratio == pytest.approx(100 / 90)
+
+
+def test_without_a_measured_peak_the_datasheet_gives_the_limit() -> None:
+    assert parts_of(two_steps(decodescope=CAPTURE))["limit"] == 10
+
+
+def test_a_limit_above_busy_stays_visible_as_a_negative_part() -> None:
+    parts = parts_of(two_steps(decodescope=with_peak(1e12)))
+    assert (parts["limit"], parts["kernel_inefficiency"]) == (48, -13)
+    assert sum(parts.values()) == 100
+
+
+def test_without_bytes_or_peak_busy_is_one_part() -> None:
+    assert parts_of(two_steps())["busy"] == 35
+    unknown = {**CAPTURE, "device_name": "Somebody's GPU"}
+    assert parts_of(two_steps(decodescope=unknown))["busy"] == 35
+
+
+def test_a_step_that_the_next_one_overlaps_ends_where_that_begins() -> None:
+    parts = parts_of(
+        analyze(
+            trace_of(
+                *(span(at, at + 10, "decode_step") for at in (0, 10, 20)),
+                call(1, 2, 1), op(100, 120, 1), call(3, 4, 2), op(130, 250, 2, stream=8),
+                call(11, 12, 3), op(200, 240, 3), call(21, 22, 4), op(300, 301, 4),
+            )
+        )
+    )  # fmt: skip
+    assert parts["busy"] == 90
+    assert (parts["host_tail"], sum(parts.values())) == (0, 100)
+
+
+def test_a_step_that_the_next_one_overtakes_lasts_as_long_as_its_ops() -> None:
+    analysis = analyze(
+        trace_of(
+            span(0, 10, "decode_step"), span(10, 20, "decode_step"), call(1, 2, 1),
+            op(100, 120, 1, device=1), call(11, 12, 2), op(50, 60, 2),
+        )
+    )  # fmt: skip
+    assert analysis.report.observer is not None
+    assert analysis.report.observer.profiled_step_ns == 20 == sum(parts_of(analysis).values())
+
+
+def test_without_steps_there_is_no_waterfall() -> None:
+    assert analyze(trace_of(op(0, 5), op(10, 20))).report.waterfall == ()
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_waterfalls_of_any_steps_add_up(data: st.DataObject) -> None:
+    events: list[Event] = []
+    at, correlation = 0, 0
+    for step in range(data.draw(st.integers(1, 4))):
+        begin = at
+        for _ in range(data.draw(st.integers(1, 4))):
+            correlation += 1
+            at += data.draw(st.integers(0, 9))
+            events.append(call(at, at + 1, correlation))
+            start = at + data.draw(st.integers(0, 60))
+            stream = data.draw(st.integers(7, 8))
+            length = data.draw(st.integers(0, 20))
+            events.append(op(start, start + length, correlation, stream=stream))
+        at += 1
+        events.append(span(begin, at, f"decode_step_{step}"))
+    peak = data.draw(st.floats(1e9, 1e13))
+    analysis = analyze(trace_of(*events, decodescope=with_peak(peak)))
+    assert analysis.report.observer is not None
+    parts = analysis.report.waterfall
+    assert sum(part.ns for part in parts) == analysis.report.observer.profiled_step_ns
+    assert all(part.ns >= 0 for part in parts if part.part != "kernel_inefficiency")
+    steps = analysis.report.steps
+    assert sum(step.gpu_ops for step in steps) == correlation
+    for step in steps:
+        assert step.gpu_span_ns == step.busy_ns + (step.idle_ns or 0)

@@ -1,0 +1,156 @@
+"""Comparisons and diffs as tables and Markdown: complete, in place, and safe to print."""
+
+import re
+
+import msgspec
+import pytest
+from markdown_it import MarkdownIt
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+
+from decodescope.analyzer.comparing.comparison import compare_runs
+from decodescope.analyzer.comparing.diff import diff_reports
+from decodescope.analyzer.comparing.regression_gate import check_baseline, gate_diff
+from decodescope.analyzer.schema.comparison_report import Change, Comparison, Diff
+from decodescope.analyzer.schema.report import Finding, Source
+from decodescope.analyzer.views.comparison_markdown import comparison_markdown, diff_markdown
+from decodescope.analyzer.views.comparison_table import comparison_table, diff_table
+from decodescope.analyzer.views.comparison_words import change_text, ratio_text
+from decodescope.analyzer.views.formatting import UNKNOWN
+from tests.helpers.comparison_reports import capture_of, range_of, runs_of, step_of, window_of
+
+VARIANTS = ("eager", "compiled", "fused+graph", "fused+graph+fp8_e4m3")
+HOSTILE = "a|b `c` *d* _e_ <img src=x onerror=alert(1)> [x](y) &amp; \\ \x1b[31mred\nnew"
+
+
+def text_of(renderable: RenderableType, width: int) -> str:
+    console = Console(width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(renderable)
+    return captured.get()
+
+
+def comparison(rounds: int = 4) -> Comparison:
+    rates = {name: [100.0 * (i + 1) + r for r in range(rounds)] for i, name in enumerate(VARIANTS)}
+    eager = window_of(
+        [step_of(0, 900_000, {"host_wait": 300_000})],
+        [range_of("decode_step", 600_000, 300_000), range_of("decode_step/norm", 200_000, 100_000),
+         range_of("decode_step/mlp", 400_000, 200_000)],
+    )  # fmt: skip
+    fused = window_of(
+        [step_of(0, 500_000, {"graph_internal": 40_000})],
+        [
+            range_of("decode_step", 460_000, 40_000),
+            range_of("decode_step/norm+mlp", 460_000, 40_000),
+        ],
+    )
+    windows = {"eager": eager, **dict.fromkeys(VARIANTS[1:], fused)}
+    return compare_runs(runs_of(rates), windows, (Finding("one", "said before"),))
+
+
+def diff() -> Diff:
+    base = window_of([step_of(i, 1000 + i, {}) for i in range(3)], capture=capture_of(None))
+    return diff_reports(base, window_of([step_of(i, 900 + i, {}) for i in range(3)]))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_tables_fit_their_width(width: int) -> None:
+    checked = check_baseline(comparison(), msgspec.json.encode(comparison()), "old.json", 5.0)
+    for shown in (comparison_table(checked), diff_table(gate_diff(diff(), 5.0))):
+        assert max(cell_len(line) for line in text_of(shown, width).splitlines()) <= width
+
+
+def test_a_comparison_says_everything() -> None:
+    slow = comparison()
+    before = msgspec.json.encode(
+        compare_runs(runs_of({name: [9000.0, 9001.0, 9002.0] for name in VARIANTS}), {})
+    )
+    failed = check_baseline(slow, before, "old.json", 5.0)
+    outputs = (text_of(comparison_table(failed), 100), comparison_markdown(failed))
+    for output in outputs:
+        for words in (
+            "llama-3.2-1b@random", "(random weights)", "NVIDIA H200", "4 rounds",
+            "fused+graph+fp8_e4m3 ÷ eager", "faster", "x4", "against fp32 eager, 64 positions",
+            "98.4 %", "step, unprofiled", "idle: host_wait", "300 µs", "gone", "new",
+            "(was mlp, norm)", "limit: bytes ÷ peak", "-20.0 µs", "said before",
+            "Regression gate failed", "eager, 102 tokens/s after 9,001", "all in decode_step",
+        ):  # fmt: skip
+            assert words in _unescaped(output), words
+        assert "dependency" not in output
+
+
+def test_few_rounds_are_named_instead_of_an_interval() -> None:
+    for output in (
+        text_of(comparison_table(comparison(2)), 80),
+        comparison_markdown(comparison(2)),
+    ):
+        assert "unknown" in output
+        assert "2 rounds: an interval needs at least 3" in output
+
+
+def test_random_weights_of_a_diff_are_named() -> None:
+    for output in (text_of(diff_table(diff()), 80), diff_markdown(diff())):
+        assert "(random weights)" in output
+        assert "step, profiled" in output
+
+
+def test_a_diff_of_whole_traces_says_that_nothing_is_per_step() -> None:
+    whole = msgspec.structs.replace(window_of([step_of(0, 9, {})]), steps=(), waterfall=())
+    for output in (
+        text_of(diff_table(diff_reports(whole, whole)), 80),
+        diff_markdown(diff_reports(whole, whole)),
+    ):
+        assert "What changed in all" in output
+        assert "no step markers" in output
+
+
+def test_markdown_is_read_as_it_was_meant() -> None:
+    """A parser of its own finds the hostile names as plain text, in the cells they stand in."""
+    steps = [step_of(i, 10, {}) for i in range(3)]
+    base, other = (
+        window_of(steps, [range_of(HOSTILE, ns)], source=Source(HOSTILE, "kineto", 1))
+        for ns in (5, 9)
+    )
+    markdown = diff_markdown(diff_reports(base, other))
+    found = MarkdownIt("gfm-like", {"linkify": False}).parse(markdown)
+    plain = " ".join(HOSTILE.replace("\x1b", "·").split())
+    inline = [token for token in found if token.type == "inline"]
+    assert sum(_text(token) == plain for token in inline) == 1
+    assert any(_text(token).startswith(f"A: {plain}") for token in inline)
+    kinds = {child.type for token in inline for child in token.children or ()}
+    assert kinds <= {"text", "softbreak"}
+    tables = sum(token.type == "table_open" for token in found)
+    rows = sum(token.type == "tr_open" for token in found)
+    assert rows + tables == sum(line.startswith("|") for line in markdown.splitlines())
+    assert not any(token.type.startswith("html") for token in found)
+
+
+def test_no_escape_sequence_reaches_the_terminal() -> None:
+    steps = [step_of(i, 10, {}) for i in range(3)]
+    window = window_of(steps, [range_of(HOSTILE, 5)], source=Source(HOSTILE, "kineto", 1))
+    assert "\x1b" not in text_of(diff_table(diff_reports(window, window)), 80)
+
+
+@pytest.mark.parametrize(
+    ("base", "other", "text"),
+    [(None, 1, UNKNOWN), (1, None, UNKNOWN), (5, 5, "same"), (0, 0, "same"), (0, 4, "new"),
+     (4, 0, "gone"), (100, 299, "+199.0 %"), (100, 300, "x3.00"), (679, 3, "÷226"),
+     (100, 80, "-20.0 %")],
+)  # fmt: skip
+def test_changes_in_words(base: float | None, other: float | None, text: str) -> None:
+    assert change_text(Change(base, other)) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(1.0044, "x1.004"), (0.163, "x0.163"), (9.9996, "x10.0"), (123.4, "x123")]
+)
+def test_ratios_in_words(ratio: float, text: str) -> None:
+    assert ratio_text(ratio) == text
+
+
+def _text(token: object) -> str:
+    return "".join(child.content for child in getattr(token, "children", None) or ())
+
+
+def _unescaped(markdown: str) -> str:
+    return re.sub(r"\\(.)", r"\1", markdown)

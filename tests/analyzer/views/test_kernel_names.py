@@ -1,0 +1,29 @@
+"""Shortened kernel names keep what tells kernels apart."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decodescope.analyzer.views.kernel_names import cut_middle, shorten_kernel
+from tests.helpers.rich_report import ELEMENTWISE
+
+
+@given(st.text(max_size=60), st.integers(0, 50))
+def test_names_are_never_longer_than_asked(name: str, cells: int) -> None:
+    assert len(shorten_kernel(name, cells)) <= cells
+    assert len(cut_middle(name, cells)) <= cells
+
+
+def test_short_names_stay_and_long_ones_keep_what_tells_them_apart() -> None:
+    assert shorten_kernel("nvjet_tst_64x8", 14) == "nvjet_tst_64x8"
+    assert shorten_kernel(ELEMENTWISE, 60) == "vectorized_elementwise_kernel<…MulFunctor…>"
+    copy = (
+        "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::X&)>"
+    )
+    assert "direct_copy_kernel_cuda" in shorten_kernel(copy, 64)
+    assert shorten_kernel("void k(int, float const*, float const*)", 10) == "k"
+
+
+def test_an_unnamed_namespace_is_not_the_name() -> None:
+    for namespace in ("(anonymous namespace)", "<unnamed>"):
+        name = f"void {namespace}::softmax_warp_forward<float, (int)6>(T2 *, const T1 *, int)"
+        assert shorten_kernel(name, 40) == "softmax_warp_forward<float, (int)6>"

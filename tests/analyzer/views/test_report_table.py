@@ -1,0 +1,163 @@
+"""A report as tables of any width: nothing is cut that is a figure."""
+
+import math
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.schema.report import Attribution, QueueDepth, Report
+from decodescope.analyzer.views.table import table_text
+from tests.helpers.kineto_events import DATA, trace_of
+from tests.helpers.rich_report import rich_report
+
+CUT_CELL = re.compile(r"…(  |$)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("by", ["kernel", "range", "gap"])
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_the_table_fits_its_width_and_names_what_matters(by: str, width: int) -> None:
+    text = table_text(rich_report(), by, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "NVIDIA H200 (GPU 0)" in text
+    assert "(random weights)" in text
+    assert "\x1b" not in text
+    assert "Trace health: degraded" in text
+    assert ("Longest gaps" in text) == ("Idle by step" in text) == (by == "gap")
+    assert "decode_step" in text
+    for title in ("Where one profiled step goes", "Streams", "Launch calls", "Ranges"):
+        assert title in text.splitlines()
+
+
+@pytest.mark.parametrize("by", ["kernel", "range", "gap"])
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_cell_is_cut_short_by_its_table(by: str, width: int) -> None:
+    """Names are cut in their middle on purpose; a cell cut by its table ends with the ellipsis."""
+    assert not CUT_CELL.search(table_text(rich_report(), by, width))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_cell_of_a_real_trace_is_cut_short(foreign_traces: Path, width: int) -> None:
+    for name in ("v100_cuda_graph", "h200_llama1b_hf_eager", "a100_eager"):
+        report = analyze(load(foreign_traces / f"{name}.json.gz")).report
+        for by in ("kernel", "range", "gap"):
+            assert not CUT_CELL.search(table_text(report, by, width))
+
+
+def test_the_table_shows_every_kernel_figure_it_has_room_for() -> None:
+    lines = [f"{k.name}" for k in rich_report().kernels]
+    text = table_text(rich_report(), "kernel", 120)
+    assert len(lines) == 4
+    assert "vectorized_elementwise_kernel<…MulFunctor…>" in text
+    assert "201 ns" in text
+    assert "1 graph launches of 2 GPU ops each" in text
+
+
+def line_with(text: str, start: str) -> str:
+    return next(line for line in text.splitlines() if line.startswith(start))
+
+
+def test_rooflines_stand_beside_their_kernels() -> None:
+    text = table_text(rich_report(), "kernel", 120)
+    assert line_with(text, "vectorized").split()[-4:] == ["2,400", "50.0", "%", "memory"]
+    assert "of limit" in line_with(table_text(rich_report(), "kernel", 60), "name")
+    bare = [msgspec.structs.replace(k, roofline=None) for k in rich_report().kernels]
+    assert "of limit" not in table_text(msgspec.structs.replace(rich_report(), kernels=bare))
+
+
+def test_streams_are_shown_only_where_there_are_several() -> None:
+    report = rich_report()
+    one = [msgspec.structs.replace(d, streams=d.streams[:1]) for d in report.devices]
+    assert "Streams" not in table_text(msgspec.structs.replace(report, devices=one))
+    first = report.devices[0]
+    lines = table_text(report).splitlines()
+    rows = lines[lines.index("Streams") + 2 :][: len(first.streams)]
+    assert [row.split()[:3] for row in rows] == [["0", "7", "5"], ["0", "9", "1"]]
+
+
+def test_launches_say_how_deep_the_queue_was_and_which_kernels_were_short() -> None:
+    text = table_text(rich_report(), width=120)
+    launches = rich_report().launches
+    assert launches.queue_depth is not None
+    assert launches.short_kernels is not None
+    assert f"max {launches.queue_depth.max}, empty" in line_with(text, "queue depth")
+    assert line_with(text, "short kernels").split()[2:5] == ["1", "(33.3", "%)"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+def test_the_queue_over_time_is_a_line_of_marks(width: int) -> None:
+    report = rich_report()
+    depths = (0, 1, 0, *range(101), *[800] * 15, 0)
+    launches = msgspec.structs.replace(report.launches, queue_depth=queue_of(depths))
+    text = table_text(msgspec.structs.replace(report, launches=launches), width=width)
+    marks = line_with(text, "over time")[15:].rstrip()
+    each = math.ceil(120 / (width - 17))
+    expected = [max(depths[at : at + each]) for at in range(0, 120, each)]
+    assert [" ▁▂▃▄▅▆▇█".index(mark) for mark in marks.ljust(len(expected))] == [
+        math.ceil(depth / 100) for depth in expected
+    ]
+
+
+@pytest.mark.parametrize("depths", [(), (0, 0)])
+def test_a_queue_that_was_always_empty_has_no_marks(depths: tuple[int, ...]) -> None:
+    report = rich_report()
+    launches = msgspec.structs.replace(report.launches, queue_depth=queue_of(depths))
+    assert "\nover time" not in table_text(msgspec.structs.replace(report, launches=launches))
+
+
+def queue_of(depths: tuple[int, ...]) -> QueueDepth:
+    return QueueDepth(0.5, max(depths, default=3), 0.5, depths, 1000)
+
+
+def test_a_longest_gap_says_where_it_lies_and_what_the_host_did() -> None:
+    lines = table_text(rich_report(), "gap", 120).splitlines()
+    first = lines.index("Longest gaps") + 2
+    said = [line.strip() for line in lines[first : first + 5]]
+    assert said[0].endswith("host_wait: python")
+    assert said[1:] == [
+        "step 1 · GPU 0 · stream 7 · decode_step",
+        "after Memcpy",
+        "before kernel",
+        "host: in no operator or call",
+    ]
+
+
+def test_idle_by_step_shows_the_classes_that_weigh_most_and_sums_up_the_others() -> None:
+    lines = table_text(rich_report(), "gap", 60).splitlines()
+    head = lines.index("Idle by step") + 1
+    assert lines[head].split() == ["step", "all", "idle", "host_wait", "dependency", "others"]
+    assert "others" not in table_text(rich_report(), "gap", 120)
+
+
+def attributed(report: Report, exact: int, partial: int, none: int) -> str:
+    return table_text(
+        msgspec.structs.replace(report, attribution=Attribution(exact, partial, none))
+    )
+
+
+def test_the_ranges_say_how_surely_ops_were_attributed() -> None:
+    said = attributed(rich_report(), 6, 3, 1)
+    assert "of 10 GPU ops: 60.0 % exactly, 30.0 % partially, 10.0 % not attributed" in said
+    assert "100.0 % exactly attributed" in attributed(rich_report(), 10, 0, 0)
+
+
+def test_a_partial_range_says_how_much_of_it_was_found() -> None:
+    report = rich_report()
+    first = msgspec.structs.replace(report.ranges[0], confidence="partial", matched=0.87)
+    changed = msgspec.structs.replace(report, ranges=(first, *report.ranges[1:]))
+    assert "partial 87%" in table_text(changed)
+
+
+def test_a_cpu_report_says_so() -> None:
+    text = table_text(analyze(load(DATA / "cpu_two_blocks.json.gz")).report)
+    assert "device: cpu · test CPU" in text
+    assert "Leaf operators" in text
+    assert "GPU 0" not in text
+
+
+def test_an_empty_trace_has_a_table() -> None:
+    text = table_text(analyze(trace_of()).report)
+    assert "nothing ran on a GPU" in text
+    assert "Devices" not in text

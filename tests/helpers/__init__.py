@@ -1,0 +1,1 @@
+"""What tests share: events, files, small models, fakes."""

@@ -1,0 +1,46 @@
+"""Step sizes and GPUs for tests of tiles: those of public models, and any that kernels support."""
+
+from hypothesis import strategies as st
+
+from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.steps.fused.tiling.rules import StepShapes
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+
+H200 = TargetGpu("NVIDIA H200", 132, 232_448, "580.95.05", "3.6.0", "0.1")
+# What every GPU of compute capability 8.6 or 8.9 has; others have more.
+SMALL_GPU = TargetGpu("NVIDIA L4", 58, 101_376, None, "3.6.0", "0.1")
+
+
+def preset_shapes(
+    name: str, batch: int = 1, capacity: int = 2048, element_bytes: int = 2
+) -> StepShapes:
+    """A public model's step."""
+    preset = PRESETS[name]
+    return StepShapes(
+        hidden=preset.hidden_size,
+        heads=preset.num_attention_heads,
+        kv_heads=preset.num_key_value_heads,
+        head_dim=preset.head_dim,
+        intermediate=preset.intermediate_size,
+        vocab=preset.vocab_size,
+        batch=batch,
+        capacity=capacity,
+        element_bytes=element_bytes,
+    )
+
+
+@st.composite
+def any_shapes(draw: st.DrawFn) -> StepShapes:
+    """Any step that the kernels support, mostly of sizes that no model has."""
+    kv_heads = draw(st.integers(1, 32))
+    return StepShapes(
+        hidden=draw(st.integers(1, 20_000)),
+        heads=kv_heads * draw(st.integers(1, 32)),
+        kv_heads=kv_heads,
+        head_dim=2 * draw(st.integers(16, 128)),
+        intermediate=draw(st.integers(1, 60_000)),
+        vocab=draw(st.integers(1, 300_000)),
+        batch=draw(st.integers(1, 16)),
+        capacity=draw(st.integers(1, 200_000)),
+        element_bytes=draw(st.sampled_from((2, 4))),
+    )

@@ -1,0 +1,98 @@
+import pytest
+import torch
+
+from decodescope.kernels.ops.embedding import BLOCK, embed, embed_reference
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float32, device: str) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(hash(shape))
+    return torch.randn(shape, generator=generator).to(dtype).to(device)
+
+
+def at(position: int, device: str) -> torch.Tensor:
+    return torch.tensor([position], dtype=torch.int32, device=device)
+
+
+def ids(batch: int, columns: int, vocabulary: int, device: str) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(vocabulary)
+    return torch.randint(vocabulary, (batch, columns), generator=generator).to(device)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("vocabulary", "hidden", "batch", "columns"),
+    [(7, 64, 1, 3), (101, 577, 3, 9), (13, BLOCK + 1, 2, 1), (1, 1, 1, 1)],
+)
+def test_rows_of_the_tokens_at_the_position(
+    vocabulary: int, hidden: int, batch: int, columns: int, dtype: torch.dtype, device: str
+) -> None:
+    table = random(vocabulary, hidden, dtype=dtype, device=device)
+    tokens = ids(batch, columns, vocabulary, device)
+    for position in {0, columns // 2, columns - 1}:
+        out = torch.full((batch, hidden), float("nan"), dtype=dtype, device=device)
+        embed(table, tokens, at(position, device), out)
+        assert torch.equal(out, embed_reference(table, tokens, position))
+
+
+def test_agrees_with_the_module(device: str) -> None:
+    module = torch.nn.Embedding(11, 40).to(device)
+    tokens = ids(2, 4, 11, device)
+    out = torch.full((2, 40), float("nan"), device=device)
+    with torch.no_grad():
+        embed(module.weight, tokens, at(2, device), out)
+        assert torch.equal(out, module(tokens[:, 2]))
+
+
+@pytest.mark.parametrize(
+    ("token", "position", "row"),
+    [(2**40, 0, 4), (-1, 0, 0), (5, 0, 4), (3, 1, 3), (3, 2**31 - 1, 3), (3, -1, 3)],
+)
+def test_what_is_out_of_range_reads_the_nearest_in_range(
+    token: int, position: int, row: int, device: str
+) -> None:
+    storage = random(15, 8, device=device)
+    table = storage[5:10]
+    out = torch.full((1, 8), float("nan"), device=device)
+    embed(table, torch.tensor([[token]], device=device), at(position, device), out)
+    assert torch.equal(out[0], table[row])
+
+
+TABLE = torch.zeros(5, 8)
+TOKENS = torch.zeros(1, 3, dtype=torch.int64)
+
+
+@pytest.mark.parametrize(
+    ("table", "tokens", "position", "out", "complaint"),
+    [
+        (torch.zeros(8), TOKENS, at(0, "cpu"), torch.zeros(1, 8), r"\[vocabulary, hidden\]"),
+        (torch.zeros(0, 8), TOKENS, at(0, "cpu"), torch.zeros(1, 8), "neither empty"),
+        (TABLE, TOKENS[:, :0], at(0, "cpu"), torch.zeros(1, 8), "neither empty"),
+        (TABLE, TOKENS.int(), at(0, "cpu"), torch.zeros(1, 8), "tokens .*must be torch.int64"),
+        (TABLE, TOKENS, at(0, "cpu").long(), torch.zeros(1, 8), "position"),
+        (TABLE, TOKENS, at(0, "cpu"), torch.zeros(2, 8), r"out .*\[1, 8\]"),
+        (TABLE, TOKENS, at(0, "cpu"), torch.zeros(1, 8).half(), "out is torch.float16"),
+        (torch.zeros(8, 5).T, TOKENS, at(0, "cpu"), torch.zeros(1, 8), "table .*contiguous"),
+        (TABLE.int(), TOKENS, at(0, "cpu"), torch.zeros(1, 8), "table is torch.int32"),
+    ],
+)
+def test_refuses(
+    table: torch.Tensor,
+    tokens: torch.Tensor,
+    position: torch.Tensor,
+    out: torch.Tensor,
+    complaint: str,
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        embed(table, tokens, position, out)
+
+
+@pytest.mark.gpu
+def test_offsets_beyond_32_bits_are_read() -> None:
+    vocabulary, hidden = 2**19 + 3, 4096
+    table = torch.zeros(vocabulary, hidden, dtype=torch.bfloat16, device="cuda")
+    table[-1] = 1.0
+    out = torch.full((1, hidden), float("nan"), dtype=torch.bfloat16, device="cuda")
+    embed(table, torch.tensor([[vocabulary - 1]], device="cuda"), at(0, "cuda"), out)
+    assert out.eq(1).all()

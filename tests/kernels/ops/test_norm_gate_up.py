@@ -1,0 +1,169 @@
+import pytest
+import torch
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
+
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.ops.norm_gate_up import norm_gate_up, norm_gate_up_reference
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+
+SHAPES = [
+    (12, 64, Tile(4, 64)),
+    (13, 77, Tile(8, 128)),
+    (7, 577, Tile(16, 128, num_stages=3)),
+    (3, 33, Tile(2, 16, num_stages=2)),
+    (5, 100, Tile(16, 32, num_stages=4)),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("normed", [False, True])
+@pytest.mark.parametrize(("intermediate", "hidden", "tile"), SHAPES)
+def test_gated_product(
+    intermediate: int,
+    hidden: int,
+    tile: Tile,
+    normed: bool,
+    dtype: torch.dtype,
+    inputs,
+    assert_close,
+) -> None:
+    make = inputs(dtype)
+    x = make.random(1, hidden) * 3
+    norm = make.norm(hidden) if normed else None
+    scaled, biased = intermediate % 2 == 1, intermediate > 5
+    gate_up = make.weight(2 * intermediate, hidden, scaled=scaled, biased=biased)
+    out, again = make.poisoned(1, intermediate), make.poisoned(1, intermediate)
+    norm_gate_up(x, norm, gate_up, out, tile)
+    norm_gate_up(x, norm, gate_up, again, tile)
+    assert_close(out, norm_gate_up_reference(x, norm, gate_up))
+    assert torch.equal(out, again)
+
+
+def test_agrees_with_transformers_in_fp32(inputs) -> None:
+    make = inputs(torch.float32)
+    config = LlamaConfig(hidden_size=64, intermediate_size=20, mlp_bias=True)
+    mlp = LlamaMLP(config).to(make.device).requires_grad_(False)
+    llama_norm = LlamaRMSNorm(64, eps=1e-5).to(make.device).requires_grad_(False)
+    norm, x, out = make.norm(64), make.random(1, 64), make.poisoned(1, 20)
+    llama_norm.weight.copy_(norm.weight)
+    halves = (mlp.gate_proj, mlp.up_proj)
+    weights, biases = zip(*((half.weight, half.bias) for half in halves), strict=True)
+    gate_up = WeightMatrix(torch.cat(weights), bias=torch.cat(biases))
+    norm_gate_up(x, norm, gate_up, out, Tile(4, 32))
+    # With down_proj the identity, the module returns the gated product itself.
+    mlp.down_proj = torch.nn.Identity()
+    expected = mlp(llama_norm(x))
+    torch.testing.assert_close(norm_gate_up_reference(x, norm, gate_up).float(), expected)
+    torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)
+
+
+def test_large_activations_in_fp16(inputs, assert_close) -> None:
+    make = inputs(torch.float16)
+    # Neither their squares nor their products with the norm's weight are numbers in fp16.
+    x = make.random(1, 96) * 15_000
+    norm = Norm(make.norm(96).weight * 20, 1e-5)
+    gate_up, out = make.weight(14, 96), make.poisoned(1, 7)
+    norm_gate_up(x, norm, gate_up, out, Tile(4, 64))
+    assert_close(out, norm_gate_up_reference(x, norm, gate_up))
+
+
+# The interpreter's exponential complains where it overflows.
+@pytest.mark.parametrize("size", [80.0, pytest.param(200.0, marks=pytest.mark.gpu)])
+def test_a_large_gate_passes_or_closes(size: float, inputs) -> None:
+    make = inputs(torch.float32)
+    gate = torch.tensor([[size], [-size], [0.0]], device=make.device)
+    gate_up = WeightMatrix(torch.cat((gate, torch.full_like(gate, 2.0))))
+    out = make.poisoned(1, 3)
+    norm_gate_up(torch.ones(1, 1, device=make.device), None, gate_up, out, Tile(8, 16))
+    assert out[0].tolist() == pytest.approx([2 * size, 0.0, 0.0], abs=1e-30)
+
+
+def test_eps_counts_where_activations_are_small(inputs, assert_close) -> None:
+    make = inputs(torch.float32)
+    x, norm = make.random(1, 64) * 1e-3, Norm(make.norm(64).weight, 1e-5)
+    gate_up, out = make.weight(6, 64), make.poisoned(1, 3)
+    norm_gate_up(x, norm, gate_up, out, Tile(2, 64))
+    assert_close(out, norm_gate_up_reference(x, norm, gate_up))
+
+
+def test_writes_no_further_than_its_units(inputs) -> None:
+    make = inputs(torch.float32)
+    storage = make.poisoned(1, 13)
+    out = storage[:, 4:9]
+    norm_gate_up(make.random(1, 48), None, make.weight(10, 48), out, Tile(8, 16))
+    assert storage.isfinite().tolist()[0] == [4 <= column < 9 for column in range(13)]
+
+
+def test_batches_go_to_the_batched_kernel(inputs, assert_close) -> None:
+    make = inputs(torch.float32)
+    x, norm, gate_up = make.random(3, 64), make.norm(64), make.weight(38, 64, biased=True)
+    out = make.poisoned(3, 19)
+    norm_gate_up(x, norm, gate_up, out, Tile(16, 32))
+    assert_close(out, norm_gate_up_reference(x, norm, gate_up))
+
+
+GATE_UP = WeightMatrix(torch.zeros(6, 8))
+X, OUT, TILE = torch.zeros(1, 8), torch.zeros(1, 3), Tile(4, 8)
+NORM = Norm(torch.ones(8), 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("x", "norm", "gate_up", "out", "tile", "complaint"),
+    [
+        (torch.zeros(8), NORM, GATE_UP, OUT, TILE, r"x \[8\]: must be \[1 to 16, 8\]"),
+        (torch.zeros(17, 8), NORM, GATE_UP, torch.zeros(17, 3), TILE, "1 to 16"),
+        (torch.zeros(1, 9), NORM, GATE_UP, OUT, TILE, r"x .*\[1, 8\]"),
+        (X.int(), NORM, GATE_UP, OUT.int(), TILE, "x is torch.int32"),
+        (X.to("meta"), NORM, GATE_UP, OUT, TILE, "x .* on meta"),
+        (X, NORM, WeightMatrix(torch.zeros(5, 8)), OUT, TILE, "gate_up of 5 rows"),
+        (X, NORM, GATE_UP, torch.zeros(1, 6), TILE, r"out .*\[1, 6\].*\[1, 3\]"),
+        (X, NORM, GATE_UP, torch.zeros(2, 3), TILE, r"out .*\[1, 3\]"),
+        (X, NORM, GATE_UP, OUT.half(), TILE, "out is torch.float16"),
+        (X, NORM, GATE_UP, torch.zeros(3, 2).T[:1], TILE, "out has strides"),
+        (X, NORM, GATE_UP, OUT.to("meta"), TILE, "out .* on meta"),
+        (X, Norm(torch.ones(6), 1e-6), GATE_UP, OUT, TILE, r"norm weight .*\[8\]"),
+        (X, Norm(torch.ones(8).int(), 1e-6), GATE_UP, OUT, TILE, "norm weight is torch.int32"),
+        (X, Norm(torch.ones(16)[::2], 1e-6), GATE_UP, OUT, TILE, "norm weight has strides"),
+        (X, Norm(torch.ones(8, device="meta"), 1e-6), GATE_UP, OUT, TILE, "norm .* on meta"),
+        (X, NORM, GATE_UP, X[:, 5:], TILE, "out shares memory with x"),
+        (X, NORM, GATE_UP, OUT, Tile(1, 8), "tile of one row"),
+        (X, NORM, GATE_UP, OUT, Tile(4, 8, splits=2), "tile of 2 splits"),
+    ],
+)
+def test_refuses(
+    x: torch.Tensor,
+    norm: Norm,
+    gate_up: WeightMatrix,
+    out: torch.Tensor,
+    tile: Tile,
+    complaint: str,
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        norm_gate_up(x, norm, gate_up, out, tile)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tile", [Tile(4, 2048, 4, 3), Tile(2, 512, 2, 12), Tile(16, 1024, 8)])
+@pytest.mark.parametrize("hidden", [4096, 5120, 6143])
+def test_large_products(hidden: int, tile: Tile, dtype: torch.dtype, inputs, assert_close) -> None:
+    make = inputs(dtype)
+    x, norm, gate_up = make.random(1, hidden) * 3, make.norm(hidden), make.weight(2002, hidden)
+    out, again = make.poisoned(1, 1001), make.poisoned(1, 1001)
+    norm_gate_up(x, norm, gate_up, out, tile)
+    norm_gate_up(x, norm, gate_up, again, tile)
+    assert_close(out, norm_gate_up_reference(x, norm, gate_up))
+    assert torch.equal(out, again)
+
+
+@pytest.mark.gpu
+def test_large_activations_of_a_real_size_in_fp16(inputs, assert_close) -> None:
+    make = inputs(torch.float16)
+    x = make.random(1, 4096).clamp(-4, 4) * 15_000
+    norm = Norm(make.norm(4096).weight * 20, 1e-5)
+    gate_up, out = make.weight(2002, 4096), make.poisoned(1, 1001)
+    norm_gate_up(x, norm, gate_up, out, Tile(4, 2048, 4, 2))
+    assert_close(out, norm_gate_up_reference(x, norm, gate_up))

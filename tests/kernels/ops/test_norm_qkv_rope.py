@@ -1,0 +1,348 @@
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import (
+    LlamaRMSNorm,
+    LlamaRotaryEmbedding,
+    apply_rotary_pos_emb,
+)
+
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+from decodescope.kernels.host.workspace import new_workspace
+from decodescope.kernels.ops.norm_qkv_rope import norm_qkv_rope, norm_qkv_rope_reference
+from decodescope.kernels.ops.rope import RopeTable
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+
+
+@dataclass(frozen=True)
+class Shape:
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    capacity: int
+    tile: Tile
+    batch: int = 1
+
+    @property
+    def rows(self) -> int:
+        return (self.heads + 2 * self.kv_heads) * self.head_dim
+
+
+# Tiles that divide a head, that do not, and that are larger than one.
+SHAPES = [
+    Shape(33, 3, 1, 32, 3, Tile(16, 64)),
+    Shape(64, 2, 1, 80, 3, Tile(64, 32, num_stages=2)),
+    Shape(77, 5, 1, 96, 3, Tile(128, 128)),
+    Shape(300, 1, 1, 42, 2, Tile(32, 128, num_stages=2)),
+    Shape(100, 2, 2, 32, 3, Tile(128, 32, num_stages=4)),
+]
+
+
+class Case:
+    """One projection: inputs, and outputs that lie between poison."""
+
+    def __init__(
+        self, make, shape: Shape, at: int, normed: bool = True, qk: bool = False, size: float = 1.0
+    ) -> None:
+        self.make, self.shape, self.at = make, shape, at
+        self.x = make.random(shape.batch, shape.hidden) * size
+        self.norm = make.norm(shape.hidden) if normed else None
+        odd = shape.heads % 2 == 1
+        self.qkv = make.weight(shape.rows, shape.hidden, scaled=odd, biased=shape.kv_heads == 1)
+        # No two pairs or positions turn alike, and the attention scaling is not 1.
+        angles = make.random(shape.capacity, shape.head_dim // 2, dtype=torch.float32) * 3
+        self.rope = RopeTable(1.2 * angles.cos(), 1.2 * angles.sin())
+        self.qk_norm = make.qk_norm(shape.head_dim) if qk else None
+        heads = shape.heads + shape.kv_heads
+        self.workspace = make.workspace(heads * shape.head_dim * shape.batch, heads)
+
+    def run(self) -> list[torch.Tensor]:
+        """q, K cache and V cache, each with as much of NaN before and behind it that stays NaN."""
+        shape, batch = self.shape, self.shape.batch
+        cache = (shape.kv_heads, shape.capacity, shape.head_dim)
+        storages = [
+            self.make.poisoned(3 * batch, *size)
+            for size in ((shape.heads, shape.head_dim), cache, cache)
+        ]
+        outputs = [storage[batch : 2 * batch] for storage in storages]
+        position = self.make.position(self.at)
+        norm_qkv_rope(
+            self.x,
+            self.norm,
+            self.qkv,
+            self.rope,
+            position,
+            *outputs,
+            shape.tile,
+            self.workspace,
+            self.qk_norm,
+        )
+        assert position.item() == self.at
+        for storage in storages:
+            assert storage[:batch].isnan().all()
+            assert storage[2 * batch :].isnan().all()
+        return outputs
+
+    def expected(self, row: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """q, and the new rows of K and V, turned by this row of the table."""
+        heads = (self.shape.heads, self.shape.kv_heads)
+        return norm_qkv_rope_reference(
+            self.x, self.norm, self.qkv, self.rope, row, *heads, self.qk_norm
+        )
+
+
+def others(cache: torch.Tensor, at: int) -> torch.Tensor:
+    """The cache's rows at all positions but this one."""
+    return torch.cat((cache[:, :, :at], cache[:, :, at + 1 :]), dim=2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("qk", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_q_and_the_new_rows(
+    shape: Shape, qk: bool, dtype: torch.dtype, inputs, assert_close, assert_reset
+) -> None:
+    at = 0 if shape.hidden == 64 else shape.capacity - 1
+    case = Case(inputs(dtype), shape, at, normed=shape.hidden != 77, qk=qk)
+    q, k_cache, v_cache = case.run()
+    new_rows = (q, k_cache[:, :, at], v_cache[:, :, at])
+    for out, expected in zip(new_rows, case.expected(at), strict=True):
+        assert_close(out, expected)
+    assert others(k_cache, at).isnan().all()
+    assert others(v_cache, at).isnan().all()
+    assert_reset(case.workspace)
+
+
+@pytest.mark.parametrize("qk", [False, True])
+def test_a_second_run_gives_the_same_bits(qk: bool, inputs) -> None:
+    case = Case(inputs(torch.bfloat16), SHAPES[0], 1, qk=qk)
+    for one, other in zip(case.run(), case.run(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("qk", [False, True])
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("beyond", [0, 7])
+def test_past_the_cache_only_q_is_written(
+    beyond: int, batch: int, qk: bool, inputs, assert_close, assert_reset
+) -> None:
+    shape = replace(SHAPES[1], batch=batch)
+    at = shape.capacity + beyond
+    case = Case(inputs(torch.float32), replace(shape, capacity=at + 1), at, qk=qk)
+    case.shape = shape
+    q, k_cache, v_cache = case.run()
+    assert_close(q, case.expected(at)[0])
+    assert k_cache.isnan().all()
+    assert v_cache.isnan().all()
+    assert_reset(case.workspace)
+
+
+@pytest.mark.parametrize("qk", [False, True])
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("at", [-(2**31), -1, 2**31 - 1])
+def test_outside_the_table_its_nearest_row_is_read(
+    at: int, batch: int, qk: bool, inputs, assert_close
+) -> None:
+    shape = replace(SHAPES[0], batch=batch)
+    assert shape.capacity == 3
+    case = Case(inputs(torch.float32), shape, at, qk=qk)
+    q, k_cache, v_cache = case.run()
+    assert_close(q, case.expected(min(max(at, 0), 2))[0])
+    assert k_cache.isnan().all()
+    assert v_cache.isnan().all()
+
+
+def test_every_position_turns_by_its_own_row(inputs, assert_close) -> None:
+    shape = SHAPES[4]
+    for at in range(shape.capacity):
+        case = Case(inputs(torch.float32), shape, at)
+        q, k_cache, _ = case.run()
+        expected_q, expected_k, _ = case.expected(at)
+        assert_close(q, expected_q)
+        assert_close(k_cache[:, :, at], expected_k)
+
+
+def test_infinite_values_are_stored_as_they_are(inputs) -> None:
+    shape = SHAPES[0]
+    case = Case(inputs(torch.float32), shape, 1)
+    case.qkv.bias[(shape.heads + shape.kv_heads) * shape.head_dim] = float("inf")
+    _, _, v_cache = case.run()
+    assert v_cache[0, 0, 1, 0] == float("inf")
+    assert v_cache[0, 0, 1, 1:].isfinite().all()
+
+
+@pytest.mark.parametrize("qk", [False, True])
+def test_large_activations_in_fp16(qk: bool, inputs, assert_close) -> None:
+    case = Case(inputs(torch.float16), SHAPES[2], 1, qk=qk, size=15_000.0)
+    q, k_cache, v_cache = case.run()
+    for out, expected in zip(
+        (q, k_cache[:, :, 1], v_cache[:, :, 1]), case.expected(1), strict=True
+    ):
+        assert_close(out, expected)
+
+
+@pytest.mark.parametrize("qk", [False, True])
+def test_agrees_with_transformers_in_fp32(qk: bool, inputs) -> None:
+    shape = Shape(64, 4, 2, 32, 8, Tile(16, 64))
+    case = Case(inputs(torch.float32), shape, 5, qk=qk)
+    config = LlamaConfig(hidden_size=128, num_attention_heads=4, head_dim=32)
+    rotary = LlamaRotaryEmbedding(config).to(case.x.device)
+    every = torch.arange(shape.capacity, device=case.x.device)[None]
+    cos, sin = rotary(case.x, every)
+    case.rope = RopeTable(cos[0, :, :16].contiguous(), sin[0, :, :16].contiguous())
+
+    def normed(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+        module = LlamaRMSNorm(x.shape[-1], eps=eps).to(x.device).requires_grad_(False)
+        module.weight.copy_(weight)
+        return module(x)
+
+    x = normed(case.x, case.norm.weight, case.norm.eps)
+    product = torch.nn.functional.linear(x, case.qkv.dense(torch.float32), case.qkv.bias)
+    q, k, v = product.view(1, 1, -1, shape.head_dim).transpose(1, 2).split([4, 2, 2], dim=1)
+    if case.qk_norm is not None:
+        q = normed(q, case.qk_norm.q_weight, case.qk_norm.eps)
+        k = normed(k, case.qk_norm.k_weight, case.qk_norm.eps)
+    q, k = apply_rotary_pos_emb(q, k, cos[:, 5:6], sin[:, 5:6])
+    q_out, k_cache, v_cache = case.run()
+    outputs = (q_out, k_cache[:, :, 5], v_cache[:, :, 5])
+    expected = [rows[:, :, 0] for rows in (q, k, v)]
+    for out, reference, rows in zip(outputs, case.expected(5), expected, strict=True):
+        torch.testing.assert_close(reference.float(), rows, atol=3e-6, rtol=1e-5)
+        torch.testing.assert_close(out, rows, atol=3e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("qk", [False, True])
+def test_batches_go_to_the_batched_kernel(qk: bool, inputs, assert_close) -> None:
+    shape = Shape(64, 2, 1, 32, 4, Tile(16, 32), batch=3)
+    case = Case(inputs(torch.float32), shape, 2, qk=qk)
+    q, k_cache, v_cache = case.run()
+    for out, expected in zip(
+        (q, k_cache[:, :, 2], v_cache[:, :, 2]), case.expected(2), strict=True
+    ):
+        assert_close(out, expected)
+
+
+def rope_table(head_dim: int, device: str = "cpu", positions: int = 5) -> RopeTable:
+    return RopeTable(*torch.zeros(2, positions, head_dim // 2, device=device))
+
+
+X, Q, CACHE = torch.zeros(1, 8), torch.zeros(1, 3, 4), torch.zeros(1, 2, 5, 4)
+HEAD_WEIGHT = torch.ones(4)
+CORRECT: dict[str, Any] = {
+    "x": X,
+    "norm": Norm(torch.ones(8), 1e-6),
+    "qkv": WeightMatrix(torch.zeros(28, 8)),
+    "rope": rope_table(4),
+    "position": torch.zeros(1, dtype=torch.int32),
+    "q": Q,
+    "k_cache": CACHE,
+    "v_cache": CACHE,
+    "tile": Tile(4, 8),
+    "workspace": new_workspace(20, 5, "cpu"),
+    "qk_norm": QkNorm(HEAD_WEIGHT, HEAD_WEIGHT, 1e-6),
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"x": torch.zeros(8)}, r"x \[8\]: must be \[1 to 16, 8\]"),
+        ({"x": torch.zeros(17, 8)}, "1 to 16"),
+        ({"x": torch.zeros(1, 9)}, r"x .*\[1, 8\]"),
+        ({"x": torch.zeros(1, 8).double()}, "x is torch.float64"),
+        ({"x": torch.zeros(1, 8, device="meta")}, "x .* on meta"),
+        ({"norm": Norm(torch.ones(6), 1e-6)}, r"norm weight .*\[8\]"),
+        ({"norm": Norm(torch.ones(8).int(), 1e-6)}, "norm weight is torch.int32"),
+        ({"norm": Norm(torch.ones(8, device="meta"), 1e-6)}, "norm weight .* on meta"),
+        ({"qkv": WeightMatrix(torch.zeros(32, 8))}, "qkv of 32 rows: .* need 28"),
+        ({"rope": rope_table(8)}, "head_dim 4: the table rotates 8"),
+        ({"rope": rope_table(4, "meta")}, "cos .* on meta"),
+        ({"rope": rope_table(4, positions=4)}, "table of 4 positions: the cache has 5"),
+        ({"position": torch.zeros(1, dtype=torch.int64)}, "position is torch.int64"),
+        ({"position": torch.zeros(1, 1, dtype=torch.int32)}, r"position .*\[1, 1\].*\[1\]"),
+        ({"position": torch.zeros(1, dtype=torch.int32, device="meta")}, "position .* on meta"),
+        ({"q": Q[0]}, r"q \[3, 4\], .*must be"),
+        ({"q": Q.half()}, "q is torch.float16"),
+        ({"q": Q.repeat(2, 1, 1)}, r"q .*\[2, 3, 4\].*\[1, 3, 4\]"),
+        ({"q": torch.zeros(1, 4, 3).mT}, "q has strides"),
+        ({"q": Q.to("meta")}, "q .* on meta"),
+        ({"x": Q.flatten()[4:].view(1, 8)}, "q shares memory with x"),
+        ({"k_cache": CACHE[0]}, r"k_cache \[2, 5, 4\]"),
+        ({"k_cache": torch.zeros(2, 2, 5, 4)}, r"k_cache .*\[1, 2, 5, 4\]"),
+        ({"k_cache": CACHE.mT.contiguous().mT}, "k_cache has strides"),
+        ({"v_cache": torch.zeros(1, 2, 6, 4)}, r"v_cache .*\[1, 2, 5, 4\]"),
+        ({"v_cache": CACHE.half()}, "v_cache is torch.float16"),
+        ({"v_cache": CACHE.to("meta")}, "v_cache .* on meta"),
+        ({"tile": Tile(1, 8)}, "tile of one row"),
+        ({"tile": Tile(4, 8, splits=2)}, "tile of 2 splits"),
+        ({"qk_norm": QkNorm(torch.ones(8), HEAD_WEIGHT, 1e-6)}, r"q norm weight .*\[4\]"),
+        ({"qk_norm": QkNorm(HEAD_WEIGHT, HEAD_WEIGHT.int(), 1e-6)}, "k norm weight is torch.int32"),
+        ({"qk_norm": QkNorm(HEAD_WEIGHT, HEAD_WEIGHT.to("meta"), 1e-6)}, "k norm .* on meta"),
+        ({"workspace": new_workspace(19, 5, "cpu")}, "needs 20 and 5"),
+        ({"workspace": new_workspace(20, 4, "cpu")}, "needs 20 and 5"),
+        ({"workspace": new_workspace(20, 5, "meta")}, "workspace on meta"),
+    ],
+)
+def test_refuses(change: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        norm_qkv_rope(**(CORRECT | change))
+
+
+def test_only_a_qk_norm_needs_a_workspace(inputs) -> None:
+    make = inputs(torch.float32)
+    case = Case(make, SHAPES[0], 0)
+    case.workspace = make.workspace(0, 0)
+    assert not case.run()[0].isnan().any()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("qk", [False, True])
+@pytest.mark.parametrize("tile", [Tile(4, 2048, 4, 2), Tile(16, 512, 8, 9), Tile(2, 1024, 2, 3)])
+@pytest.mark.parametrize(("hidden", "head_dim"), [(4096, 128), (3001, 80), (2048, 256)])
+def test_heads_of_many_programs_repeat_bit_for_bit(
+    hidden: int,
+    head_dim: int,
+    tile: Tile,
+    qk: bool,
+    dtype: torch.dtype,
+    inputs,
+    assert_close,
+    assert_reset,
+) -> None:
+    case = Case(inputs(dtype), Shape(hidden, 16, 4, head_dim, 9, tile), 7, qk=qk)
+    first = None
+    for _ in range(20):
+        q, k_cache, v_cache = case.run()
+        new_rows = (q, k_cache[:, :, 7], v_cache[:, :, 7])
+        assert first is None or all(map(torch.equal, new_rows, first))
+        first = new_rows
+    for out, expected in zip(first, case.expected(7), strict=True):
+        assert_close(out, expected)
+    assert_reset(case.workspace)
+
+
+@pytest.mark.gpu
+def test_cache_rows_beyond_32_bit_offsets_are_written(inputs) -> None:
+    make = inputs(torch.float16)
+    # The last head of each cache starts at element 2^31.
+    kv_heads, capacity, head_dim = 3, 2**23, 128
+    x, qkv = make.random(1, 64), make.weight((1 + 2 * kv_heads) * head_dim, 64)
+    caches = [
+        torch.zeros(1, kv_heads, capacity, head_dim, dtype=torch.float16, device="cuda")
+        for _ in range(2)
+    ]
+    table = torch.ones(capacity, head_dim // 2, device="cuda")
+    rope = RopeTable(table, table)
+    q, position = make.poisoned(1, 1, head_dim), make.position(capacity - 1)
+    norm_qkv_rope(x, None, qkv, rope, position, q, *caches, Tile(8, 64), make.workspace(0, 0))
+    _, k, v = norm_qkv_rope_reference(x, None, qkv, rope, 3, 1, kv_heads)
+    for cache, rows in zip(caches, (k, v), strict=True):
+        torch.testing.assert_close(cache[:, :, -1].double(), rows, atol=2e-3, rtol=2e-3)
+        assert cache[:, :, -2].count_nonzero().item() == 0

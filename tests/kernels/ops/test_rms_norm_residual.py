@@ -1,0 +1,99 @@
+import pytest
+import torch
+from transformers.models.llama.modeling_llama import LlamaRMSNorm
+
+from decodescope.kernels.host.weights import Norm
+from decodescope.kernels.ops.rms_norm import rms_norm, rms_norm_reference
+from decodescope.kernels.ops.rms_norm_residual import rms_norm_residual, rms_norm_residual_reference
+
+# One rounding: at most half a unit of fp16, a whole one of bf16, which the interpreter truncates.
+LIMITS = {torch.float32: 5e-7, torch.float16: 5e-4, torch.bfloat16: 8e-3}
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype, device: str) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(hash((seed, *shape)))
+    return torch.randn(shape, generator=generator).to(dtype).to(device)
+
+
+def poisoned(like: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(like, float("nan"))
+
+
+def relative_error(out: torch.Tensor, expected: torch.Tensor) -> float:
+    return ((out.double() - expected.double()).norm() / expected.double().norm()).item()
+
+
+@pytest.mark.parametrize("dtype", list(LIMITS))
+@pytest.mark.parametrize(("rows", "features"), [(1, 7), (1, 2048), (5, 577), (16, 96)])
+def test_sum_and_norm(rows: int, features: int, dtype: torch.dtype, device: str) -> None:
+    x = random(rows, features, dtype=dtype, device=device)
+    residual = random(rows, features, seed=1, dtype=dtype, device=device) * 4
+    norm = Norm(random(features, dtype=dtype, device=device), 1e-5)
+    total, _ = rms_norm_residual_reference(x, residual, norm)
+    first, second = residual.clone(), residual.clone()
+    out, again, alone = poisoned(x), poisoned(x), poisoned(x)
+    rms_norm_residual(x, first, norm, out)
+    rms_norm_residual(x, second, norm, again)
+    rms_norm(first, norm, alone)
+    assert relative_error(first, total) < LIMITS[dtype]
+    assert relative_error(out, rms_norm_reference(first, norm)) < LIMITS[dtype]
+    # The norm is that of the rounded sum: what a launch of its own makes of it.
+    assert torch.equal(out, alone)
+    assert torch.equal(first, second)
+    assert torch.equal(out, again)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_sum_is_the_one_of_pytorch_to_the_bit(dtype: torch.dtype, device: str) -> None:
+    x = random(3, 100, dtype=dtype, device=device)
+    residual = random(3, 100, seed=1, dtype=dtype, device=device)
+    expected = residual + x
+    norm = Norm(torch.ones(100, dtype=dtype, device=device), 1e-6)
+    rms_norm_residual(x, residual, norm, poisoned(x))
+    assert torch.equal(residual, expected)
+
+
+def test_agrees_with_transformers_in_fp32(device: str) -> None:
+    llama = LlamaRMSNorm(192, eps=1e-5).to(device)
+    x = random(2, 192, dtype=torch.float32, device=device)
+    residual = random(2, 192, seed=1, dtype=torch.float32, device=device)
+    out = poisoned(x)
+    with torch.no_grad():
+        llama.weight.copy_(random(192, dtype=torch.float32, device=device))
+        expected = llama(residual + x)
+        rms_norm_residual(x, residual, Norm(llama.weight, 1e-5), out)
+        torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)
+
+
+def test_out_may_take_the_place_of_x(device: str) -> None:
+    x = random(2, 50, dtype=torch.float32, device=device)
+    residual = random(2, 50, seed=1, dtype=torch.float32, device=device)
+    norm = Norm(random(50, dtype=torch.float32, device=device), 1e-6)
+    _, expected = rms_norm_residual_reference(x, residual, norm)
+    rms_norm_residual(x, residual, norm, x)
+    assert relative_error(x, expected) < LIMITS[torch.float32]
+
+
+ROWS = torch.zeros(2, 8)
+
+
+@pytest.mark.parametrize(
+    ("x", "residual", "weight", "out", "complaint"),
+    [
+        (torch.zeros(8), ROWS, torch.zeros(8), torch.zeros(2, 8), r"x \[8\]"),
+        (torch.zeros(2, 8), torch.zeros(1, 8), torch.zeros(8), ROWS, r"residual .*\[2, 8\]"),
+        (torch.zeros(2, 8), torch.zeros(2, 8).half(), torch.zeros(8), ROWS, "residual is .*16"),
+        (torch.zeros(2, 8), torch.zeros(2, 8), torch.zeros(8, 1), ROWS, r"weight .*\[8\]"),
+        (torch.zeros(2, 16)[:, :8], torch.zeros(2, 8), torch.zeros(8), ROWS, "contiguous"),
+        (torch.zeros(2, 8), ROWS, torch.zeros(8), ROWS, "out is the residual"),
+    ],
+)
+def test_refuses(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    out: torch.Tensor,
+    complaint: str,
+) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        rms_norm_residual(x, residual, Norm(weight, 1e-6), out)

@@ -1,0 +1,172 @@
+import pytest
+import torch
+from transformers.models.cohere.modeling_cohere import apply_rotary_pos_emb as side_by_side
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as half_apart
+
+from decodescope.kernels.ops.rope import RopeTable, rotate, rotated_reference
+
+# One rounding: at most half a unit of fp16, a whole one of bf16, which the interpreter truncates.
+LIMITS = {torch.float32: 3e-7, torch.float16: 5e-4, torch.bfloat16: 8e-3}
+
+
+def table(positions: int, head_dim: int, device: str, scaling: float = 1.0) -> RopeTable:
+    frequencies = 10000.0 ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
+    angles = torch.arange(positions, dtype=torch.float64)[:, None] * frequencies
+    cos, sin = angles.cos() * scaling, angles.sin() * scaling
+    return RopeTable(cos.float().to(device), sin.float().to(device))
+
+
+def at(position: int, device: str) -> torch.Tensor:
+    return torch.tensor([position], dtype=torch.int32, device=device)
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float32, device: str) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(hash(shape))
+    return torch.randn(shape, generator=generator).to(dtype).to(device)
+
+
+def relative_error(out: torch.Tensor, expected: torch.Tensor) -> float:
+    return ((out.double() - expected).norm() / expected.norm()).item()
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("dtype", list(LIMITS))
+@pytest.mark.parametrize(
+    ("batch", "heads", "kv_heads", "head_dim", "position"),
+    [(1, 4, 2, 64, 9), (3, 5, 1, 80, 1), (1, 1, 1, 2, 3), (2, 3, 3, 18, 10)],
+)
+def test_every_head_turns(
+    batch: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    position: int,
+    dtype: torch.dtype,
+    interleaved: bool,
+    device: str,
+) -> None:
+    rope = table(11, head_dim, device, scaling=1.25)
+    q = random(batch, heads, head_dim, dtype=dtype, device=device)
+    k = random(batch, kv_heads, head_dim, dtype=dtype, device=device)
+    expected_q = rotated_reference(q, rope, position, interleaved)
+    expected_k = rotated_reference(k, rope, position, interleaved)
+    q_again, k_again = q.clone(), k.clone()
+    rotate(q, k, rope, at(position, device), interleaved)
+    rotate(q_again, k_again, rope, at(position, device), interleaved)
+    assert relative_error(q, expected_q) < LIMITS[dtype]
+    assert relative_error(k, expected_k) < LIMITS[dtype]
+    assert torch.equal(q, q_again)
+    assert torch.equal(k, k_again)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_agrees_with_transformers_in_fp32(interleaved: bool, device: str) -> None:
+    rope = table(8, 32, device)
+    q, k = random(2, 4, 32, device=device), random(2, 2, 32, device=device)
+    row = slice(5, 6)
+    if interleaved:
+        cos = rope.cos[row].repeat_interleave(2, dim=-1)
+        sin = rope.sin[row].repeat_interleave(2, dim=-1)
+        expected = side_by_side(q[:, :, None], k[:, :, None], cos[None], sin[None])
+    else:
+        cos = torch.cat((rope.cos[row], rope.cos[row]), dim=-1)
+        sin = torch.cat((rope.sin[row], rope.sin[row]), dim=-1)
+        expected = half_apart(q[:, :, None], k[:, :, None], cos[None], sin[None])
+    rotate(q, k, rope, at(5, device), interleaved)
+    torch.testing.assert_close(q, expected[0][:, :, 0], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(k, expected[1][:, :, 0], atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_turns_keep_lengths_and_add_up(interleaved: bool, device: str) -> None:
+    rope = table(30, 64, device)
+    q, k = random(1, 3, 64, device=device), random(1, 1, 64, device=device)
+    twice, k_twice = q.clone(), k.clone()
+    once, k_once = q.clone(), k.clone()
+    rotate(once, k_once, rope, at(29, device), interleaved)
+    rotate(twice, k_twice, rope, at(12, device), interleaved)
+    rotate(twice, k_twice, rope, at(17, device), interleaved)
+    torch.testing.assert_close(twice, once, atol=3e-6, rtol=0)
+    torch.testing.assert_close(once.norm(dim=-1), q.norm(dim=-1), atol=1e-5, rtol=0)
+
+
+def test_scores_depend_on_the_distance_alone(device: str) -> None:
+    rope = table(100, 16, device)
+    q, k = random(1, 1, 16, device=device), random(1, 2, 16, device=device)[:, 1:].contiguous()
+    scores = []
+    for shift in (0, 40):
+        turned_q, turned_k, other = q.clone(), k.clone(), q.clone()
+        rotate(turned_q, other, rope, at(50 + shift, device))
+        rotate(other, turned_k, rope, at(43 + shift, device))
+        scores.append((turned_q * turned_k).sum().item())
+    assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
+def test_position_0_changes_nothing(device: str) -> None:
+    q, k = random(1, 2, 64, device=device), random(1, 1, 64, device=device)
+    turned_q, turned_k = q.clone(), k.clone()
+    rotate(turned_q, turned_k, table(4, 64, device), at(0, device))
+    assert torch.equal(turned_q, q)
+    assert torch.equal(turned_k, k)
+
+
+@pytest.mark.parametrize("position", [4, 5, 2**31 - 1, -1])
+def test_a_position_outside_the_table_changes_nothing(position: int, device: str) -> None:
+    q, k = random(1, 2, 64, device=device), random(1, 1, 64, device=device)
+    turned_q, turned_k = q.clone(), k.clone()
+    longer = table(5, 64, device)
+    # Not one row of it is the rotation by zero, which would change nothing either.
+    rotate(turned_q, turned_k, RopeTable(longer.cos[1:], longer.sin[1:]), at(position, device))
+    assert torch.equal(turned_q, q)
+    assert torch.equal(turned_k, k)
+
+
+def test_heads_of_a_fused_projection(device: str) -> None:
+    batch, heads, kv_heads, head_dim = 3, 4, 2, 24
+    projection = random(batch, (heads + 2 * kv_heads) * head_dim, device=device)
+    before = projection.clone()
+    every = projection.view(batch, -1, head_dim)
+    q, k, v = every.split([heads, kv_heads, kv_heads], dim=1)
+    rope = table(7, head_dim, device)
+    expected = rotated_reference(every, rope, 6)
+    rotate(q, k, rope, at(6, device))
+    assert relative_error(q, expected[:, :heads]) < LIMITS[torch.float32]
+    assert relative_error(k, expected[:, heads : heads + kv_heads]) < LIMITS[torch.float32]
+    assert torch.equal(v, before.view_as(every)[:, heads + kv_heads :])
+
+
+def test_table_says_what_it_holds() -> None:
+    rope = table(6, 40, "cpu")
+    assert (rope.positions, rope.head_dim) == (6, 40)
+
+
+@pytest.mark.parametrize(
+    ("cos", "sin", "complaint"),
+    [
+        (torch.zeros(3), torch.zeros(3), "must be .positions, head_dim / 2."),
+        (torch.zeros(0, 2), torch.zeros(0, 2), "not empty"),
+        (torch.zeros(3, 2).half(), torch.zeros(3, 2).half(), "cos .*must be torch.float32"),
+        (torch.zeros(3, 2), torch.zeros(3, 3), r"sin .*\[3, 2\]"),
+        (torch.zeros(3, 2), torch.zeros(2, 3).T, "contiguous"),
+    ],
+)
+def test_refuses_tables(cos: torch.Tensor, sin: torch.Tensor, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        RopeTable(cos, sin)
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "position", "complaint"),
+    [
+        (torch.zeros(1, 8), torch.zeros(1, 1, 8), at(0, "cpu"), "batch, heads, head_dim"),
+        (torch.zeros(1, 1, 6), torch.zeros(1, 1, 6), at(0, "cpu"), "head_dim 6.*rotates 8"),
+        (torch.zeros(1, 1, 8), torch.zeros(2, 1, 8), at(0, "cpu"), r"k .*\[1, 1, 8\]"),
+        (torch.zeros(1, 1, 8), torch.zeros(1, 1, 8).half(), at(0, "cpu"), "k is torch.float16"),
+        (torch.zeros(1, 1, 8), torch.zeros(1, 8, 1).mT, at(0, "cpu").long(), "position"),
+        (torch.zeros(1, 1, 8).int(), torch.zeros(1, 1, 8).int(), at(0, "cpu"), "q is torch.int32"),
+        (torch.zeros(1, 1, 16)[..., ::2], torch.zeros(1, 1, 8), at(0, "cpu"), "last one must be 1"),
+    ],
+)
+def test_refuses(q: torch.Tensor, k: torch.Tensor, position: torch.Tensor, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        rotate(q, k, table(3, 8, "cpu"), position)

@@ -1,0 +1,78 @@
+import pytest
+import torch
+from transformers.activations import ACT2FN
+
+from decodescope.kernels.ops.swiglu import BLOCK, swiglu, swiglu_reference
+
+# One rounding: at most half a unit of fp16, a whole one of bf16, which the interpreter truncates.
+LIMITS = {torch.float32: 5e-7, torch.float16: 5e-4, torch.bfloat16: 8e-3}
+
+
+def random(*shape: int, dtype: torch.dtype = torch.float32, device: str) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(hash(shape))
+    return torch.randn(shape, generator=generator).to(dtype).to(device)
+
+
+def poisoned(like: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(like, float("nan"))
+
+
+def relative_error(out: torch.Tensor, expected: torch.Tensor) -> float:
+    return ((out.double() - expected).norm() / expected.norm()).item()
+
+
+@pytest.mark.parametrize("dtype", list(LIMITS))
+@pytest.mark.parametrize(("rows", "features"), [(1, 1), (1, BLOCK), (3, BLOCK + 1), (2, 333)])
+def test_halves_of_one_product(rows: int, features: int, dtype: torch.dtype, device: str) -> None:
+    product = random(rows, 2 * features, dtype=dtype, device=device) * 3
+    gate, up = product.chunk(2, dim=-1)
+    out = torch.full((rows, features), float("nan"), dtype=dtype, device=device)
+    again = poisoned(out)
+    swiglu(gate, up, out)
+    swiglu(gate, up, again)
+    assert relative_error(out, swiglu_reference(gate, up)) < LIMITS[dtype]
+    assert torch.equal(out, again)
+
+
+def test_agrees_with_transformers_in_fp32(device: str) -> None:
+    gate, up = random(2, 200, device=device) * 4, random(2, 200, device=device)
+    out = poisoned(gate)
+    swiglu(gate, up, out)
+    torch.testing.assert_close(out, ACT2FN["silu"](gate) * up, atol=1e-6, rtol=1e-6)
+
+
+def test_a_closed_gate_lets_nothing_through(device: str) -> None:
+    up = random(2, 50, device=device)
+    out = poisoned(up)
+    swiglu(torch.zeros_like(up), up, out)
+    assert not out.any()
+
+
+def test_gates_far_from_zero_are_linear_or_closed(device: str) -> None:
+    gate = torch.tensor([[80.0, 40.0, -40.0, -80.0]], device=device)
+    out = poisoned(gate)
+    swiglu(gate, torch.full_like(gate, 2.0), out)
+    assert out[0, :2].tolist() == [160.0, 80.0]
+    assert out[0, 2:].abs().max().item() < 1e-14
+
+
+def test_out_may_take_the_place_of_the_gate(device: str) -> None:
+    gate, up = random(1, 70, device=device), random(1, 70, device=device) + 1
+    expected = swiglu_reference(gate, up)
+    swiglu(gate, up, gate)
+    assert relative_error(gate, expected) < LIMITS[torch.float32]
+
+
+@pytest.mark.parametrize(
+    ("gate", "up", "out", "complaint"),
+    [
+        (torch.zeros(8), torch.zeros(8), torch.zeros(8), r"\[rows, features\]"),
+        (torch.zeros(1, 8).int(), torch.zeros(1, 8), torch.zeros(1, 8), "gate is torch.int32"),
+        (torch.zeros(1, 8), torch.zeros(1, 9), torch.zeros(1, 8), r"up .*\[1, 8\]"),
+        (torch.zeros(1, 8), torch.zeros(1, 8), torch.zeros(1, 8).half(), "out is torch.float16"),
+        (torch.zeros(2, 16)[:, ::2], torch.zeros(2, 8), torch.zeros(2, 8), "last one must be 1"),
+    ],
+)
+def test_refuses(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        swiglu(gate, up, out)

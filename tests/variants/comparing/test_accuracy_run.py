@@ -1,0 +1,226 @@
+"""Variants scored against fp32, on the bundled model and on small ones with random weights."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.variants import registry
+from decodescope.variants.comparing import accuracy_run
+from decodescope.variants.comparing.accuracy_run import Scores, score_variants
+from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
+from decodescope.variants.measuring.preparation import Prepared
+from decodescope.variants.model.loading import load_model, resolve_model
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.registry import Variant
+from decodescope.variants.steps.compiled.step import StaticStep
+from decodescope.variants.steps.eager import EagerStep
+
+Load = Callable[..., Any]
+CONFIG = WorkerConfig(variant="eager", batch=2, tokens=4, model="tiny", device="cpu")
+
+
+class Poisoned(EagerStep):
+    """Eager, but NaN and infinity in the logits of two steps."""
+
+    def forced_step(self, ids: torch.Tensor) -> torch.Tensor:
+        logits = super().forced_step(ids).clone()
+        if self.position in (40, 41):
+            logits[:, self.position] = torch.nan if self.position == 40 else torch.inf
+        return logits
+
+
+class Truncated(EagerStep):
+    """Eager, but a column of the logits is missing."""
+
+    def forced_step(self, ids: torch.Tensor) -> torch.Tensor:
+        return super().forced_step(ids)[:, 1:]
+
+
+class Doubled(EagerStep):
+    """Eager, but the logits are twice what they should be."""
+
+    def forced_step(self, ids: torch.Tensor) -> torch.Tensor:
+        return super().forced_step(ids) * 2
+
+
+def build_static(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
+    return StaticStep(loaded, workload, lambda forward: forward)
+
+
+def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
+    raise RuntimeError("no kernel image\nis available")
+
+
+def build_too_large(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
+    raise torch.OutOfMemoryError("tried to allocate 999 GiB")
+
+
+def built_by(step: Any) -> Any:
+    return lambda loaded, workload, device: step(loaded, workload)
+
+
+@pytest.fixture(autouse=True)
+def more_variants(monkeypatch: pytest.MonkeyPatch) -> None:
+    builders = {
+        "static": build_static,
+        "poisoned": built_by(Poisoned),
+        "truncated": built_by(Truncated),
+        "doubled": built_by(Doubled),
+        "broken": build_nothing,
+        "large": build_too_large,
+    }
+    found = [Variant(name, "for a test", False, build) for name, build in builders.items()]
+    monkeypatch.setattr(registry, "_installed", lambda: (found, []))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def nothing(stage: str) -> None:
+    pass
+
+
+def scored(*variants: str, dtype: str = "fp32", text: str | None = None) -> Scores:
+    config = msgspec.structs.replace(CONFIG, dtype=dtype)
+    return score_variants(config, variants, text, nothing)
+
+
+def whole_forward(model: Any, text: ScoredText) -> torch.Tensor:
+    with torch.no_grad():
+        logits: torch.Tensor = model(text.ids[None, :-1]).logits[0, text.context :]
+    return logits.double()
+
+
+def test_fp32_is_its_own_reference() -> None:
+    scores = scored("eager", "static")
+    eager, static = scores.accuracies["eager"], scores.accuracies["static"]
+    assert (eager.logit_rel_error, eager.kl, eager.top1_agreement) == (0, 0, 1)
+    assert eager.perplexity_ratio == 1
+    assert 0 <= static.logit_rel_error < 1e-5
+    assert static.top1_agreement == 1
+    assert (eager.positions, eager.text) == (128, "decodescope's own text")
+    assert "eager on cpu" in eager.reference
+    assert scores.findings == []
+
+
+def test_low_precision_is_scored_as_whole_forward_passes_are() -> None:
+    scores = scored("eager", "static", dtype="bf16")
+    loaded = load_model(resolve_model("tiny"), "cpu", "bf16")
+    text = scored_text(loaded, None)
+    low = whole_forward(loaded.model, text)
+    reference = whole_forward(copy.deepcopy(loaded.model).float(), text)
+    error = (low - reference).norm() / reference.norm()
+    loss = torch.nn.functional.cross_entropy(reference, text.next_ids)
+    kl = torch.nn.functional.kl_div(
+        low.log_softmax(-1), reference.log_softmax(-1), log_target=True, reduction="batchmean"
+    )
+    for accuracy in scores.accuracies.values():
+        # Steps and a whole pass round differently, but by as much.
+        assert accuracy.logit_rel_error == pytest.approx(error.item(), rel=0.5)
+        assert accuracy.kl == pytest.approx(kl.item(), rel=0.9)
+        assert accuracy.perplexity / accuracy.perplexity_ratio == pytest.approx(
+            loss.exp().item(), rel=1e-4
+        )
+        assert 0 < accuracy.logit_rel_error < 0.05
+        assert 0.9 < accuracy.top1_agreement <= 1
+
+
+def test_the_given_text_is_scored() -> None:
+    given = "def add(left, right):\n    return left + right\n"
+    accuracy = scored("eager", text=given).accuracies["eager"]
+    loaded = load_model(resolve_model("tiny"), "cpu", "fp32")
+    text = scored_text(loaded, given)
+    loss = torch.nn.functional.cross_entropy(whole_forward(loaded.model, text), text.next_ids)
+    assert accuracy.perplexity == pytest.approx(loss.exp().item(), rel=1e-4)
+    assert accuracy.text == text.name == "the given text"
+    assert accuracy.positions < 128
+
+
+def test_wrong_logits_are_shown_as_the_formulas_say() -> None:
+    accuracy = scored("doubled").accuracies["doubled"]
+    assert accuracy.logit_rel_error == pytest.approx(1)
+    assert accuracy.top1_agreement == 1
+    assert accuracy.kl > 0.01
+
+
+def test_a_variant_that_fails_loses_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    scores = scored("broken", "poisoned", "large", "truncated", "eager")
+    assert list(scores.accuracies) == ["eager"]
+    assert {finding.code for finding in scores.findings} == {"accuracy_missing"}
+    told = {
+        finding.message.split(":")[0].removeprefix("no accuracy of "): finding.message
+        for finding in scores.findings
+    }
+    assert "RuntimeError: no kernel image" in told["broken"]
+    assert "out of GPU memory while building variant large" in told["large"]
+    assert "gave logits of shape [128, " in told["truncated"]
+    assert "NaN or infinite at 2 of 128 positions" in told["poisoned"]
+    assert "perplexity" in told["poisoned"]
+    assert all("\n" not in message for message in told.values())
+    assert "no kernel image" in capsys.readouterr().err
+
+
+def test_no_memory_for_the_reference_is_a_finding(
+    load_small: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_small("llama")
+
+    def no_room(self: Any) -> Any:
+        raise torch.OutOfMemoryError("tried to allocate 999 GiB")
+
+    monkeypatch.setattr(type(loaded.model), "float", no_room)
+    scores = score_small(loaded, monkeypatch, "eager", "static")
+    assert scores.accuracies == {}
+    missing = [f.message for f in scores.findings if f.code == "accuracy_missing"]
+    assert len(missing) == 2
+    assert all("out of GPU memory while computing the fp32 reference" in text for text in missing)
+
+
+@pytest.mark.parametrize("architecture", ["llama", "mistral"])
+def test_random_weights_are_named(
+    load_small: Load, monkeypatch: pytest.MonkeyPatch, architecture: str
+) -> None:
+    scores = score_small(load_small(architecture), monkeypatch, "eager", "static")
+    (finding,) = scores.findings
+    assert finding.code == "random_weights"
+    assert architecture in finding.message
+    assert scores.accuracies["eager"].text == "seeded random token ids"
+    assert scores.accuracies["eager"].logit_rel_error == 0
+    assert scores.accuracies["static"].logit_rel_error < 1e-5
+
+
+def test_the_matrix_precision_is_put_back() -> None:
+    torch.set_float32_matmul_precision("high")
+    try:
+        scored("eager")
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+def test_bad_requests_are_refused() -> None:
+    with pytest.raises(EnvironmentLacks, match="compiled: needs a CUDA device"):
+        score_variants(
+            msgspec.structs.replace(CONFIG, variant="compiled"), ("eager",), None, nothing
+        )
+
+
+def score_small(loaded: Any, monkeypatch: pytest.MonkeyPatch, *variants: str) -> Scores:
+    workload = DecodeWorkload(2, 8, 4, "fp32")
+
+    def prepared(config: WorkerConfig, say: Any) -> Prepared:
+        return Prepared(config, "cpu", loaded, workload)
+
+    monkeypatch.setattr(accuracy_run, "prepare", prepared)
+    return score_variants(CONFIG, variants, None, nothing)

@@ -1,0 +1,84 @@
+"""What is scored: how a text is split into prompt, fed tokens and the tokens that follow."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.variants.comparing.accuracy_text import OWN_TEXT, scored_text
+from decodescope.variants.model.loading import LoadedModel
+
+
+class Letters:
+    """A tokenizer of one token a letter."""
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(letter) for letter in text]
+
+
+class SmallConfig:
+    vocab_size = 97
+
+    def get_text_config(self, decoder: bool) -> "SmallConfig":
+        return self
+
+
+class SmallModel:
+    config = SmallConfig()
+
+
+def loaded(tokenizer: Any = None, max_context: int | None = None) -> LoadedModel:
+    return LoadedModel(SmallModel(), tokenizer, "pretrained", "small", max_context)
+
+
+@pytest.mark.parametrize(
+    ("letters", "context", "positions"),
+    [
+        (3, 1, 1), (4, 1, 2), (5, 2, 2), (64, 31, 32), (65, 32, 32), (66, 32, 33),
+        (160, 32, 127), (161, 32, 128), (162, 32, 128), (9000, 32, 128),
+    ],
+)  # fmt: skip
+def test_a_text_is_split(letters: int, context: int, positions: int) -> None:
+    text = "".join(chr(65 + number % 26) for number in range(letters))
+    scored = scored_text(loaded(Letters()), text)
+    assert (scored.context, scored.positions) == (context, positions)
+    assert scored.ids.tolist() == Letters().encode(text)[: context + positions + 1]
+    assert scored.next_ids.tolist() == Letters().encode(text)[context + 1 :][:positions]
+    assert scored.name == "the given text"
+
+
+@pytest.mark.parametrize("limit", [2, 3, 20, 100, 160, 161])
+@pytest.mark.parametrize("tokenizer", [None, Letters()])
+def test_no_more_positions_than_the_model_allows(limit: int, tokenizer: Any) -> None:
+    scored = scored_text(loaded(tokenizer, limit), None)
+    assert 1 <= scored.context + scored.positions <= min(limit, 160)
+    assert len(scored.next_ids) == scored.positions >= 1
+    assert scored.context + scored.positions == min(limit, 160)
+
+
+@pytest.mark.parametrize("text", ["", "a", "ab"])
+def test_too_short_a_text_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=f"--text: {len(text)} tokens are too few"):
+        scored_text(loaded(Letters()), text)
+
+
+def test_a_text_needs_a_tokenizer() -> None:
+    with pytest.raises(ModelError, match="--text: small has no tokenizer"):
+        scored_text(loaded(), "a text")
+
+
+def test_without_a_tokenizer_the_ids_are_random_and_always_the_same() -> None:
+    first, second = scored_text(loaded(), None), scored_text(loaded(), None)
+    assert torch.equal(first.ids, second.ids)
+    assert len(first.ids.unique()) > 50
+    assert 0 <= int(first.ids.min()) < int(first.ids.max()) < 97
+    assert first.name == "seeded random token ids"
+
+
+def test_our_own_text_is_long_enough_and_is_python() -> None:
+    compile(OWN_TEXT, "own", "exec")
+    scored = scored_text(replace(loaded(), tokenizer=Letters()), None)
+    assert scored.positions == 128
+    assert scored.name == "decodescope's own text"

@@ -1,0 +1,119 @@
+import importlib.util
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from decodescope.analyzer.errors import EnvironmentLacks, InputError
+from decodescope.variants.machine import environment as subject
+from decodescope.variants.machine.environment import (
+    choose_device,
+    default_dtype,
+    doctor,
+    environment,
+    require_run_packages,
+)
+from decodescope.variants.machine.memory import memory_errors
+
+NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+
+
+def hide_package(monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
+    real = importlib.util.find_spec
+
+    def find_spec(name: str, package: str | None = None) -> Any:
+        return None if name == hidden else real(name, package)
+
+    monkeypatch.setattr(subject, "find_spec", find_spec)
+
+
+def test_the_environment_is_plain_data() -> None:
+    facts = environment()
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["torch"] == torch.__version__.split("+")[0] or facts["torch"] == torch.__version__
+    assert str(facts["date"]).endswith("+00:00")
+    for key in ("decodescope", "python", "transformers", "platform", "cpu", "cpu_cores"):
+        assert facts[key] is not None, key
+    assert {"triton", "cuda", "driver", "gpu", "gpu_sms", "gpu_memory_bytes"} <= set(facts)
+
+
+@NO_GPU
+def test_without_cuda_the_cpu_is_chosen_and_cuda_refused() -> None:
+    assert choose_device(None) == "cpu"
+    assert choose_device("cpu") == "cpu"
+    with pytest.raises(EnvironmentLacks, match=r"--device cuda: .*use --device cpu"):
+        choose_device("cuda")
+    facts = environment()
+    assert facts["gpu"] is None
+    assert facts["cuda"] is None
+
+
+def test_other_devices_are_bad_input() -> None:
+    with pytest.raises(InputError, match="must be cuda or cpu"):
+        choose_device("mps")
+
+
+def test_each_device_has_its_usual_dtype() -> None:
+    assert default_dtype("cuda") == "bf16"
+    assert default_dtype("cpu") == "fp32"
+
+
+def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_run_packages()
+    hide_package(monkeypatch, "torch")
+    with pytest.raises(EnvironmentLacks, match=r"torch not installed.*decodescope\[run\]"):
+        require_run_packages()
+    with pytest.raises(EnvironmentLacks, match=r"torch is not installed"):
+        choose_device("cuda")
+    assert choose_device(None) == "cpu"
+    failed = {check.name: check for check in doctor() if check.status == "fail"}
+    assert {"packages", "profiler"} <= set(failed)
+    assert "decodescope[run]" in str(failed["packages"].advice)
+
+
+def test_doctor_says_what_to_do_about_everything_that_is_not_ok() -> None:
+    checks = doctor()
+    assert len({check.name for check in checks}) == len(checks)
+    for check in checks:
+        assert check.detail
+        assert check.status == "ok" or check.advice, check.name
+    assert not [check for check in checks if check.status == "fail"]
+
+
+def test_the_driver_version_is_read_from_the_kernel(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    proc = tmp_path / "version"
+    proc.write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n"
+        "GCC version:  gcc version 13.2.0\n"
+    )
+    monkeypatch.setattr(subject, "Path", lambda path: proc)
+    assert subject.driver_version() == "580.95.05"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2.00 GiB."),
+        RuntimeError("CUDA error: out of memory\nCompile with `TORCH_USE_CUDA_DSA`"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
+def test_running_out_of_memory_is_one_line(error: RuntimeError) -> None:
+    with (
+        pytest.raises(EnvironmentLacks) as caught,
+        memory_errors("loading x in bf16", "cpu", needed_bytes=3 * 1024**3),
+    ):
+        raise error
+    message = str(caught.value)
+    assert message.startswith("out of GPU memory while loading x in bf16, needs about 3.0 GiB")
+    assert "try a smaller model" in message
+    assert "\n" not in message
+
+
+def test_other_errors_pass_unchanged() -> None:
+    for error in (ZeroDivisionError("by zero"), RuntimeError("CUDA error: invalid argument")):
+        with pytest.raises(type(error), match=str(error)), memory_errors("doing sums", "cpu"):
+            raise error

@@ -1,0 +1,72 @@
+"""What is refused before a model is loaded."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from decodescope.analyzer.errors import DecodescopeError, ModelError
+from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.variants import registry
+from decodescope.variants.measuring.preparation import prepare
+from decodescope.variants.registry import Variant
+
+ASKED = {"variant": "eager", "batch": 1, "tokens": 4, "model": "tiny", "device": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"variant": "egaer"}, "did you mean eager"),
+        ({"variant": "compiled"}, "CUDA"),
+        ({"batch": 0}, "--batch 0"),
+        ({"tokens": 0}, "--tokens 0"),
+        ({"context": 1021}, "1025"),
+        ({"prompt_ids": (1,) * 1021}, "1025"),
+        ({"prompt": "x", "tokens": 1024}, "1025"),
+        ({"dtype": "fp64"}, "fp64"),
+    ],
+)
+def test_a_request_that_cannot_be_met_costs_no_loading(
+    wrong: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_weights(*args: object, **options: object) -> None:
+        raise AssertionError("weights were touched")
+
+    monkeypatch.setattr("decodescope.variants.model.loading._load_pretrained", no_weights)
+    with pytest.raises(DecodescopeError, match=words):
+        prepare(WorkerConfig(**(ASKED | wrong)), lambda stage: None)
+
+
+@pytest.mark.parametrize("model", ["tiny", "qwen2.5-0.5b@random"])
+def test_what_a_variant_cannot_run_costs_no_loading(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_weights(*args: object, **options: object) -> None:
+        raise AssertionError("weights were touched")
+
+    def check(name: str, config: Mapping[str, Any], workload: Any, device: str) -> None:
+        raise ModelError(f"{name}: no {config['model_type']} of width {config['hidden_size']}")
+
+    monkeypatch.setattr("decodescope.variants.model.loading._load_pretrained", no_weights)
+    monkeypatch.setattr("decodescope.variants.model.loading.build_random", no_weights)
+    picky = Variant("picky", "refuses everything", False, no_weights, check)  # type: ignore[arg-type]
+    monkeypatch.setattr(registry, "_BUILT_IN", (picky,))
+    with pytest.raises(ModelError, match=f"{model}: no (llama|qwen2) of width (256|896)"):
+        prepare(WorkerConfig(**(ASKED | {"variant": "picky", "model": model})), lambda stage: None)
+
+
+@pytest.mark.parametrize(
+    ("given", "context"),
+    [
+        ({}, 128),
+        ({"context": 7}, 7),
+        ({"prompt_ids": (5, 6, 7)}, 3),
+        ({"prompt": "def f():"}, None),
+    ],
+)
+def test_the_context_is_what_was_given(given: dict[str, object], context: int | None) -> None:
+    prepared = prepare(WorkerConfig(**(ASKED | given)), lambda stage: None)
+    shape = prepared.prompt(0).shape
+    assert shape == (1, prepared.workload.context)
+    assert shape[1] == context or (context is None and shape[1] > 1)

@@ -1,0 +1,79 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import errors
+
+from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.variants.model import hub
+
+
+def http_error(kind: type[Exception]) -> Exception:
+    error = kind.__new__(kind)
+    Exception.__init__(error, "refused")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("raised", "expected", "words"),
+    [
+        (http_error(errors.GatedRepoError), EnvironmentLacks, "gated"),
+        (http_error(errors.RepositoryNotFoundError), EnvironmentLacks, "no public model"),
+        (errors.LocalEntryNotFoundError("no"), EnvironmentLacks, "cannot be reached"),
+        (errors.EntryNotFoundError("no"), ModelError, "no config.json"),
+        (errors.HFValidationError("no"), InputError, "valid hub id"),
+        (ConnectionError("no"), EnvironmentLacks, "cannot be reached"),
+    ],
+)
+def test_each_refusal_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    raised: Exception,
+    expected: type[Exception],
+    words: str,
+) -> None:
+    def download(*args: Any, **options: Any) -> str:
+        raise raised
+
+    monkeypatch.setattr(hub, "hf_hub_download", download)
+    monkeypatch.setattr(hub, "_hub_answers", lambda: True)
+    with pytest.raises(expected, match=words) as caught:
+        hub.find_checkpoint("some/model")
+    assert "\n" not in str(caught.value)
+
+
+class SilentHub:
+    """A client session on a machine without network."""
+
+    asked = 0
+
+    def head(self, url: str, timeout: float) -> None:
+        SilentHub.asked += 1
+        raise OSError("Name or service not known")
+
+
+def test_without_network_only_the_cache_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(hub, "get_session", SilentHub)
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    SilentHub.asked = 0
+    with pytest.raises(EnvironmentLacks, match="model not found: some/model is not in the local"):
+        hub.find_checkpoint("some/model")
+    assert SilentHub.asked == 1
+
+
+def test_a_cached_model_is_found_without_network(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(hub, "get_session", SilentHub)
+    seen: dict[str, Any] = {}
+
+    def download(hub_id: str, file: str, **options: Any) -> str:
+        seen.update(options)
+        return str(tmp_path / file)
+
+    monkeypatch.setattr(hub, "hf_hub_download", download)
+    found = hub.find_checkpoint("some/model")
+    assert found.cached_only
+    assert found.config_path == tmp_path / "config.json"
+    assert seen == {"local_files_only": True}

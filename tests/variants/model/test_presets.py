@@ -1,0 +1,71 @@
+import pytest
+import torch
+
+from decodescope.analyzer.errors import InputError
+from decodescope.variants.model.loading import build_random
+from decodescope.variants.model.presets import PRESETS, Preset
+
+# Parameter counts as the model cards give them.
+PUBLISHED = {
+    "llama-2-7b": 6_738_415_616,
+    "llama-3.2-1b": 1_235_814_400,
+    "llama-3.1-8b": 8_030_261_248,
+    "qwen2.5-0.5b": 494_032_768,
+    "qwen3-0.6b": 596_049_920,
+    "mistral-7b": 7_241_732_096,
+}
+
+
+def test_every_preset_is_a_published_size() -> None:
+    assert {name: preset.parameters for name, preset in PRESETS.items()} == PUBLISHED
+
+
+@pytest.mark.parametrize("name", list(PUBLISHED))
+def test_transformers_builds_the_same_shape(name: str) -> None:
+    preset = PRESETS[name]
+    model = build_random(preset, "meta", torch.bfloat16)
+    config = model.config
+    assert sum(parameter.numel() for parameter in model.parameters()) == PUBLISHED[name]
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    assert config.rope_parameters["rope_theta"] == preset.rope_theta
+    assert config.max_position_embeddings == preset.max_position_embeddings
+    assert config.rms_norm_eps == preset.rms_norm_eps
+    assert getattr(config, "sliding_window", None) == preset.sliding_window
+    attention = model.model.layers[0].self_attn
+    assert (attention.q_proj.bias is not None) == (preset.model_type == "qwen2")
+    assert hasattr(attention, "q_norm") == (preset.model_type == "qwen3")
+
+
+def test_long_context_models_rescale_their_frequencies() -> None:
+    scaled = build_random(PRESETS["llama-3.2-1b"], "meta", torch.bfloat16).config.rope_parameters
+    assert scaled["rope_type"] == "llama3"
+    assert scaled["factor"] == 32.0
+    assert scaled["original_max_position_embeddings"] == 8192
+    assert PRESETS["llama-2-7b"].rope_scaling is None
+
+
+def test_source_urls_point_at_the_published_configuration() -> None:
+    assert PRESETS["qwen3-0.6b"].source_url == (
+        "https://huggingface.co/Qwen/Qwen3-0.6B/blob/main/config.json"
+    )
+
+
+@pytest.mark.parametrize(("num_key_value_heads", "head_dim"), [(3, 64), (8, 63)])
+def test_impossible_shapes_are_refused(num_key_value_heads: int, head_dim: int) -> None:
+    with pytest.raises(InputError, match="odd-one"):
+        Preset(
+            name="odd-one",
+            hub_id="a/b",
+            model_type="llama",
+            hidden_size=64,
+            num_hidden_layers=1,
+            num_attention_heads=32,
+            num_key_value_heads=num_key_value_heads,
+            head_dim=head_dim,
+            intermediate_size=64,
+            vocab_size=8,
+            max_position_embeddings=8,
+            rope_theta=1e4,
+            rms_norm_eps=1e-5,
+            tie_word_embeddings=True,
+        )

@@ -1,0 +1,155 @@
+"""Sampled decoding: what may be asked for, and that a step draws what its logits and seed give."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+import torch
+
+from decodescope.analyzer.comparing.workload_match import workload_differences
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.analyzer.views.formatting import sampling_words
+from decodescope.kernels.sampling.reference import choose_reference
+from decodescope.variants.measuring.request import read_request
+from decodescope.variants.model.sampling import Sampling, requested_sampling
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.registry import build_variant
+from decodescope.variants.steps.compiled.step import StaticStep
+from decodescope.variants.steps.eager import EagerStep
+
+SAMPLING = Sampling(1.4, top_k=60, top_p=0.9, seed=21)
+CONTEXT, STEPS = 5, 12
+WORKLOAD = DecodeWorkload(2, CONTEXT, STEPS, "fp32", SAMPLING)
+
+Load = Callable[..., Any]
+BUILDS: dict[str, Callable[[Any, DecodeWorkload], Any]] = {
+    "eager": EagerStep,
+    "static": lambda loaded, workload: StaticStep(loaded, workload, lambda forward: forward),
+}
+
+
+def prompt_of(batch: int, context: int) -> torch.Tensor:
+    return torch.randint(3, 97, (batch, context), generator=torch.Generator().manual_seed(3))
+
+
+def decoded(step: Any, count: int) -> torch.Tensor:
+    return torch.stack([step.step() for _ in range(count)], dim=1)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((0.0,), "--temperature 0: must be at least 1e-05, or 0 for greedy"),
+        ((-1.0,), "--temperature -1"),
+        ((float("inf"),), "--temperature inf"),
+        ((float("nan"),), "--temperature nan"),
+        ((1.0, 0), "--top-k 0: must be at least 1"),
+        ((1.0, None, 0.0), "--top-p 0: must be above 0 and at most 1"),
+        ((1.0, None, 1.01), "--top-p 1.01"),
+        ((1.0, None, float("nan")), "--top-p nan"),
+        ((1.0, None, None, -1), "--seed -1"),
+        ((1.0, None, None, 1 << 63), "--seed 9223372036854775808: must be from 0"),
+    ],
+)
+def test_values_out_of_range_are_told(values: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        Sampling(*values)
+    assert str(caught.value).startswith(said)
+
+
+def test_a_request_carries_it_into_the_workload() -> None:
+    config = WorkerConfig("eager", 1, 4, model="tiny", device="cpu")
+    assert read_request(config).workload.sampling is None
+    sampled = WorkerConfig("eager", 1, 4, model="tiny", device="cpu", sampling=SAMPLING.settings)
+    assert read_request(sampled).workload.sampling == SAMPLING
+    assert requested_sampling(SamplingSettings(0.0, None, None, 0)) is None
+    with pytest.raises(InputError, match="--temperature -1"):
+        requested_sampling(SamplingSettings(-1.0, None, None, 0))
+
+
+def test_words_and_differences() -> None:
+    words = "temperature 1.4, top-k 60, top-p 0.9, seed 21"
+    assert sampling_words(SAMPLING.settings) == words
+    assert sampling_words(SamplingSettings(2.0, None, None, 0)) == "temperature 2, seed 0"
+
+    class Run:
+        def __init__(self, sampling: SamplingSettings | None) -> None:
+            self.sampling = sampling
+
+    runs: list[Any] = [Run(None), Run(SAMPLING.settings)]
+    assert workload_differences(*runs) == (f"sampling greedy against {words}",)
+    assert workload_differences(runs[1], runs[1]) == ()
+
+
+@pytest.mark.parametrize("variant", list(BUILDS))
+def test_a_step_draws_what_its_logits_give(load_small: Load, variant: str) -> None:
+    loaded = load_small("llama")
+    prompt = prompt_of(2, CONTEXT)
+    step = BUILDS[variant](loaded, WORKLOAD)
+    ids = torch.cat([step.prefill(prompt)[:, None], decoded(step, STEPS)], dim=1)
+
+    sequence = torch.cat([prompt, ids], dim=1)
+    logits = loaded.model(sequence).logits
+    for index in range(STEPS + 1):
+        position = CONTEXT - 1 + index
+        expected = choose_reference(logits[:, position], position, **asdict(SAMPLING))
+        assert torch.equal(ids[:, index], expected)
+    assert not torch.equal(ids[:, :-1], logits[:, CONTEXT - 1 : -2].argmax(-1))
+
+    step.reset(CONTEXT + 4)
+    assert torch.equal(decoded(step, 5), ids[:, 5:10])
+    assert torch.equal(step.prefill(prompt), ids[:, 0])
+    assert torch.equal(decoded(step, 3), ids[:, 1:4])
+
+
+def test_another_seed_gives_other_tokens(load_small: Load) -> None:
+    loaded = load_small("llama")
+    prompt = prompt_of(2, CONTEXT)
+    outputs = []
+    for seed in (21, 22):
+        step = EagerStep(loaded, replace(WORKLOAD, sampling=replace(SAMPLING, seed=seed)))
+        step.prefill(prompt)
+        outputs.append(decoded(step, STEPS))
+    assert not torch.equal(*outputs)
+
+
+def test_equal_prompts_draw_apart(load_small: Load) -> None:
+    step = EagerStep(load_small("llama"), WORKLOAD)
+    step.prefill(prompt_of(1, CONTEXT).expand(2, -1))
+    ids = decoded(step, STEPS)
+    assert not torch.equal(ids[0], ids[1])
+
+
+@contextmanager
+def no_synchronisation() -> Iterator[None]:
+    """Any operation of torch that waits for the device raises inside."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("default")  # of torch.compile's imports, and of the mode that watches
+@pytest.mark.parametrize("variant", ["eager", "compiled"])
+def test_variants_draw_on_the_gpu_without_waiting(load_small: Load, variant: str) -> None:
+    loaded = load_small("llama")
+    loaded.model.to("cuda")
+    step = build_variant(variant, loaded, WORKLOAD, "cuda")
+    prompt = prompt_of(2, CONTEXT)
+    step.prefill(prompt)
+    step.step()
+    ids = step.prefill(prompt)
+    for position in range(CONTEXT, CONTEXT + STEPS):
+        logits = step.forced_step(ids)
+        expected = choose_reference(logits.cpu(), position, **asdict(SAMPLING))
+        # Once more from the same ids, to see what the step itself makes of these logits.
+        step.reset(position)
+        with no_synchronisation():
+            ids = step.step()
+        assert torch.equal(ids.cpu(), expected)

@@ -1,0 +1,67 @@
+"""16-bit logits of the fused step and of transformers' own, each against the same weights in fp32.
+
+transformers rounds more often than the kernels do, so their error is usually the smaller one.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.workload import DecodeWorkload, DType
+from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.step import DecodeStep
+from tests.helpers import families
+from tests.helpers.fused_steps import fused, ids_of, load_family, prompt_of
+
+DTYPES: dict[DType, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16}
+CONTEXT = families.ORIGINAL_MAX + 3
+
+
+def assert_no_worse_than_eager(
+    family: str, device: str, dtype: DType, batch: int, steps: int
+) -> None:
+    workload = DecodeWorkload(batch, CONTEXT, steps, dtype)
+    loaded = load_family(family, device, DTYPES[dtype])
+    # The rounded weights in fp32, in a model whose rotations have seen no length.
+    exact = families.build(family, DTYPES[dtype], device=device).float()
+    reference = LoadedModel(exact, None, "random", family, None)
+    steps_of = (
+        fused(loaded, workload),
+        EagerStep(loaded, workload),
+        EagerStep(reference, replace(workload, dtype="fp32")),
+    )
+    given, eager, expected = (forced_logits(step, loaded, workload) for step in steps_of)
+    errors = [float((logits - expected).norm()) for logits in (given, eager)]
+    assert 0 < errors[0] <= 1.1 * errors[1]
+
+
+def forced_logits(step: DecodeStep, loaded: LoadedModel, workload: DecodeWorkload) -> torch.Tensor:
+    """Logits of random ids in fp32, [steps, batch, vocabulary]."""
+    step.prefill(prompt_of(loaded, workload))
+    return torch.stack(
+        [
+            step.forced_step(ids_of(loaded, workload.batch, seed)).float()
+            for seed in range(workload.new_tokens)
+        ]
+    )
+
+
+@pytest.mark.parametrize("family", ["llama-tied", "mistral", "qwen2", "qwen3"])
+def test_float16_is_no_worse_than_eagers(family: str, device: str) -> None:
+    assert_no_worse_than_eager(family, device, "fp16", batch=2, steps=2)
+
+
+# The interpreter truncates to bf16, which no GPU does.
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_bfloat16_is_no_worse_than_eagers(family: str) -> None:
+    assert_no_worse_than_eager(family, "cuda", "bf16", batch=1, steps=12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", ["llama-tied", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("batch", [2, 16])
+def test_a_batch_in_bfloat16_is_no_worse_than_eagers(family: str, batch: int) -> None:
+    assert_no_worse_than_eager(family, "cuda", "bf16", batch, steps=12)

@@ -1,0 +1,109 @@
+import pytest
+import torch
+from transformers import DynamicCache
+
+from decodescope.variants.steps.fused.kv_cache import KvCache, new_kv_cache, prefill
+from decodescope.variants.steps.fused.model_parts import fused_model
+from tests.helpers.families import WINDOW, build, prompt_ids
+
+
+@torch.no_grad()
+def prefilled(name: str, batch: int, length: int, device: str) -> DynamicCache:
+    model = build(name, device=device)
+    past = DynamicCache(config=model.config)
+    model(prompt_ids(name, batch, length).to(device), past_key_values=past, use_cache=True)
+    return past
+
+
+def nan_cache(name: str, batch: int, capacity: int, device: str) -> KvCache:
+    cache = new_kv_cache(fused_model(build(name, device=device)), batch, capacity, device)
+    cache.k.fill_(torch.nan)
+    cache.v.fill_(torch.nan)
+    return cache
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_new_cache_is_laid_out_and_counted(dtype: torch.dtype, device: str) -> None:
+    parts = fused_model(build("qwen3", dtype, device=device))
+    cache = new_kv_cache(parts, 3, 10, device)
+    assert cache.k.shape == cache.v.shape == (2, 3, 2, 10, 48)
+    assert cache.k.dtype == cache.v.dtype == dtype
+    assert cache.capacity == 10
+    assert cache.bytes == 2 * (2 * 3 * 2 * 10 * 48) * dtype.itemsize
+    k, v = cache.layer(1)
+    assert k.data_ptr() == cache.k[1].data_ptr()
+    assert v.data_ptr() == cache.v[1].data_ptr()
+    assert k.is_contiguous()
+
+
+@pytest.mark.parametrize("length", [1, 9])
+def test_a_prompt_goes_to_its_positions_and_nowhere_else(length: int, device: str) -> None:
+    past = prefilled("llama-tied", 2, length, device)
+    cache = nan_cache("llama-tied", 2, 9, device)
+    cache.fill(past, length)
+    for index, layer in enumerate(past.layers):
+        k, v = cache.layer(index)
+        assert torch.equal(k[:, :, :length], layer.keys)
+        assert torch.equal(v[:, :, :length], layer.values)
+        assert k[:, :, length:].isnan().all()
+        assert v[:, :, length:].isnan().all()
+
+
+@pytest.mark.parametrize("length", [3, WINDOW - 1, WINDOW, 15])
+def test_a_window_goes_to_the_positions_it_came_from(length: int, device: str) -> None:
+    past = prefilled("mistral", 2, length, device)
+    cache = nan_cache("mistral", 2, 20, device)
+    cache.fill(past, length)
+    held = min(length, WINDOW - 1)
+    k, _ = cache.layer(1)
+    assert torch.equal(k[:, :, length - held : length], past.layers[1].keys)
+    assert k[:, :, : length - held].isnan().all()
+    assert k[:, :, length:].isnan().all()
+
+
+def test_prefill_gives_the_models_logits_and_fills_the_cache(device: str) -> None:
+    model = build("qwen3", torch.bfloat16, device=device)
+    ids = prompt_ids("qwen3", 3, 8).to(device)
+    cache = new_kv_cache(fused_model(model), 3, 12, device)
+    logits = prefill(model, ids, cache)
+    with torch.no_grad():
+        output = model(ids, use_cache=True, logits_to_keep=1)
+    assert torch.equal(logits, output.logits[:, -1])
+    assert not logits.requires_grad
+    assert torch.equal(cache.k[1, :, :, :8], output.past_key_values.layers[1].keys)
+    assert not cache.k[:, :, :, 8:].any()
+
+
+def test_a_second_prompt_overwrites_the_first(device: str) -> None:
+    model = build("llama2", device=device)
+    parts = fused_model(model)
+    cache, other = (new_kv_cache(parts, 1, 9, device) for _ in range(2))
+    first, second = prompt_ids("llama2", 1, 9, seed=1), prompt_ids("llama2", 1, 9, seed=2)
+    prefill(model, first.to(device), cache)
+    prefill(model, second.to(device), cache)
+    prefill(model, second.to(device), other)
+    assert torch.equal(cache.k, other.k)
+    assert torch.equal(cache.v, other.v)
+
+
+@pytest.mark.parametrize(
+    ("batch", "length", "told", "message"),
+    [
+        (2, 10, 10, "10 tokens: this cache has 9 positions"),
+        (2, 5, 4, "layer 0 has seen 5, not 4"),
+        (1, 5, 5, r"K or V of shape \[1, 3, 5, 32\]: must be \[2, 3, 5, 32\]"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    batch: int, length: int, told: int, message: str, device: str
+) -> None:
+    past = prefilled("llama2", batch, length, device)
+    with pytest.raises(ValueError, match=message):
+        nan_cache("llama2", 2, 9, device).fill(past, told)
+
+
+def test_a_cache_of_other_layers_is_refused(device: str) -> None:
+    cache = nan_cache("llama2", 2, 9, device)
+    fewer = KvCache(cache.k[:1], cache.v[:1])
+    with pytest.raises(ValueError, match="2 layers: this cache has 1"):
+        fewer.fill(prefilled("llama2", 2, 5, device), 5)

@@ -1,0 +1,308 @@
+"""The fused step against transformers: same tokens, same logits, whatever is left out of it."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.variants.model.loading import load_model, resolve_model
+from decodescope.variants.model.sampling import Sampling
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import FUSIONS
+from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.fused.launches import launch_step
+from decodescope.variants.steps.fused.plan import StepPlan
+from decodescope.variants.steps.fused.step import FusedStep
+from tests.helpers import families
+from tests.helpers.fused_steps import (
+    assert_logits_agree,
+    both,
+    decoded,
+    fused,
+    ids_of,
+    load_family,
+    prompt_of,
+)
+
+# Beyond the windows of the families and the length at which their rotations change.
+CONTEXT = families.ORIGINAL_MAX + 3
+
+
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_logits_and_tokens_are_those_of_transformers(family: str, device: str) -> None:
+    loaded = load_family(family, device)
+    step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 3, "fp32"))
+    ids = ids_of(loaded, 1, seed=5)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
+@pytest.mark.parametrize("family", ["llama-biased", "mistral", "qwen3"])
+def test_sequences_of_a_batch_do_not_mix(family: str, device: str) -> None:
+    loaded = load_family(family, device)
+    step, eager = both(loaded, DecodeWorkload(3, CONTEXT, 3, "fp32"))
+    ids = ids_of(loaded, 3, seed=6)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
+@pytest.mark.parametrize(("context", "new_tokens"), [(1, 2), (63, 4)])
+def test_awkward_positions_up_to_the_caches_end(context: int, new_tokens: int, device: str) -> None:
+    loaded = load_family("llama-tied", device)
+    step, eager = both(loaded, DecodeWorkload(1, context, new_tokens, "fp32"))
+    for seed in range(new_tokens):
+        assert step.position == eager.position == context + seed
+        ids = ids_of(loaded, 1, seed)
+        assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    with pytest.raises(ModelError, match=f"built for {context + new_tokens} positions"):
+        step.step()
+
+
+@pytest.mark.parametrize("left_out", [*FUSIONS, "norm-residual", "-".join(FUSIONS)])
+def test_what_is_left_out_changes_no_token(left_out: str, device: str) -> None:
+    loaded = load_family("qwen3-biased", device)
+    step, eager = both(loaded, DecodeWorkload(1, CONTEXT, 2, "fp32"), f"fused-{left_out}")
+    ids = ids_of(loaded, 1, seed=7)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
+@pytest.mark.parametrize("left_out", ["rope", "attention-head"])
+def test_what_is_left_out_of_a_batch_changes_no_token(left_out: str, device: str) -> None:
+    loaded = load_family("mistral", device)
+    step, eager = both(loaded, DecodeWorkload(2, CONTEXT, 2, "fp32"), f"fused-{left_out}")
+    ids = ids_of(loaded, 2, seed=8)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
+def test_the_bundled_model_writes_what_transformers_writes(device: str) -> None:
+    loaded = load_model(resolve_model("tiny"), device, "fp32")
+    step, eager = both(loaded, DecodeWorkload(1, 24, 3, "fp32"))
+    assert torch.equal(decoded(step, 3), decoded(eager, 3))
+
+
+@pytest.mark.parametrize(
+    ("sampling", "left_out"),
+    [(Sampling(0.8, seed=3), "-head"), (Sampling(1.3, top_k=20, top_p=0.9, seed=4), "")],
+)
+def test_tokens_are_drawn_as_for_transformers_logits(
+    sampling: Sampling, left_out: str, device: str
+) -> None:
+    loaded = load_family("qwen2", device)
+    workload = DecodeWorkload(2, 7, 3, "fp32", sampling)
+    step, eager = both(loaded, workload, f"fused{left_out}")
+    tokens = decoded(step, 2)
+    assert torch.equal(tokens, decoded(eager, 2))
+    assert_logits_agree(step.forced_step(tokens[:, 1]), eager.forced_step(tokens[:, 1]))
+    assert step.plan.buffers.position.item() == step.position == 10
+    step.reset(7)
+    assert torch.equal(decoded(step, 1), tokens[:, :1])
+
+
+def test_going_back_repeats_the_same_bits(device: str) -> None:
+    loaded = load_family("qwen2", device)
+    workload = DecodeWorkload(1, 5, 3, "fp32")
+    step = fused(loaded, workload)
+    first = step.prefill(prompt_of(loaded, workload))
+    tokens = decoded(step, 3)
+    cache = step.plan.cache.k.clone(), step.plan.cache.v.clone()
+
+    step.reset(5)
+    assert step.position == 5
+    assert torch.equal(step.step(), tokens[:, 0])
+    logits = step.forced_step(tokens[:, 0].clone())
+    step.reset(6)
+    assert torch.equal(step.forced_step(tokens[:, 0].clone()), logits)
+    assert torch.equal(step.step(), tokens[:, 2])
+    assert torch.equal(step.plan.cache.k, cache[0])
+    assert torch.equal(step.plan.cache.v, cache[1])
+
+    step.prefill(prompt_of(loaded, workload, seed=1))
+    assert torch.equal(step.prefill(prompt_of(loaded, workload)), first)
+    assert torch.equal(step.step(), tokens[:, 0])
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_forced_logits_are_the_callers_own(dtype: str, device: str) -> None:
+    torch_dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
+    loaded = load_family("qwen2", device, torch_dtype)
+    workload = DecodeWorkload(1, 5, 3, dtype)  # type: ignore[arg-type]
+    step = fused(loaded, workload)
+    step.prefill(prompt_of(loaded, workload))
+    logits = step.forced_step(ids_of(loaded, 1, seed=1))
+    kept = logits.clone()
+    assert logits.dtype == torch_dtype
+    ids = ids_of(loaded, 1, seed=2)
+    assert not torch.equal(step.forced_step(ids), kept)
+    assert torch.equal(logits, kept)
+    assert torch.equal(step.plan.buffers.tokens[:, 6], ids)
+
+
+def test_what_a_step_must_not_be_asked(device: str) -> None:
+    loaded = load_family("llama2", device)
+    workload = DecodeWorkload(2, 5, 3, "fp32")
+    step = fused(loaded, workload)
+    with pytest.raises(ModelError, match="before prefill"):
+        step.step()
+    with pytest.raises(InputError, match=r"prompt of shape \[2, 6\]"):
+        step.prefill(torch.zeros(2, 6, dtype=torch.int64))
+    step.prefill(prompt_of(loaded, workload))
+    with pytest.raises(InputError, match=r"forced ids of shape \[3\]"):
+        step.forced_step(torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(InputError, match="reset to position 6"):
+        step.reset(6)
+    assert step.position == 5
+
+
+def test_bytes_read_are_those_of_any_variant(device: str) -> None:
+    loaded = load_family("mistral", device)
+    workload = DecodeWorkload(2, 5, 3, "fp32")
+    step, eager = fused(loaded, workload), EagerStep(loaded, workload)
+    assert step.weight_bytes_read == eager.weight_bytes_read
+    assert step.kv_bytes_read(7) == eager.kv_bytes_read(7)
+    assert step.ungraphed() is None
+
+
+def test_other_tiles_share_the_memory(device: str) -> None:
+    loaded = load_family("llama2", device)
+    workload = DecodeWorkload(1, 40, 2, "fp32")
+    step = fused(loaded, workload)
+    tiles = step.plan.tiles
+    other = step.with_tiles(
+        replace(
+            tiles,
+            down=replace(tiles.down, columns=32, splits=3),
+            attention=replace(tiles.attention, columns=16, splits=2),
+        )
+    )
+    assert other.plan.cache is step.plan.cache
+    assert other.plan.buffers is step.plan.buffers
+    prompt = prompt_of(loaded, workload)
+    for one in (step, other):
+        one.prefill(prompt)
+    logits = []
+    for one in (step, other):
+        one.reset(40)
+        logits.append(one.forced_step(ids_of(loaded, 1, seed=3)))
+    assert_logits_agree(logits[1], logits[0])
+    step.launch_at(17)
+    assert step.plan.buffers.position.item() == 18
+
+
+class Recorder:
+    """Stands for `LayerRanges`; keeps the paths it was asked to open."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.opened: list[str] = []
+        self.enabled = False
+
+    def open(self, name: str) -> AbstractContextManager[None]:
+        recorder = self
+
+        class Range(nullcontext[None]):
+            def __enter__(self) -> None:
+                recorder.opened.append(name)
+                recorder.paths.append("/".join(recorder.opened))
+
+            def __exit__(self, *error: object) -> None:
+                recorder.opened.pop()
+
+        return Range()
+
+
+def paths_of(plan: StepPlan) -> list[str]:
+    """The ranges of a step, in order, without the second layer's."""
+    recorder = Recorder()
+    launch_step(replace(plan, ranges=recorder), keep_logits=False)  # type: ignore[arg-type]
+    return [path for path in recorder.paths if not path.startswith("model/layer.1")]
+
+
+def test_ranges_name_what_is_fused(device: str) -> None:
+    loaded = load_family("llama2", device)
+    step = fused(loaded, DecodeWorkload(1, 1, 2, "fp32"))
+    attention = "model/layer.0/input_norm+attention"
+    mlp = "model/layer.0/post_attention_norm+mlp"
+    assert paths_of(step.plan) == [
+        "model",
+        "model/embedding",
+        "model/layer.0",
+        attention,
+        f"{attention}/qkv+rope+kv_write",
+        f"{attention}/decode_attention",
+        f"{attention}/o_proj+residual",
+        mlp,
+        f"{mlp}/gate_up+silu",
+        f"{mlp}/down_proj+residual",
+        "model/final_norm+lm_head",
+    ]
+
+
+def test_ranges_name_what_is_left_out(device: str) -> None:
+    loaded = load_family("qwen3", device)
+    step = fused(loaded, DecodeWorkload(1, 1, 2, "fp32"), f"fused-{'-'.join(FUSIONS)}")
+    attention, mlp = "model/layer.0/attention", "model/layer.0/mlp"
+    assert paths_of(step.plan) == [
+        "model",
+        "model/embedding",
+        "model/layer.0",
+        "model/layer.0/input_norm",
+        attention,
+        *(f"{attention}/{part}" for part in ("qkv", "qk_norm", "rope", "kv_write")),
+        f"{attention}/decode_attention",
+        f"{attention}/o_proj",
+        "model/layer.0/post_attention_norm",
+        mlp,
+        f"{mlp}/gate_up",
+        f"{mlp}/silu",
+        f"{mlp}/down_proj",
+        "model/final_norm",
+        "model/lm_head",
+        "sampling",
+    ]
+
+
+def test_launches_are_repeated_within_the_same_ranges(device: str) -> None:
+    loaded = load_family("llama2", device)
+    step = fused(loaded, DecodeWorkload(1, 3, 4, "fp32"))
+    recorder = Recorder()
+    program = launch_step(replace(step.plan, ranges=recorder), keep_logits=False)  # type: ignore[arg-type]
+    assert program.repeatable
+    first = list(recorder.paths)
+    recorder.paths.clear()
+    recorder.enabled = True
+    program.repeat()
+    assert recorder.paths == first
+    assert not recorder.opened
+
+
+class FailingCapture:
+    """Graphs whose first capture fails, after the step was launched as every first one is."""
+
+    def __init__(self, plan: StepPlan, error: Exception) -> None:
+        self._plan, self._errors = plan, [error]
+
+    def run(self, keep_logits: bool) -> None:
+        launch_step(self._plan, keep_logits)
+        if self._errors:
+            raise self._errors.pop()
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), EnvironmentLacks("no capture")])
+def test_a_step_whose_capture_failed_can_be_made_again(error: Exception, device: str) -> None:
+    loaded = load_family("llama2", device)
+    workload = DecodeWorkload(1, 5, 4, "fp32")
+    plain, eager = both(loaded, workload)
+    graphs: Any = FailingCapture(plain.plan, error)
+    step = FusedStep(loaded, workload, plain.plan, graphs)
+    step.prefill(prompt_of(loaded, workload))
+    ids = ids_of(loaded, 1, seed=5)
+    with pytest.raises(type(error)):
+        step.forced_step(ids)
+    assert step.position == eager.position
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(decoded(step, 2), decoded(eager, 2))

@@ -1,0 +1,119 @@
+import runpy
+import sys
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig
+
+from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.source import read_config, tiny_folder
+from decodescope.variants.steps.fused.support import (
+    require_support,
+    unsupported_fields,
+    unsupported_gpu,
+    unsupported_reason,
+)
+from tests.helpers.families import FAMILIES
+
+LLAMA = FAMILIES["llama2"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_is_supported(name: str) -> None:
+    require_support(name, FAMILIES[name], 16, "cpu")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_is_supported(name: str) -> None:
+    preset = PRESETS[name]
+    fields = {"model_type": preset.model_type, **preset.config_fields()}
+    require_support(name, fields, 1, "cpu")
+
+
+def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
+    fields = read_config(tiny_folder() / "config.json")
+    before = dict(fields)
+    reason = unsupported_fields(fields)
+    assert fields == before
+    config = AutoConfig.from_pretrained(tiny_folder())
+    assert reason == unsupported_reason(config)
+
+
+@pytest.mark.parametrize(
+    ("family", "changed", "reason"),
+    [
+        ("llama2", {"model_type": "gemma2"}, "model type gemma2"),
+        ("llama2", {"model_type": "no-such-type"}, "model type no-such-type"),
+        ("llama2", {"model_type": None}, "model type None"),
+        ("llama2", {"hidden_act": "gelu"}, "the activation gelu"),
+        ("llama2", {"head_dim": 16}, "head_dim 16"),
+        ("llama2", {"head_dim": 288}, "head_dim 288"),
+        ("qwen2", {"hidden_size": 99, "num_attention_heads": 3}, "head_dim 33"),
+        ("llama2", {"num_key_value_heads": 2}, "3 heads on 2 KV heads"),
+        ("rope-linear", {"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5"),
+        ("llama2", {"quantization_config": {"quant_method": "awq"}}, "quantized checkpoints"),
+        ("llama2", {"sliding_window": 8}, "a sliding window in a llama model"),
+        ("mistral", {"layer_types": ["sliding_attention", "full_attention"]}, "layer_types other"),
+        ("qwen3", {"layer_types": ["full_attention", "chunked_attention"]}, "chunked_attention"),
+    ],
+)
+def test_what_cannot_run_is_named(family: str, changed: dict[str, Any], reason: str) -> None:
+    fields = FAMILIES[family] | changed
+    assert (unsupported_fields(fields) or "").startswith(reason)
+    with pytest.raises(ModelError, match=r"mine: the fused kernels cannot run .*another variant"):
+        require_support("mine", fields, 1, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("family", "changed"),
+    [
+        ("llama2", {"hidden_act": "swish"}),
+        ("llama2", {"head_dim": 256}),
+        ("llama2", {"rope_parameters": None, "rope_theta": 1e4}),
+        ("mistral", {"layer_types": ["sliding_attention"] * 2}),
+        ("mistral-no-window", {"layer_types": ["full_attention"] * 2}),
+        ("qwen3", {"sliding_window": 8, "use_sliding_window": False}),
+    ],
+)
+def test_what_only_looks_unusual_can_run(family: str, changed: dict[str, Any]) -> None:
+    assert unsupported_fields(FAMILIES[family] | changed) is None
+
+
+def test_all_reasons_come_at_once() -> None:
+    fields = LLAMA | {"hidden_act": "relu", "num_key_value_heads": 2}
+    assert unsupported_fields(fields) == (
+        "the activation relu (only silu), 3 heads on 2 KV heads (no multiple)"
+    )
+
+
+def test_a_broken_config_is_left_to_loading() -> None:
+    assert unsupported_fields(LLAMA | {"num_attention_heads": "three"}) is None
+
+
+def test_at_most_sixteen_sequences() -> None:
+    with pytest.raises(InputError, match=r"--batch 17: .* at most 16"):
+        require_support("llama2", LLAMA, 17, "cpu")
+
+
+@pytest.mark.parametrize(("capability", "runs"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
+def test_gpus_older_than_ampere_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], runs: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "Tesla T4")
+    assert (unsupported_gpu(capability) is None) == runs
+    if runs:
+        require_support("llama2", LLAMA, 1, "cuda")
+    else:
+        with pytest.raises(EnvironmentLacks, match=r"Tesla T4: .* 8\.0, this GPU has 7\.5"):
+            require_support("llama2", LLAMA, 1, "cuda")
+
+
+def test_a_lacking_triton_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+    # Run anew: the module that tells it must do without.
+    anew = runpy.run_path(require_support.__code__.co_filename)
+    with pytest.raises(EnvironmentLacks, match="the fused kernels need Triton"):
+        anew["require_support"]("llama2", LLAMA, 1, "cpu")

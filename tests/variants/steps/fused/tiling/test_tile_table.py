@@ -1,0 +1,218 @@
+"""Measured tiles are written down, found again for the same sizes, and never taken on trust."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from decodescope.kernels.host.tile import Tile
+from decodescope.variants.steps.fused.tiling import choice as tile_choice
+from decodescope.variants.steps.fused.tiling.cache import cached_entries, keep_tiles
+from decodescope.variants.steps.fused.tiling.candidates import fits
+from decodescope.variants.steps.fused.tiling.choice import tiles_for
+from decodescope.variants.steps.fused.tiling.rules import (
+    OPERATIONS,
+    StepShapes,
+    StepTiles,
+    default_tiles,
+)
+from decodescope.variants.steps.fused.tiling.table import (
+    TileEntry,
+    TileTable,
+    decode_table,
+    encode_table,
+    shipped_table,
+    tile_entries,
+    tile_key,
+    updated,
+)
+from tests.helpers.sizes import H200, any_shapes, preset_shapes
+
+SHAPES = preset_shapes("llama-3.2-1b")
+TUNED = StepTiles(
+    qkv=Tile(4, 2048, 2),
+    attention=Tile(1, 64, 2, splits=8),
+    o=Tile(2, 2048, 1),
+    gate_up=Tile(4, 2048, 2),
+    down=Tile(1, 8192, 4),
+    head=Tile(8, 2048, 8),
+)
+ENTRY = (
+    b'{"key":{"operation":"o","rows":2048,"columns":2048,"unit":1,"batch":1,"element_bytes":2},'
+    b'"tile":{"rows":2,"columns":2048,"num_warps":1,"num_stages":1,"splits":1}}'
+)
+
+
+@pytest.fixture
+def no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tile_choice, "shipped_table", dict)
+
+
+def ship(monkeypatch: pytest.MonkeyPatch, table: TileTable) -> None:
+    monkeypatch.setattr(tile_choice, "shipped_table", lambda: table)
+
+
+@given(any_shapes())
+def test_a_table_comes_back_as_it_was_written(shapes: StepShapes) -> None:
+    table = {"A": tile_entries(shapes, default_tiles(shapes, 132)), "B": ()}
+    assert decode_table(encode_table(table)) == table
+
+
+def test_an_entry_reads_as_documented() -> None:
+    (entry,) = decode_table(b'{"NVIDIA H200":[' + ENTRY + b"]}")["NVIDIA H200"]
+    assert entry == TileEntry(tile_key("o", SHAPES), TUNED.o)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"rows":2,', b'"rows":3,'),
+        (b'"rows":2,', b'"rows":"2",'),
+        (b'"splits":1', b'"splits":0'),
+        (b'"operation":"o"', b'"operation":"v"'),
+        (b'"unit":1', b'"unit":1,"head":1'),
+        (b'"key"', b'"gpu":"x","key"'),
+        (b'"batch":1,', b""),
+        (b"}}", b"}}," + ENTRY),
+    ],
+)
+def test_a_table_that_is_not_of_the_form_is_refused(old: bytes, new: bytes) -> None:
+    assert old in ENTRY
+    with pytest.raises(msgspec.DecodeError):
+        decode_table(b'{"NVIDIA H200":[' + ENTRY.replace(old, new, 1) + b"]}")
+
+
+def test_the_shipped_table_has_only_tiles_that_can_run() -> None:
+    table = shipped_table()
+    assert "NVIDIA H200" in table
+    assert (
+        encode_table(table) == (Path(tile_choice.__file__).parent / "tile_table.json").read_bytes()
+    )
+    for entries in table.values():
+        assert entries == updated((), entries)
+
+
+def test_new_entries_replace_old_ones_of_their_key() -> None:
+    old = tile_entries(SHAPES, default_tiles(SHAPES, 132))
+    other = tile_entries(replace(SHAPES, batch=4), TUNED)
+    merged = updated((*old, *other), tile_entries(SHAPES, TUNED))
+    assert {entry.key: entry.tile for entry in merged} == {
+        entry.key: entry.tile for entry in (*other, *tile_entries(SHAPES, TUNED))
+    }
+    assert len(merged) == 2 * len(OPERATIONS)
+
+
+@pytest.mark.parametrize(("batch", "counted"), [(1, 1), (2, 2), (3, 4), (8, 8), (9, 16)])
+def test_batches_share_a_measurement_up_to_a_power_of_two(batch: int, counted: int) -> None:
+    assert tile_key("qkv", replace(SHAPES, batch=batch)).batch == counted
+
+
+def test_cache_lengths_share_a_measurement_and_other_sizes_do_not() -> None:
+    key = tile_key("attention", SHAPES)
+    assert tile_key("attention", replace(SHAPES, capacity=1025)) == key
+    for changed in ({"capacity": 2049}, {"kv_heads": 4}, {"head_dim": 32}, {"element_bytes": 4}):
+        assert tile_key("attention", replace(SHAPES, **changed)) != key
+    assert tile_key("attention", replace(SHAPES, kv_heads=4, head_dim=128)) != key
+
+
+def test_what_was_kept_is_found_by_the_same_gpu_and_versions_only(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    keep_tiles(H200, tile_entries(SHAPES, TUNED), folder)
+    assert set(cached_entries(H200, folder)) == set(tile_entries(SHAPES, TUNED))
+    for changed in (
+        {"name": "NVIDIA H100"},
+        {"driver": "590.1"},
+        {"triton": "3.7.0"},
+        {"decodescope": "0.2"},
+        {"multiprocessors": 66},
+    ):
+        assert cached_entries(msgspec.structs.replace(H200, **changed), folder) == ()
+
+
+def test_a_second_model_is_added_and_another_version_starts_anew(tmp_path: Path) -> None:
+    other = preset_shapes("qwen3-0.6b")
+    keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
+    keep_tiles(H200, tile_entries(other, TUNED), tmp_path)
+    assert len(cached_entries(H200, tmp_path)) == 2 * len(OPERATIONS)
+    newer = msgspec.structs.replace(H200, triton="3.7.0")
+    keep_tiles(newer, tile_entries(other, TUNED), tmp_path)
+    assert len(cached_entries(newer, tmp_path)) == len(OPERATIONS)
+    assert cached_entries(H200, tmp_path) == ()
+
+
+def test_every_damage_to_the_cache_is_survived(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], no_table: None
+) -> None:
+    keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert cached_entries(H200, tmp_path) == ()
+    (told,) = capsys.readouterr().err.splitlines()
+    assert str(path) in told
+    for index in range(0, len(whole), 3):
+        path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x41]) + whole[index + 1 :])
+        tiles = tiles_for(SHAPES, H200, tmp_path).tiles
+        assert all(fits(tiles.of(name), name, SHAPES, H200) for name in OPERATIONS)
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_survived(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    keep_tiles(H200, tile_entries(SHAPES, TUNED), blocked / "cache")
+    assert "not kept" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_this_machines_measurement_comes_before_the_table_and_that_before_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    defaults = default_tiles(SHAPES, H200.multiprocessors)
+    shipped = {H200.name: (TileEntry(tile_key("down", SHAPES), Tile(1, 8192, 8)),)}
+    ship(monkeypatch, {})
+    nothing = tiles_for(SHAPES, H200, tmp_path)
+    assert nothing.tiles == defaults
+    assert nothing.unmeasured == OPERATIONS
+    ship(monkeypatch, shipped)
+    found = tiles_for(SHAPES, H200, tmp_path)
+    assert found.tiles == defaults.with_tile("down", Tile(1, 8192, 8))
+    assert found.sources["down"] == "table"
+    assert "down" not in found.unmeasured
+    assert tiles_for(SHAPES, msgspec.structs.replace(H200, name="B"), tmp_path).tiles == defaults
+    keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
+    own = tiles_for(SHAPES, H200, tmp_path)
+    assert own.tiles == TUNED
+    assert set(own.sources.values()) == {"cache"}
+    assert own.unmeasured == ()
+
+
+def test_a_measurement_serves_every_size_of_its_key(tmp_path: Path, no_table: None) -> None:
+    for batch, served in ((1, (1,)), (8, (5, 6, 7, 8))):
+        measured = replace(SHAPES, batch=batch)
+        keep_tiles(H200, tile_entries(measured, default_tiles(measured, 132)), tmp_path)
+        for other, capacity in ((other, capacity) for other in served for capacity in (1025, 2048)):
+            shapes = replace(SHAPES, batch=other, capacity=capacity)
+            assert tiles_for(shapes, H200, tmp_path).unmeasured == ()
+
+
+@pytest.mark.parametrize(
+    ("operation", "tile"),
+    [
+        ("qkv", Tile(1, 2048)),
+        ("gate_up", Tile(8, 2048, splits=2)),
+        ("o", Tile(64, 2048, 8)),
+        ("attention", Tile(1, 8)),
+        ("attention", Tile(1, 128, splits=65)),
+        ("attention", Tile(1, 128, num_stages=2)),
+        ("head", Tile(4, 2048, 32)),
+    ],
+)
+def test_a_measured_tile_that_cannot_run_is_not_taken(
+    tmp_path: Path, no_table: None, operation: str, tile: Tile
+) -> None:
+    keep_tiles(H200, tile_entries(SHAPES, TUNED.with_tile(operation, tile)), tmp_path)  # type: ignore[arg-type]
+    found = tiles_for(SHAPES, H200, tmp_path)
+    assert found.unmeasured == (operation,)

@@ -1,0 +1,286 @@
+"""Default and candidate tiles are ones that the kernels take, at every size a model may have."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import triton
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.workspace import new_workspace
+from decodescope.kernels.ops.linear_residual import linear_residual, linear_residual_reference
+from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.steps.fused.tiling.candidates import (
+    MOST_CANDIDATES,
+    candidates,
+    fits,
+    shared_bytes,
+)
+from decodescope.variants.steps.fused.tiling.rules import (
+    OPERATIONS,
+    Operation,
+    StepShapes,
+    StepTiles,
+    default_tiles,
+    interpreter_tiles,
+)
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from tests.helpers.sizes import H200, SMALL_GPU, any_shapes, preset_shapes
+
+
+def check_accepted(tile: Tile, operation: Operation, shapes: StepShapes) -> None:
+    """What the kernels ask of a tile, and what a program's registers hold."""
+    columns = shapes.shape(operation).columns
+    if operation == "attention":
+        assert tile.columns >= 16
+        assert 1 <= tile.splits <= 64
+        assert tile.num_stages == 1
+        lanes = triton.next_power_of_2(shapes.head_dim)
+        block = tile.columns * lanes * 2 * shapes.element_bytes
+        assert block // (32 * tile.num_warps) <= (512 if shapes.element_bytes == 2 else 256)
+        return
+    assert tile.splits == 1 or operation in ("o", "down")
+    if shapes.batch > 1:
+        assert tile.rows >= 16
+        assert tile.columns >= 16
+        return
+    assert tile.rows >= (2 if operation in ("qkv", "gate_up") else 1)
+    assert tile.columns < 2 * columns or columns == 1
+    # A thread's 255 registers hold the blocks in flight and the sums, and where there are several
+    # blocks in flight the products of one.
+    blocks = -(-columns // (tile.columns * tile.splits))
+    elements = tile.rows * tile.columns // (32 * tile.num_warps)
+    held = elements * shapes.element_bytes * min(tile.num_stages, blocks) // 4
+    assert held + elements * (1 if min(tile.num_stages, blocks) == 1 else 2) <= 192
+    if operation == "qkv":
+        assert tile.rows < 2 * shapes.head_dim
+
+
+def test_the_tiles_measured_on_the_h200_are_the_defaults_there() -> None:
+    tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
+    assert tiles == StepTiles(
+        qkv=Tile(8, 2048, 4),
+        attention=Tile(1, 128, 4, splits=16),
+        o=Tile(4, 2048, 2),
+        gate_up=Tile(8, 2048, 4),
+        down=Tile(4, 8192, 8),
+        head=Tile(8, 2048, 4),
+    )
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "element_bytes", "block"),
+    [
+        (32, 2, 128),
+        (64, 2, 128),
+        (128, 2, 128),
+        (256, 2, 64),
+        (64, 4, 64),
+        (80, 4, 32),
+        (130, 4, 16),
+    ],
+)
+def test_an_attention_block_is_of_128_positions_or_what_registers_hold(
+    head_dim: int, element_bytes: int, block: int
+) -> None:
+    shapes = preset_shapes("llama-3.2-1b", element_bytes=element_bytes)
+    shapes = replace(shapes, head_dim=head_dim)
+    assert default_tiles(shapes, 132).attention == Tile(1, block, 4, splits=16)
+
+
+@pytest.mark.parametrize(("head_dim", "splits"), [(32, 64), (64, 64), (128, 32), (256, 32)])
+def test_attention_has_as_many_splits_as_fit_at_once(head_dim: int, splits: int) -> None:
+    shapes = replace(preset_shapes("llama-3.2-1b", 1, 32_768), head_dim=head_dim)
+    assert default_tiles(shapes, 132).attention.splits == splits
+
+
+@pytest.mark.parametrize(
+    ("name", "capacity", "around"),
+    [
+        (
+            "llama-3.1-8b",
+            8192,
+            [
+                Tile(1, 128, 4, splits=32),
+                Tile(1, 128, 4, splits=64),
+                Tile(1, 128, 4, splits=16),
+                Tile(1, 64, 4, splits=32),
+                Tile(1, 128, 8, splits=32),
+                Tile(1, 256, 8, splits=16),
+                Tile(1, 64, 2, splits=32),
+                Tile(1, 64, 4, splits=64),
+            ],
+        ),
+        (
+            "llama-3.2-1b",
+            256,
+            [
+                Tile(1, 128, 4, splits=2),
+                Tile(1, 128, 4, splits=1),
+                Tile(1, 64, 4, splits=2),
+                Tile(1, 128, 8, splits=2),
+                Tile(1, 256, 4, splits=1),
+                Tile(1, 128, 2, splits=2),
+                Tile(1, 256, 8, splits=1),
+                Tile(1, 64, 2, splits=2),
+                Tile(1, 64, 4, splits=4),
+            ],
+        ),
+    ],
+)
+def test_attention_is_measured_around_its_default(
+    name: str, capacity: int, around: list[Tile]
+) -> None:
+    assert list(candidates("attention", preset_shapes(name, 1, capacity), H200)) == around
+
+
+# Found by compiling for compute capability 9.0 with Triton 3.6.
+@pytest.mark.parametrize(
+    ("head_dim", "group", "element_bytes", "tile", "measured"),
+    [
+        (64, 4, 2, Tile(1, 128, 4), 22_528),
+        (64, 4, 2, Tile(1, 256, 4), 43_008),
+        (80, 1, 2, Tile(1, 128, 4), 40_960),
+        (128, 4, 2, Tile(1, 128, 4), 40_960),
+        (128, 4, 2, Tile(1, 256, 8), 77_824),
+        (128, 32, 2, Tile(1, 128, 4), 49_152),
+        (256, 8, 2, Tile(1, 64, 4), 45_056),
+        (64, 4, 4, Tile(1, 64, 4), 36_864),
+        (128, 4, 4, Tile(1, 32, 4), 41_472),
+        (128, 32, 4, Tile(1, 32, 4), 49_664),
+        (256, 4, 4, Tile(1, 16, 4), 50_176),
+    ],
+)
+def test_attention_takes_no_more_shared_memory_than_reckoned(
+    head_dim: int, group: int, element_bytes: int, tile: Tile, measured: int
+) -> None:
+    shapes = preset_shapes("llama-3.2-1b", element_bytes=element_bytes)
+    shapes = replace(shapes, head_dim=head_dim, heads=group * shapes.kv_heads)
+    assert measured <= shared_bytes(tile, "attention", shapes) <= 1.4 * measured
+
+
+@pytest.mark.parametrize("element_bytes", [2, 4])
+@pytest.mark.parametrize("batch", range(1, 17))
+@pytest.mark.parametrize("name", PRESETS)
+def test_defaults_of_public_models_run_on_every_supported_gpu(
+    name: str, batch: int, element_bytes: int
+) -> None:
+    for capacity in (1, 513, 8192):
+        shapes = preset_shapes(name, batch, capacity, element_bytes)
+        tiles = default_tiles(shapes, SMALL_GPU.multiprocessors)
+        for operation in OPERATIONS:
+            check_accepted(tiles.of(operation), operation, shapes)
+            assert fits(tiles.of(operation), operation, shapes, SMALL_GPU)
+
+
+@given(any_shapes(), st.integers(1, 300))
+def test_defaults_of_any_sizes_are_accepted_and_fit(
+    shapes: StepShapes, multiprocessors: int
+) -> None:
+    tiles = default_tiles(shapes, multiprocessors)
+    for operation in OPERATIONS:
+        check_accepted(tiles.of(operation), operation, shapes)
+        assert fits(tiles.of(operation), operation, shapes, SMALL_GPU)
+
+
+@given(any_shapes(), st.sampled_from((H200, SMALL_GPU)))
+def test_candidates_begin_with_the_default_and_are_few_and_accepted(
+    shapes: StepShapes, gpu: TargetGpu
+) -> None:
+    tiles = default_tiles(shapes, gpu.multiprocessors)
+    for operation in OPERATIONS:
+        found = candidates(operation, shapes, gpu)
+        assert found[0] == tiles.of(operation)
+        assert len(set(found)) == len(found) <= MOST_CANDIDATES
+        for tile in found:
+            check_accepted(tile, operation, shapes)
+            assert shared_bytes(tile, operation, shapes) <= gpu.shared_bytes
+
+
+@given(any_shapes())
+def test_the_interpreter_gets_few_programs(shapes: StepShapes) -> None:
+    tiles = interpreter_tiles(shapes)
+    for operation in OPERATIONS:
+        tile, shape = tiles.of(operation), shapes.shape(operation)
+        assert tile.splits == 1
+        assert tile.columns >= min(shape.columns, 256)
+        if operation != "attention":
+            assert tile.rows >= min(shape.rows, shape.unit if operation == "qkv" else 1024)
+
+
+@pytest.mark.parametrize(
+    ("name", "block", "blocks"),
+    [
+        ("llama-3.2-1b", 8192, 1),
+        ("llama-3.1-8b", 2048, 7),
+        ("llama-2-7b", 4096, 3),
+        ("qwen3-0.6b", 1024, 3),
+        ("qwen2.5-0.5b", 1024, 5),
+    ],
+)
+def test_rows_are_asked_for_at_once_in_blocks_with_little_padding(
+    name: str, block: int, blocks: int
+) -> None:
+    shapes = preset_shapes(name)
+    tile = default_tiles(shapes, 132).down
+    assert (tile.columns, tile.num_stages) == (block, blocks)
+    assert shapes.intermediate <= block * blocks <= shapes.intermediate * 9 / 8
+
+
+@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("batch", [1, 8])
+def test_multiprocessors_have_work_where_the_shapes_allow_it(name: str, batch: int) -> None:
+    """All of them at batch 1; half of them are enough for tiles of tensor-core products."""
+    shapes = preset_shapes(name, batch)
+    tiles = default_tiles(shapes, 132)
+    busy = 132 if batch == 1 else 66
+    for operation in ("qkv", "o", "gate_up", "down", "head"):
+        tile = tiles.of(operation)
+        programs = -(-shapes.shape(operation).rows // tile.rows) * tile.splits
+        assert programs >= busy or tile.rows == 16
+
+
+def test_shapes_are_those_of_the_matrices() -> None:
+    shapes = preset_shapes("llama-3.2-1b", capacity=600)
+    sizes = {name: (shapes.shape(name).rows, shapes.shape(name).columns) for name in OPERATIONS}
+    assert sizes == {
+        "qkv": (3072, 2048),
+        "attention": (512, 1024),
+        "o": (2048, 2048),
+        "gate_up": (16384, 2048),
+        "down": (2048, 8192),
+        "head": (128256, 2048),
+    }
+
+
+def test_a_tile_is_changed_for_one_operation_only() -> None:
+    tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
+    changed = tiles.with_tile("down", Tile(1, 256))
+    assert changed.down == Tile(1, 256)
+    assert all(changed.of(name) == tiles.of(name) for name in OPERATIONS if name != "down")
+
+
+def test_a_gpu_with_too_little_shared_memory_is_told_its_limit() -> None:
+    gpu = TargetGpu("Small", 8, 4_096, None, None, "0.1")
+    with pytest.raises(EnvironmentLacks, match=r"head.*Small has 4096 bytes.*needs \d{4,}"):
+        candidates("head", preset_shapes("llama-3.2-1b", batch=4), gpu)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_every_candidate_of_a_product_gives_the_product(batch: int, device: str) -> None:
+    shapes = StepShapes(40, 2, 1, 32, 700, 50, batch, 64, 4)
+    torch.manual_seed(batch)
+    weight = WeightMatrix(torch.randn(40, 700, device=device))
+    x, start = torch.randn(batch, 700, device=device), torch.randn(batch, 40, device=device)
+    expected = linear_residual_reference(x, weight, start)
+    tiles = candidates("down", shapes, TargetGpu("Tiny", 4, 101_376, None, None, "0.1"))
+    assert len(tiles) > 3
+    for tile in tiles:
+        residual = start.clone()
+        workspace = new_workspace(8 * 128 * batch, 64, device)
+        linear_residual(x, weight, residual, tile, workspace)
+        assert (residual - expected).norm() < 1e-6 * expected.norm(), tile

@@ -1,0 +1,231 @@
+"""The decode steps against transformers' own greedy generation, and against each other."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.steps.compiled.step import StaticStep, build_compiled
+from decodescope.variants.steps.eager import EagerStep
+
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral")
+BATCH = 2
+CONTEXT = 11
+NEW_TOKENS = 60
+WORKLOAD = DecodeWorkload(BATCH, CONTEXT, NEW_TOKENS, "fp32")
+
+Load = Callable[..., Any]
+Build = Callable[[Any, DecodeWorkload], Any]
+
+
+def uncompiled(loaded: Any, workload: DecodeWorkload) -> StaticStep:
+    return StaticStep(loaded, workload, lambda forward: forward)
+
+
+def traced(loaded: Any, workload: DecodeWorkload) -> StaticStep:
+    """As the compiled variant, with a compiler that only traces: one graph, for every position."""
+
+    def compile_once(forward: Any) -> Any:
+        return torch.compile(forward, backend="eager", fullgraph=True, dynamic=False)
+
+    return StaticStep(loaded, workload, compile_once)
+
+
+BUILDS = {"eager": EagerStep, "static": uncompiled}
+
+
+def prompt_of(batch: int, context: int) -> torch.Tensor:
+    return torch.randint(3, 97, (batch, context), generator=torch.Generator().manual_seed(3))
+
+
+def generated(loaded: Any, prompt: torch.Tensor, tokens: int) -> torch.Tensor:
+    """transformers' greedy continuation, [batch, tokens]."""
+    output = loaded.model.generate(
+        prompt,
+        attention_mask=torch.ones_like(prompt),
+        min_new_tokens=tokens,
+        max_new_tokens=tokens,
+        do_sample=False,
+        pad_token_id=0,
+    )
+    return output[:, prompt.shape[1] :]
+
+
+def decoded(step: Any, count: int) -> torch.Tensor:
+    return torch.stack([step.step() for _ in range(count)], dim=1)
+
+
+@pytest.fixture
+def without_eos() -> dict[str, Any]:
+    """Greedy generation must not stop early: the decode step does not stop either."""
+    return {"eos_token_id": None}
+
+
+@pytest.mark.parametrize("variant", list(BUILDS))
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_tokens_equal_greedy_generation(
+    load_small: Load, without_eos: dict[str, Any], architecture: str, variant: str
+) -> None:
+    loaded = load_small(architecture, **without_eos)
+    prompt = prompt_of(BATCH, CONTEXT)
+    expected = generated(loaded, prompt, NEW_TOKENS)
+    assert len(expected.unique()) > 10
+
+    step = BUILDS[variant](loaded, WORKLOAD)
+    first = step.prefill(prompt)
+    assert step.position == CONTEXT
+    tokens = torch.cat([first[:, None], decoded(step, NEW_TOKENS - 1)], dim=1)
+    assert tokens.dtype == torch.int64
+    assert torch.equal(tokens, expected)
+    assert step.position == CONTEXT + NEW_TOKENS - 1
+
+    step.reset(CONTEXT)
+    assert step.position == CONTEXT
+    assert torch.equal(decoded(step, 20), expected[:, 1:21])
+    if (architecture, variant) != ("mistral", "eager"):
+        step.reset(CONTEXT + 7)
+        assert torch.equal(decoded(step, 20), expected[:, 8:28])
+
+    again = step.prefill(prompt)
+    assert torch.equal(again, first)
+    assert torch.equal(decoded(step, 5), expected[:, 1:6])
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_the_prompt_before_leaves_no_trace(load_small: Load, architecture: str) -> None:
+    loaded = load_small(architecture)
+    for build in BUILDS.values():
+        used, fresh = build(loaded, WORKLOAD), build(loaded, WORKLOAD)
+        used.prefill(prompt_of(BATCH, CONTEXT).flip(1))
+        decoded(used, NEW_TOKENS)
+        used.prefill(prompt_of(BATCH, CONTEXT))
+        fresh.prefill(prompt_of(BATCH, CONTEXT))
+        assert torch.equal(decoded(used, 20), decoded(fresh, 20))
+
+
+@contextmanager
+def recorded_logits(model: Any) -> Iterator[list[torch.Tensor]]:
+    logits: list[torch.Tensor] = []
+    handle = model.lm_head.register_forward_hook(
+        lambda module, args, output: logits.append(output[:, -1].clone())
+    )
+    yield logits
+    handle.remove()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("context", [1, 63])
+def test_static_logits_equal_eager_ones_at_awkward_positions(
+    load_small: Load, architecture: str, context: int
+) -> None:
+    loaded = load_small(architecture)
+    workload = DecodeWorkload(BATCH, context, 71 - context, "fp32")
+    prompt = prompt_of(BATCH, context)
+    by_variant: dict[str, list[torch.Tensor]] = {}
+    for name, build in BUILDS.items():
+        step = build(loaded, workload)
+        with recorded_logits(loaded.model) as logits:
+            step.prefill(prompt)
+            decoded(step, workload.new_tokens)
+        by_variant[name] = logits
+    for position in (1, 63, 64, 65, 70):
+        if position < context:
+            continue
+        eager, static = (by_variant[name][position - context + 1] for name in BUILDS)
+        torch.testing.assert_close(static, eager, atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("position", [1, 63, 64, 65, 70])
+def test_static_reset_repeats_any_position(load_small: Load, position: int) -> None:
+    loaded = load_small("llama")
+    step = uncompiled(loaded, DecodeWorkload(1, 1, 70, "fp32"))
+    step.prefill(prompt_of(1, 1))
+    tokens = decoded(step, 70)
+    with recorded_logits(loaded.model) as logits:
+        step.reset(position)
+        assert torch.equal(step.step(), tokens[:, position - 1])
+        step.reset(position)
+        step.step()
+    assert torch.equal(logits[0], logits[1])
+
+
+def test_a_full_sliding_window_goes_back_to_the_prompts_end_only(load_small: Load) -> None:
+    loaded = load_small("mistral", sliding_window=16)
+    step = EagerStep(loaded, WORKLOAD)
+    step.prefill(prompt_of(BATCH, CONTEXT))
+    tokens = decoded(step, 30)
+    with pytest.raises(InputError, match="sliding window"):
+        step.reset(CONTEXT + 9)
+    assert step.position == CONTEXT + 30
+    step.reset(CONTEXT)
+    assert torch.equal(decoded(step, 30), tokens)
+
+
+def test_a_prompt_longer_than_the_window_can_be_repeated(load_small: Load) -> None:
+    loaded = load_small("mistral", sliding_window=8)
+    prompt = prompt_of(BATCH, CONTEXT)
+    steps = [build(loaded, WORKLOAD) for build in BUILDS.values()]
+    for step in steps:
+        step.prefill(prompt)
+    eager, static = (decoded(step, 20) for step in steps)
+    assert torch.equal(eager, static)
+    for step in steps:
+        step.reset(CONTEXT)
+        assert torch.equal(decoded(step, 20), eager)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_one_traced_graph_serves_every_position(
+    load_small: Load, architecture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch._dynamo.reset()
+    monkeypatch.setattr(torch._dynamo.config, "error_on_recompile", True)
+    loaded = load_small(architecture)
+    steps = [traced(loaded, WORKLOAD), EagerStep(loaded, WORKLOAD)]
+    steps[0].warm_up()
+    for step in steps:
+        step.prefill(prompt_of(BATCH, CONTEXT))
+    compiled, eager = (decoded(step, NEW_TOKENS) for step in steps)
+    assert torch.equal(compiled, eager)
+    steps[0].reset(CONTEXT + 3)
+    assert torch.equal(decoded(steps[0], 5), eager[:, 3:8])
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("build", BUILDS.values(), ids=list(BUILDS))
+def test_misuse_is_told(load_small: Load, build: Build) -> None:
+    step = build(load_small("llama"), DecodeWorkload(BATCH, 4, 3, "fp32"))
+    with pytest.raises(ModelError, match="before prefill"):
+        step.step()
+    with pytest.raises(InputError, match=r"prompt of shape \[2, 5\]"):
+        step.prefill(prompt_of(BATCH, 5))
+    step.prefill(prompt_of(BATCH, 4))
+    ids = [step.step() for _ in range(3)]
+    before = [tensor.clone() for tensor in ids]
+    with pytest.raises(ModelError, match="built for 7 positions"):
+        step.step()
+    for position in (3, 8):
+        with pytest.raises(InputError, match="can only go back to 4 up to 7"):
+            step.reset(position)
+    step.reset(4)
+    step.step()
+    assert all(torch.equal(kept, old) for kept, old in zip(ids, before, strict=True))
+
+
+def test_an_older_transformers_is_told(load_small: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    class LayerWithoutCounter:
+        def __init__(self, max_cache_len: int) -> None:
+            self.max_cache_len = max_cache_len
+
+    monkeypatch.setattr("decodescope.variants.steps.compiled.step.StaticLayer", LayerWithoutCounter)
+    with pytest.raises(EnvironmentLacks, match=r"transformers 5\.5 or later"):
+        uncompiled(load_small("llama"), WORKLOAD)
+
+
+def test_compiled_needs_cuda(load_small: Load) -> None:
+    with pytest.raises(EnvironmentLacks, match="CUDA"):
+        build_compiled(load_small("llama"), WORKLOAD, "cpu")

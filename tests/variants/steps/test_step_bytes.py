@@ -1,0 +1,63 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig
+
+from decodescope.variants.model.loading import build_random
+from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.steps.step_bytes import KvBytes, layer_windows, weight_bytes_read
+
+
+@pytest.mark.parametrize(
+    ("name", "gigabytes"), [("llama-3.2-1b", 2.4716), ("llama-3.1-8b", 15.0098)]
+)
+def test_known_models(name: str, gigabytes: float) -> None:
+    model = build_random(PRESETS[name], "meta", torch.bfloat16)
+    assert weight_bytes_read(model, 1) == pytest.approx(gigabytes * 1e9, abs=0.1e6)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
+def test_weights_by_hand(build_small: Callable[..., Any], architecture: str, tied: bool) -> None:
+    model = build_small(architecture, tie_word_embeddings=tied)
+    expected = 0
+    for name, parameter in model.named_parameters():
+        if name == "model.embed_tokens.weight" and not tied:
+            continue
+        expected += parameter.numel() * 4
+    row = 64 * 4
+    assert weight_bytes_read(model, 1) == expected + row
+    assert weight_bytes_read(model, 5) == expected + 5 * row
+
+
+def test_kv_bytes_by_hand() -> None:
+    config = AutoConfig.for_model("llama", **PRESETS["llama-3.2-1b"].config_fields())
+    kv = KvBytes(config, batch=3, element_bytes=2)
+    assert kv.at(0) == 0
+    assert kv.at(1000) == 2 * 3 * 16 * 8 * 64 * 2 * 1000
+
+
+def test_a_sliding_window_bounds_what_is_read() -> None:
+    config = AutoConfig.for_model("mistral", **PRESETS["mistral-7b"].config_fields())
+    assert layer_windows(config) == (4096,) * 32
+    kv = KvBytes(config, batch=1, element_bytes=2)
+    assert kv.at(4000) == 2 * 32 * 8 * 128 * 2 * 4000
+    # The window counts the new token, whose K and V are not read from the cache.
+    assert kv.at(4095) == kv.at(4096) == kv.at(20_000)
+
+
+def test_only_the_sliding_layers_of_a_mixed_model_are_bounded() -> None:
+    config = AutoConfig.for_model(
+        "qwen3",
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        use_sliding_window=True,
+        sliding_window=9,
+        max_window_layers=3,
+    )
+    assert layer_windows(config) == (None, None, None, 9)
+    assert KvBytes(config, 1, 4).at(100) == 2 * 2 * 16 * 4 * (3 * 100 + 8)

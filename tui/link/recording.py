@@ -1,0 +1,64 @@
+"""Writes down what a worker says while passing it on: `--record FILE`."""
+
+import asyncio
+
+from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.protocol import AppMessage, Log, TraceReady
+from decodescope.analyzer.recordings.recording import RecordingWriter
+from decodescope.tui.link.base import LOG_TAIL_LINES, Link, LinkEvent, WorkerDied
+
+
+class RecordingLink:
+    """A `Link` that gives the events of `link` unchanged and appends them to `writer`.
+
+    The recording gets its name on `close()`. If it can no longer be written (a full disk), that is
+    said once as a `Log` and the session goes on without it.
+    """
+
+    def __init__(self, link: Link, writer: RecordingWriter) -> None:
+        self._link = link
+        self._writer: RecordingWriter | None = writer
+        self._warning: Log | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._link.exit_code
+
+    async def start(self) -> None:
+        await self._link.start()
+
+    async def receive(self) -> LinkEvent | None:
+        if self._warning is not None:
+            warning, self._warning = self._warning, None
+            return warning
+        event = await self._link.receive()
+        if self._writer is not None and event is not None and not isinstance(event, WorkerDied):
+            try:
+                if isinstance(event, TraceReady):
+                    await asyncio.to_thread(self._writer.write, event)
+                else:
+                    self._writer.write(event)
+            except DecodescopeError as error:
+                self._give_up(error)
+        return event
+
+    async def send(self, message: AppMessage) -> None:
+        await self._link.send(message)
+
+    async def restart(self) -> None:
+        await self._link.restart()
+
+    async def close(self) -> None:
+        await self._link.close()
+        if self._writer is not None:
+            try:
+                self._writer.close()
+            except DecodescopeError as error:
+                self._give_up(error)
+
+    def log_tail(self, lines: int = LOG_TAIL_LINES) -> list[str]:
+        return self._link.log_tail(lines)
+
+    def _give_up(self, error: DecodescopeError) -> None:
+        self._writer = None
+        self._warning = Log("warning", str(error))

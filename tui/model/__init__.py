@@ -1,0 +1,1 @@
+"""What the app shows and what is selected, without widgets."""

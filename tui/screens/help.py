@@ -1,0 +1,100 @@
+"""The help screen: all keys, and what each figure means."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from decodescope.tui.commands import COMMANDS
+from decodescope.tui.style.palette import Inks
+
+FIGURES = (
+    ("tok/s", "Tokens per second of all sequences together, over about the last second, measured "
+     "without a profiler."),
+    ("ms p50, p99", "How long a decode step took: the median, and what 99 of 100 stayed below."),
+    ("launches", "Launch calls per step: calls by the host that put work on the GPU. A replayed "
+     "CUDA graph is one call with many GPU ops."),
+    ("GPU ops", "Kernels, copies and fills per step. On a CPU the innermost operators stand "
+     "for them."),
+    ("idle %", "Share of the captured window in which nothing ran on the GPU: window minus the "
+     "union of all GPU ops."),
+    ("MBU %", "Memory bandwidth used: bytes a step must read (weights and KV cache) ÷ step time ÷ "
+     "peak; the measured peak of this GPU, or the datasheet's where there is none."),
+    ("busy, gaps", "The last step from left to right. Busy: share of a column's time in which ops "
+     "ran, in the colour of their kind. Gaps: the longest gap that touches the column."),
+    ("age", "Seconds since the worker last reported."),
+    ("dropped", "Reports the worker left out because the app was busy; it never waits for us."),
+    ("profiler \u00d7", "A profiled step takes longer. Launches, ops, idle and the tables come "
+     "from profiled windows; this is how many times as long such a step took."),
+    ("\u2013", "Not known, or not measured yet. Never a zero."),
+)  # fmt: skip
+GAPS = (
+    ("host_wait", "The launch call began after the GPU had run dry: the CPU was late."),
+    ("launch_latency", "Called in time, and still it started late."),
+    ("dependency", "The next op waited for an event, a synchronisation or another stream."),
+    ("kernel_floor", "Queued in time; no longer than this GPU needs between two kernels anyway."),
+    ("graph_internal", "Between two ops of the same CUDA graph launch."),
+    ("unlinked", "The launch call lies outside the trace, so nobody can say."),
+)
+VERDICT = (
+    ("launch-bound", "host_wait and launch_latency together take over 15 % of the window, and the "
+     "queue holds at most one launch (median)."),
+)  # fmt: skip
+
+
+class HelpScreen(ModalScreen[None]):
+    """Scrolls; any of the usual keys closes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q,space,enter", "dismiss", "Close"),
+        Binding("j", "scroll(1)", "Down"),
+        Binding("k", "scroll(-1)", "Up"),
+    ]
+    CSS = """
+    HelpScreen { align: center middle; }
+    HelpScreen > VerticalScroll {
+        width: 92; max-width: 96%; height: auto; max-height: 96%; padding: 0 2;
+        background: $surface; border: round $primary; border-title-color: $primary;
+        border-subtitle-color: $foreground-muted; scrollbar-size-vertical: 1;
+    }
+    HelpScreen Static { height: auto; }
+    """
+
+    def __init__(self, inks: Inks) -> None:
+        super().__init__()
+        self._inks = inks
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll() as box:
+            box.border_title = "decodescope help"
+            box.border_subtitle = "esc closes"
+            yield Static(Text("Keys", style=self._inks.title))
+            yield Static(self._table([("1\u20139", "Switch to that variant, or to that trace file")]
+                         + [(c.shown_key, f"{c.title}. {c.help}.") for c in COMMANDS]))  # fmt: skip
+            yield Static(self._heading("Figures"))
+            yield Static(self._table(FIGURES))
+            yield Static(self._heading("Why the GPU was idle"))
+            yield Static(self._table(GAPS))
+            yield Static(self._heading("Verdict"))
+            yield Static(self._table(VERDICT))
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll by `lines`."""
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+    def _heading(self, text: str) -> Text:
+        return Text(f"\n{text}", style=self._inks.title)
+
+    def _table(self, rows: Sequence[tuple[str, str]]) -> Table:
+        table = Table.grid(padding=(0, 2))
+        table.add_column(width=14, no_wrap=True, style=self._inks.key)
+        table.add_column(style=self._inks.text)
+        for name, meaning in rows:
+            table.add_row(name, meaning)
+        return table

@@ -1,0 +1,109 @@
+"""What is scored for accuracy: a given text, a text of our own, or seeded random ids."""
+
+from dataclasses import dataclass
+
+import torch
+
+from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.variants.model.loading import LoadedModel
+
+CONTEXT = 32
+POSITIONS = 128
+RANDOM_SEED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredText:
+    """Token `ids` [context + positions + 1] on the CPU, int64: the first `context` are the prompt,
+    the next `positions` are fed one by one, and the logits of each are scored against the id after
+    it. `name` says what the text is."""
+
+    ids: torch.Tensor
+    context: int
+    positions: int
+    name: str
+
+    @property
+    def next_ids(self) -> torch.Tensor:
+        """For each scored position the text's own next token, [positions]."""
+        return self.ids[self.context + 1 :]
+
+
+def scored_text(loaded: LoadedModel, text: str | None) -> ScoredText:
+    """The first tokens of `text`: at most 128 scored after a prompt of at most 32.
+
+    Without a text it is `OWN_TEXT`, or random ids (seed 0) where the model has no tokenizer. A
+    short text, or a model with few positions, gives a shorter prompt and fewer positions.
+
+    Raises:
+        ModelError: a text for a model without a tokenizer.
+        InputError: a text of fewer than 3 tokens.
+    """
+    most = CONTEXT + POSITIONS + 1
+    if loaded.max_context is not None:
+        most = min(most, loaded.max_context + 1)
+    if text is None and loaded.tokenizer is None:
+        generator = torch.Generator().manual_seed(RANDOM_SEED)
+        ids = torch.randint(0, loaded.vocab_size, (most,), generator=generator)
+        return _split(ids, "seeded random token ids")
+    if loaded.tokenizer is None:
+        raise ModelError(f"--text: {loaded.name} has no tokenizer, so no text can be scored")
+    encoded = loaded.tokenizer.encode(OWN_TEXT if text is None else text)[:most]
+    if len(encoded) < 3:
+        raise InputError(f"--text: {len(encoded)} tokens are too few to score; give at least 3")
+    name = "decodescope's own text" if text is None else "the given text"
+    return _split(torch.tensor(encoded, dtype=torch.int64), name)
+
+
+def _split(ids: torch.Tensor, name: str) -> ScoredText:
+    context = min(CONTEXT, (len(ids) - 1) // 2)
+    positions = len(ids) - context - 1
+    return ScoredText(ids, context, positions, name)
+
+
+OWN_TEXT = '''"""Greedy decoding of one sequence, one token at a time.
+
+Every step reads all weights from memory and uses them for a single position.
+"""
+
+import time
+
+
+class KeyValueCache:
+    """Keys and values of the positions seen so far."""
+
+    def __init__(self, max_length):
+        if max_length < 1:
+            raise ValueError("max_length must be at least 1, not %r" % max_length)
+        self.max_length = max_length
+        self.keys = []
+        self.values = []
+
+    def __len__(self):
+        return len(self.keys)
+
+    def append(self, key, value):
+        """Add one position to the cache."""
+        if len(self.keys) == self.max_length:
+            raise IndexError("the cache is full")
+        self.keys.append(key)
+        self.values.append(value)
+
+    def truncate(self, length):
+        """Forget all positions after the first length ones."""
+        del self.keys[length:]
+        del self.values[length:]
+
+
+def generate(model, prompt, max_new_tokens, stop=None):
+    """Return the tokens that follow prompt, and the seconds each of them took."""
+    cache = KeyValueCache(len(prompt) + max_new_tokens)
+    token = model.prefill(prompt, cache)
+    tokens, seconds = [token], []
+    while len(tokens) < max_new_tokens and token != stop:
+        start = time.perf_counter()
+        token = model.step(token, cache)
+        seconds.append(time.perf_counter() - start)
+        tokens.append(token)
+    return tokens, seconds
+'''

@@ -1,0 +1,1 @@
+"""The worker process of the app: it steps a variant, publishes figures and obeys."""

@@ -1,0 +1,175 @@
+"""A loaded model for the live loop: the one part of it that knows torch."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from msgspec.structs import replace
+
+from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, VariantInfo, WorkerConfig
+from decodescope.analyzer.reference import GraphReference
+from decodescope.analyzer.roofline.datasheet import datasheet_peak_bytes_per_s
+from decodescope.analyzer.schema.report import CaptureInfo
+from decodescope.variants.live.token_tap import TokenTap
+from decodescope.variants.machine.environment import device_name, environment
+from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.machine.read_peak import read_peak
+from decodescope.variants.machine.read_peak_cache import ReadPeak
+from decodescope.variants.measuring.capture_info import Subject, capture_info
+from decodescope.variants.measuring.graph_reference import try_reference
+from decodescope.variants.measuring.pacing import StepPacer
+from decodescope.variants.measuring.preparation import Prepared, prepare
+from decodescope.variants.measuring.window import WindowPlan
+from decodescope.variants.registry import available_variants, build_variant, require_runnable
+from decodescope.variants.steps.step import DecodeStep
+
+
+class TorchSession:
+    """A `LiveSession` on a prepared model."""
+
+    def __init__(
+        self, prepared: Prepared, profiler: ProfilerSession, peak: ReadPeak | None
+    ) -> None:
+        self._prepared = prepared
+        self._profiler = profiler
+        self._read_peak = peak
+        self._reference: GraphReference | None = None
+        self._device_name = device_name(prepared.device)
+        self.batch = prepared.workload.batch
+        self.new_tokens = prepared.workload.new_tokens
+        self.pacer = StepPacer(prepared.device)
+        self.tap = TokenTap(prepared.device)
+        self.decode = _decoder(prepared.loaded.tokenizer)
+
+    def hello(self) -> Hello:
+        """What the app is told first."""
+        prepared = self._prepared
+        on_cuda = prepared.device == "cuda"
+        return Hello(
+            protocol=PROTOCOL_VERSION,
+            pid=os.getpid(),
+            device=prepared.device,
+            device_name=self._device_name,
+            model=prepared.loaded.name,
+            weights=prepared.loaded.weights,
+            dtype=prepared.workload.dtype,
+            batch=self.batch,
+            context=prepared.workload.context,
+            tokens=self.new_tokens,
+            variants=tuple(map(self._offered, available_variants(prepared.device))),
+            measured_peak_bytes_per_s=self._read_peak.bytes_per_s if self._read_peak else None,
+            datasheet_peak_bytes_per_s=(
+                datasheet_peak_bytes_per_s(self._device_name) if on_cuda else None
+            ),
+            environment=environment(),
+            sampling=prepared.workload.sampling.settings if prepared.workload.sampling else None,
+        )
+
+    def refusal(self, variant: str) -> DecodescopeError | None:
+        """Why `variant` cannot be built here, None if it can: unknown, not on this device, or not
+        for this model."""
+        prepared = self._prepared
+        try:
+            require_runnable(variant, prepared.loaded, prepared.workload, prepared.device)
+        except DecodescopeError as error:
+            return error
+        return None
+
+    def build(self, variant: str, say: Callable[[str], None]) -> DecodeStep:
+        """The variant's step, ready to prefill; `say` hears each slow stage."""
+        prepared = self._prepared
+        say("building")
+        step = build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
+        self._reference = try_reference(
+            step, self._subject(variant), prepared.prompt(0), self._profiler, say
+        )
+        return step
+
+    def release(self) -> None:
+        """Give back the device memory of a step that was dropped, and of what it compiled."""
+        if "torch._dynamo" in sys.modules:
+            torch.compiler.reset()
+        if self._prepared.device == "cuda":
+            torch.cuda.empty_cache()
+
+    def prompt(self, generation: int) -> torch.Tensor:
+        """Prompt ids of a generation, int64 [batch, context]."""
+        return self._prepared.prompt(generation)
+
+    def explain(self, error: Exception) -> DecodescopeError | None:
+        """An error of a step as one line, if it is ours or the device's memory ran out."""
+        try:
+            with memory_errors("decoding", self._prepared.device):
+                raise error
+        except DecodescopeError as told:
+            return told
+        except Exception:
+            return None
+
+    def capture_info(
+        self, variant: str, step: DecodeStep, plan: WindowPlan, unprofiled_step_ns: int | None
+    ) -> CaptureInfo:
+        """What is known of a window that the step runs next."""
+        return capture_info(self._subject(variant), step, plan, unprofiled_step_ns)
+
+    def capture(
+        self, step: Callable[[], object], plan: WindowPlan, path: Path, info: CaptureInfo
+    ) -> None:
+        """Run the window's steps under the profiler and write it to `path`."""
+        self._profiler.capture(
+            step,
+            plan.steps,
+            path,
+            info,
+            plan.warm,
+            self._reference,
+            record_shapes=self._reference is None,
+        )
+
+    def _offered(self, info: VariantInfo) -> VariantInfo:
+        """The variant as this model's users may choose it."""
+        if info.unavailable is None and (refusal := self.refusal(info.name)):
+            return replace(info, unavailable=str(refusal))
+        return info
+
+    def _subject(self, variant: str) -> Subject:
+        prepared = self._prepared
+        return Subject(
+            prepared.loaded,
+            prepared.workload,
+            prepared.device,
+            variant,
+            self._read_peak,
+            self._profiler.kernel_floor_ns,
+        )
+
+
+def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSession:
+    """Load the model, start the profiler once and measure the GPU's read peak; `say` hears each
+    slow stage.
+
+    Raises:
+        DecodescopeError: as `prepare`.
+    """
+    prepared = prepare(config, say)
+    say("starting the profiler")
+    profiler = ProfilerSession(prepared.device)
+    profiler.warm_up()
+    say("measuring the read peak")
+    return TorchSession(prepared, profiler, read_peak(prepared.device))
+
+
+def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str] | None:
+    if tokenizer is None:
+        return None
+
+    def decode(ids: list[int]) -> str:
+        text: str = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        return text
+
+    return decode

@@ -1,0 +1,77 @@
+"""The worker process: `python -m decodescope.variants.live.worker SOCKET_FD CONFIG_JSON`.
+
+It decodes on behalf of an app at the other end of a socket pair and ends with it. Everything slow
+is announced as `Progress` before it happens; torch is imported only after the first of these.
+"""
+
+import os
+import socket
+import sys
+import traceback
+from pathlib import Path
+
+import msgspec
+
+from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.protocol import Bye, Failure, Progress, WorkerConfig
+from decodescope.variants.live.channel import Channel, ChannelClosed
+from decodescope.variants.live.loop import LiveLoop, first_line
+from decodescope.variants.live.windows import WindowFiles
+from decodescope.variants.machine.child_process import end_with_parent
+from decodescope.variants.machine.environment import require_run_packages
+
+_FLUSH_S = 1.0
+
+
+def main(arguments: list[str]) -> int:
+    """Serve the app at the socket; returns the process's exit code."""
+    control, config_json = arguments
+    end_with_parent()
+    channel = Channel(socket.socket(fileno=int(control)))
+    code = _serve(channel, msgspec.json.decode(config_json, type=WorkerConfig))
+    channel.flush(_FLUSH_S)
+    return code
+
+
+def _serve(channel: Channel, config: WorkerConfig) -> int:
+    try:
+        try:
+            _work(channel, config)
+        except ChannelClosed:
+            return 0
+        except DecodescopeError as error:
+            return _fail(channel, str(error), error.exit_code)
+        except Exception as error:  # a device error or a bug: the app must learn of it
+            traceback.print_exception(error)
+            return _fail(channel, f"the worker failed: {first_line(error)}", 1)
+        except SystemExit:
+            channel.send(Bye("terminated"))
+            return 0
+        channel.send(Bye("quit"))
+    except ChannelClosed:
+        pass
+    return 0
+
+
+def _work(channel: Channel, config: WorkerConfig) -> None:
+    require_run_packages()
+    channel.send(Progress("importing torch and transformers"))
+    from decodescope.variants.live.session import open_session
+
+    session = open_session(config, lambda stage: channel.send(Progress(stage)))
+    channel.send(session.hello())
+    LiveLoop(session, channel, WindowFiles(Path(config.trace_dir))).run(config.variant)
+
+
+def _fail(channel: Channel, message: str, exit_code: int) -> int:
+    channel.send(Failure(message=message, exit_code=exit_code, fatal=True))
+    channel.send(Bye("failed"))
+    return exit_code
+
+
+if __name__ == "__main__":
+    exit_code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Tearing down torch takes a second or more, and the app waits for this process to end.
+    os._exit(exit_code)

@@ -1,0 +1,1 @@
+"""Measures one run of a variant: timed steps, then a profiled window."""

@@ -1,0 +1,62 @@
+"""Names the ops of a graph replay: records the same step once without its CUDA graph."""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.reference import GraphReference
+from decodescope.analyzer.reports.reference_ops import reference_from
+from decodescope.variants.measuring.capture_info import Subject, capture_info
+from decodescope.variants.measuring.window import window_plan
+from decodescope.variants.steps.compiled.origin_paths import origin_paths
+from decodescope.variants.steps.step import DecodeStep, UngraphedStep
+
+
+def try_reference(
+    step: DecodeStep,
+    subject: Subject,
+    prompt: torch.Tensor,
+    session: ProfilerSession,
+    say: Callable[[str], None],
+) -> GraphReference | None:
+    """What the graph replays of `step` are attributed by; None of a step that replays none.
+
+    Also None where the step without its graph cannot be compiled or run; stderr says why. `step`
+    must be given a prompt again afterwards.
+    """
+    try:
+        ungraphed = step.ungraphed()
+        if ungraphed is None:
+            return None
+        say("naming the kernels of the graph")
+        return capture_reference(ungraphed, subject, prompt, session)
+    except Exception as error:  # compilers raise anything, and only names are lost
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        sys.stderr.write(f"kernels of the graph stay without ranges: {reason}\n")
+        return None
+
+
+def capture_reference(
+    ungraphed: UngraphedStep, subject: Subject, prompt: torch.Tensor, session: ProfilerSession
+) -> GraphReference:
+    """The ops of one step of `ungraphed` from `prompt` [batch, context], with their range paths."""
+    step = ungraphed.step
+    step.prefill(prompt)
+    step.step()
+    step.reset(subject.workload.context)
+    plan = window_plan(subject.workload.new_tokens, 1)
+    info = capture_info(subject, step, plan, None)
+    with tempfile.TemporaryDirectory(prefix="decodescope-") as folder:
+        path = Path(folder, "ungraphed.json")
+        step.annotate_layers(True)
+        try:
+            session.capture(step.step, plan.steps, path, info, plan.warm, record_shapes=True)
+        finally:
+            step.annotate_layers(False)
+        analysis = analyze(load(path))
+    return reference_from(analysis, 0, origin_paths(analysis, 0, ungraphed.sites()))

@@ -1,0 +1,181 @@
+"""Measures one built variant: unprofiled steps for the figures, then a profiled window."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+
+import torch
+
+from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.reference import GraphReference
+from decodescope.analyzer.reports.run_figures import step_times
+from decodescope.analyzer.schema.report import CaptureInfo
+from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.measuring.capture_info import Subject, capture_info
+from decodescope.variants.measuring.pacing import StepPacer
+from decodescope.variants.measuring.window import WindowPlan, window_plan
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.steps.step import DecodeStep
+
+WARM_UP_STEPS = 5
+WINDOW_STEPS = 3
+MIN_TIMED_STEPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """How many decode steps warm up, are timed and belong to the profiled window.
+
+    `rewind`: each phase starts again at the prompt's end, because there are too few positions for
+    all of them in one generation.
+    """
+
+    warm_up: int
+    timed: int
+    window: WindowPlan
+    rewind: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One run of a variant. `step_ns` are the timed, unprofiled steps, oldest first;
+    `output_token_ids` [batch][new_tokens] begin with the token that prefill gave. `bytes_per_step`
+    is the mean over the timed steps. `capture` describes the profiled window that was written to
+    `trace_path`.
+    """
+
+    prefill_ns: int
+    step_ns: tuple[int, ...]
+    prompt_token_ids: list[list[int]]
+    output_token_ids: list[list[int]]
+    bytes_per_step: int
+    capture: CaptureInfo
+    trace_path: Path
+
+
+def phases(new_tokens: int) -> Phases:
+    """The phases of a run that decodes `new_tokens` tokens.
+
+    All are taken from one generation where it is long enough. Going back would make the later
+    phases cheaper than what they stand for: libraries keep what they prepared for a KV length
+    (cuDNN's attention takes tens of milliseconds at each new one on an H200), so a position that
+    was visited before is faster.
+    """
+    window = window_plan(new_tokens, WINDOW_STEPS)
+    outside = WARM_UP_STEPS + window.total
+    if new_tokens >= outside + MIN_TIMED_STEPS:
+        return Phases(WARM_UP_STEPS, new_tokens - outside, window, rewind=False)
+    return Phases(min(WARM_UP_STEPS, new_tokens), new_tokens, window, rewind=True)
+
+
+def measure_run(
+    step: DecodeStep,
+    subject: Subject,
+    prompt: torch.Tensor,
+    session: ProfilerSession,
+    trace_path: Path,
+    reference: GraphReference | None = None,
+) -> Measurement:
+    """Decode `workload.new_tokens` tokens from `prompt` [batch, context], timed and profiled.
+
+    After a prefill to warm up and a timed one come the steps, in the order of `Phases`: a few to
+    warm up; the timed ones, unprofiled, paced so that the host is never more than a few steps
+    ahead; and a window of annotated steps under the profiler. Tokens are fetched once, at the end.
+    `reference` goes into the window's file.
+
+    Raises:
+        EnvironmentLacks: GPU memory ran out.
+        InputError: `trace_path` cannot be written.
+    """
+    device, workload = subject.device, subject.workload
+    plan = phases(workload.new_tokens)
+    with memory_errors(f"decoding with variant {subject.variant}", device):
+        step.prefill(prompt)
+        ids, prefill_ns = _timed_prefill(step, prompt, device)
+        ids += [step.step() for _ in range(plan.warm_up)]
+        _next_phase(step, plan, workload, ids)
+        first_timed = step.position
+        step_ns = _timed_steps(step, plan.timed, device, ids)
+        bytes_per_step = _mean_bytes(step, first_timed)
+        output = ids[: workload.new_tokens]
+        if plan.rewind:
+            # Going back leaves the step free to write over them.
+            output = [one.clone() for one in output]
+        _next_phase(step, plan, workload, ids)
+        capture = capture_info(subject, step, plan.window, step_times(step_ns).p50)
+        output += _profiled_window(step, plan.window, capture, session, trace_path, reference)
+        output_ids = torch.stack(output[: workload.new_tokens], dim=1).tolist()
+    return Measurement(
+        prefill_ns, step_ns, prompt.tolist(), output_ids, bytes_per_step, capture, trace_path
+    )
+
+
+def _next_phase(
+    step: DecodeStep, plan: Phases, workload: DecodeWorkload, ids: list[torch.Tensor]
+) -> None:
+    """Go on where the last phase ended, or back to the prompt's end with its one new token."""
+    if plan.rewind:
+        step.reset(workload.context)
+        del ids[1:]
+
+
+def _timed_prefill(
+    step: DecodeStep, prompt: torch.Tensor, device: str
+) -> tuple[list[torch.Tensor], int]:
+    """The first new ids, in a list for the steps to extend, and the prefill's time in ns."""
+    _synchronize(device)
+    began_ns = perf_counter_ns()
+    first = step.prefill(prompt)
+    _synchronize(device)
+    return [first], perf_counter_ns() - began_ns
+
+
+def _timed_steps(
+    step: DecodeStep, steps: int, device: str, ids: list[torch.Tensor]
+) -> tuple[int, ...]:
+    pacer = StepPacer(device)
+    times: list[int] = []
+    pacer.before_first()
+    for _ in range(steps):
+        ids.append(step.step())
+        times += pacer.after_step()
+    return (*times, *pacer.drain())
+
+
+def _profiled_window(
+    step: DecodeStep,
+    plan: WindowPlan,
+    info: CaptureInfo,
+    session: ProfilerSession,
+    trace_path: Path,
+    reference: GraphReference | None,
+) -> list[torch.Tensor]:
+    """Capture the window; returns the ids of all its steps."""
+    ids: list[torch.Tensor] = []
+    step.annotate_layers(True)
+    try:
+        session.capture(
+            lambda: ids.append(step.step()),
+            info.steps,
+            trace_path,
+            info,
+            plan.warm,
+            reference,
+            # The shapes of a graph's products come with its reference.
+            record_shapes=reference is None,
+        )
+    finally:
+        step.annotate_layers(False)
+    return ids
+
+
+def _mean_bytes(step: DecodeStep, first_position: int) -> int:
+    """Mean bytes that the steps from `first_position` to the present one had to read."""
+    positions = range(first_position, step.position)
+    kv_bytes = sum(step.kv_bytes_read(position) for position in positions)
+    return step.weight_bytes_read + kv_bytes // len(positions)
+
+
+def _synchronize(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()

@@ -1,0 +1,59 @@
+"""From a `WorkerConfig` to what a run starts with: device, workload, loaded model, first prompt."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.variants.measuring.request import read_request
+from decodescope.variants.model.loading import LoadedModel, check_fits, load_model
+from decodescope.variants.model.prompts import make_prompt, with_prompt
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.registry import find_variant
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A model on its device and the workload it will decode.
+
+    `prompt(round)` gives the prompt ids, int64 [batch, context] on the CPU, of one generation.
+    """
+
+    config: WorkerConfig
+    device: str
+    loaded: LoadedModel
+    workload: DecodeWorkload
+
+    def prompt(self, round: int) -> torch.Tensor:
+        """Prompt ids of generation `round`; a given prompt is the same in every round."""
+        return make_prompt(
+            self.loaded, self.workload, self.config.prompt, self.config.prompt_ids, round
+        )
+
+
+def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
+    """Choose the device, check the request and load the model; `say` hears each slow stage.
+
+    Everything that can be refused without loading weights is refused first.
+
+    Raises:
+        InputError, ModelError, EnvironmentLacks: as `read_request`, `load_model`, `make_prompt` and
+            `check_fits` do.
+        DecodescopeError: what the variant's check refuses.
+    """
+    request = read_request(config)
+    device, source, workload = request.device, request.source, request.workload
+    say(f"loading {source.name}")
+    variant = find_variant(request.variant)
+
+    def check(name: str, fields: Mapping[str, object]) -> None:
+        if variant.check is not None:
+            variant.check(name, fields, workload, device)
+
+    loaded = load_model(source, device, workload.dtype, config.trust_remote_code, workload, check)
+    if config.prompt is not None or config.prompt_ids is not None:
+        ids = make_prompt(loaded, workload, config.prompt, config.prompt_ids)
+        workload = with_prompt(workload, ids)
+    check_fits(loaded, workload)
+    return Prepared(config, device, loaded, workload)

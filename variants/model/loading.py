@@ -1,0 +1,218 @@
+"""Loads a model: pretrained safetensors from the hub or a folder, or a preset's random weights."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.utils import logging as transformers_logging
+
+from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.analyzer.schema.report import Weights
+from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.model.hub import find_checkpoint
+from decodescope.variants.model.presets import Preset
+from decodescope.variants.model.source import (
+    ModelSource,
+    needs_custom_code,
+    read_config,
+    resolve_model,
+)
+from decodescope.variants.model.workload import DecodeWorkload, DType
+
+__all__ = ["LoadedModel", "check_fits", "load_model", "resolve_model", "torch_dtype"]
+
+RANDOM_SEED = 0
+RANDOM_STD = 0.02
+_TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A causal language model on its device, in evaluation mode, without gradients.
+
+    `tokenizer` is None where the checkpoint has none (and for random weights). `max_context` is the
+    number of positions the model allows, None where its configuration names no limit.
+    """
+
+    model: Any
+    tokenizer: Any | None
+    weights: Weights
+    name: str
+    max_context: int | None
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the embedding table that stand for tokens."""
+        return int(self.model.config.get_text_config(decoder=True).vocab_size)
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    """torch's dtype for "bf16", "fp16" or "fp32"."""
+    return _TORCH_DTYPES[dtype]
+
+
+def load_model(
+    source: ModelSource,
+    device: str,
+    dtype: DType,
+    trust_remote_code: bool = False,
+    workload: DecodeWorkload | None = None,
+    check: Callable[[str, Mapping[str, object]], None] | None = None,
+) -> LoadedModel:
+    """Load `source` onto `device` in `dtype`.
+
+    Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
+    `check` is called with the model's name and its config.json before any weights are loaded; what
+    it raises goes to the caller.
+    Random weights are drawn on the device itself with a fixed seed: normal with standard deviation
+    0.02, norm weights 1, biases 0; the same device and version give the same weights.
+
+    Raises:
+        ModelError: an unreadable checkpoint, no causal language model, or fewer positions than
+            `workload` needs (told before any weights are loaded).
+        InputError: a checkpoint that needs custom code, without `trust_remote_code`.
+        EnvironmentLacks: not found, no network and not cached, or out of GPU memory.
+    """
+    with memory_errors(f"loading {source.name} in {dtype}", device), _quiet_transformers():
+        if source.kind == "random":
+            assert source.preset is not None
+            _check_positions(source.name, source.preset.max_position_embeddings, workload)
+            if check is not None:
+                preset = source.preset
+                check(source.name, {"model_type": preset.model_type} | preset.config_fields())
+            model = build_random(source.preset, device, torch_dtype(dtype))
+            return _loaded(model, None, "random", source.name)
+        checkpoint = _find(source)
+        if not trust_remote_code and needs_custom_code(checkpoint.config, _known_model_types()):
+            raise InputError(
+                f"{source.name}: this model runs Python code from its checkpoint; if you trust "
+                "it, pass --trust-remote-code"
+            )
+        limit = checkpoint.config.get("max_position_embeddings")
+        _check_positions(source.name, limit if isinstance(limit, int) else None, workload)
+        if check is not None:
+            check(source.name, checkpoint.config)
+        options = {
+            "trust_remote_code": trust_remote_code,
+            "local_files_only": checkpoint.cached_only,
+        }
+        model = _load_pretrained(checkpoint, torch_dtype(dtype), options).to(device)
+        tokenizer = _load_tokenizer(checkpoint, options)
+        weights: Weights = "bundled" if source.kind == "tiny" else "pretrained"
+        return _loaded(model, tokenizer, weights, source.name)
+
+
+def check_fits(loaded: LoadedModel, workload: DecodeWorkload) -> None:
+    """Raise `ModelError` where prompt and new tokens need more positions than the model allows."""
+    _check_positions(loaded.name, loaded.max_context, workload)
+
+
+def _check_positions(name: str, limit: int | None, workload: DecodeWorkload | None) -> None:
+    if limit is not None and workload is not None and workload.cache_length > limit:
+        raise ModelError(
+            f"{name} allows {limit} positions, but context {workload.context} + "
+            f"{workload.new_tokens} new tokens need {workload.cache_length}; lower --context or "
+            "--tokens"
+        )
+
+
+def build_random(preset: Preset, device: str, dtype: torch.dtype) -> Any:
+    """The preset's model with seeded random weights, built in place on `device`."""
+    config = AutoConfig.for_model(preset.model_type, **preset.config_fields())
+    with torch.device(device):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    if device != "meta":
+        _fill_random(model, device)
+    return model
+
+
+@torch.no_grad()
+def _fill_random(model: Any, device: str) -> None:
+    generator = torch.Generator(device).manual_seed(RANDOM_SEED)
+    for name, parameter in model.named_parameters():
+        if parameter.dim() >= 2:
+            parameter.normal_(0.0, RANDOM_STD, generator=generator)
+        elif name.endswith("bias"):
+            parameter.zero_()
+        else:
+            parameter.fill_(1.0)
+
+
+def _loaded(model: Any, tokenizer: Any | None, weights: Weights, name: str) -> LoadedModel:
+    model.eval().requires_grad_(False)
+    limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
+    return LoadedModel(model, tokenizer, weights, name, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    name: str
+    location: str
+    config: dict[str, object]
+    cached_only: bool
+    folder: Path | None
+
+
+def _find(source: ModelSource) -> _Checkpoint:
+    if source.folder is not None:
+        config = read_config(source.folder / "config.json")
+        return _Checkpoint(source.name, str(source.folder), config, True, source.folder)
+    assert source.hub_id is not None
+    found = find_checkpoint(source.hub_id)
+    config = read_config(found.config_path)
+    return _Checkpoint(source.name, found.hub_id, config, found.cached_only, None)
+
+
+def _known_model_types() -> frozenset[str]:
+    return frozenset(CONFIG_MAPPING.keys())
+
+
+def _load_pretrained(checkpoint: _Checkpoint, dtype: torch.dtype, options: dict[str, bool]) -> Any:
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            checkpoint.location, dtype=dtype, use_safetensors=True, **options
+        )
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # transformers raises nearly every type for a broken checkpoint
+        raise ModelError(f"{checkpoint.name}: cannot be loaded ({_first_line(error)})") from error
+
+
+def _load_tokenizer(checkpoint: _Checkpoint, options: dict[str, bool]) -> Any | None:
+    folder = checkpoint.folder
+    if folder is not None and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
+        return None
+    try:
+        return AutoTokenizer.from_pretrained(checkpoint.location, **options)
+    except Exception as error:  # as above; a hub model without tokenizer files ends here too
+        if folder is None:
+            return None
+        raise ModelError(
+            f"{checkpoint.name}: its tokenizer cannot be loaded ({_first_line(error)})"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0].rstrip(".:")[:200]
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Keep transformers' progress bars and warnings off the terminal while a model loads."""
+    verbosity = transformers_logging.get_verbosity()
+    had_bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if had_bars:
+            transformers_logging.enable_progress_bar()

@@ -1,0 +1,96 @@
+"""The prompt of a run: given text or ids, the bundled model's snippets, or seeded random ids."""
+
+import json
+from dataclasses import replace
+from functools import lru_cache
+
+import torch
+
+from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.source import tiny_folder
+from decodescope.variants.model.workload import DecodeWorkload
+
+
+def make_prompt(
+    loaded: LoadedModel,
+    workload: DecodeWorkload,
+    prompt: str | None = None,
+    prompt_ids: tuple[int, ...] | None = None,
+    round: int = 0,
+) -> torch.Tensor:
+    """Prompt ids, int64 [batch, context], on the CPU.
+
+    A prompt's text or ids are used whole for every sequence, so their length is the context
+    (`with_prompt` gives the workload that says so). Without one, the bundled model starts from the
+    first `workload.context` tokens of snippet `round` of its held-out Python sources (and of those
+    after it, where it is too short), and any other model from random ids seeded with `round`,
+    different for every sequence.
+
+    Raises:
+        InputError: both given, an empty prompt, or ids outside the vocabulary.
+        ModelError: a text prompt for a model without a tokenizer.
+        EnvironmentLacks: the bundled model's snippets are not installed.
+    """
+    if prompt is not None and prompt_ids is not None:
+        raise InputError("--prompt and --prompt-ids: give one of the two")
+    if prompt is not None:
+        return _rows(_encode(loaded, prompt, "--prompt"), workload.batch)
+    if prompt_ids is not None:
+        return _rows(_checked_ids(loaded, prompt_ids), workload.batch)
+    if loaded.weights == "bundled":
+        return _rows(_snippet_ids(loaded, workload.context, round), workload.batch)
+    generator = torch.Generator().manual_seed(round)
+    shape = (workload.batch, workload.context)
+    return torch.randint(0, loaded.vocab_size, shape, generator=generator)
+
+
+def with_prompt(workload: DecodeWorkload, ids: torch.Tensor) -> DecodeWorkload:
+    """`workload` with the context of the prompt `ids` [batch, context]."""
+    return replace(workload, context=ids.shape[1])
+
+
+def _rows(ids: list[int], batch: int) -> torch.Tensor:
+    return torch.tensor(ids, dtype=torch.int64).expand(batch, -1).contiguous()
+
+
+def _encode(loaded: LoadedModel, text: str, what: str) -> list[int]:
+    if loaded.tokenizer is None:
+        raise ModelError(f"{what}: {loaded.name} has no tokenizer; use --prompt-ids")
+    ids = [int(token) for token in loaded.tokenizer.encode(text)]
+    if not ids:
+        raise InputError(f"{what}: the prompt is empty")
+    return ids
+
+
+def _checked_ids(loaded: LoadedModel, ids: tuple[int, ...]) -> list[int]:
+    if not ids:
+        raise InputError("--prompt-ids: the prompt is empty")
+    outside = [token for token in ids if not 0 <= token < loaded.vocab_size]
+    if outside:
+        raise InputError(
+            f"--prompt-ids: {outside[0]} is outside the vocabulary of {loaded.name} "
+            f"(0 to {loaded.vocab_size - 1})"
+        )
+    return list(ids)
+
+
+def _snippet_ids(loaded: LoadedModel, context: int, round: int) -> list[int]:
+    snippets = _snippets()
+    ids: list[int] = []
+    number = round
+    while len(ids) < context:
+        number %= len(snippets)
+        ids += _encode(loaded, snippets[number], f"prompt {number} of {loaded.name}")
+        number += 1
+    return ids[:context]
+
+
+@lru_cache(maxsize=1)
+def _snippets() -> tuple[str, ...]:
+    path = tiny_folder() / "prompts.json"
+    try:
+        snippets = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise EnvironmentLacks(f"the bundled model's prompts are unreadable ({error})") from error
+    return tuple(snippets)

@@ -1,0 +1,127 @@
+"""Where a model's weights come from, decided from its name alone: no torch, no network."""
+
+import json
+import re
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.variants.model.presets import PRESETS, Preset
+
+SourceKind = Literal["hub", "folder", "random", "tiny"]
+RANDOM_SUFFIX = "@random"
+TINY = "tiny"
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w][\w.-]*)?")
+_SIMILAR = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSource:
+    """A resolved `--model`. `folder` is set for "folder" and "tiny", `preset` for "random" (and for
+    "hub" where a preset's name was given), `hub_id` for "hub"."""
+
+    name: str
+    kind: SourceKind
+    hub_id: str | None = None
+    folder: Path | None = None
+    preset: Preset | None = None
+
+
+def resolve_model(name: str) -> ModelSource:
+    """The source that `--model name` means; checks a local folder for what loading needs.
+
+    In this order: `tiny`; `<preset>@random`; a preset's name (its hub id); an existing folder; a
+    hub id.
+
+    Raises:
+        InputError: a name that is none of these, with the nearest one that is.
+        ModelError: a folder without config.json or without safetensors weights.
+        EnvironmentLacks: a path that does not exist, or the bundled model is not installed.
+    """
+    if name == TINY:
+        return ModelSource(name, "tiny", folder=_checked_folder(tiny_folder(), name))
+    if name.endswith(RANDOM_SUFFIX):
+        return _random_source(name)
+    if name in PRESETS:
+        preset = PRESETS[name]
+        return ModelSource(name, "hub", hub_id=preset.hub_id, preset=preset)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return ModelSource(name, "folder", folder=_checked_folder(path, name))
+    if _looks_like_path(name):
+        raise EnvironmentLacks(f"model not found: there is no folder {name}")
+    if not _HUB_ID.fullmatch(name) or ("/" not in name and _nearest(name)):
+        raise InputError(f"unknown model {name!r}{_did_you_mean(name)}; see `decodescope models`")
+    return ModelSource(name, "hub", hub_id=name)
+
+
+def tiny_folder() -> Path:
+    """Where the bundled model lies."""
+    return Path(__file__).resolve().parents[1] / "tiny"
+
+
+def needs_custom_code(config: dict[str, object], known_model_types: frozenset[str]) -> bool:
+    """Whether a checkpoint's config.json can only be loaded by running Python files beside it."""
+    auto_map = config.get("auto_map")
+    return bool(auto_map) and config.get("model_type") not in known_model_types
+
+
+def read_config(path: Path) -> dict[str, object]:
+    """A checkpoint's config.json.
+
+    Raises:
+        ModelError: not a JSON object.
+    """
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: unreadable model configuration ({error})") from error
+    if not isinstance(config, dict):
+        raise ModelError(f"{path}: not a model configuration (a JSON object is expected)")
+    return config
+
+
+def _random_source(name: str) -> ModelSource:
+    preset = PRESETS.get(name.removesuffix(RANDOM_SUFFIX))
+    if preset is None:
+        raise InputError(
+            f"unknown model {name!r}{_did_you_mean(name)}; random weights exist for the presets "
+            f"{', '.join(PRESETS)}"
+        )
+    return ModelSource(name, "random", preset=preset)
+
+
+def _checked_folder(folder: Path, name: str) -> Path:
+    if name == TINY and not folder.is_dir():
+        raise EnvironmentLacks("model not found: this installation lacks the bundled model `tiny`")
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{name}: no config.json in this folder, so it is no model checkpoint")
+    if any(folder.glob("*.safetensors")):
+        return folder
+    pickles = sorted(
+        entry.name for pattern in ("*.bin", "*.pt", "*.pth") for entry in folder.glob(pattern)
+    )
+    if pickles:
+        raise ModelError(
+            f"{name}: only pickled weights ({pickles[0]}), which are never loaded because they can "
+            "run code; save the model as safetensors"
+        )
+    raise ModelError(f"{name}: no weights (*.safetensors) in this folder")
+
+
+def _looks_like_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or name.endswith("/")
+
+
+def _nearest(name: str) -> str | None:
+    known = [TINY, *PRESETS, *(preset + RANDOM_SUFFIX for preset in PRESETS)]
+    matches = get_close_matches(name.lower(), known, n=1, cutoff=_SIMILAR)
+    return matches[0] if matches else None
+
+
+def _did_you_mean(name: str) -> str:
+    nearest = _nearest(name)
+    return f" (did you mean {nearest}?)" if nearest else ""

@@ -1,0 +1,1 @@
+"""The decode steps of all variants, and what they share."""

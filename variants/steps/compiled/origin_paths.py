@@ -1,0 +1,65 @@
+"""Joins the calls of generated code with the GPU ops that a profile of it shows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.trace import Int64s
+from decodescope.variants.steps.compiled.inductor_origins import CallSite
+
+
+def origin_paths(analysis: Analysis, step: int, sites: Sequence[CallSite]) -> dict[int, str]:
+    """The range path of those of the step's GPU ops that `sites` explain, by op index.
+
+    The operators of the step that are named as some site is, the outermost of nested ones, must be
+    the sites one for one; else nothing is said, because layers repeat the same kernels and a call
+    too many would shift them all. An op has the path of the operator that launched it, below the
+    range that the host had open.
+    """
+    operators = _operators(analysis, step, {site.operator for site in sites})
+    trace = analysis.trace
+    found = [trace.names[name] for name in trace.cpu_ops.name[operators].tolist()]
+    seen = set(found)
+    known = [site for site in sites if site.operator in seen]
+    if found != [site.operator for site in known]:
+        return {}
+    ranges = analysis.ranges
+    paths = {}
+    for op, operator in _launched_under(analysis, step, operators):
+        node = int(ranges.op_node[op])
+        if known[operator].path and node >= 0:
+            paths[op] = f"{ranges.paths[node]}/{known[operator].path}"
+    return paths
+
+
+def _operators(analysis: Analysis, step: int, names: set[str]) -> Int64s:
+    """The outermost operators of these names that began inside the step's marker, on its thread."""
+    trace = analysis.trace
+    operators, marker = trace.cpu_ops, analysis.steps.marker[step]
+    wanted = [number for number, name in enumerate(trace.names) if name in names]
+    inside = np.isin(operators.name, wanted)
+    inside &= operators.start_ns >= trace.ranges.start_ns[marker]
+    inside &= operators.start_ns < trace.ranges.end_ns[marker]
+    inside &= operators.pid == trace.ranges.pid[marker]
+    inside &= operators.tid == trace.ranges.tid[marker]
+    rows = np.flatnonzero(inside)
+    ends = np.maximum.accumulate(operators.end_ns[rows])
+    outermost = np.ones(len(rows), dtype=bool)
+    outermost[1:] = operators.start_ns[rows[1:]] >= ends[:-1]
+    return rows[outermost]
+
+
+def _launched_under(analysis: Analysis, step: int, operators: Int64s) -> list[tuple[int, int]]:
+    """The step's ops, each with the place in `operators` of the one it was launched under."""
+    trace = analysis.trace
+    ops = np.flatnonzero((analysis.steps.op_step == step) & (trace.ops.launch >= 0))
+    if not len(operators):
+        return []
+    calls = trace.ops.launch[ops]
+    starts, ends = trace.cpu_ops.start_ns[operators], trace.cpu_ops.end_ns[operators]
+    place = np.searchsorted(starts, trace.calls.start_ns[calls], side="right") - 1
+    under = (place >= 0) & (trace.calls.start_ns[calls] < ends[place])
+    under &= trace.calls.pid[calls] == trace.cpu_ops.pid[operators[0]]
+    under &= trace.calls.tid[calls] == trace.cpu_ops.tid[operators[0]]
+    return list(zip(ops[under].tolist(), place[under].tolist(), strict=True))

@@ -1,0 +1,155 @@
+"""A transformers model as the fused kernels see it: which matrix, norm and window each one takes.
+
+Q, K and V, and gate and up, are read as one matrix each. Nothing is held twice for that: the parts
+are copied into one matrix, and the model's own parameters become views of its rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+from decodescope.variants.steps.step_bytes import layer_windows
+
+
+@dataclass(frozen=True, slots=True)
+class FusedLayer:
+    """One decoder layer.
+
+    `qkv` holds the rows of all Q heads, then all K heads, then all V heads; `gate_up` the gate rows
+    first. `window` is the number of tokens a query sees, its own included; None: all of them.
+    """
+
+    input_norm: Norm
+    qkv: WeightMatrix
+    qk_norm: QkNorm | None
+    o: WeightMatrix
+    post_attention_norm: Norm
+    gate_up: WeightMatrix
+    down: WeightMatrix
+    window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FusedModel:
+    """A whole decoder. `embedding` is the table [vocabulary, hidden]; where the checkpoint ties
+    them, `head` reads the same memory. `scale` multiplies q·k before the softmax.
+    """
+
+    embedding: torch.Tensor
+    layers: tuple[FusedLayer, ...]
+    final_norm: Norm
+    head: WeightMatrix
+    heads: int
+    kv_heads: int
+    head_dim: int
+    scale: float
+
+    @property
+    def hidden(self) -> int:
+        """Features of the residual stream."""
+        return int(self.embedding.shape[1])
+
+    @property
+    def intermediate(self) -> int:
+        """Features between gate/up and down."""
+        return self.layers[0].down.columns
+
+    @property
+    def vocab(self) -> int:
+        """Logits per token."""
+        return self.head.rows
+
+
+def fused_model(model: Any) -> FusedModel:
+    """The parts of a causal language model that `unsupported_reason` has no objection to.
+
+    On first use this moves the model's Q/K/V and gate/up weights into merged matrices, a layer at a
+    time: values, parameters and total memory stay the same, addresses change. Whatever recorded
+    addresses before (a captured CUDA graph) must not be used afterwards. A second call finds the
+    matrices merged and moves nothing.
+    """
+    decoder = model.model
+    windows = layer_windows(model.config)
+    layers = tuple(map(_layer, decoder.layers, windows))
+    if decoder.embed_tokens.weight.is_cuda:
+        # The parts' old memory fits no other layer's matrix: it would stay reserved, a model large.
+        torch.cuda.empty_cache()
+    attention = decoder.layers[0].self_attn
+    return FusedModel(
+        embedding=decoder.embed_tokens.weight.detach(),
+        layers=layers,
+        final_norm=_norm(decoder.norm),
+        head=_matrix(model.lm_head),
+        heads=int(model.config.num_attention_heads),
+        kv_heads=int(model.config.num_key_value_heads),
+        head_dim=int(attention.head_dim),
+        scale=float(attention.scaling),
+    )
+
+
+def _layer(layer: Any, window: int | None) -> FusedLayer:
+    attention, mlp = layer.self_attn, layer.mlp
+    return FusedLayer(
+        input_norm=_norm(layer.input_layernorm),
+        qkv=_merged((attention.q_proj, attention.k_proj, attention.v_proj)),
+        qk_norm=_qk_norm(attention),
+        o=_matrix(attention.o_proj),
+        post_attention_norm=_norm(layer.post_attention_layernorm),
+        gate_up=_merged((mlp.gate_proj, mlp.up_proj)),
+        down=_matrix(mlp.down_proj),
+        window=window,
+    )
+
+
+def _norm(module: Any) -> Norm:
+    return Norm(module.weight.detach(), float(module.variance_epsilon))
+
+
+def _qk_norm(attention: Any) -> QkNorm | None:
+    if not hasattr(attention, "q_norm"):
+        return None
+    q, k = _norm(attention.q_norm), _norm(attention.k_norm)
+    return QkNorm(q.weight, k.weight, q.eps)
+
+
+def _matrix(linear: nn.Linear) -> WeightMatrix:
+    return WeightMatrix(linear.weight.detach(), bias=_detached(linear.bias))
+
+
+def _detached(bias: torch.Tensor | None) -> torch.Tensor | None:
+    return None if bias is None else bias.detach()
+
+
+def _merged(linears: Sequence[nn.Linear]) -> WeightMatrix:
+    """All outputs of `linears`, in order, as one matrix."""
+    biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
+    return WeightMatrix(_merged_weights(linears), bias=torch.cat(biases) if biases else None)
+
+
+def _merged_weights(linears: Sequence[nn.Linear]) -> torch.Tensor:
+    """One matrix [rows, columns] of which the weights of `linears` are, or become, views."""
+    parts = [linear.weight.detach() for linear in linears]
+    rows = [part.shape[0] for part in parts]
+    if _are_consecutive(parts):
+        first = parts[0]
+        return first.as_strided((sum(rows), first.shape[1]), first.stride(), first.storage_offset())
+    merged = torch.cat(parts)
+    for linear, view in zip(linears, torch.split(merged, rows), strict=True):
+        linear.weight.data = view
+    return merged
+
+
+def _are_consecutive(parts: Sequence[torch.Tensor]) -> bool:
+    """Whether each part begins in the same storage where the one before it ends."""
+    storage = parts[0].untyped_storage().data_ptr()
+    offset = parts[0].storage_offset()
+    for part in parts:
+        same_storage = part.untyped_storage().data_ptr() == storage
+        if not same_storage or part.storage_offset() != offset or not part.is_contiguous():
+            return False
+        offset += part.numel()
+    return True

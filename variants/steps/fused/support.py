@@ -1,0 +1,122 @@
+"""What the fused kernels cannot run, told before any weights are loaded."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.variants.steps.step_bytes import head_dim
+
+MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
+MAX_BATCH = 16
+MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 256
+MIN_CAPABILITY = (8, 0)
+
+_SILU = ("silu", "swish")
+
+
+def require_support(name: str, fields: Mapping[str, object], batch: int, device: str) -> None:
+    """Refuse what the fused kernels cannot run; needs no weights.
+
+    `name` is the model's, for the message; `fields` its config.json, or
+    `{"model_type": preset.model_type, **preset.config_fields()}` of a preset.
+
+    Raises:
+        ModelError: a model they cannot run, with every reason.
+        InputError: more sequences than they decode at once.
+        EnvironmentLacks: Triton is not installed, or the GPU is too old.
+    """
+    reason = unsupported_fields(fields)
+    if reason is not None:
+        raise ModelError(f"{name}: the fused kernels cannot run {reason}; choose another variant")
+    if batch > MAX_BATCH:
+        raise InputError(f"--batch {batch}: the fused kernels decode at most {MAX_BATCH} sequences")
+    if find_spec("triton") is None:
+        raise EnvironmentLacks("the fused kernels need Triton, which is not installed (Linux only)")
+    if device == "cuda":
+        reason = unsupported_gpu(torch.cuda.get_device_capability())
+        if reason is not None:
+            raise EnvironmentLacks(f"{torch.cuda.get_device_name()}: {reason}")
+
+
+def unsupported_gpu(capability: tuple[int, int]) -> str | None:
+    """Why the fused kernels cannot run on a GPU of this compute capability; None if they can."""
+    if capability >= MIN_CAPABILITY:
+        return None
+    needed, given = (".".join(map(str, version)) for version in (MIN_CAPABILITY, capability))
+    return f"the fused kernels need compute capability {needed}, this GPU has {given}"
+
+
+def unsupported_fields(fields: Mapping[str, object]) -> str | None:
+    """As `unsupported_reason`, from the fields of a config.json.
+
+    None too where transformers cannot read them: loading the model tells that better.
+    """
+    model_type = fields.get("model_type")
+    if model_type not in MODEL_TYPES:
+        return _other_type(model_type)
+    try:
+        config = CONFIG_MAPPING[model_type].from_dict(deepcopy(dict(fields)))
+    except Exception:  # transformers raises nearly every type for a broken configuration
+        return None
+    return unsupported_reason(config)
+
+
+def unsupported_reason(config: Any) -> str | None:
+    """What of a model with this transformers config the fused kernels cannot run; None if they can.
+
+    All reasons at once, to follow "cannot run".
+    """
+    if config.model_type not in MODEL_TYPES:
+        return _other_type(config.model_type)
+    return ", ".join(_reasons(config)) or None
+
+
+def _other_type(model_type: object) -> str:
+    return f"model type {model_type} (they know {', '.join(MODEL_TYPES)})"
+
+
+def _reasons(config: Any) -> Iterator[str]:
+    if getattr(config, "quantization_config", None) is not None:
+        yield "quantized checkpoints"
+    if config.hidden_act not in _SILU:
+        yield f"the activation {config.hidden_act} (only silu)"
+    yield from _head_reasons(config)
+    yield from _rope_reasons(config)
+    yield from _window_reasons(config)
+
+
+def _head_reasons(config: Any) -> Iterator[str]:
+    size = head_dim(config)
+    if size % 2 or not MIN_HEAD_DIM <= size <= MAX_HEAD_DIM:
+        yield f"head_dim {size} (only even ones from {MIN_HEAD_DIM} to {MAX_HEAD_DIM})"
+    if config.num_attention_heads % config.num_key_value_heads:
+        yield (
+            f"{config.num_attention_heads} heads on {config.num_key_value_heads} KV heads "
+            "(no multiple)"
+        )
+
+
+def _rope_reasons(config: Any) -> Iterator[str]:
+    rope = config.rope_parameters
+    if rope.get("partial_rotary_factor") not in (None, 1, 1.0):
+        yield f"partial_rotary_factor {rope['partial_rotary_factor']} (only whole heads)"
+
+
+def _window_reasons(config: Any) -> Iterator[str]:
+    """Qwen's attention follows `layer_types`. Llama's has no window and Mistral's one for all
+    layers, whatever the config says, but transformers' cache follows the config."""
+    window = getattr(config, "sliding_window", None)
+    types = set(getattr(config, "layer_types", None) or ())
+    if others := types - {"full_attention", "sliding_attention"}:
+        yield f"{', '.join(sorted(others))} (only full and sliding attention)"
+    elif config.model_type == "llama" and (window is not None or "sliding_attention" in types):
+        yield "a sliding window in a llama model"
+    elif config.model_type == "mistral" and types:
+        expected = "full_attention" if window is None else "sliding_attention"
+        if types != {expected}:
+            yield f"layer_types other than {expected} in a mistral model of window {window}"

@@ -1,0 +1,1 @@
+"""How the fused kernels cut their work: rules, measured tables, and the tuner."""

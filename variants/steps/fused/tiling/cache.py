@@ -1,0 +1,55 @@
+"""Keeps the tiles measured on this machine between runs, in the user's cache folder."""
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.files import write_atomically
+from decodescope.variants.steps.fused.tiling.table import TileEntry, updated
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+
+
+class _Kept(Struct, frozen=True):
+    gpu: TargetGpu
+    entries: tuple[TileEntry, ...]
+
+
+def cached_entries(gpu: TargetGpu, folder: Path) -> tuple[TileEntry, ...]:
+    """What was measured on this kind of GPU with this driver, Triton and decodescope.
+
+    A file from other versions counts as none; for one that is damaged, stderr says so.
+    """
+    path = _path(gpu, folder)
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+    except FileNotFoundError:
+        return ()
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        sys.stderr.write(f"measured tiles ignored: {path}: {error}\n")
+        return ()
+    return kept.entries if kept.gpu == gpu else ()
+
+
+def keep_tiles(gpu: TargetGpu, measured: Iterable[TileEntry], folder: Path) -> Path | None:
+    """Add tiles for later runs; returns the file that keeps them.
+
+    Where that fails, stderr says so and the result is None.
+    """
+    path = _path(gpu, folder)
+    entries = updated(cached_entries(gpu, folder), measured)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, msgspec.json.encode(_Kept(gpu, entries)))
+    except (OSError, InputError) as error:
+        sys.stderr.write(f"measured tiles not kept for later runs: {error}\n")
+        return None
+    return path
+
+
+def _path(gpu: TargetGpu, folder: Path) -> Path:
+    return folder / f"tiles-{re.sub(r'[^a-z0-9]+', '-', gpu.name.lower())}.json"

@@ -1,0 +1,70 @@
+"""Which tiles a step gets: measured ones where there are any, else the defaults."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from decodescope.kernels.host.tile import Tile
+from decodescope.variants.machine.read_peak_cache import cache_folder
+from decodescope.variants.steps.fused.tiling.cache import cached_entries
+from decodescope.variants.steps.fused.tiling.candidates import candidates, fits
+from decodescope.variants.steps.fused.tiling.rules import (
+    OPERATIONS,
+    Operation,
+    StepShapes,
+    StepTiles,
+)
+from decodescope.variants.steps.fused.tiling.table import (
+    TileEntry,
+    TileKey,
+    shipped_table,
+    tile_key,
+)
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+
+TileSource = Literal["cache", "table", "default"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTiles:
+    """Tiles for a step, and where each comes from."""
+
+    tiles: StepTiles
+    sources: Mapping[Operation, TileSource]
+
+    @property
+    def unmeasured(self) -> tuple[Operation, ...]:
+        """Operations whose tile is only a default."""
+        return tuple(name for name in OPERATIONS if self.sources[name] == "default")
+
+
+def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) -> ChosenTiles:
+    """The tiles for one step: measured on this machine, else shipped as measured, else the default.
+
+    `folder` is where measurements are kept, None for the user's cache folder.
+    A measured tile that does not fit these shapes after all counts as none.
+
+    Raises:
+        EnvironmentLacks: no tile fits the GPU's shared memory; names the limit.
+    """
+    measured: tuple[tuple[TileSource, dict[TileKey, Tile]], ...] = (
+        ("cache", _by_key(cached_entries(gpu, folder or cache_folder()))),
+        ("table", _by_key(shipped_table().get(gpu.name, ()))),
+    )
+    tiles: dict[Operation, Tile] = {}
+    sources: dict[Operation, TileSource] = {}
+    for operation in OPERATIONS:
+        key = tile_key(operation, shapes)
+        found = (
+            (source, entries[key])
+            for source, entries in measured
+            if key in entries and fits(entries[key], operation, shapes, gpu)
+        )
+        default: tuple[TileSource, Tile] = ("default", candidates(operation, shapes, gpu)[0])
+        sources[operation], tiles[operation] = next(found, default)
+    return ChosenTiles(StepTiles(**tiles), sources)
+
+
+def _by_key(entries: tuple[TileEntry, ...]) -> dict[TileKey, Tile]:
+    return {entry.key: entry.tile for entry in entries}

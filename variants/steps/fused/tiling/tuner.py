@@ -1,0 +1,172 @@
+"""Finds the tiles of a step by measuring them in place, one operation after the other.
+
+A kernel alone says little about its tile: launched on its own it waits for nobody, and nobody waits
+for it. So each candidate is measured as part of the whole step.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from triton.runtime.errors import OutOfResources, PTXASError
+
+from decodescope.kernels.host.tile import Tile
+from decodescope.variants.machine.clock import Clock, CudaClock
+from decodescope.variants.steps.fused.tiling.candidates import candidates
+from decodescope.variants.steps.fused.tiling.rules import Operation, StepShapes, StepTiles
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+
+# By the bytes that they read in a step: what is tuned first matters most.
+TUNING_ORDER: tuple[Operation, ...] = ("head", "gate_up", "down", "qkv", "o", "attention")
+
+# Two equal tiles each measured four times come out as one all before the other in 2 of 70 cases.
+DUEL_ROUNDS = 4
+
+REPLAYS = 60
+
+StepTimer = Callable[[StepTiles], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One candidate in the first round: the time of a step with it, or why it cannot run."""
+
+    tile: Tile
+    step_ns: float | None
+    refusal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TunedOperation:
+    """What was found for one operation. `ranking` has the fastest first, the refused ones last.
+
+    The tile before and the fastest other one were then measured in turn: `before_ns`, `rival_ns`.
+    `rival_ns` is empty where no other tile came out faster in the first round.
+    """
+
+    operation: Operation
+    before: Tile
+    chosen: Tile
+    ranking: tuple[Trial, ...]
+    before_ns: tuple[float, ...]
+    rival_ns: tuple[float, ...]
+
+    @property
+    def gain(self) -> float:
+        """The share of the step's time that the chosen tile saves, 0 where none was changed."""
+        if self.chosen == self.before:
+            return 0.0
+        return 1 - median(self.rival_ns) / median(self.before_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class TunedTiles:
+    """The tiles found, and for each operation, in the order of tuning, how they were found.
+
+    `start_ns` and `step_ns` are times of a step with the first and the last tiles, measured right
+    after each other.
+    """
+
+    tiles: StepTiles
+    operations: tuple[TunedOperation, ...]
+    start_ns: float
+    step_ns: float
+
+
+def tune(
+    start: StepTiles,
+    choices: Mapping[Operation, Sequence[Tile]],
+    step_ns: StepTimer,
+    say: Callable[[str], None],
+) -> TunedTiles:
+    """Coordinate descent from `start`, in `TUNING_ORDER`, over the operations that have choices.
+
+    Each choice is measured once. The fastest then takes turns with the incumbent, and replaces
+    it if each of its measurements is faster than all of the incumbent's. Choices that a kernel
+    refuses, or that ask too much of the GPU, are skipped.
+
+    Raises:
+        Whatever `step_ns` raises for `start`, and anything that is not about the size of a tile.
+    """
+    tiles = start
+    tuned = []
+    for operation in TUNING_ORDER:
+        if operation in choices:
+            found = _tune_one(operation, tiles, choices[operation], step_ns)
+            tiles = tiles.with_tile(operation, found.chosen)
+            tuned.append(found)
+            say(_said(found))
+    first, last = (median(times) for times in _duel(start, tiles, step_ns))
+    return TunedTiles(tiles, tuple(tuned), first, last)
+
+
+def tune_model(
+    launch_with: Callable[[StepTiles], Callable[[], None]],
+    start: StepTiles,
+    operations: Sequence[Operation],
+    shapes: StepShapes,
+    gpu: TargetGpu,
+    say: Callable[[str], None],
+) -> TunedTiles:
+    """Tune some operations of a model's step on this GPU, by replays of graphs of the whole step.
+
+    `launch_with(tiles)` gives a call that launches a step with these tiles, always at the same
+    position. Nothing may be captured on the device meanwhile.
+
+    Raises:
+        EnvironmentLacks: no tile of an operation fits the GPU; names the limit.
+    """
+    choices = {operation: candidates(operation, shapes, gpu) for operation in operations}
+    number = sum(len(tiles) for tiles in choices.values())
+    say(f"measuring {number} tiles of {', '.join(choices)} on {gpu.name}")
+    clock = CudaClock()
+    return tune(start, choices, lambda tiles: graph_step_ns(launch_with(tiles), clock), say)
+
+
+def graph_step_ns(launch: Callable[[], None], clock: Clock) -> float:
+    """Nanoseconds of device time of one step: the median of `REPLAYS` replays of its graph."""
+    return median(clock.each_ns(clock.capture(launch), REPLAYS))
+
+
+def _tune_one(
+    operation: Operation, tiles: StepTiles, choices: Sequence[Tile], step_ns: StepTimer
+) -> TunedOperation:
+    before = tiles.of(operation)
+    trials = [Trial(before, step_ns(tiles))]
+    others = (tile for tile in dict.fromkeys(choices) if tile != before)
+    trials += (_trial(tiles.with_tile(operation, tile), operation, step_ns) for tile in others)
+    ranking = tuple(sorted(trials, key=_rank))
+    rival = ranking[0].tile
+    if rival == before:
+        return TunedOperation(operation, before, before, ranking, (), ())
+    old, new = _duel(tiles, tiles.with_tile(operation, rival), step_ns)
+    chosen = rival if max(new) < min(old) else before
+    return TunedOperation(operation, before, chosen, ranking, old, new)
+
+
+def _trial(tiles: StepTiles, operation: Operation, step_ns: StepTimer) -> Trial:
+    try:
+        return Trial(tiles.of(operation), step_ns(tiles))
+    except (OutOfResources, PTXASError, ValueError) as error:
+        return Trial(tiles.of(operation), None, str(error))
+
+
+def _duel(
+    old: StepTiles, new: StepTiles, step_ns: StepTimer
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Times of both, measured in turn, so that a clock that drifts is fair to both."""
+    pairs = [(step_ns(old), step_ns(new)) for _ in range(DUEL_ROUNDS)]
+    return tuple(first for first, _ in pairs), tuple(second for _, second in pairs)
+
+
+def _rank(trial: Trial) -> float:
+    return float("inf") if trial.step_ns is None else trial.step_ns
+
+
+def _said(found: TunedOperation) -> str:
+    refused = sum(trial.step_ns is None for trial in found.ranking)
+    left_out = f", {refused} not possible" if refused else ""
+    outcome = "kept" if found.chosen == found.before else f"{found.gain:.1%} of the step saved"
+    tile = found.chosen
+    sizes = f"{tile.rows} x {tile.columns}, {tile.num_warps} warps, {tile.splits} splits"
+    return f"{found.operation}: {sizes} ({outcome}; {len(found.ranking)} measured{left_out})"
