@@ -4,7 +4,7 @@ DecodescopeError
 ├── InputError          exit 2: bad usage or bad input
 │   ├── TraceError      a file that is no trace, or a broken one
 │   └── ModelError      a model, checkpoint or workload that cannot be decoded
-├── EnvironmentLacks    exit 3: no CUDA, torch not installed, model not found, out of GPU memory
+├── MissingRequirement    exit 3: no CUDA, torch not installed, model not found, out of GPU memory
 └── RegressionFound     exit 1: a regression gate failed
 """
 
@@ -27,7 +27,7 @@ class ModelError(InputError):
     """A model, checkpoint or workload that cannot be decoded as asked."""
 
 
-class EnvironmentLacks(DecodescopeError):
+class MissingRequirement(DecodescopeError):
     """The environment lacks something: a CUDA device, a package, a model, GPU memory."""
 
     exit_code = 3

@@ -32,7 +32,7 @@ from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.step import DecodeStep
 
 RESULT = Path(__file__).resolve().parent / "results" / "batch-scaling.json"
-MOST_SEQUENCES = 16
+MAX_SEQUENCES = 16
 
 
 class BatchRun(msgspec.Struct, frozen=True):
@@ -147,10 +147,10 @@ def parsed_batches(text: str) -> tuple[int, ...]:
         batches = tuple(map(int, text.split(",")))
     except ValueError:
         batches = ()
-    known = all(1 <= batch <= MOST_SEQUENCES for batch in batches)
+    known = all(1 <= batch <= MAX_SEQUENCES for batch in batches)
     if not batches or not known or len(set(batches)) < len(batches):
         raise argparse.ArgumentTypeError(
-            f"{text!r}: must be different numbers from 1 to {MOST_SEQUENCES}, such as 1,2,4"
+            f"{text!r}: must be different numbers from 1 to {MAX_SEQUENCES}, such as 1,2,4"
         )
     return batches
 

@@ -13,7 +13,7 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
+from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.spec import KERNELS, PARTS, VariantSpec, kernels_of
 
@@ -75,7 +75,7 @@ def build_variant(
 
     Raises:
         InputError: an unknown name (with the nearest known), or one not built here.
-        EnvironmentLacks: it needs CUDA, or GPU memory ran out.
+        MissingRequirement: it needs CUDA, or GPU memory ran out.
         ModelError: context and new tokens exceed what the model allows.
         DecodescopeError: what the variant's check refuses.
     """
@@ -94,12 +94,12 @@ def require_variant(name: str, device: str) -> Variant:
 
     Raises:
         InputError: as `find_variant`.
-        EnvironmentLacks: it needs CUDA.
+        MissingRequirement: it needs CUDA.
     """
     variant = find_variant(name)
     reason = _why_not(variant, device)
     if reason is not None:
-        raise EnvironmentLacks(f"variant {name}: {reason}; choose another variant or --device")
+        raise MissingRequirement(f"variant {name}: {reason}; choose another variant or --device")
     return variant
 
 
@@ -109,7 +109,7 @@ def require_runnable(
     """The variant `name`, if it can run this model and workload on `device`.
 
     Raises:
-        InputError, EnvironmentLacks: as `require_variant`.
+        InputError, MissingRequirement: as `require_variant`.
         DecodescopeError: what the variant's check refuses.
     """
     variant = require_variant(name, device)

@@ -4,7 +4,7 @@ import numpy as np
 
 from decodescope.analyzer.trace import Int64s
 
-MOST_CELLS = 20_000_000
+MAX_CELLS = 20_000_000
 
 
 def align(left: Int64s, right: Int64s) -> Int64s:
@@ -13,12 +13,12 @@ def align(left: Int64s, right: Int64s) -> Int64s:
     Partners are equal and in order, and as many as can be: a longest common subsequence, found by
     halving `left` (D. S. Hirschberg, Communications of the ACM 18(6), 1975) in O(n * m) time and
     O(n + m) memory. Where what lies between the common beginning and the common end is larger than
-    n * m = `MOST_CELLS`, only those two ends are matched.
+    n * m = `MAX_CELLS`, only those two ends are matched.
     """
     partner = np.full(len(left), -1, dtype=np.int64)
     pending = [_without_ends(partner, left, right, 0, len(left), 0, len(right))]
     first, last, other_first, other_last = pending[0]
-    if (last - first) * (other_last - other_first) > MOST_CELLS:
+    if (last - first) * (other_last - other_first) > MAX_CELLS:
         return partner
     while pending:
         first, last, other_first, other_last = pending.pop()

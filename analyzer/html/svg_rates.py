@@ -19,7 +19,7 @@ from decodescope.analyzer.views.kernel_names import cut_middle
 _LEFT, _ROW_PX, _AXIS_PX = 150.0, 34.0, 24.0
 _RATES_PX, _SPREAD_LEFT = 470.0, 800.0
 _SPREAD_PX = CHART_WIDTH - _SPREAD_LEFT - 24
-_RATIO_LEFT, _RATIO_PX, _LEAST_RATIO = 330.0, 480.0, 1e-6
+_RATIO_LEFT, _RATIO_PX, _MIN_RATIO = 330.0, 480.0, 1e-6
 
 
 def rates_svg(variants: Sequence[VariantRates]) -> Markup:
@@ -119,7 +119,7 @@ def _ratio_range(speeds: Sequence[SpeedRatio]) -> tuple[float, float]:
     ends = [1.0, *(speed.value for speed in speeds)]
     for speed in speeds:
         if speed.interval is not None:
-            ends += [max(speed.interval.low, _LEAST_RATIO), max(speed.interval.high, _LEAST_RATIO)]
+            ends += [max(speed.interval.low, _MIN_RATIO), max(speed.interval.high, _MIN_RATIO)]
     return min(ends) / 1.03, max(ends) * 1.03
 
 

@@ -10,7 +10,7 @@ from decodescope.analyzer.views.table_parts import on_cpu, plain_table, with_res
 
 _STEP_ROWS = 10
 _CLASS_CELLS = 16
-_LEAST_RANGE_CELLS = 8
+_MIN_RANGE_CELLS = 8
 
 
 def longest_gaps_table(report: Report, width: int) -> Table:
@@ -49,7 +49,7 @@ def _host(gap: GapReport, cells: int) -> str:
     doing = " · ".join(part for part in (host.operator, host.call) if part is not None)
     doing = cut_middle(plain_text(doing or "in no operator or call"), cells)
     room = cells - len(doing) - len(" · in ")
-    if host.range is None or host.range == gap.range or room < _LEAST_RANGE_CELLS:
+    if host.range is None or host.range == gap.range or room < _MIN_RANGE_CELLS:
         return doing
     return f"{doing} · in {cut_middle(plain_text(host.range), room)}"
 

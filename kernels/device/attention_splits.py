@@ -29,10 +29,10 @@ import triton.language as tl
 from decodescope.kernels.device.attention_blocks import row_scores
 
 MAX_SPLITS = 64
-SHORTEST_SPLIT = 128
+MIN_SPLIT = 128
 
-MOST_COMBINING_PROGRAMS = 64
-_MOST_COUNTERS_PER_HEAD = 2
+MAX_COMBINING_PROGRAMS = 64
+_MAX_COUNTERS_PER_HEAD = 2
 
 # 128 registers of a thread: one round of the combination has this many partial sums in flight.
 _FLOATS_PER_WARP = 128 * 32
@@ -41,7 +41,7 @@ _FLOATS_PER_WARP = 128 * 32
 def default_splits(capacity: int, batch: int, kv_heads: int, resident_programs: int) -> int:
     """Splits of a KV cache of `capacity` positions: a power of two up to 64, of at least 128
     positions each, so that all programs (batch * kv_heads * splits) are resident at once."""
-    most = min(resident_programs // (batch * kv_heads), capacity // SHORTEST_SPLIT, MAX_SPLITS)
+    most = min(resident_programs // (batch * kv_heads), capacity // MIN_SPLIT, MAX_SPLITS)
     return 1 << max(0, most.bit_length() - 1) if most > 0 else 1
 
 
@@ -52,7 +52,7 @@ def workspace_floats(batch: int, heads: int, head_dim: int, splits: int) -> int:
 
 def workspace_counters(batch: int, heads: int, splits: int) -> int:
     """Counters of `Workspace.counters` that an attention launch needs, at most."""
-    return 0 if splits == 1 else batch * heads * _MOST_COUNTERS_PER_HEAD
+    return 0 if splits == 1 else batch * heads * _MAX_COUNTERS_PER_HEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def combination(
 ) -> Combination:
     """The smallest pieces of which every program has one, down to half a query head.
 
-    There are at most `MOST_COMBINING_PROGRAMS` programs, and fewer than multiprocessors (but one on
+    There are at most `MAX_COMBINING_PROGRAMS` programs, and fewer than multiprocessors (but one on
     the smallest GPU). Where there are more pieces after all, programs take several in turn. `group`
     query heads share a KV head; `padded_dim` is head_dim rounded up to a power of two.
     """
@@ -86,8 +86,8 @@ def combination(
         return Combination(heads=1, width=padded_dim, pieces=1, programs=0)
     fitting = _FLOATS_PER_WARP * num_warps // (triton.next_power_of_2(splits) * padded_dim)
     most_heads = max(1, min(int(triton.next_power_of_2(group)), fitting))
-    most_programs = max(1, min(MOST_COMBINING_PROGRAMS, multiprocessors - 1))
-    heads, width = 1, padded_dim // _MOST_COUNTERS_PER_HEAD
+    most_programs = max(1, min(MAX_COMBINING_PROGRAMS, multiprocessors - 1))
+    heads, width = 1, padded_dim // _MAX_COUNTERS_PER_HEAD
     while True:
         pieces = -(-group // heads) * (padded_dim // width)
         programs = batch * kv_heads * pieces

@@ -19,7 +19,7 @@ from decodescope.kernels.host.workspace import MAX_BATCH
 
 TOKENS = tl.constexpr(MAX_BATCH)
 
-SMALLEST_DOT = 16
+MIN_DOT = 16
 
 _LINE_BYTES = tl.constexpr(128)
 _PREFETCHED_LINES = tl.constexpr(8)
@@ -27,10 +27,10 @@ _PREFETCHED_LINES = tl.constexpr(8)
 
 def check_tile(tile: Tile) -> None:
     """Raise `ValueError` unless `tl.dot` multiplies blocks of this size."""
-    if tile.rows < SMALLEST_DOT or tile.columns < SMALLEST_DOT:
+    if tile.rows < MIN_DOT or tile.columns < MIN_DOT:
         raise ValueError(
             f"tile of {tile.rows} x {tile.columns}: the tensor cores need at least "
-            f"{SMALLEST_DOT} x {SMALLEST_DOT}"
+            f"{MIN_DOT} x {MIN_DOT}"
         )
 
 

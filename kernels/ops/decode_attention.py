@@ -20,8 +20,8 @@ import triton.language as tl
 
 from decodescope.kernels.device.attention_blocks import attend_block, cache_block, row_scores
 from decodescope.kernels.device.attention_splits import (
+    MAX_COMBINING_PROGRAMS,
     MAX_SPLITS,
-    MOST_COMBINING_PROGRAMS,
     combination,
     combine_when_counted,
     count_in,
@@ -306,7 +306,7 @@ def _later_block(tile: Tile, visible: int, batch: int, programs: int, multiproce
 def _multiprocessors(device: torch.device) -> int:
     """Those of a GPU. The interpreter runs programs in order: none can keep another off."""
     if device.type != "cuda":
-        return MOST_COMBINING_PROGRAMS + 1
+        return MAX_COMBINING_PROGRAMS + 1
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 

@@ -1,6 +1,7 @@
 """diff, compare, ranks and exports as scripts use them: files, exit codes, one error line."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
+from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.protocol import AppMessage, Quit, Stats, WorkerMessage
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.measuring.window import WindowPlan
@@ -129,7 +129,7 @@ class FakeSession:
         return [generation, 1, 2, 3]
 
     def explain(self, error: Exception) -> DecodescopeError | None:
-        return EnvironmentLacks("out of memory") if isinstance(error, MemoryError) else None
+        return MissingRequirement("out of memory") if isinstance(error, MemoryError) else None
 
     def capture_info(
         self,

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
     Bye,
@@ -378,6 +378,6 @@ async def test_a_receive_that_waits_ends_when_the_link_closes(tmp_path):
 
 async def test_a_worker_that_cannot_be_started_is_one_line(tmp_path):
     link = WorkerLink(config("none"), argv=(str(tmp_path / "no-such-python"),))
-    with pytest.raises(EnvironmentLacks, match="no-such-python"):
+    with pytest.raises(MissingRequirement, match="no-such-python"):
         await link.start()
     await link.close()

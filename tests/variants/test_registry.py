@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants import registry
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import Variant, available_variants, build_variant, find_variant
@@ -159,7 +159,7 @@ def test_a_variant_is_asked_whether_it_runs_this_model(
 
 def test_building_checks_device_and_length(load_small: Callable[..., Any]) -> None:
     loaded = load_small("llama")
-    with pytest.raises(EnvironmentLacks, match="compiled: needs a CUDA device"):
+    with pytest.raises(MissingRequirement, match="compiled: needs a CUDA device"):
         build_variant("compiled", loaded, DecodeWorkload(1, 4, 5), "cpu")
     with pytest.raises(ModelError, match="allows 256 positions"):
         build_variant("eager", loaded, DecodeWorkload(1, 250, 7), "cpu")

@@ -29,14 +29,14 @@ from decodescope.analyzer.recordings.recording import (
 from decodescope.tui.link.base import LOG_TAIL_LINES, LinkEvent
 
 END_REASON = "end of recording"
-LONGEST_WAIT_S = 1.0
+MAX_WAIT_S = 1.0
 _KEPT_WINDOWS = 4
 
 
 class ReplayLink:
     """A `Link` that plays the recording at `path` with its own timing, `speed` times as fast.
 
-    Where nothing was said for longer than `LONGEST_WAIT_S` (a model loading, a compilation), the
+    Where nothing was said for longer than `MAX_WAIT_S` (a model loading, a compilation), the
     replay waits that long and goes on.
     Only Pause and Resume have an effect: they stop and continue the replay's clock. After the last
     frame comes `Bye("end of recording")`, then nothing until `restart()` or `close()`. Windows are
@@ -130,7 +130,7 @@ class ReplayLink:
             self._finished = True
             self._waiting.append(Bye(END_REASON))
         else:
-            self._clock.skip_to(self._upcoming.t_ns / 1e9 - LONGEST_WAIT_S)
+            self._clock.skip_to(self._upcoming.t_ns / 1e9 - MAX_WAIT_S)
 
     async def _due(self, t_ns: int) -> bool:
         """Wait until the replay's clock shows `t_ns`; False when something changed before."""

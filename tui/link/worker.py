@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError
+from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
     AppMessage,
@@ -71,14 +71,14 @@ class WorkerLink:
         """Start the worker.
 
         Raises:
-            EnvironmentLacks: no process can be started, or its folder cannot be made.
+            MissingRequirement: no process can be started, or its folder cannot be made.
         """
         ours, theirs = socket.socketpair()
         try:
             self._process = self._spawn(theirs)
         except OSError as error:
             ours.close()
-            raise EnvironmentLacks(f"the worker cannot be started: {error}") from error
+            raise MissingRequirement(f"the worker cannot be started: {error}") from error
         finally:
             theirs.close()
         ours.setblocking(False)

@@ -12,7 +12,7 @@ from decodescope.tui.style.glyphs import big, big_width
 Tone = Literal["lead", "plain", "warn", "stale"]
 
 _SIDE_CELLS = 21
-_LEAST_CELLS = 6
+_MIN_CELLS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class FiguresPanel(Panel[FiguresData]):
 
     def _band(self, figures: tuple[Figure, ...], width: int) -> list[Row]:
         labels, values = Row(), Row()
-        least = [max(len(figure.short), len(figure.text), _LEAST_CELLS) for figure in figures]
+        least = [max(len(figure.short), len(figure.text), _MIN_CELLS) for figure in figures]
         spare = max(width - 2 - sum(least), 0) / max(len(figures), 1)
         start = 1.0
         for figure, cells in zip(figures, least, strict=True):

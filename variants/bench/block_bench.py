@@ -81,7 +81,7 @@ def run_block_bench(
     differ between positions.
 
     Raises:
-        EnvironmentLacks: no CUDA device, no Triton, model not found, out of GPU memory.
+        MissingRequirement: no CUDA device, no Triton, model not found, out of GPU memory.
         ModelError: a model the fused kernels cannot run, or whose sliding window is shorter than a
             cache length.
         InputError: a batch that they cannot.
@@ -117,7 +117,7 @@ def one_layer_model(source: ModelSource, device: str, dtype: DType, batch: int) 
     """The transformers model, of a preset with random weights only its first layer.
 
     Raises:
-        ModelError, InputError, EnvironmentLacks: as `require_support` and `load_model`.
+        ModelError, InputError, MissingRequirement: as `require_support` and `load_model`.
     """
     if source.kind == "random" and source.preset is not None:
         source = replace(source, preset=replace(source.preset, num_hidden_layers=1))

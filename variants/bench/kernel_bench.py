@@ -67,7 +67,7 @@ def run_kernel_bench(
     No weights are loaded: they are random numbers of the model's shapes.
 
     Raises:
-        EnvironmentLacks: no CUDA device, no Triton, model not found, out of GPU memory.
+        MissingRequirement: no CUDA device, no Triton, model not found, out of GPU memory.
         ModelError: a model that the fused kernels cannot run.
         InputError: a batch that they cannot.
     """

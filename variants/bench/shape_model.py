@@ -23,7 +23,7 @@ def shape_model(source: ModelSource, batch: int, dtype: torch.dtype, device: str
     Raises:
         ModelError: a configuration that is unreadable, or of a model the fused kernels cannot run.
         InputError: more sequences than they decode at once.
-        EnvironmentLacks: model not found, no Triton, too old a GPU.
+        MissingRequirement: model not found, no Triton, too old a GPU.
     """
     require_support(source.name, config_fields(source), batch, device)
     return fused_model(_built(source, dtype, "meta"))
@@ -33,7 +33,7 @@ def random_model(source: ModelSource, workload: DecodeWorkload, device: str) -> 
     """`source` with random weights on `device`; of a hub model only config.json is fetched.
 
     Raises:
-        ModelError, InputError, EnvironmentLacks: as `shape_model`; or the workload needs more
+        ModelError, InputError, MissingRequirement: as `shape_model`; or the workload needs more
             positions than the model allows, or GPU memory ran out.
     """
     fields = config_fields(source)
@@ -56,7 +56,7 @@ def config_fields(source: ModelSource) -> dict[str, object]:
     """The config.json of `source`, or what stands for it in a preset.
 
     Raises:
-        ModelError, EnvironmentLacks: it cannot be found or read.
+        ModelError, MissingRequirement: it cannot be found or read.
     """
     if source.kind == "random":
         assert source.preset is not None

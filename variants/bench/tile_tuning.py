@@ -43,7 +43,7 @@ from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedOperatio
 
 # What an operation's best tile is may depend on its neighbours'. The kernels are compiled by the
 # first pass, so that a second costs little.
-MOST_PASSES = 2
+MAX_PASSES = 2
 ROUNDS = 9
 
 LaunchWith = Callable[[StepTiles], Callable[[], None]]
@@ -60,7 +60,7 @@ def run_tuning(
     No weights are loaded: they are random numbers of the model's shapes.
 
     Raises:
-        EnvironmentLacks: no CUDA device, no Triton, model not found, out of GPU memory.
+        MissingRequirement: no CUDA device, no Triton, model not found, out of GPU memory.
         ModelError: a model that the fused kernels cannot run, or with fewer positions.
         InputError: a batch that they cannot run, or `table` is no table or cannot be written.
     """
@@ -141,9 +141,9 @@ def tune_in_passes(
     gpu: TargetGpu,
     say: Callable[[str], None],
 ) -> tuple[StepTiles, Passes]:
-    """Tune until a pass changes nothing, `MOST_PASSES` times at most."""
+    """Tune until a pass changes nothing, `MAX_PASSES` times at most."""
     tiles, passes = start, []
-    for _ in range(MOST_PASSES):
+    for _ in range(MAX_PASSES):
         found = tune_model(launch_with, tiles, operations, shapes, gpu, say)
         passes.append(found.operations)
         if found.tiles == tiles:

@@ -47,7 +47,7 @@ def score_variants(
     gives a finding, and so does a reference that does not fit in memory.
 
     Raises:
-        InputError, ModelError, EnvironmentLacks: as `prepare` and `scored_text`.
+        InputError, ModelError, MissingRequirement: as `prepare` and `scored_text`.
     """
     prepared = prepare(config, say)
     loaded, device = prepared.loaded, prepared.device

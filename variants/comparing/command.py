@@ -68,7 +68,7 @@ def compare_variants(
     Raises:
         InputError: fewer than two variants, one named twice, `repeats` below 1, an empty text or a
             folder that cannot be written to; or as `read_request`.
-        EnvironmentLacks: as `read_request`, or a variant failed in the first round.
+        MissingRequirement: as `read_request`, or a variant failed in the first round.
         KeyboardInterrupt: before a whole round was measured.
     """
     variants = _checked_variants(request)

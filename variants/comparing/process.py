@@ -12,7 +12,7 @@ from typing import IO
 
 import msgspec
 
-from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
+from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.protocol import Failure, FrameDecoder, Progress
 from decodescope.variants.comparing.jobs import AccuracyDone, Job, JobMessage, Result, RunDone
 
@@ -31,7 +31,7 @@ def run_job(job: Job, say: Callable[[str], None], argv: tuple[str, ...] = WORKER
 
     Raises:
         InputError: the child refused the job as bad input.
-        EnvironmentLacks: it lacked something, crashed, or died; one line says which.
+        MissingRequirement: it lacked something, crashed, or died; one line says which.
     """
     with _child(job, argv) as child:
         return child.result(say)
@@ -60,7 +60,7 @@ class _Child:
                 raise _told(message)
             elif isinstance(message, RunDone | AccuracyDone):
                 return message
-        raise EnvironmentLacks(self._how_it_ended())
+        raise MissingRequirement(self._how_it_ended())
 
     def end(self) -> None:
         """End the whole group: the leader, and whatever it started."""
@@ -96,7 +96,7 @@ class _Child:
             try:
                 yield from decoder.feed(data)
             except InputError as error:
-                raise EnvironmentLacks(f"its answer cannot be read ({error})") from error
+                raise MissingRequirement(f"its answer cannot be read ({error})") from error
 
     def _how_it_ended(self) -> str:
         code = self._process.wait()
@@ -130,7 +130,7 @@ def _start(argv: tuple[str, ...]) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     except OSError as error:
-        raise EnvironmentLacks(f"its process cannot be started: {error}") from error
+        raise MissingRequirement(f"its process cannot be started: {error}") from error
 
 
 def _pass_on(stream: IO[bytes], last_line: deque[str]) -> None:
@@ -145,7 +145,7 @@ def _pass_on(stream: IO[bytes], last_line: deque[str]) -> None:
 def _told(failure: Failure) -> DecodescopeError:
     if failure.exit_code == InputError.exit_code:
         return InputError(failure.message)
-    return EnvironmentLacks(failure.message)
+    return MissingRequirement(failure.message)
 
 
 def _signal_name(number: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 TAIL_CHARACTERS = 2000
 _CONTEXT_TOKENS = 4
-_LONGEST_PARTIAL = 3
+_MAX_PARTIAL = 3
 _INCOMPLETE = "\ufffd"
 
 
@@ -52,7 +52,7 @@ class TextTail:
     def _whole_part(self, text: str) -> tuple[int, str]:
         """How many pending tokens end on a whole character, and the text with them."""
         assert self._decode is not None
-        for waiting in range(1, _LONGEST_PARTIAL + 1):
+        for waiting in range(1, _MAX_PARTIAL + 1):
             whole = len(self._pending) - waiting
             if whole < 0:
                 break

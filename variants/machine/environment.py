@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
+from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.provenance import (
     Environment,
     cpu_name,
@@ -23,10 +23,10 @@ _INSTALL_HINT = "install them with: pip install 'decodescope[run]'"
 
 
 def require_run_packages() -> None:
-    """Raise `EnvironmentLacks` where the packages that run a model are not installed."""
+    """Raise `MissingRequirement` where the packages that run a model are not installed."""
     missing = [name for name in _RUN_PACKAGES if find_spec(name) is None]
     if missing:
-        raise EnvironmentLacks(
+        raise MissingRequirement(
             f"{', '.join(missing)} not installed, so no model can run here; {_INSTALL_HINT}, "
             "or look at a recorded run: decodescope open"
         )
@@ -37,7 +37,7 @@ def choose_device(requested: str | None) -> str:
 
     Raises:
         InputError: another name.
-        EnvironmentLacks: "cuda" was asked for and cannot be used; says why.
+        MissingRequirement: "cuda" was asked for and cannot be used; says why.
     """
     if requested not in (None, "cuda", "cpu"):
         raise InputError(f"--device {requested}: must be cuda or cpu")
@@ -45,7 +45,7 @@ def choose_device(requested: str | None) -> str:
         return "cpu"
     lacking = why_no_cuda()
     if requested == "cuda" and lacking is not None:
-        raise EnvironmentLacks(f"--device cuda: {lacking}; use --device cpu")
+        raise MissingRequirement(f"--device cuda: {lacking}; use --device cpu")
     return "cuda" if lacking is None else "cpu"
 
 

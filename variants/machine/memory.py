@@ -5,14 +5,14 @@ from contextlib import contextmanager
 
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 
 _GIB = 1024**3
 
 
 @contextmanager
 def memory_errors(doing: str, device: str, needed_bytes: int | None = None) -> Iterator[None]:
-    """Turn an out-of-memory error inside the block into `EnvironmentLacks`.
+    """Turn an out-of-memory error inside the block into `MissingRequirement`.
 
     Besides torch's own, the CUDA libraries and torch.compile report it as other runtime errors.
     `doing` completes "out of GPU memory while ..."; `needed_bytes` is what the whole of it needs,
@@ -25,7 +25,7 @@ def memory_errors(doing: str, device: str, needed_bytes: int | None = None) -> I
             raise
         # Its frames hold the tensors of the failed block; without them the memory is free again.
         error.__traceback__ = None
-        raise EnvironmentLacks(_message(doing, device, needed_bytes)) from error
+        raise MissingRequirement(_message(doing, device, needed_bytes)) from error
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

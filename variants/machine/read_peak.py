@@ -7,7 +7,7 @@ from statistics import median
 
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.machine.read_peak_cache import (
     ReadPeak,
     cache_folder,
@@ -34,17 +34,17 @@ def measure_read_peak() -> float:
     where that is less, and is freed at the end. Takes about 0.3 s with the kernel's compilation.
 
     Raises:
-        EnvironmentLacks: no CUDA device, no triton, or too little free memory to leave the L2.
+        MissingRequirement: no CUDA device, no triton, or too little free memory to leave the L2.
     """
     if not torch.cuda.is_available():
-        raise EnvironmentLacks("the read peak is measured on a CUDA device, and there is none")
+        raise MissingRequirement("the read peak is measured on a CUDA device, and there is none")
     if find_spec("triton") is None:
-        raise EnvironmentLacks("the read peak needs triton, which is not installed")
+        raise MissingRequirement("the read peak needs triton, which is not installed")
     free_bytes, _ = torch.cuda.mem_get_info()
     properties = torch.cuda.get_device_properties(0)
     size_bytes = min(BUFFER_BYTES, free_bytes // 4)
     if size_bytes < _L2_MULTIPLE * properties.L2_cache_size:
-        raise EnvironmentLacks(
+        raise MissingRequirement(
             f"the read peak needs a buffer far above the L2 cache, but only {free_bytes} bytes of "
             "GPU memory are free; end other GPU processes"
         )
@@ -70,7 +70,7 @@ def read_peak(device: str) -> ReadPeak | None:
         return known
     try:
         peak = ReadPeak(measure_read_peak(), today().isoformat())
-    except (EnvironmentLacks, ImportError) as error:
+    except (MissingRequirement, ImportError) as error:
         sys.stderr.write(f"read peak not measured: {error}\n")
         return None
     keep_peak(gpu, peak, folder)

@@ -84,7 +84,7 @@ def measure_run(
     `reference` goes into the window's file.
 
     Raises:
-        EnvironmentLacks: GPU memory ran out.
+        MissingRequirement: GPU memory ran out.
         InputError: `trace_path` cannot be written.
     """
     device, workload = subject.device, subject.workload

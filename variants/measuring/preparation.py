@@ -38,8 +38,8 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
     Everything that can be refused without loading weights is refused first.
 
     Raises:
-        InputError, ModelError, EnvironmentLacks: as `read_request`, `load_model`, `make_prompt` and
-            `check_fits` do.
+        InputError, ModelError, MissingRequirement: as `read_request`, `load_model`,
+            `make_prompt` and `check_fits` do.
         DecodescopeError: what the variant's check refuses.
     """
     request = read_request(config)

@@ -32,7 +32,7 @@ def read_request(config: WorkerConfig) -> Request:
     """Choose the device and check the request.
 
     Raises:
-        InputError, ModelError, EnvironmentLacks: as `choose_device`, `DecodeWorkload`,
+        InputError, ModelError, MissingRequirement: as `choose_device`, `DecodeWorkload`,
             `require_variant` and `resolve_model` do, or a package that runs models is missing.
     """
     require_run_packages()

@@ -35,7 +35,7 @@ def run_variant(
 
     Raises:
         InputError: an unknown variant, a trace path that is not .json or .json.gz, or as `prepare`.
-        ModelError, EnvironmentLacks: as `prepare`, `build_variant` and `measure_run`.
+        ModelError, MissingRequirement: as `prepare`, `build_variant` and `measure_run`.
     """
     if trace_path is not None and not trace_path.name.endswith((".json", ".json.gz")):
         raise InputError(f"--trace {trace_path}: must end in .json or .json.gz")

@@ -12,7 +12,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 
 _CONNECT_TIMEOUT_S = 5.0
 
@@ -34,7 +34,7 @@ def find_checkpoint(hub_id: str) -> HubCheckpoint:
 
     Raises:
         InputError: not a valid hub id.
-        EnvironmentLacks: unknown or gated model, or no network and not cached.
+        MissingRequirement: unknown or gated model, or no network and not cached.
         ModelError: a repository without config.json.
     """
     cached_only = not _hub_answers()
@@ -43,12 +43,12 @@ def find_checkpoint(hub_id: str) -> HubCheckpoint:
     except HFValidationError as error:
         raise InputError(f"{hub_id!r} is not a valid hub id") from error
     except GatedRepoError as error:
-        raise EnvironmentLacks(
+        raise MissingRequirement(
             f"model not found: {hub_id} is gated; accept its licence on huggingface.co and log in "
             "with `hf auth login`, or use a preset's random weights"
         ) from error
     except RepositoryNotFoundError as error:
-        raise EnvironmentLacks(
+        raise MissingRequirement(
             f"model not found: the hub has no public model {hub_id} (see `decodescope models`)"
         ) from error
     except EntryNotFoundError as error:
@@ -68,8 +68,8 @@ def _hub_answers() -> bool:
     return True
 
 
-def _unreachable(hub_id: str) -> EnvironmentLacks:
-    return EnvironmentLacks(
+def _unreachable(hub_id: str) -> MissingRequirement:
+    return MissingRequirement(
         f"model not found: {hub_id} is not in the local cache and the hub cannot be reached; "
         "check the name and the network, or use `tiny` or a preset's random weights"
     )

@@ -77,7 +77,7 @@ def load_model(
         ModelError: an unreadable checkpoint, no causal language model, or fewer positions than
             `workload` needs (told before any weights are loaded).
         InputError: a checkpoint that needs custom code, without `trust_remote_code`.
-        EnvironmentLacks: not found, no network and not cached, or out of GPU memory.
+        MissingRequirement: not found, no network and not cached, or out of GPU memory.
     """
     with memory_errors(f"loading {source.name} in {dtype}", device), _quiet_transformers():
         if source.kind == "random":

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.source import tiny_folder
 from decodescope.variants.model.workload import DecodeWorkload
@@ -30,7 +30,7 @@ def make_prompt(
     Raises:
         InputError: both given, an empty prompt, or ids outside the vocabulary.
         ModelError: a text prompt for a model without a tokenizer.
-        EnvironmentLacks: the bundled model's snippets are not installed.
+        MissingRequirement: the bundled model's snippets are not installed.
     """
     if prompt is not None and prompt_ids is not None:
         raise InputError("--prompt and --prompt-ids: give one of the two")
@@ -92,5 +92,5 @@ def _snippets() -> tuple[str, ...]:
     try:
         snippets = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise EnvironmentLacks(f"the bundled model's prompts are unreadable ({error})") from error
+        raise MissingRequirement(f"the bundled model's prompts are unreadable ({error})") from error
     return tuple(snippets)

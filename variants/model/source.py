@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.presets import PRESETS, Preset
 
 SourceKind = Literal["hub", "folder", "random", "tiny"]
@@ -39,7 +39,7 @@ def resolve_model(name: str) -> ModelSource:
     Raises:
         InputError: a name that is none of these, with the nearest one that is.
         ModelError: a folder without config.json or without safetensors weights.
-        EnvironmentLacks: a path that does not exist, or the bundled model is not installed.
+        MissingRequirement: a path that does not exist, or the bundled model is not installed.
     """
     if name == TINY:
         return ModelSource(name, "tiny", folder=_checked_folder(tiny_folder(), name))
@@ -52,7 +52,7 @@ def resolve_model(name: str) -> ModelSource:
     if path.is_dir():
         return ModelSource(name, "folder", folder=_checked_folder(path, name))
     if _looks_like_path(name):
-        raise EnvironmentLacks(f"model not found: there is no folder {name}")
+        raise MissingRequirement(f"model not found: there is no folder {name}")
     if not _HUB_ID.fullmatch(name) or ("/" not in name and _nearest(name)):
         raise InputError(f"unknown model {name!r}{_did_you_mean(name)}; see `decodescope models`")
     return ModelSource(name, "hub", hub_id=name)
@@ -96,7 +96,9 @@ def _random_source(name: str) -> ModelSource:
 
 def _checked_folder(folder: Path, name: str) -> Path:
     if name == TINY and not folder.is_dir():
-        raise EnvironmentLacks("model not found: this installation lacks the bundled model `tiny`")
+        raise MissingRequirement(
+            "model not found: this installation lacks the bundled model `tiny`"
+        )
     if not (folder / "config.json").is_file():
         raise ModelError(f"{name}: no config.json in this folder, so it is no model checkpoint")
     if any(folder.glob("*.safetensors")):

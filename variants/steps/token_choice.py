@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.sampling.reference import choose_reference
 from decodescope.variants.model.sampling import Sampling
 from decodescope.variants.model.workload import DecodeWorkload
@@ -21,7 +21,7 @@ def token_choice(workload: DecodeWorkload, device: torch.device) -> TokenChoice:
     depend on logits, position and seed alone, so a step that is repeated draws the same again.
 
     Raises:
-        EnvironmentLacks: sampling on a GPU without triton.
+        MissingRequirement: sampling on a GPU without triton.
     """
     sampling = workload.sampling
     if sampling is None:
@@ -38,7 +38,7 @@ def _greedy(logits: torch.Tensor, position: int) -> torch.Tensor:
 
 def _kernel_choice(sampling: Sampling, batch: int, device: torch.device) -> TokenChoice:
     if find_spec("triton") is None:
-        raise EnvironmentLacks(
+        raise MissingRequirement(
             "--temperature: sampling on a GPU needs triton, which is not installed; leave it out "
             "to decode greedily"
         )

@@ -19,7 +19,7 @@ from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
 from decodescope.analyzer.trace import CPU_DEVICE, HostEvents, Int32s, Int64s, Trace
 
 CAPTURE_KEY = "decodescope"
-_MOST_RANKS = 1 << 24
+_MAX_RANKS = 1 << 24
 _PROFILER_STEP = re.compile(r"ProfilerStep\s*#\s*\d+$")
 
 
@@ -155,7 +155,7 @@ def _device_names(metadata: dict[str, object], capture: CaptureInfo | None) -> d
 def _rank(metadata: dict[str, object]) -> int | None:
     distributed = metadata.get("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
-    return rank if isinstance(rank, int) and 0 <= rank < _MOST_RANKS else None
+    return rank if isinstance(rank, int) and 0 <= rank < _MAX_RANKS else None
 
 
 def _renamed(group: ColumnGroup, moved: Int32s) -> dict[str, np.ndarray]:

@@ -19,7 +19,7 @@ from decodescope.analyzer.readers.kineto.event import Event, clean, clean_text, 
 _MAX_VALUE_BYTES = 64 << 20
 _CUT_CANDIDATES = 64
 _CUT_ATTEMPTS = 4
-_LONGEST_LITERAL = 16
+_MAX_LITERAL = 16
 _SPACE = b" \t\r\n"
 _SEPARATORS = b" \t\r\n,"
 _SEPARATOR_RUN = re.compile(r"[ \t\r\n,]*")
@@ -248,7 +248,7 @@ def _decode_at(decoder: json.JSONDecoder, text: str, position: int) -> tuple[obj
         return decoder.raw_decode(text, position)
     except json.JSONDecodeError as error:
         cut_short = error.msg.startswith("Unterminated string")
-        if not cut_short and error.pos < len(text) - _LONGEST_LITERAL:
+        if not cut_short and error.pos < len(text) - _MAX_LITERAL:
             raise _Broken from None
         raise _Incomplete from None
     except (ValueError, RecursionError):

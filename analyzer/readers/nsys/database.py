@@ -19,7 +19,7 @@ from decodescope.analyzer.readers.kineto.microseconds import LIMIT_NS
 from decodescope.analyzer.trace import Int64s
 
 _HEADER_BYTES = 100
-_LARGEST_PAGE = 65_536
+_MAX_PAGE = 65_536
 _CHUNK_ROWS = 20_000
 _IDS_IN_ONE_QUERY = 500
 # The sqlite3 module decodes SQLite's messages, which quote the broken file, strictly.
@@ -201,7 +201,7 @@ def _cut_short(path: str) -> bool:
     if len(header) < _HEADER_BYTES:
         return True
     page_bytes, changes, pages, pages_of = struct.unpack(">16xH6xII60xI4x", header)
-    page_bytes = _LARGEST_PAGE if page_bytes == 1 else page_bytes
+    page_bytes = _MAX_PAGE if page_bytes == 1 else page_bytes
     known = changes == pages_of and pages > 0
     return bool(known and Path(path).stat().st_size < pages * page_bytes)
 

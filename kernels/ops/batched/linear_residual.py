@@ -116,7 +116,7 @@ def linear_residual(
 ) -> Launch:
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once.
 
-    Arguments as `decodescope.kernels.ops.linear_residual.linear_residual` has checked them. With splits
+    Arguments as `linear_residual` has checked them. With splits
     the workspace holds splits * rows (rounded up to the tile) * batch floats and a counter for each
     block of rows.
 

@@ -1,4 +1,4 @@
-"""Final norm, lm_head and greedy choice for several tokens; see `decodescope.kernels.ops.norm_head`.
+"""Final norm, lm_head and greedy choice for several tokens; see `ops.norm_head`.
 
 Bytes moved: the head's weights once, x and the norm's weight once, one token for each sequence;
 the logits only if they are asked for.
@@ -132,7 +132,7 @@ def norm_head(
     """tokens[b, position + 1] = argmax over v of H[v] . n[b], the lowest v of equal ones; then
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
-    Arguments as `decodescope.kernels.ops.norm_head.norm_head` has checked them. Outside the history no
+    Arguments as `norm_head` has checked them. Outside the history no
     token is written, and the position still moves on. The keys and one counter of the workspace are
     as new afterwards.
 

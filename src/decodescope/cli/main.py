@@ -14,7 +14,7 @@ import rich_click as click
 from click.exceptions import Exit
 
 from decodescope import __version__
-from decodescope.analyzer.errors import DecodescopeError, EnvironmentLacks, InputError
+from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.files import check_writable
 from decodescope.cli.bench import bench_kernels
 from decodescope.cli.compare import compare
@@ -145,7 +145,7 @@ def doctor() -> None:
     print_rich(checks_table(checks))
     failed = [check.name for check in checks if check.status == "fail"]
     if failed:
-        raise EnvironmentLacks(f"doctor: {', '.join(failed)} failed; see the advice above")
+        raise MissingRequirement(f"doctor: {', '.join(failed)} failed; see the advice above")
 
 
 @cli.group()

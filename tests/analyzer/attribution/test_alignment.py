@@ -57,5 +57,5 @@ def test_next_to_nothing(left: list[int], right: list[int]) -> None:
 def test_of_what_is_too_large_only_the_ends_are_matched(monkeypatch: pytest.MonkeyPatch) -> None:
     left, right = [1, 2, 3, 4, 5, 6, 7, 8], [1, 2, 9, 4, 5, 3, 7, 8]
     assert aligned(left, right) == [0, 1, -1, 3, 4, -1, 6, 7]
-    monkeypatch.setattr(alignment, "MOST_CELLS", 15)
+    monkeypatch.setattr(alignment, "MAX_CELLS", 15)
     assert aligned(left, right) == [0, 1, -1, -1, -1, -1, 6, 7]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.kernels.device.attention_splits import (
-    MOST_COMBINING_PROGRAMS,
+    MAX_COMBINING_PROGRAMS,
     Combination,
     combination,
     default_splits,
@@ -133,6 +133,6 @@ def test_pieces_cover_a_kv_head_and_have_a_counter_each(
     rounds = parts.pieces // columns
     assert (rounds - 1) * parts.heads < group <= rounds * parts.heads
     assert batch * kv_heads * parts.pieces <= workspace_counters(batch, kv_heads * group, splits)
-    assert 1 <= parts.programs <= MOST_COMBINING_PROGRAMS
+    assert 1 <= parts.programs <= MAX_COMBINING_PROGRAMS
     assert parts.programs < multiprocessors
     assert parts.programs <= batch * kv_heads * parts.pieces

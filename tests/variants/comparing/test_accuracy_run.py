@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.variants import registry
 from decodescope.variants.comparing import accuracy_run
@@ -210,7 +210,7 @@ def test_the_matrix_precision_is_put_back() -> None:
 
 
 def test_bad_requests_are_refused() -> None:
-    with pytest.raises(EnvironmentLacks, match="compiled: needs a CUDA device"):
+    with pytest.raises(MissingRequirement, match="compiled: needs a CUDA device"):
         score_variants(
             msgspec.structs.replace(CONFIG, variant="compiled"), ("eager",), None, nothing
         )

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError
+from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.report import Finding, Health, Observer, Verdict
 from decodescope.analyzer.schema.run_report import Accuracy, Bandwidth, RunReport, StepTimes
@@ -153,7 +153,7 @@ def test_progress_names_round_variant_and_the_last_rate() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", [InputError, EnvironmentLacks])
+@pytest.mark.parametrize("kind", [InputError, MissingRequirement])
 def test_a_failure_in_the_first_round_ends_it_and_names_the_variant(
     kind: type[Exception], tmp_path: Path
 ) -> None:
@@ -168,7 +168,7 @@ def test_a_failure_in_the_first_round_ends_it_and_names_the_variant(
 
 
 def test_a_later_failure_costs_its_round_for_every_variant(tmp_path: Path) -> None:
-    run = Pretended({("slow/er", 2): EnvironmentLacks("its process killed by SIGKILL")})
+    run = Pretended({("slow/er", 2): MissingRequirement("its process killed by SIGKILL")})
     with compare_variants(request(repeats=4, keep=tmp_path), nothing, run) as outcome:
         comparison = outcome.comparison
     assert [one.round for one in comparison.runs] == [0, 0, 0, 1, 1, 1, 3, 3, 3]
@@ -205,7 +205,7 @@ def test_an_interrupt_before_a_whole_round_is_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(KeyboardInterrupt(), "interrupted"), (EnvironmentLacks("no room"), "accuracy_missing")],
+    [(KeyboardInterrupt(), "interrupted"), (MissingRequirement("no room"), "accuracy_missing")],
 )
 def test_without_accuracy_the_rates_are_still_there(error: BaseException, code: str) -> None:
     with compare_variants(request(), nothing, Pretended({("accuracy", 0): error})) as outcome:
@@ -239,7 +239,7 @@ def test_what_can_be_refused_is_refused_before_the_first_run(
     run = Pretended()
     right = {"config": CONFIG, "variants": ("eager", "other"), "repeats": 3}
     with (
-        pytest.raises((InputError, EnvironmentLacks), match=words) as caught,
+        pytest.raises((InputError, MissingRequirement), match=words) as caught,
         compare_variants(CompareRequest(**(right | wrong)), nothing, run),
     ):
         raise AssertionError("it was not refused")

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError
+from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.comparing import process as compare_child
@@ -81,7 +81,7 @@ def test_what_a_child_writes_to_stderr_is_passed_on(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "kind"), [(2, InputError), (3, EnvironmentLacks), (1, EnvironmentLacks)]
+    ("exit_code", "kind"), [(2, InputError), (3, MissingRequirement), (1, MissingRequirement)]
 )
 def test_a_childs_failure_is_raised_here(exit_code: int, kind: type[Exception]) -> None:
     script = f"send(Failure('no such thing', {exit_code}, True)); sys.exit({exit_code})"
@@ -102,13 +102,13 @@ def test_a_childs_failure_is_raised_here(exit_code: int, kind: type[Exception]) 
     ],
 )
 def test_a_child_without_a_result_is_told_of_in_one_line(script: str, words: str) -> None:
-    with pytest.raises(EnvironmentLacks, match=words) as caught:
+    with pytest.raises(MissingRequirement, match=words) as caught:
         run_job(msgspec.structs.replace(JOB, text="x" * 200_000), nothing, child(script))
     assert "\n" not in str(caught.value)
 
 
 def test_a_program_that_is_not_there() -> None:
-    with pytest.raises(EnvironmentLacks, match="cannot be started"):
+    with pytest.raises(MissingRequirement, match="cannot be started"):
         run_job(JOB, nothing, ("/nowhere/python",))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError
+from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.variants.machine import environment as subject
 from decodescope.variants.machine.environment import (
     choose_device,
@@ -42,7 +42,7 @@ def test_the_environment_is_plain_data() -> None:
 def test_without_cuda_the_cpu_is_chosen_and_cuda_refused() -> None:
     assert choose_device(None) == "cpu"
     assert choose_device("cpu") == "cpu"
-    with pytest.raises(EnvironmentLacks, match=r"--device cuda: .*use --device cpu"):
+    with pytest.raises(MissingRequirement, match=r"--device cuda: .*use --device cpu"):
         choose_device("cuda")
     facts = environment()
     assert facts["gpu"] is None
@@ -62,9 +62,9 @@ def test_each_device_has_its_usual_dtype() -> None:
 def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     require_run_packages()
     hide_package(monkeypatch, "torch")
-    with pytest.raises(EnvironmentLacks, match=r"torch not installed.*decodescope\[run\]"):
+    with pytest.raises(MissingRequirement, match=r"torch not installed.*decodescope\[run\]"):
         require_run_packages()
-    with pytest.raises(EnvironmentLacks, match=r"torch is not installed"):
+    with pytest.raises(MissingRequirement, match=r"torch is not installed"):
         choose_device("cuda")
     assert choose_device(None) == "cpu"
     failed = {check.name: check for check in doctor() if check.status == "fail"}
@@ -103,7 +103,7 @@ def test_the_driver_version_is_read_from_the_kernel(
 )
 def test_running_out_of_memory_is_one_line(error: RuntimeError) -> None:
     with (
-        pytest.raises(EnvironmentLacks) as caught,
+        pytest.raises(MissingRequirement) as caught,
         memory_errors("loading x in bf16", "cpu", needed_bytes=3 * 1024**3),
     ):
         raise error

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.machine import read_peak as subject
 from decodescope.variants.machine.read_peak_cache import (
     MAX_AGE_DAYS,
@@ -131,7 +131,7 @@ def test_what_cannot_be_measured_is_not_kept(
     Bench(monkeypatch, tmp_path)
 
     def lacking() -> float:
-        raise EnvironmentLacks("the read peak needs triton, which is not installed")
+        raise MissingRequirement("the read peak needs triton, which is not installed")
 
     monkeypatch.setattr(subject, "measure_read_peak", lacking)
     assert subject.read_peak("cuda") is None

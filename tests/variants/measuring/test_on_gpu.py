@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.machine.environment import choose_device, doctor, environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.measuring.capture_info import Subject
@@ -220,7 +220,7 @@ def test_a_checkpoint_is_loaded_onto_the_gpu() -> None:
 
 def test_running_out_of_memory_says_what_is_free() -> None:
     with (
-        pytest.raises(EnvironmentLacks, match=r"[\d.]+ of [\d.]+ GiB are free") as caught,
+        pytest.raises(MissingRequirement, match=r"[\d.]+ of [\d.]+ GiB are free") as caught,
         memory_errors("decoding with variant eager", "cuda"),
     ):
         torch.empty(1 << 48, dtype=torch.uint8, device="cuda")

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from huggingface_hub import errors
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model import hub
 
 
@@ -17,12 +17,12 @@ def http_error(kind: type[Exception]) -> Exception:
 @pytest.mark.parametrize(
     ("raised", "expected", "words"),
     [
-        (http_error(errors.GatedRepoError), EnvironmentLacks, "gated"),
-        (http_error(errors.RepositoryNotFoundError), EnvironmentLacks, "no public model"),
-        (errors.LocalEntryNotFoundError("no"), EnvironmentLacks, "cannot be reached"),
+        (http_error(errors.GatedRepoError), MissingRequirement, "gated"),
+        (http_error(errors.RepositoryNotFoundError), MissingRequirement, "no public model"),
+        (errors.LocalEntryNotFoundError("no"), MissingRequirement, "cannot be reached"),
         (errors.EntryNotFoundError("no"), ModelError, "no config.json"),
         (errors.HFValidationError("no"), InputError, "valid hub id"),
-        (ConnectionError("no"), EnvironmentLacks, "cannot be reached"),
+        (ConnectionError("no"), MissingRequirement, "cannot be reached"),
     ],
 )
 def test_each_refusal_is_one_line(
@@ -57,7 +57,7 @@ def test_without_network_only_the_cache_is_asked(
     monkeypatch.setattr(hub, "get_session", SilentHub)
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
     SilentHub.asked = 0
-    with pytest.raises(EnvironmentLacks, match="model not found: some/model is not in the local"):
+    with pytest.raises(MissingRequirement, match="model not found: some/model is not in the local"):
         hub.find_checkpoint("some/model")
     assert SilentHub.asked == 1
 

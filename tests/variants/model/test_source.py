@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.source import needs_custom_code, read_config, resolve_model
 
@@ -48,7 +48,7 @@ def test_what_names_no_model_is_bad_input(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["./nothing", "/no/such/folder", "~/none", "a/b/c"])
 def test_a_missing_path_is_a_model_not_found(name: str) -> None:
-    with pytest.raises(EnvironmentLacks, match="model not found"):
+    with pytest.raises(MissingRequirement, match="model not found"):
         resolve_model(name)
 
 

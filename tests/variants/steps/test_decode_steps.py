@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.compiled.step import StaticStep, build_compiled
 from decodescope.variants.steps.eager import EagerStep
@@ -222,10 +222,10 @@ def test_an_older_transformers_is_told(load_small: Load, monkeypatch: pytest.Mon
             self.max_cache_len = max_cache_len
 
     monkeypatch.setattr("decodescope.variants.steps.compiled.step.StaticLayer", LayerWithoutCounter)
-    with pytest.raises(EnvironmentLacks, match=r"transformers 5\.5 or later"):
+    with pytest.raises(MissingRequirement, match=r"transformers 5\.5 or later"):
         uncompiled(load_small("llama"), WORKLOAD)
 
 
 def test_compiled_needs_cuda(load_small: Load) -> None:
-    with pytest.raises(EnvironmentLacks, match="CUDA"):
+    with pytest.raises(MissingRequirement, match="CUDA"):
         build_compiled(load_small("llama"), WORKLOAD, "cpu")

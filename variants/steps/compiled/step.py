@@ -7,7 +7,7 @@ import torch
 from transformers import StaticCache
 from transformers.cache_utils import StaticLayer
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import LayerRanges, range_paths
@@ -29,10 +29,10 @@ def build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) -
     """The compiled step, with compilation and graph recording done.
 
     Raises:
-        EnvironmentLacks: `device` is not "cuda".
+        MissingRequirement: `device` is not "cuda".
     """
     if device != "cuda":
-        raise EnvironmentLacks("variant compiled: CUDA graphs need a CUDA device")
+        raise MissingRequirement("variant compiled: CUDA graphs need a CUDA device")
     # What an earlier build compiled would count against the limit of recompilations.
     torch.compiler.reset()
     step = StaticStep(loaded, workload, _reduce_overhead)
@@ -155,7 +155,7 @@ def _static_cache(config: Any, length: int) -> Any:
     cache = StaticCache(config=config, max_cache_len=length)
     cache.layers = [StaticLayer(max_cache_len=length) for _ in cache.layers]
     if not all(hasattr(layer, _COUNTER) for layer in cache.layers):
-        raise EnvironmentLacks(
+        raise MissingRequirement(
             "variant compiled: needs transformers 5.5 or later, whose static cache counts its "
             "positions on the device; upgrade it with: pip install -U transformers"
         )

@@ -6,26 +6,26 @@ from triton.compiler.errors import CompilationError
 from triton.errors import TritonError
 from triton.runtime.errors import OutOfResources
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.spec import VariantSpec
 
 # Of Triton, of its compiler's passes, and of the driver that is given a kernel to load.
 _RUNTIME_ERRORS = ("Failed to find C", "PassManager::run", "kernel image", "PTX")
 
 
-def compile_failure(spec: VariantSpec, error: Exception) -> EnvironmentLacks | None:
+def compile_failure(spec: VariantSpec, error: Exception) -> MissingRequirement | None:
     """What `error` of a launch says about this machine or its Triton; None if it says neither.
 
     Of a kernel that asks too much of the GPU, the message names the limit.
     """
     if isinstance(error, OutOfResources):
-        return EnvironmentLacks(
+        return MissingRequirement(
             f"variant {spec}: one of its kernels needs {error.required} of the GPU's {error.name}, "
             f"of which a program can have {error.limit}; choose another variant"
         )
     if not _is_about_compiling(error):
         return None
-    return EnvironmentLacks(
+    return MissingRequirement(
         f"variant {spec}: its kernels cannot be compiled here ({_reason(error)}); check that "
         "Triton has a C compiler, Python's headers and a folder to write to, or choose another "
         "variant"

@@ -2,7 +2,7 @@
 
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.steps.fused.launches import launch_step
 from decodescope.variants.steps.fused.plan import StepPlan
 
@@ -22,7 +22,7 @@ class StepGraphs:
         """Do what `launch_step` does, from a graph; the first time launch by launch, then capture.
 
         Raises:
-            EnvironmentLacks: the step cannot be captured here.
+            MissingRequirement: the step cannot be captured here.
         """
         graph = self._graphs.get(keep_logits)
         if graph is not None:
@@ -44,7 +44,7 @@ class StepGraphs:
         except RuntimeError as error:
             # Ending a broken capture raises as well, and hides what broke it.
             reason = str(error.__context__ or error).strip().partition("\n")[0]
-            raise EnvironmentLacks(
+            raise MissingRequirement(
                 f"variant {self._plan.spec}: its step cannot be captured as a CUDA graph "
                 f"({reason}); choose the variant without +graph"
             ) from error

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.sampling.workspace import new_sampling_workspace
 from decodescope.variants.model.loading import LoadedModel
@@ -44,8 +44,8 @@ def build_fused(
     those for this model and device.
 
     Raises:
-        EnvironmentLacks: a kernel asks too much of the GPU (names the limit) or cannot be compiled,
-            or the step cannot be captured as a CUDA graph.
+        MissingRequirement: a kernel asks too much of the GPU (names the limit) or cannot be
+            compiled, or the step cannot be captured as a CUDA graph.
     """
     parts = fused_model(loaded.model)
     plan = step_plan(spec, loaded, parts, workload, tiles or _tiles(loaded.name, parts, workload))
@@ -194,7 +194,7 @@ class FusedStep:
     def _advance(self, keep_logits: bool) -> torch.Tensor:
         try:
             self._run(keep_logits)
-        except (torch.OutOfMemoryError, EnvironmentLacks):
+        except (torch.OutOfMemoryError, MissingRequirement):
             # A capture fails after the step was launched, which moved the device's position on.
             self._plan.buffers.position.fill_(self.position)
             raise

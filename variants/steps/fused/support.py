@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.steps.step_bytes import head_dim
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -28,7 +28,7 @@ def require_support(name: str, fields: Mapping[str, object], batch: int, device:
     Raises:
         ModelError: a model they cannot run, with every reason.
         InputError: more sequences than they decode at once.
-        EnvironmentLacks: Triton is not installed, or the GPU is too old.
+        MissingRequirement: Triton is not installed, or the GPU is too old.
     """
     reason = unsupported_fields(fields)
     if reason is not None:
@@ -36,11 +36,13 @@ def require_support(name: str, fields: Mapping[str, object], batch: int, device:
     if batch > MAX_BATCH:
         raise InputError(f"--batch {batch}: the fused kernels decode at most {MAX_BATCH} sequences")
     if find_spec("triton") is None:
-        raise EnvironmentLacks("the fused kernels need Triton, which is not installed (Linux only)")
+        raise MissingRequirement(
+            "the fused kernels need Triton, which is not installed (Linux only)"
+        )
     if device == "cuda":
         reason = unsupported_gpu(torch.cuda.get_device_capability())
         if reason is not None:
-            raise EnvironmentLacks(f"{torch.cuda.get_device_name()}: {reason}")
+            raise MissingRequirement(f"{torch.cuda.get_device_name()}: {reason}")
 
 
 def unsupported_gpu(capability: tuple[int, int]) -> str | None:

@@ -7,7 +7,7 @@ import torch
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.compile_failure import compile_failure
@@ -32,7 +32,7 @@ TOO_LARGE = OutOfResources(240_000, 101_376, "shared memory")
 )
 def test_one_line_says_what_failed(error: Exception, said: str) -> None:
     told = compile_failure(VariantSpec.parse("fused+graph-pdl"), error)
-    assert isinstance(told, EnvironmentLacks)
+    assert isinstance(told, MissingRequirement)
     assert str(told).startswith("variant fused+graph-pdl: ")
     assert said in str(told)
     assert "\n" not in str(told)
@@ -45,7 +45,7 @@ def test_one_line_says_what_failed(error: Exception, said: str) -> None:
         RuntimeError("Triton Error [CUDA]: out of memory"),
         torch.OutOfMemoryError("CUDA out of memory"),
         ValueError("x [8]: must be [1 to 16, 8]"),
-        EnvironmentLacks("told already"),
+        MissingRequirement("told already"),
     ],
 )
 def test_other_errors_are_left_alone(error: Exception) -> None:
@@ -63,6 +63,6 @@ def test_a_step_tells_it_wherever_a_kernel_is_compiled_first(
         raise TOO_LARGE
 
     monkeypatch.setattr("decodescope.variants.steps.fused.step.launch_step", refuse)
-    with pytest.raises(EnvironmentLacks, match=r"variant fused: .*101376") as caught:
+    with pytest.raises(MissingRequirement, match=r"variant fused: .*101376") as caught:
         step.forced_step(ids_of(loaded, 1, seed=1))
     assert caught.value.__cause__ is TOO_LARGE

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.steps.fused.graph import StepGraphs
 
 NO_RANGES = SimpleNamespace(open=lambda name: nullcontext())
@@ -70,7 +70,7 @@ def test_keeping_logits_has_a_graph_of_its_own_made_when_needed(cuda: Device) ->
 
 def test_a_failed_capture_is_said_in_one_line(cuda: Device) -> None:
     cuda.fails_with = RuntimeError("not permitted when stream is capturing\nand much more")
-    with pytest.raises(EnvironmentLacks, match=r"fused\+graph.*not permitted") as caught:
+    with pytest.raises(MissingRequirement, match=r"fused\+graph.*not permitted") as caught:
         StepGraphs(PLAN).run(keep_logits=False)
     assert "\n" not in str(caught.value)
 

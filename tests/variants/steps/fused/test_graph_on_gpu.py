@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.variants.comparing.accuracy_run import forced_logits
 from decodescope.variants.comparing.accuracy_text import scored_text
@@ -287,7 +287,7 @@ def test_a_failed_capture_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -
             raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
     monkeypatch.setattr("decodescope.variants.steps.fused.graph.launch_step", fails_when_captured)
-    with pytest.raises(EnvironmentLacks, match="cannot be captured") as caught:
+    with pytest.raises(MissingRequirement, match="cannot be captured") as caught:
         fused(loaded, DecodeWorkload(1, 5, 3, "fp32"), "fused+graph")
     assert "\n" not in str(caught.value)
     monkeypatch.undo()

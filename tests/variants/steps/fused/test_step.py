@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.loading import load_model, resolve_model
 from decodescope.variants.model.sampling import Sampling
 from decodescope.variants.model.workload import DecodeWorkload
@@ -292,7 +292,9 @@ class FailingCapture:
             raise self._errors.pop()
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("full"), EnvironmentLacks("no capture")])
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("full"), MissingRequirement("no capture")]
+)
 def test_a_step_whose_capture_failed_can_be_made_again(error: Exception, device: str) -> None:
     loaded = load_family("llama2", device)
     workload = DecodeWorkload(1, 5, 4, "fp32")

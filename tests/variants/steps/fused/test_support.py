@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from decodescope.analyzer.errors import EnvironmentLacks, InputError, ModelError
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.source import read_config, tiny_folder
 from decodescope.variants.steps.fused.support import (
@@ -107,7 +107,7 @@ def test_gpus_older_than_ampere_are_refused(
     if runs:
         require_support("llama2", LLAMA, 1, "cuda")
     else:
-        with pytest.raises(EnvironmentLacks, match=r"Tesla T4: .* 8\.0, this GPU has 7\.5"):
+        with pytest.raises(MissingRequirement, match=r"Tesla T4: .* 8\.0, this GPU has 7\.5"):
             require_support("llama2", LLAMA, 1, "cuda")
 
 
@@ -115,5 +115,5 @@ def test_a_lacking_triton_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
     # Run anew: the module that tells it must do without.
     anew = runpy.run_path(require_support.__code__.co_filename)
-    with pytest.raises(EnvironmentLacks, match="the fused kernels need Triton"):
+    with pytest.raises(MissingRequirement, match="the fused kernels need Triton"):
         anew["require_support"]("llama2", LLAMA, 1, "cpu")

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.device.attention_splits import MAX_SPLITS
-from decodescope.kernels.device.batched_product import SMALLEST_DOT
+from decodescope.kernels.device.batched_product import MIN_DOT
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.steps.fused.tiling.rules import (
     LOAD_BYTES,
@@ -25,27 +25,27 @@ from decodescope.variants.steps.fused.tiling.rules import (
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
-MOST_CANDIDATES = 12
+MAX_CANDIDATES = 12
 
 _MAX_COLUMNS = 512
 
 
 def candidates(operation: Operation, shapes: StepShapes, gpu: TargetGpu) -> tuple[Tile, ...]:
-    """At most `MOST_CANDIDATES` tiles to measure, the default first, the likeliest before others.
+    """At most `MAX_CANDIDATES` tiles to measure, the default first, the likeliest before others.
 
     Raises:
-        EnvironmentLacks: none fits the GPU's shared memory; names the limit.
+        MissingRequirement: none fits the GPU's shared memory; names the limit.
     """
     start = default_tiles(shapes, gpu.multiprocessors).of(operation)
     tiles = (start, *_around(start, operation, shapes))
     fitting = [tile for tile in dict.fromkeys(tiles) if fits(tile, operation, shapes, gpu)]
     if not fitting:
         least = min(shared_bytes(tile, operation, shapes) for tile in tiles)
-        raise EnvironmentLacks(
+        raise MissingRequirement(
             f"no tile for {operation} fits: {gpu.name} has {gpu.shared_bytes} bytes of shared "
             f"memory for a program, and the smallest tile needs {least}"
         )
-    return tuple(fitting[:MOST_CANDIDATES])
+    return tuple(fitting[:MAX_CANDIDATES])
 
 
 def fits(tile: Tile, operation: Operation, shapes: StepShapes, gpu: TargetGpu) -> bool:
@@ -60,7 +60,7 @@ def fits(tile: Tile, operation: Operation, shapes: StepShapes, gpu: TargetGpu) -
         return False
     if shapes.batch == 1:
         return _fits_vector(tile, operation, shapes)
-    return SMALLEST_DOT <= tile.columns <= _MAX_COLUMNS
+    return MIN_DOT <= tile.columns <= _MAX_COLUMNS
 
 
 def shared_bytes(tile: Tile, operation: Operation, shapes: StepShapes) -> int:
@@ -68,7 +68,7 @@ def shared_bytes(tile: Tile, operation: Operation, shapes: StepShapes) -> int:
     element = shapes.element_bytes
     if operation == "attention":
         lanes = power_of_2_from(shapes.head_dim)
-        queries = max(SMALLEST_DOT, power_of_2_from(shapes.heads // shapes.kv_heads))
+        queries = max(MIN_DOT, power_of_2_from(shapes.heads // shapes.kv_heads))
         # Blocks go to the products through shared memory: K, and V as well without tensor cores.
         operands = 1 if element < 4 else 2
         blocks = operands * tile.columns * lanes * element
@@ -76,7 +76,7 @@ def shared_bytes(tile: Tile, operation: Operation, shapes: StepShapes) -> int:
     if shapes.batch == 1:
         # Sums of each warp, and x, which threads exchange where a row is too short for all of them.
         return 4 * MAX_WARPS * tile.rows + 4 * min(tile.columns, 4096)
-    return tile.num_stages * (tile.rows + SMALLEST_DOT) * tile.columns * element + 1024
+    return tile.num_stages * (tile.rows + MIN_DOT) * tile.columns * element + 1024
 
 
 def _fits_vector(tile: Tile, operation: Operation, shapes: StepShapes) -> bool:
@@ -100,7 +100,7 @@ def _fits_attention(tile: Tile, shapes: StepShapes) -> bool:
     block_bytes = 2 * tile.columns * lanes * shapes.element_bytes
     blocks = shapes.shape("attention").columns // tile.columns
     return (
-        SMALLEST_DOT <= tile.columns <= _MAX_COLUMNS
+        MIN_DOT <= tile.columns <= _MAX_COLUMNS
         and tile.num_stages == 1
         and tile.splits <= max(1, min(MAX_SPLITS, blocks))
         and block_bytes <= 32 * tile.num_warps * attention_thread_bytes(shapes.element_bytes)

@@ -46,7 +46,7 @@ def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) ->
     A measured tile that does not fit these shapes after all counts as none.
 
     Raises:
-        EnvironmentLacks: no tile fits the GPU's shared memory; names the limit.
+        MissingRequirement: no tile fits the GPU's shared memory; names the limit.
     """
     measured: tuple[tuple[TileSource, dict[TileKey, Tile]], ...] = (
         ("cache", _by_key(cached_entries(gpu, folder or cache_folder()))),

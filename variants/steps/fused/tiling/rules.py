@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from decodescope.kernels.device.attention_splits import default_splits
-from decodescope.kernels.device.batched_product import SMALLEST_DOT
+from decodescope.kernels.device.batched_product import MIN_DOT
 from decodescope.kernels.host.tile import Tile
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ MAX_WARPS = 8
 
 # Fewer leave multiprocessors without work, or with too few bytes under way.
 _PROGRAMS_PER_MULTIPROCESSOR = 2
-_SHORTEST_BLOCK = 512
-_MOST_ROWS = 256
+_MIN_BLOCK = 512
+_MAX_ROWS = 256
 _BATCHED_STAGES = 4
 _BATCHED_ROW_BYTES = 256
 
@@ -140,10 +140,10 @@ def interpreter_tiles(shapes: StepShapes) -> StepTiles:
     def product(operation: Operation) -> Tile:
         shape = shapes.shape(operation)
         rows = shape.unit if operation == "qkv" else min(shape.rows, 1024)
-        columns = max(SMALLEST_DOT, power_of_2_from(shape.columns))
+        columns = max(MIN_DOT, power_of_2_from(shape.columns))
         return Tile(max(least_rows(operation, shapes.batch), power_of_2_from(rows)), columns)
 
-    positions = min(256, max(SMALLEST_DOT, power_of_2_from(shapes.capacity)))
+    positions = min(256, max(MIN_DOT, power_of_2_from(shapes.capacity)))
     return StepTiles(
         attention=Tile(1, positions),
         qkv=product("qkv"),
@@ -159,7 +159,7 @@ def least_rows(operation: Operation, batch: int) -> int:
     if operation == "attention":
         return 1
     if batch > 1:
-        return SMALLEST_DOT
+        return MIN_DOT
     return 2 if operation in ("qkv", "gate_up") else 1
 
 
@@ -203,7 +203,7 @@ def _vector_tile(operation: Operation, shapes: StepShapes, multiprocessors: int)
         power_of_2_to(program_bytes // row_bytes),
         power_of_2_to(shape.rows // programs),
         most_rows(operation, shapes),
-        _MOST_ROWS,
+        _MAX_ROWS,
     )
     rows = max(rows, least)
     warps = min(
@@ -243,13 +243,13 @@ def _vector_columns(columns: int, rows: int, element_bytes: int) -> int:
     threads = 32 * MAX_WARPS
     whole = power_of_2_from(columns)
     block = whole
-    while block >= _SHORTEST_BLOCK:
+    while block >= _MIN_BLOCK:
         most = min(most_elements(whole // block), MAX_THREAD_BYTES // element_bytes)
         if rows * block <= threads * most and -columns % block * 8 <= columns:
             return block
         block //= 2
     most = min(most_elements(1), MAX_THREAD_BYTES // element_bytes)
-    return whole if rows * whole <= threads * most else _SHORTEST_BLOCK
+    return whole if rows * whole <= threads * most else _MIN_BLOCK
 
 
 def _batched_tile(operation: Operation, shapes: StepShapes, multiprocessors: int) -> Tile:
@@ -257,7 +257,7 @@ def _batched_tile(operation: Operation, shapes: StepShapes, multiprocessors: int
     shape = shapes.shape(operation)
     columns = min(
         _BATCHED_ROW_BYTES // shapes.element_bytes,
-        max(SMALLEST_DOT, power_of_2_from(shape.columns)),
+        max(MIN_DOT, power_of_2_from(shape.columns)),
     )
     programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
     # Each split of this many steps still fills the pipeline.
@@ -265,10 +265,10 @@ def _batched_tile(operation: Operation, shapes: StepShapes, multiprocessors: int
     most = min(MAX_PRODUCT_SPLITS, max(1, deep)) if operation in SPLITTING else 1
     # 64 rows of 16-bit weights win on an H200 even where they occupy two multiprocessors of three.
     rows = 128 // shapes.element_bytes
-    while rows > SMALLEST_DOT and shape.rows // rows * most < multiprocessors // 2:
+    while rows > MIN_DOT and shape.rows // rows * most < multiprocessors // 2:
         rows //= 2
     splits = max(1, min(most, programs // -(-shape.rows // rows)))
-    rows = min(max(rows, SMALLEST_DOT), most_rows(operation, shapes))
+    rows = min(max(rows, MIN_DOT), most_rows(operation, shapes))
     return Tile(rows, columns, 4, _BATCHED_STAGES, splits)
 
 
@@ -284,7 +284,7 @@ def _attention_tile(shapes: StepShapes, multiprocessors: int) -> Tile:
     warps = 4
     held = 32 * warps * attention_thread_bytes(shapes.element_bytes)
     position_bytes = 2 * power_of_2_from(shapes.head_dim) * shapes.element_bytes
-    columns = max(SMALLEST_DOT, min(128, power_of_2_to(held // position_bytes)))
+    columns = max(MIN_DOT, min(128, power_of_2_to(held // position_bytes)))
     resident = min(4, 2 * held // (columns * position_bytes)) * multiprocessors
     splits = default_splits(shapes.capacity, shapes.batch, shapes.kv_heads, resident)
     return Tile(1, columns, warps, splits=splits)

@@ -114,7 +114,7 @@ def tune_model(
     position. Nothing may be captured on the device meanwhile.
 
     Raises:
-        EnvironmentLacks: no tile of an operation fits the GPU; names the limit.
+        MissingRequirement: no tile of an operation fits the GPU; names the limit.
     """
     choices = {operation: candidates(operation, shapes, gpu) for operation in operations}
     number = sum(len(tiles) for tiles in choices.values())

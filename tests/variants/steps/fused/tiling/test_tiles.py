@@ -8,14 +8,14 @@ import triton
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.errors import EnvironmentLacks
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import new_workspace
 from decodescope.kernels.ops.linear_residual import linear_residual, linear_residual_reference
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.steps.fused.tiling.candidates import (
-    MOST_CANDIDATES,
+    MAX_CANDIDATES,
     candidates,
     fits,
     shared_bytes,
@@ -195,7 +195,7 @@ def test_candidates_begin_with_the_default_and_are_few_and_accepted(
     for operation in OPERATIONS:
         found = candidates(operation, shapes, gpu)
         assert found[0] == tiles.of(operation)
-        assert len(set(found)) == len(found) <= MOST_CANDIDATES
+        assert len(set(found)) == len(found) <= MAX_CANDIDATES
         for tile in found:
             check_accepted(tile, operation, shapes)
             assert shared_bytes(tile, operation, shapes) <= gpu.shared_bytes
@@ -266,7 +266,7 @@ def test_a_tile_is_changed_for_one_operation_only() -> None:
 
 def test_a_gpu_with_too_little_shared_memory_is_told_its_limit() -> None:
     gpu = TargetGpu("Small", 8, 4_096, None, None, "0.1")
-    with pytest.raises(EnvironmentLacks, match=r"head.*Small has 4096 bytes.*needs \d{4,}"):
+    with pytest.raises(MissingRequirement, match=r"head.*Small has 4096 bytes.*needs \d{4,}"):
         candidates("head", preset_shapes("llama-3.2-1b", batch=4), gpu)
 
 
