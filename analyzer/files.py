@@ -1,10 +1,12 @@
-"""Writing files so that nobody ever sees half of one."""
+"""Writes files so that no reader ever sees half of one, and JSON for people in one form."""
 
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import msgspec
 
 from decodescope.analyzer.errors import InputError
 
@@ -38,6 +40,15 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     with replacing(path) as temporary:
         temporary.write_bytes(data)
+
+
+def write_json(path: Path, structure: object) -> None:
+    """Write `structure` to `path` as indented JSON with a final newline, whole or not at all.
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(structure)) + b"\n")
 
 
 def check_writable(path: Path | None, option: str) -> None:
