@@ -1,11 +1,10 @@
 """Compares this checkout with another revision of it: tokens/s, and each kernel's time.
 
-Each round runs `decodescope run` of every model and variant with both revisions in turn, each run in
-a process of its own; the order changes from round to round. With `--kernels` it also runs
-`decodescope bench kernels` of every model with both as often. Writes
-benchmarks/results/revisions.json:
-every figure, the ratio this ÷ base of paired rounds with its 95 % interval, and the noise: the
-largest ratio of two rounds of one revision.
+Each round runs `decodescope run` of every model and variant with both revisions in turn, each run
+in a process of its own; the order changes from round to round. With `--kernels` it also runs
+`decodescope bench kernels` of every model with both, as often. Writes
+benchmarks/results/revisions.json: every figure, the ratio this ÷ base of paired rounds with its 95 %
+interval, and the noise: the largest ratio of two rounds of one revision.
 """
 
 import argparse
@@ -21,10 +20,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from decodescope.analyzer.comparing.bootstrap import paired_ratio
-from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.files import write_json
 from decodescope.variants.machine.environment import environment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -128,7 +125,7 @@ def main() -> None:
         "figures": summary(figures),
         "environment": environment(),
     }
-    write_atomically(arguments.output, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+    write_json(arguments.output, record)
 
 
 if __name__ == "__main__":
