@@ -3,8 +3,8 @@
 Each round runs `decodescope run` of every model and variant with both revisions in turn, each run
 in a process of its own; the order changes from round to round. With `--kernels` it also runs
 `decodescope bench kernels` of every model with both, as often. Writes
-benchmarks/results/revisions.json: every figure, the ratio this ÷ base of paired rounds with its 95 %
-interval, and the noise: the largest ratio of two rounds of one revision.
+benchmarks/results/revisions.json: every figure, the ratio this ÷ base of paired rounds with its
+95 % interval, and the noise: the largest ratio of two rounds of one revision.
 """
 
 import argparse
