@@ -1,1 +1,1 @@
-"""The command line: one module a command, and what they share."""
+"""The command line: one module for each command, and what the commands share."""

@@ -1,35 +1,99 @@
-"""`bench kernels`: the fused step's kernels, measured on this GPU."""
+"""`bench`: the analyzer measured on this machine, and the fused step's kernels on this GPU."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 import rich_click as click
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.files import check_writable, write_atomically
-from decodescope.cli.options import FILE
-from decodescope.cli.terminal_io import (
-    json_bytes,
+from decodescope.analyzer.files import check_writable
+from decodescope.cli.options import DTYPE, FILE, json_option, output_option
+from decodescope.cli.output import (
     library_output_to_stderr,
-    print_json,
-    print_rich,
+    print_result,
     progress,
     say,
+    write_result,
 )
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from decodescope.variants.bench.report import BlockBenchmark, KernelBenchmark, TuneBenchmark
 
     Benchmark = KernelBenchmark | BlockBenchmark | TuneBenchmark
 
 _MODEL, _BLOCK_MODEL = "llama-3.2-1b@random", "qwen2.5-0.5b@random"
 _CONTEXT = 1024
-# Those of `run`, whose KV cache is what tiles are chosen for.
+# The defaults of `run`: tiles are chosen for its KV cache.
 _TUNE_CONTEXT, _TUNE_TOKENS = 128, 128
 
 
-@click.command("kernels")
+@click.group()
+def bench() -> None:
+    """Measure decodescope itself, or its kernels; the result includes its environment."""
+
+
+@bench.command("analyzer")
+@json_option
+@output_option
+@click.option("--repeats", metavar="N", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option(
+    "--events",
+    metavar="N",
+    type=click.IntRange(min=1000),
+    default=230_000,
+    show_default=True,
+    help="How many events the trace has.",
+)
+@click.option(
+    "--peer",
+    metavar="PYTHON",
+    type=FILE,
+    help="A Python that has HolisticTraceAnalysis, to measure on the same file.",
+)
+def bench_analyzer(
+    as_json: bool, output: Path | None, repeats: int, events: int, peer: Path | None
+) -> None:
+    """Time and memory to read and analyse a large trace (230,000 events are 62 MB)."""
+    from decodescope.analyzer.bench.benchmark import run_analyzer_benchmark
+    from decodescope.analyzer.bench.result_table import benchmark_table
+    from decodescope.analyzer.recordings.bundled import bundled_recordings
+
+    check_writable(output, "-o")
+    most_events = max(bundled_recordings(), key=lambda path: path.stat().st_size)
+    result = run_analyzer_benchmark(most_events, repeats, events, peer)
+    write_result(output, result)
+    print_result(result, benchmark_table, as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _KernelOptions:
+    """What `bench kernels` measures; None is the default of the chosen measurement."""
+
+    model: str | None
+    batch: int
+    context: int | None
+    dtype: str | None
+    block: bool
+    tune: bool
+    tokens: int | None
+    table: Path | None
+
+    def check(self) -> None:
+        """Raises InputError: options that contradict each other, or a table that cannot be
+        written."""
+        if self.block and self.tune:
+            raise InputError("--block and --tune: give one of the two")
+        for name, value in (("--tokens", self.tokens), ("--table", self.table)):
+            if value is not None and not self.tune:
+                raise InputError(f"{name} {value}: only with --tune")
+        check_writable(self.table, "--table")
+
+
+@bench.command("kernels")
 @click.option(
     "--model",
     metavar="M",
@@ -44,135 +108,75 @@ _TUNE_CONTEXT, _TUNE_TOKENS = 128, 128
     help=f"Tokens in the KV cache. [default: {_CONTEXT}, with --block 64, 128, 256 and 512, with "
     f"--tune {_TUNE_CONTEXT}]",
 )
-@click.option(
-    "--dtype",
-    type=click.Choice(["bf16", "fp16", "fp32"]),
-    help="[default: bf16, with --block bf16 and fp16]",
-)
+@click.option("--dtype", type=DTYPE, help="[default: bf16, with --block bf16 and fp16]")
 @click.option(
     "--block",
     is_flag=True,
-    help="One attention block against transformers' modules, with and without CUDA graphs.",
+    help="Measure one attention block against transformers' modules, with and without CUDA graphs.",
 )
 @click.option(
     "--tune",
     is_flag=True,
-    help="Find the fastest tiles for the whole fused step, and keep them for later runs: of the "
-    "kernels that have none measured here, or of all if all have.",
+    help="Find the fastest tiles for the whole fused step and keep them for later runs: for the "
+    "kernels without measured tiles on this GPU, or for all kernels if every one has some.",
 )
 @click.option(
     "--tokens",
     metavar="N",
     type=int,
-    help="With --tune: new tokens that the KV cache has room for, as those of the run to come. "
+    help="With --tune: new tokens that the KV cache has room for, as in the later runs. "
     f"[default: {_TUNE_TOKENS}]",
 )
 @click.option(
     "--table",
     metavar="FILE",
     type=FILE,
-    help="With --tune: a table of tiles to add them to, such as the one that is shipped.",
+    help="With --tune: a table of tiles to add the results to, such as the bundled one.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@click.option("-o", "--output", metavar="FILE", type=FILE, help="Write the JSON to a file.")
-def bench_kernels(
-    model: str | None,
-    batch: int,
-    context: int | None,
-    dtype: str | None,
-    block: bool,
-    tune: bool,
-    tokens: int | None,
-    table: Path | None,
-    as_json: bool,
-    output: Path | None,
-) -> None:
+@json_option
+@output_option
+def bench_kernels(as_json: bool, output: Path | None, **options: Any) -> None:
     """Time and bandwidth of each kernel of the fused step, from cold memory; needs a GPU.
 
-    Every kernel is compared with its float64 reference first; where one is wrong, no time is given
-    and the command fails. With --tune the whole step is timed instead, with one tile after the
-    other.
+    Every kernel is first compared with its float64 reference; if one is wrong, it gets no time and
+    the command fails. With --tune the whole step is timed instead, with one tile after another.
     """
-    _check_options(block, tune, tokens, table)
+    chosen = _KernelOptions(**options)
+    chosen.check()
     check_writable(output, "-o")
-    if tune:
-        result = _tuned(model, batch, context, tokens, dtype, table)
-    else:
-        result = _measured(model, batch, context, dtype, block)
-    if output is not None:
-        write_atomically(output, msgspec.json.format(json_bytes(result)) + b"\n")
-        say(f"wrote {output}")
-    if as_json:
-        print_json(result)
-    else:
-        _print_table(result)
+    result, table = _benchmark(chosen)
+    write_result(output, result)
+    print_result(result, table, as_json)
     if result.errors:
         raise DecodescopeError("bench kernels: " + "; ".join(result.errors))
 
 
-def _check_options(block: bool, tune: bool, tokens: int | None, table: Path | None) -> None:
-    if block and tune:
-        raise InputError("--block and --tune: give one of the two")
-    for name, value in (("--tokens", tokens), ("--table", table)):
-        if value is not None and not tune:
-            raise InputError(f"{name} {value}: only with --tune")
-    check_writable(table, "--table")
-
-
-def _tuned(
-    model: str | None,
-    batch: int,
-    context: int | None,
-    tokens: int | None,
-    dtype: str | None,
-    table: Path | None,
-) -> "Benchmark":
+def _benchmark(
+    chosen: _KernelOptions,
+) -> "tuple[Benchmark, Callable[[Any], RenderableType]]":
     from decodescope.variants.bench.needs import require_gpu
+    from decodescope.variants.bench.result_tables import block_table, kernel_table, tune_table
     from decodescope.variants.model.workload import DecodeWorkload, parse_dtype
 
-    workload = DecodeWorkload(
-        batch,
-        _TUNE_CONTEXT if context is None else context,
-        _TUNE_TOKENS if tokens is None else tokens,
-        parse_dtype(dtype or "bf16"),
-    )
+    context, tokens = _CONTEXT, 1
+    if chosen.tune:
+        context = _TUNE_CONTEXT
+        tokens = _TUNE_TOKENS if chosen.tokens is None else chosen.tokens
+    context = context if chosen.context is None else chosen.context
+    workload = DecodeWorkload(chosen.batch, context, tokens, parse_dtype(chosen.dtype or "bf16"))
     require_gpu()
-    with progress(say) as show, library_output_to_stderr():
-        from decodescope.variants.bench.tile_tuning import run_tuning
+    with progress(say if chosen.tune else None) as show, library_output_to_stderr():
+        if chosen.tune:
+            from decodescope.variants.bench.tile_tuning import run_tuning
 
-        return run_tuning(model or _MODEL, workload, table, show)
-
-
-def _measured(
-    model: str | None, batch: int, context: int | None, dtype: str | None, block: bool
-) -> "Benchmark":
-    from decodescope.variants.bench.needs import require_gpu
-    from decodescope.variants.model.workload import DecodeWorkload, parse_dtype
-
-    chosen = parse_dtype(dtype or "bf16")
-    workload = DecodeWorkload(
-        batch, _CONTEXT if context is None else context, new_tokens=1, dtype=chosen
-    )
-    require_gpu()
-    with progress() as show, library_output_to_stderr():
-        if not block:
+            return run_tuning(chosen.model or _MODEL, workload, chosen.table, show), tune_table
+        if not chosen.block:
             from decodescope.variants.bench.kernel_bench import run_kernel_bench
 
-            return run_kernel_bench(model or _MODEL, workload, show)
+            return run_kernel_bench(chosen.model or _MODEL, workload, show), kernel_table
         from decodescope.variants.bench.block_bench import CACHE_LENGTHS, DTYPES, run_block_bench
 
-        lengths = CACHE_LENGTHS if context is None else (context,)
-        dtypes = DTYPES if dtype is None else (chosen,)
-        return run_block_bench(model or _BLOCK_MODEL, batch, lengths, dtypes, show)
-
-
-def _print_table(result: "Benchmark") -> None:
-    from decodescope.variants.bench.report import KernelBenchmark, TuneBenchmark
-    from decodescope.variants.bench.result_tables import block_table, kernel_table, tune_table
-
-    if isinstance(result, KernelBenchmark):
-        print_rich(kernel_table(result))
-    elif isinstance(result, TuneBenchmark):
-        print_rich(tune_table(result))
-    else:
-        print_rich(block_table(result))
+        lengths = CACHE_LENGTHS if chosen.context is None else (chosen.context,)
+        dtypes = DTYPES if chosen.dtype is None else (workload.dtype,)
+        model = chosen.model or _BLOCK_MODEL
+        return run_block_bench(model, chosen.batch, lengths, dtypes, show), block_table

@@ -1,5 +1,6 @@
 """`compare`: several variants of one model, measured in turn."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,15 +9,23 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.options import (
     FILE,
+    json_option,
     measuring_options,
     model_options,
     sampling_options,
     worker_config,
 )
-from decodescope.cli.reports import comparison_page, end_on_regression, write_outputs
-from decodescope.cli.terminal_io import json_bytes, print_json, print_rich, progress, say
+from decodescope.cli.output import (
+    end_on_regression,
+    html_page,
+    print_result,
+    progress,
+    say,
+    write_comparison,
+)
 
 if TYPE_CHECKING:
+    from decodescope.analyzer.schema.comparison_report import Comparison
     from decodescope.variants.comparing.command import CompareOutcome
 
 
@@ -37,15 +46,15 @@ if TYPE_CHECKING:
 @click.option(
     "--out", metavar="DIR", type=FILE, help="Keep the traces; write JSON, Markdown and HTML."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@json_option
 @click.option(
-    "--baseline", metavar="FILE", type=FILE, help="An earlier comparison.json to hold this against."
+    "--baseline", metavar="FILE", type=FILE, help="An earlier comparison.json to compare with."
 )
 @click.option(
     "--fail-on-regression",
     metavar="PCT",
     type=click.FloatRange(min=0),
-    help="With --baseline: exit with 1 where a variant is slower by more than this.",
+    help="With --baseline: exit with 1 if a variant is slower by more than this.",
 )
 def compare(
     variants: str,
@@ -57,46 +66,45 @@ def compare(
     fail_on_regression: float | None,
     **options: Any,
 ) -> None:
-    """Measure variants in turn (A B A B ...) and say which is faster, and how sure that is."""
+    """Measure variants in turn (A B A B ...); report which is faster, and how certain that is."""
     if (baseline is None) != (fail_on_regression is None):
         raise InputError("--baseline and --fail-on-regression: give both, or neither")
+    from decodescope.analyzer.views.comparison_table import comparison_table
     from decodescope.variants.comparing.command import CompareRequest, compare_variants
 
     request = CompareRequest(
-        config=worker_config(**options),
+        config=worker_config(options),
         variants=tuple(name.strip() for name in variants.split(",")),
         repeats=repeats,
         text=None if text is None else _read(text, "--text").decode(errors="replace"),
         keep=out,
     )
-    held_against = None
+    gate = None
     if baseline is not None and fail_on_regression is not None:
-        from decodescope.analyzer.comparing.regression_gate import refuse_bad_baseline
+        from decodescope.analyzer.comparing.regression_gate import (
+            check_baseline,
+            refuse_bad_baseline,
+        )
 
-        held_against = _read(baseline, "--baseline")
-        refuse_bad_baseline(held_against, str(baseline), request.variants, fail_on_regression)
+        held, path = _read(baseline, "--baseline"), str(baseline)
+        refuse_bad_baseline(held, path, request.variants, fail_on_regression)
+        gate = partial(
+            check_baseline, baseline_json=held, path=path, allowed_percent=fail_on_regression
+        )
     with progress(say) as show, compare_variants(request, show) as outcome:
         comparison = outcome.comparison
         try:
-            if held_against is not None and fail_on_regression is not None:
-                from decodescope.analyzer.comparing.regression_gate import check_baseline
-
-                path = str(baseline)
-                comparison = check_baseline(comparison, held_against, path, fail_on_regression)
+            if gate is not None:
+                comparison = gate(comparison)
         finally:
-            # A baseline of another workload is told only now, and must not cost the runs.
+            # The gate rejects a baseline of another workload only now; the runs are kept anyway.
             if out is not None:
                 _write(out, outcome, comparison)
-    if as_json:
-        print_json(comparison)
-    else:
-        from decodescope.analyzer.views.comparison_table import comparison_table
-
-        print_rich(comparison_table(comparison))
+    print_result(comparison, comparison_table, as_json)
     end_on_regression(comparison.comparison.gate)
 
 
-def _write(folder: Path, outcome: "CompareOutcome", comparison: Any) -> None:
+def _write(folder: Path, outcome: "CompareOutcome", comparison: "Comparison") -> None:
     from decodescope import analyzer
     from decodescope.analyzer.views.comparison_markdown import comparison_markdown
 
@@ -104,10 +112,8 @@ def _write(folder: Path, outcome: "CompareOutcome", comparison: Any) -> None:
         name: analyzer.analyze(analyzer.load(trace)) for name, trace in outcome.traces.items()
     }
     title = f"{comparison.runs[0].model}: {', '.join(analyses)}"
-    page = comparison_page(title, analyses, comparison)
-    write_outputs(
-        folder, "comparison", json_bytes(comparison), comparison_markdown(comparison), page
-    )
+    page = html_page(title, analyses, comparison)
+    write_comparison(folder, "comparison", comparison, comparison_markdown(comparison), page)
 
 
 def _read(path: Path, option: str) -> bytes:

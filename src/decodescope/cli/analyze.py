@@ -1,0 +1,65 @@
+"""`analyze`: the report of one trace, or of the ranks of one run."""
+
+from pathlib import Path
+
+import rich_click as click
+
+from decodescope.analyzer.errors import InputError
+from decodescope.cli.options import FILE, json_option, rows_option
+from decodescope.cli.output import html_page, print_json, print_rich
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", type=FILE, nargs=-1, required=True)
+@json_option
+@click.option(
+    "--format", "output_format", type=click.Choice(["table", "csv", "html"]), default="table"
+)
+@rows_option
+def analyze(files: tuple[Path, ...], as_json: bool, output_format: str, by: str) -> None:
+    """Report what a trace contains: busy, idle, gaps, launches, steps, kernels, ranges.
+
+    Several files are read as the ranks of one run: one report for each, and a merged one.
+    """
+    if len(files) > 1:
+        _analyze_ranks(files, as_json, output_format, by)
+        return
+    from decodescope import analyzer
+
+    analysis = analyzer.analyze(analyzer.load(files[0]))
+    if as_json:
+        print_json(analysis.report)
+    elif output_format == "csv":
+        from decodescope.analyzer.views.csv_export import render_csv
+
+        click.echo(render_csv(analysis.report, by), nl=False)
+    elif output_format == "html":
+        click.echo(html_page(files[0].name, {files[0].name: analysis}), nl=False)
+    else:
+        from decodescope.analyzer.views.table import report_table
+
+        print_rich(report_table(analysis.report, by))
+
+
+def _analyze_ranks(files: tuple[Path, ...], as_json: bool, output_format: str, by: str) -> None:
+    from decodescope.analyzer.reports.ranks import analyze_ranks
+
+    ranks = analyze_ranks(files)
+    if as_json:
+        print_json(ranks.report)
+    elif output_format == "table":
+        from decodescope.analyzer.views.ranks_table import ranks_table
+
+        print_rich(ranks_table(ranks.report, by))
+    elif output_format == "html":
+        analyses = {f"rank {rank}": analysis for rank, analysis in ranks.ranks}
+        if ranks.merged is not None:
+            analyses["all ranks"] = ranks.merged
+        click.echo(html_page(f"{len(ranks.ranks)} ranks", analyses), nl=False)
+    elif ranks.merged is None:
+        reasons = "; ".join(finding.message for finding in ranks.report.findings)
+        raise InputError(f"--format csv: the ranks cannot be merged ({reasons}); give one file")
+    else:
+        from decodescope.analyzer.views.csv_export import render_csv
+
+        click.echo(render_csv(ranks.merged.report, by), nl=False)

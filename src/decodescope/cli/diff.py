@@ -1,0 +1,52 @@
+"""`diff`: what changed from one trace to another."""
+
+from pathlib import Path
+
+import rich_click as click
+
+from decodescope.cli.options import FILE, json_option
+from decodescope.cli.output import (
+    end_on_regression,
+    html_page,
+    print_json,
+    print_rich,
+    write_comparison,
+)
+
+
+@click.command()
+@click.argument("base", metavar="A", type=FILE)
+@click.argument("other", metavar="B", type=FILE)
+@json_option
+@click.option("--out", metavar="DIR", type=FILE, help="Write diff.json, diff.md and diff.html.")
+@click.option(
+    "--fail-on-regression",
+    metavar="PCT",
+    type=click.FloatRange(min=0),
+    help="Exit with 1 if B's step is slower than A's by more than this.",
+)
+def diff(
+    base: Path, other: Path, as_json: bool, out: Path | None, fail_on_regression: float | None
+) -> None:
+    """Report what changed from trace A to trace B."""
+    from decodescope import analyzer
+    from decodescope.analyzer.comparing.diff import diff_reports
+    from decodescope.analyzer.comparing.regression_gate import gate_diff
+
+    before, after = (analyzer.analyze(analyzer.load(file)) for file in (base, other))
+    result = diff_reports(before.report, after.report)
+    if fail_on_regression is not None:
+        result = gate_diff(result, fail_on_regression)
+    if out is not None:
+        from decodescope.analyzer.views.comparison_markdown import diff_markdown
+
+        analyses = {f"A: {base.name}": before, f"B: {other.name}": after}
+        page = html_page(f"{base.name} → {other.name}", analyses, result)
+        write_comparison(out, "diff", result, diff_markdown(result), page)
+    if as_json:
+        print_json(result)
+    else:
+        from decodescope.analyzer.views.comparison_table import diff_table
+
+        print_rich(diff_table(result))
+    end_on_regression(result.gate)

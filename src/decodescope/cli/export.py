@@ -1,0 +1,31 @@
+"""`export`: an analysed trace as a file for another program."""
+
+from pathlib import Path
+
+import rich_click as click
+
+from decodescope.analyzer.files import check_writable, write_atomically
+from decodescope.cli.options import FILE, rows_option
+from decodescope.cli.output import html_page, say
+
+
+@click.command()
+@click.argument("file", type=FILE)
+@click.option("--to", "target", type=click.Choice(["chrome", "html", "csv"]), required=True)
+@click.option("-o", "--output", metavar="OUT", type=FILE, required=True)
+@rows_option
+def export(file: Path, target: str, output: Path, by: str) -> None:
+    """Export an analysed trace: chrome (.json or .json.gz, for Perfetto), html or csv."""
+    from decodescope import analyzer
+    from decodescope.analyzer.chrome.export import export_chrome
+    from decodescope.analyzer.views.csv_export import render_csv
+
+    check_writable(output, "-o")
+    analysis = analyzer.analyze(analyzer.load(file))
+    if target == "chrome":
+        export_chrome(analysis, output)
+    elif target == "html":
+        write_atomically(output, html_page(file.name, {file.name: analysis}).encode())
+    else:
+        write_atomically(output, render_csv(analysis.report, by).encode())
+    say(f"wrote {output} ({target})")

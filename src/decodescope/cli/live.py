@@ -1,0 +1,69 @@
+"""`live`: decode in a worker process and watch it in the app."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.files import check_writable
+from decodescope.cli.options import (
+    FILE,
+    model_options,
+    sampling_options,
+    variant_option,
+    worker_config,
+)
+from decodescope.cli.output import say
+from decodescope.cli.run import measure
+
+if TYPE_CHECKING:
+    from decodescope.tui.link.base import Link
+    from decodescope.tui.link.sources import Source
+
+
+@click.command()
+@model_options
+@variant_option
+@sampling_options
+@click.option("--record", metavar="FILE", type=FILE, help="Record what the app receives.")
+def live(record: Path | None, **options: Any) -> None:
+    """Decode live in a worker process and watch it in the terminal (the default)."""
+    if not sys.stdout.isatty():
+        if record is not None:
+            raise InputError("--record: needs a terminal; without one, use run --trace FILE")
+        measure(options)
+        return
+    from decodescope.variants.machine.environment import require_run_packages
+
+    require_run_packages()
+    check_writable(record, "--record")
+    config = worker_config(options)
+    from decodescope.tui.link.sources import LiveSource
+    from decodescope.tui.link.worker import WorkerLink
+
+    link: Link = WorkerLink(config)
+    if record is not None:
+        from decodescope.analyzer.recordings.recording import RecordingWriter
+        from decodescope.tui.link.recording import RecordingLink
+
+        link = RecordingLink(link, RecordingWriter(record))
+    start_app(LiveSource(link, cpu_chosen=config.device == "cpu"))
+
+
+def start_app(source: "Source") -> None:
+    """Run the app on this terminal until it ends; a failure ends the command with its code."""
+    from decodescope.tui.app import DecodescopeApp
+    from decodescope.tui.style.traits import TerminalTraits
+
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    traits = TerminalTraits(unicode=encoding == "utf8", color=not os.environ.get("NO_COLOR"))
+    app = DecodescopeApp(source, traits)
+    app.run()
+    if app.fatal_failure is not None:
+        say(f"decodescope: {app.fatal_failure.message}")
+        sys.exit(app.fatal_failure.exit_code)
+    if app.return_code:
+        sys.exit(app.return_code)
