@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from decodescope.analyzer.files import write_atomically
-from decodescope.analyzer.views.formatting import UNKNOWN, bytes_size, microseconds, percent
+from decodescope.analyzer.formatting import UNKNOWN, bytes_size, microseconds, percent
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.kernel_bench import (
     TOLERANCES,

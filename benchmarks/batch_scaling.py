@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.formatting import UNKNOWN, milliseconds, percent, rate
 from decodescope.analyzer.reports.run_figures import step_times, tokens_per_s
-from decodescope.analyzer.views.formatting import UNKNOWN, milliseconds, percent, rate
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.read_peak import read_peak

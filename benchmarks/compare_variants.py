@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from decodescope.analyzer.files import check_writable, write_atomically
-from decodescope.analyzer.views.formatting import UNKNOWN, milliseconds, number, percent, rate
+from decodescope.analyzer.formatting import UNKNOWN, milliseconds, number, percent, rate
 
 RESULTS = Path(__file__).resolve().parent / "results"
 RUN_FIELDS = (

@@ -11,12 +11,12 @@ from decodescope.analyzer.attribution.range_tree import NO_NODE
 from decodescope.analyzer.chrome.events import EventText, given
 from decodescope.analyzer.chrome.model_ranges import replay_slices
 from decodescope.analyzer.chrome.tracks import separate_tracks
+from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import GAP_CLASSES, Confidence
 from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.timeline import depth_changes
 from decodescope.analyzer.trace import Int64s, Trace
-from decodescope.analyzer.views.formatting import weights_note
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
 RANGE_CATEGORY = "model_range"

@@ -12,9 +12,9 @@ from decodescope.analyzer.comparing.comparison import speed_verdict
 from decodescope.analyzer.comparing.pair_changes import pair_of
 from decodescope.analyzer.comparing.window_findings import window_findings
 from decodescope.analyzer.comparing.workload_match import workload_differences
+from decodescope.analyzer.formatting import ratio_text
 from decodescope.analyzer.schema.comparison_report import Change, Diff, SpeedRatio
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
-from decodescope.analyzer.views.comparison_words import ratio_text
 
 BASE, OTHER = "A", "B"
 

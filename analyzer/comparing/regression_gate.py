@@ -17,10 +17,9 @@ from msgspec import Struct
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
 from decodescope.analyzer.comparing.workload_match import workload_differences
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.formatting import interval_text, ratio_text, significant
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Interval
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Weights
-from decodescope.analyzer.views.comparison_words import ratio_interval_text, ratio_text
-from decodescope.analyzer.views.formatting import significant
 
 _NEW_BASELINE = "measure a new baseline with compare --json"
 _SOFTWARE = ("decodescope", "torch", "triton", "transformers", "cuda", "driver")
@@ -150,7 +149,7 @@ class _Fall:
         sure = f"no interval, the ratio alone decides: {self.reason}"
         if self.interval:
             confidence = f"{self.interval.confidence * 100:g} %"
-            sure = f"{confidence} interval {ratio_interval_text(self.interval)}"
+            sure = f"{confidence} interval {interval_text(self.interval, ratio_text)}"
         return (
             f"{self.name}: {self.percent:.1f} % slower, {ratio_text(self.ratio)} ({sure}); "
             f"allowed are {allowed_percent:g} %"

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
+from decodescope.analyzer.formatting import sampling_words
 from decodescope.analyzer.schema.report import Weights
-from decodescope.analyzer.views.formatting import sampling_words
 
 
 class Workload(Protocol):

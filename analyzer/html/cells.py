@@ -5,18 +5,7 @@ import re
 
 from markupsafe import Markup
 
-from decodescope.analyzer.schema.comparison_report import SpeedRatio
-from decodescope.analyzer.views.comparison_words import (
-    VERDICT_WORDS,
-    ratio_interval_text,
-    ratio_text,
-)
-from decodescope.analyzer.views.formatting import (
-    UNKNOWN,
-    percent,
-    plain_text,
-    significant,
-)
+from decodescope.analyzer.formatting import UNKNOWN, percent, plain_text, significant
 
 _BOUND_WORDS = {"mixed": "mixed", "unknown": "bound unknown"}
 
@@ -24,15 +13,6 @@ _BOUND_WORDS = {"mixed": "mixed", "unknown": "bound unknown"}
 def bound_words(bound: str) -> str:
     """What bounds a step, in words."""
     return _BOUND_WORDS.get(bound, f"{bound}-bound")
-
-
-def speed_text(speed: SpeedRatio) -> str:
-    """`x1.243 (95 %: x1.212 to x1.270), faster`; without an interval the ratio and the verdict."""
-    text = ratio_text(speed.value)
-    if speed.interval is not None:
-        level = f"{speed.interval.confidence * 100:g} %"
-        text += f" ({level}: {ratio_interval_text(speed.interval)})"
-    return f"{text}, {VERDICT_WORDS[speed.verdict]}"
 
 
 def breakable(name: str) -> Markup:

@@ -12,11 +12,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from decodescope.analyzer import formatting
+from decodescope.analyzer.formatting import UNKNOWN, plain_text, significant
 from decodescope.analyzer.html import cells
-from decodescope.analyzer.views import comparison_words, formatting
+from decodescope.analyzer.views import words
 from decodescope.analyzer.views.class_colors import FAMILY_COLORS, GAP_COLORS, PART_COLORS
-from decodescope.analyzer.views.formatting import UNKNOWN, plain_text
-from decodescope.analyzer.views.kernel_names import cut_middle, shorten_kernel
+from decodescope.analyzer.views.names import cut_middle, shorten_kernel
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
@@ -44,10 +45,10 @@ def render_page(**values: Any) -> str:
         "breakable": cells.breakable,
         "bound": cells.bound_words,
         "flops": cells.flops_rate,
-        "change": comparison_words.change_text,
-        "interval": comparison_words.rate_interval_text,
-        "part": comparison_words.part_words,
-        "speed": cells.speed_text,
+        "change": words.change_text,
+        "interval": lambda found: formatting.interval_text(found, significant),
+        "part": words.part_words,
+        "speed": words.speed_text,
         "signed": formatting.signed_duration,
     }
     environment.globals |= {

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from decodescope.analyzer.views.formatting import plain_text
+from decodescope.analyzer.formatting import plain_text
 
 CHART_WIDTH = 1120
 _TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
+from decodescope.analyzer.formatting import count, duration
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing
-from decodescope.analyzer.views.formatting import count, duration
 
 Buckets = Sequence[tuple[int, int]]
 HALF_WIDTH = CHART_WIDTH / 2 - 16

@@ -2,9 +2,9 @@
 
 from markupsafe import Markup
 
+from decodescope.analyzer.formatting import count, duration
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.schema.report import QueueDepth
-from decodescope.analyzer.views.formatting import count, duration
 
 _LEFT, _TOP, _PLOT_PX, _FOOT_PX = 46.0, 8.0, 72.0, 20.0
 _PLOT_WIDTH = CHART_WIDTH - _LEFT - 8.0

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from decodescope.analyzer.html.cells import speed_text
+from decodescope.analyzer.formatting import rate
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
 from decodescope.analyzer.schema.comparison_report import (
     ChangeVerdict,
@@ -13,8 +13,8 @@ from decodescope.analyzer.schema.comparison_report import (
     SpeedRatio,
     VariantRates,
 )
-from decodescope.analyzer.views.formatting import rate
-from decodescope.analyzer.views.kernel_names import cut_middle
+from decodescope.analyzer.views.names import cut_middle
+from decodescope.analyzer.views.words import speed_text
 
 _LEFT, _ROW_PX, _AXIS_PX = 150.0, 34.0, 24.0
 _RATES_PX, _SPREAD_LEFT = 470.0, 800.0

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
+from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
 from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.timing.op_families import FAMILIES, op_families
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.timing.timeline import covered_until, union
-from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s, Int64s
-from decodescope.analyzer.views.formatting import duration
-from decodescope.analyzer.views.kernel_family import FAMILIES, kernel_family
-from decodescope.analyzer.views.kernel_names import cut_middle, shorten_kernel
+from decodescope.analyzer.trace import Int8s, Int64s
+from decodescope.analyzer.views.names import cut_middle, shorten_kernel
 
 SINGLE_PX = 1.5
 COLUMN_PX = 2.0
@@ -88,15 +88,6 @@ def excerpt_svg(name: str, step: StepTimeline) -> Markup | None:
     return _drawing([("", step)], _Scale(start, end - start), title, f"from {duration(start)} on")
 
 
-def families_of(step: StepTimeline) -> Int8s:
-    """The family of each op, an index in `FAMILIES`: int8 [ops]."""
-    used, place = np.unique(step.op_names, return_inverse=True)
-    of_name = np.array([kernel_family(step.names[name]) for name in used], dtype=np.int8)
-    families = of_name[place] if len(used) else np.zeros(0, dtype=np.int8)
-    families[(step.op_kinds == MEMCPY) | (step.op_kinds == MEMSET)] = FAMILIES.index("copy")
-    return families
-
-
 def _described(step: StepTimeline) -> str:
     return (
         f"{duration(step.length_ns)}, {len(step.op_starts_ns)} ops on "
@@ -124,7 +115,7 @@ def _lane_height(rows: Sequence[_Row]) -> float:
 
 def _rows(step: StepTimeline) -> list[_Row]:
     """A row for each of the streams with most ops, one for all the others, one for the gaps."""
-    families = families_of(step)
+    families = op_families(step)
     streams, sizes = np.unique(step.op_streams, return_counts=True)
     busiest = streams[np.argsort(-sizes, kind="stable")[:MAX_STREAMS]]
     rows = []

@@ -7,11 +7,11 @@ from markupsafe import Markup
 
 from decodescope.analyzer.html.svg_histogram import Buckets, histogram_svg, shared_bounds
 from decodescope.analyzer.html.svg_queue import queue_svg
-from decodescope.analyzer.html.svg_timeline import excerpt_svg, families_of, step_svg
+from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, LaunchReport, Report
+from decodescope.analyzer.timing.op_families import FAMILIES, op_families
 from decodescope.analyzer.timing.step_timeline import StepTimeline
-from decodescope.analyzer.views.kernel_family import FAMILIES
-from decodescope.analyzer.views.range_rows import RangeRow, range_rows
+from decodescope.analyzer.views.names import RangeRow, range_rows
 
 Captioned = tuple[str, Markup]
 _LAUNCH_CHART_PX = 362.0
@@ -86,7 +86,7 @@ def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> ViewPag
     step, report = view.timeline, view.report
     queue = report.launches.queue_depth
     on_cpu = any(device.device == "cpu" for device in report.devices)
-    families = families_of(step) if step is not None else ()
+    families = op_families(step) if step is not None else ()
     return ViewPage(
         anchor=f"view-{number}",
         name=view.name,

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable
 
+from decodescope.analyzer.formatting import plain_text
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.views.comparison_sections import Summary, comparison_summary, diff_summary
-from decodescope.analyzer.views.formatting import plain_text
 from decodescope.analyzer.views.pair_sections import Section
 
 # An underscore inside a word is not emphasis, and kernel and range names are full of them.

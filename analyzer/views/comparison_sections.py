@@ -4,18 +4,19 @@ import math
 from dataclasses import dataclass
 
 from decodescope.analyzer.comparing.diff import BASE, OTHER, has_unprofiled_times
-from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
-from decodescope.analyzer.schema.report import CaptureInfo, Report, WaterfallPart
-from decodescope.analyzer.views.comparison_words import part_words, rate_interval_text
-from decodescope.analyzer.views.formatting import (
+from decodescope.analyzer.formatting import (
     UNKNOWN,
     duration,
+    interval_text,
     percent,
     rate,
     sampling_words,
     signed_duration,
+    significant,
     weights_note,
 )
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
+from decodescope.analyzer.schema.report import CaptureInfo, Report, WaterfallPart
 from decodescope.analyzer.views.pair_sections import (
     PairLabels,
     Section,
@@ -23,6 +24,7 @@ from decodescope.analyzer.views.pair_sections import (
     range_section,
     speed_section,
 )
+from decodescope.analyzer.views.words import part_words
 
 UNPROFILED_STEP, PROFILED_STEP = "step, unprofiled", "step, profiled"
 
@@ -126,7 +128,11 @@ def _rates_section(variants: tuple[VariantRates, ...]) -> Section:
         tuple(
             (
                 one.variant,
-                *(rate(one.mean), rate_interval_text(one.interval), f"{len(one.tokens_per_s)}"),
+                *(
+                    rate(one.mean),
+                    interval_text(one.interval, significant),
+                    f"{len(one.tokens_per_s)}",
+                ),
             )
             for one in variants
         ),

@@ -6,9 +6,9 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from decodescope.analyzer.formatting import plain_text
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.views.comparison_sections import Summary, comparison_summary, diff_summary
-from decodescope.analyzer.views.formatting import plain_text
 from decodescope.analyzer.views.pair_sections import Section
 
 MIN_WIDTH = 60

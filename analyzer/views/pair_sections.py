@@ -4,14 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.comparing.pair_changes import ALL_IDLE
+from decodescope.analyzer.formatting import UNKNOWN, duration, interval_text, number, ratio_text
 from decodescope.analyzer.schema.comparison_report import Change, Pair, RangeChange
-from decodescope.analyzer.views.comparison_words import (
-    VERDICT_WORDS,
-    change_text,
-    ratio_interval_text,
-    ratio_text,
-)
-from decodescope.analyzer.views.formatting import UNKNOWN, duration, number
+from decodescope.analyzer.views.words import change_text, verdict_words
 
 _RANGE_ROWS = 12
 
@@ -43,10 +38,10 @@ def speed_section(pairs: Sequence[tuple[Pair, PairLabels]]) -> Section:
     for pair, labels in pairs:
         name = f"{labels.other} ÷ {labels.base}"
         if pair.speed is None:
-            rows.append((name, UNKNOWN, UNKNOWN, VERDICT_WORDS["unknown"]))
+            rows.append((name, UNKNOWN, UNKNOWN, "unknown"))
             continue
-        interval = ratio_interval_text(pair.speed.interval)
-        verdict = VERDICT_WORDS[pair.speed.verdict]
+        interval = interval_text(pair.speed.interval, ratio_text)
+        verdict = verdict_words(pair.speed.verdict)
         rows.append((name, ratio_text(pair.speed.value), interval, verdict))
         if pair.speed.reason:
             reasons.append(pair.speed.reason)

@@ -4,10 +4,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from decodescope.analyzer.formatting import count, duration, percent, plain_text
 from decodescope.analyzer.reports.per_step import idle_fraction
 from decodescope.analyzer.schema.rank_report import RankReport, RanksReport
-from decodescope.analyzer.views.formatting import count, duration, percent, plain_text
-from decodescope.analyzer.views.kernel_names import cut_middle
+from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.table import report_table
 
 _FILE_CELLS = 24

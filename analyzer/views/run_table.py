@@ -4,8 +4,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.views.formatting import (
+from decodescope.analyzer.formatting import (
     bytes_size,
     duration,
     number,
@@ -14,6 +13,7 @@ from decodescope.analyzer.views.formatting import (
     sampling_words,
     weights_note,
 )
+from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.views.verdict_text import verdict_text
 from decodescope.analyzer.views.waterfall_table import waterfall_table
 

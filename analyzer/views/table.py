@@ -3,9 +3,9 @@
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
+from decodescope.analyzer.formatting import count, duration, plain_text, weights_note
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.views.formatting import count, duration, plain_text, weights_note
-from decodescope.analyzer.views.kernel_names import cut_middle
+from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.table_devices import (
     devices_table,
     gaps_table,

@@ -3,8 +3,8 @@
 from rich.table import Table
 from rich.text import Text
 
+from decodescope.analyzer.formatting import count, duration, percent
 from decodescope.analyzer.schema.report import DeviceReport, GapTotal, Report
-from decodescope.analyzer.views.formatting import count, duration, percent
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     on_cpu,

@@ -3,9 +3,9 @@
 from rich.table import Table
 from rich.text import Text
 
+from decodescope.analyzer.formatting import duration, plain_text
 from decodescope.analyzer.schema.report import GAP_CLASSES, GapReport, Report, StepReport
-from decodescope.analyzer.views.formatting import duration, plain_text
-from decodescope.analyzer.views.kernel_names import cut_middle, shorten_kernel
+from decodescope.analyzer.views.names import cut_middle, shorten_kernel
 from decodescope.analyzer.views.table_parts import on_cpu, plain_table, with_rest
 
 _STEP_ROWS = 10

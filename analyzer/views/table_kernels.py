@@ -2,9 +2,9 @@
 
 from rich.table import Table
 
+from decodescope.analyzer.formatting import UNKNOWN, count, duration, percent, significant
 from decodescope.analyzer.schema.report import KernelReport, Report, Roofline
-from decodescope.analyzer.views.formatting import UNKNOWN, count, duration, percent, significant
-from decodescope.analyzer.views.kernel_names import shorten_kernel
+from decodescope.analyzer.views.names import shorten_kernel
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, ROOMY_WIDTH, plain_table, with_rest
 
 

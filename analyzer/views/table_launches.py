@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from decodescope.analyzer.schema.report import LaunchReport, Percentiles
-from decodescope.analyzer.views.formatting import (
+from decodescope.analyzer.formatting import (
     UNKNOWN,
     count,
     duration,
@@ -14,6 +13,7 @@ from decodescope.analyzer.views.formatting import (
     percent,
     plain_text,
 )
+from decodescope.analyzer.schema.report import LaunchReport, Percentiles
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, facts
 
 _LEVELS = " ▁▂▃▄▅▆▇█"

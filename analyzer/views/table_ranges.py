@@ -3,10 +3,9 @@
 from rich.table import Table
 from rich.text import Text
 
+from decodescope.analyzer.formatting import count, duration, percent, plain_text
 from decodescope.analyzer.schema.report import Attribution, RangeReport, Report
-from decodescope.analyzer.views.formatting import count, duration, percent, plain_text
-from decodescope.analyzer.views.kernel_names import cut_middle
-from decodescope.analyzer.views.range_rows import range_rows
+from decodescope.analyzer.views.names import cut_middle, range_rows
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     on_cpu,

@@ -2,9 +2,9 @@
 
 from rich.table import Table
 
+from decodescope.analyzer.formatting import count, duration, percent, plain_text
 from decodescope.analyzer.schema.report import Report, StepReport
-from decodescope.analyzer.views.formatting import count, duration, percent, plain_text
-from decodescope.analyzer.views.kernel_names import cut_middle
+from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     on_cpu,

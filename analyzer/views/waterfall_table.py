@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
+from decodescope.analyzer.formatting import duration, signed_duration
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
-from decodescope.analyzer.views.comparison_words import part_words
-from decodescope.analyzer.views.formatting import duration, signed_duration
+from decodescope.analyzer.views.words import part_words
 
 _BAR_CELLS = 32
 

@@ -17,7 +17,7 @@ from benchmarks.attention_share import (
     step_ways,
     time_ways,
 )
-from decodescope.analyzer.views.formatting import UNKNOWN
+from decodescope.analyzer.formatting import UNKNOWN
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.bench.report import KernelFigures, LaunchTimes
 from decodescope.variants.machine.clock import Call

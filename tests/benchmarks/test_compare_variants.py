@@ -9,7 +9,7 @@ from rich.console import Console
 
 from benchmarks.compare_variants import idle_share_of_graph_span, token_table, window_summary
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.views.formatting import UNKNOWN
+from decodescope.analyzer.formatting import UNKNOWN
 
 
 @pytest.fixture(scope="module")

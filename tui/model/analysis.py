@@ -22,7 +22,7 @@ def analyse_files(paths: Sequence[Path], at: float) -> Window:
         InputError: several files that cannot be merged.
         OSError: the file cannot be read.
     """
-    from decodescope.analyzer.views.kernel_family import FAMILIES, kernel_family
+    from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
     analysis = _analysis(paths)
     report = analysis.report

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from decodescope.analyzer import formatting as fmt
 from decodescope.analyzer.reports.per_step import (
     gap_rows,
     gpu_ops_per_step,
@@ -11,7 +12,6 @@ from decodescope.analyzer.reports.per_step import (
 )
 from decodescope.analyzer.roofline.bandwidth import bandwidth
 from decodescope.analyzer.schema.run_report import Bandwidth
-from decodescope.analyzer.views import formatting as fmt
 from decodescope.tui.model.session import View
 from decodescope.tui.panels.figures import Figure, FiguresData
 from decodescope.tui.panels.figures import Tone as FigureTone

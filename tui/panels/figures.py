@@ -5,7 +5,7 @@ from typing import Literal
 
 from rich.style import Style
 
-from decodescope.analyzer.views.formatting import UNKNOWN
+from decodescope.analyzer.formatting import UNKNOWN
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.style.glyphs import big, big_width
 

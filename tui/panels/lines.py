@@ -7,7 +7,7 @@ from typing import Literal
 from rich.cells import cell_len, chop_cells
 from rich.style import Style
 
-from decodescope.analyzer.views.formatting import plain_text, shorten
+from decodescope.analyzer.formatting import plain_text, shorten
 from decodescope.tui.model.session import LogLine
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.views.formatting import rate
+from decodescope.analyzer.formatting import rate
 from decodescope.tui.model.session import Choice, Sample
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.style.glyphs import column

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from decodescope.analyzer.formatting import duration, microseconds, number, percent
 from decodescope.analyzer.reports.per_step import GapRow, KernelRow
 from decodescope.analyzer.views.class_colors import GAP_LETTERS
-from decodescope.analyzer.views.formatting import duration, microseconds, number, percent
-from decodescope.analyzer.views.kernel_names import shorten_kernel
+from decodescope.analyzer.views.names import shorten_kernel
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.style.glyphs import horizontal_bar
 

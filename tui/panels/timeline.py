@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
+from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.views.class_colors import FAMILY_COLORS, GAP_COLORS, GAP_LETTERS
-from decodescope.analyzer.views.formatting import duration
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.panels.timeline_columns import StepColumns, step_columns
 from decodescope.tui.style.glyphs import Glyphs, column

@@ -20,8 +20,8 @@ class StepColumns:
 
 def step_columns(timeline: "StepTimeline", columns: int) -> StepColumns:
     """The timeline cut into `columns` equal slices of time; all arithmetic is the analyzer's."""
+    from decodescope.analyzer.timing.op_families import FAMILIES, dominant_family
     from decodescope.analyzer.timing.step_timeline import busy_fraction, gap_class_name, largest_gap
-    from decodescope.analyzer.views.kernel_family import FAMILIES, dominant_family
 
     gap_ns, gap_classes = largest_gap(timeline, columns)
     return StepColumns(

@@ -5,7 +5,7 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.views.formatting import shorten
+from decodescope.analyzer.formatting import shorten
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 
 Tone = Literal["good", "busy", "idle", "bad"]

@@ -5,14 +5,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.provenance import Environment
-from decodescope.analyzer.views.formatting import (
+from decodescope.analyzer.formatting import (
     UNKNOWN,
     bytes_size,
     microseconds,
     percent,
     shorten,
 )
+from decodescope.analyzer.provenance import Environment
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.bench.report import (
     BlockBenchmark,

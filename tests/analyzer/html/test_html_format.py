@@ -1,20 +1,18 @@
-"""How the page words figures, and how it makes a tree of ranges."""
+"""How the page words figures."""
 
 import html
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decodescope.analyzer.formatting import UNKNOWN, plain_text, signed_duration
 from decodescope.analyzer.html.cells import (
     breakable,
     flops_rate,
     share,
-    speed_text,
 )
 from decodescope.analyzer.schema.comparison_report import Interval, SpeedRatio
-from decodescope.analyzer.schema.report import RangeReport
-from decodescope.analyzer.views.formatting import UNKNOWN, plain_text, signed_duration
-from decodescope.analyzer.views.range_rows import range_rows
+from decodescope.analyzer.views.words import speed_text
 
 
 def test_figures_as_text() -> None:
@@ -37,27 +35,3 @@ def test_names_break_between_their_parts_and_stay_text() -> None:
 @given(st.text(max_size=30))
 def test_a_breakable_name_adds_nothing_but_places_to_break(name: str) -> None:
     assert html.unescape(breakable(name).replace("<wbr>", "")) == plain_text(name)
-
-
-def range_at(path: str) -> RangeReport:
-    return RangeReport(path, 1, 1, 1, "exact")
-
-
-def test_ranges_become_a_tree() -> None:
-    rows = range_rows([range_at(p) for p in ("step", "step/a", "step/a/x/y", "step/b", "st")])
-    assert [(row.depth, row.label, row.parent) for row in rows] == [
-        (0, "step", True),
-        (1, "a", True),
-        (2, "x/y", False),
-        (1, "b", False),
-        (0, "st", False),
-    ]
-
-
-@given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=4), max_size=12))
-def test_labels_along_a_branch_are_the_path(parts: list[list[str]]) -> None:
-    paths = sorted({"/".join(names) for names in parts}, key=lambda path: path.split("/"))
-    branch: list[str] = []
-    for row, path in zip(range_rows([range_at(p) for p in paths]), paths, strict=True):
-        branch[row.depth :] = [row.label]
-        assert "/".join(branch) == path

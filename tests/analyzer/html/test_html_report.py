@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from decodescope.analyzer import analyze, load
+from decodescope.analyzer.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, ShortKernels
-from decodescope.analyzer.views.formatting import UNKNOWN, count, duration
 from tests.helpers.html_samples import (
     HOSTILE,
     full_report,

@@ -14,14 +14,14 @@ from decodescope.analyzer.reports.per_step import (
     kernel_rows,
     launch_calls_per_step,
 )
-from decodescope.analyzer.timing.step_timeline import StepTimeline, column_edges
-from decodescope.analyzer.trace import KERNEL, MEMCPY
-from decodescope.analyzer.views.kernel_family import (
+from decodescope.analyzer.timing.op_families import (
     FAMILIES,
     NO_FAMILY,
     dominant_family,
     kernel_family,
 )
+from decodescope.analyzer.timing.step_timeline import StepTimeline, column_edges
+from decodescope.analyzer.trace import KERNEL, MEMCPY
 
 NAMES = ("nvjet_tst_64x8", "flash_fwd_kernel", "silu_kernel", "void whatever()")
 

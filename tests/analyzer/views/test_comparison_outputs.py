@@ -11,12 +11,12 @@ from rich.console import Console, RenderableType
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.comparing.regression_gate import check_baseline, gate_diff
+from decodescope.analyzer.formatting import UNKNOWN, ratio_text
 from decodescope.analyzer.schema.comparison_report import Change, Comparison, Diff
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.views.comparison_markdown import comparison_markdown, diff_markdown
 from decodescope.analyzer.views.comparison_table import comparison_table, diff_table
-from decodescope.analyzer.views.comparison_words import change_text, ratio_text
-from decodescope.analyzer.views.formatting import UNKNOWN
+from decodescope.analyzer.views.words import change_text
 from tests.helpers.comparison_reports import capture_of, range_of, runs_of, step_of, window_of
 
 VARIANTS = ("eager", "compiled", "fused+graph", "fused+graph+fp8_e4m3")

@@ -10,9 +10,9 @@ import torch
 
 from decodescope.analyzer.comparing.workload_match import workload_differences
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.formatting import sampling_words
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.report import SamplingSettings
-from decodescope.analyzer.views.formatting import sampling_words
 from decodescope.kernels.sampling.reference import choose_reference
 from decodescope.variants.measuring.request import read_request
 from decodescope.variants.model.sampling import Sampling, requested_sampling

@@ -1,8 +1,11 @@
-"""Kernel names short enough to read: what a demangled C++ name says without its templates."""
+"""Names short enough to read: kernels without their templates, ranges below the one they are in."""
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from decodescope.analyzer.views.formatting import plain_text
+from decodescope.analyzer.formatting import plain_text
+from decodescope.analyzer.schema.report import RangeReport
 
 _NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\bat::native::|\bat::|\bc10::|^void ")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
@@ -72,3 +75,29 @@ def _telling_identifier(template: str) -> str | None:
         if _TELLING.search(identifier) and identifier not in _GENERIC:
             return str(identifier)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRow:
+    """One range at its `depth` below the outermost; `label` is its path below its parent row,
+    `parent` says whether rows of its own follow."""
+
+    depth: int
+    label: str
+    parent: bool
+    found: RangeReport
+
+
+def range_rows(ranges: Sequence[RangeReport]) -> list[RangeRow]:
+    """The ranges as rows of a tree, in their order: a range follows the one that contains it."""
+    rows: list[RangeRow] = []
+    open_paths: list[str] = []
+    for place, found in enumerate(ranges):
+        while open_paths and not found.path.startswith(open_paths[-1]):
+            open_paths.pop()
+        label = found.path[len(open_paths[-1]) :] if open_paths else found.path
+        following = ranges[place + 1].path if place + 1 < len(ranges) else ""
+        parent = following.startswith(found.path + "/")
+        rows.append(RangeRow(len(open_paths), label, parent, found))
+        open_paths.append(found.path + "/")
+    return rows

@@ -1,4 +1,4 @@
-"""What kind of work an op does, judged by its name, and which kind fills each column of a step."""
+"""The kind of work an op does, judged by its name, and which kind fills each column of a step."""
 
 import re
 from functools import lru_cache
@@ -40,20 +40,25 @@ def kernel_family(name: str) -> int:
     return _OTHER
 
 
+def op_families(timeline: StepTimeline) -> Int8s:
+    """The family of each op, an index in `FAMILIES`: int8 [ops]."""
+    used, place = np.unique(timeline.op_names, return_inverse=True)
+    of_name = [kernel_family(timeline.names[name]) for name in used]
+    families = np.array(of_name, dtype=np.int8)[place]
+    families[(timeline.op_kinds == MEMCPY) | (timeline.op_kinds == MEMSET)] = _COPY
+    return families
+
+
 def dominant_family(timeline: StepTimeline, columns: int) -> Int8s:
     """The family that was busy longest in each column: int8 [columns], `NO_FAMILY` where none was.
 
-    Busy time is that of the union of a family's ops, so streams that overlap count once; of
-    families equally long the first of `FAMILIES` counts.
+    Busy time is that of the union of a family's ops, so overlapping streams count once. The first
+    of `FAMILIES` wins a tie.
     """
     dominant = np.full(columns, NO_FAMILY, dtype=np.int8)
     if columns < 1 or not len(timeline.op_starts_ns):
         return dominant
-    used, place = np.unique(timeline.op_names, return_inverse=True)
-    of_name = np.array([kernel_family(timeline.names[name]) for name in used], dtype=np.int8)
-    families = of_name[place]
-    families[(timeline.op_kinds == MEMCPY) | (timeline.op_kinds == MEMSET)] = _COPY
-    edges = column_edges(timeline, columns)
+    families, edges = op_families(timeline), column_edges(timeline, columns)
     longest = np.zeros(columns, dtype=np.int64)
     for family in np.unique(families):
         mine = families == family

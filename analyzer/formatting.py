@@ -1,7 +1,9 @@
 """Figures as text. Unknown is a dash, never a zero; every number keeps three significant digits."""
 
 import math
+from collections.abc import Callable
 
+from decodescope.analyzer.schema.comparison_report import Interval
 from decodescope.analyzer.schema.report import SamplingSettings
 
 UNKNOWN = "\u2013"
@@ -58,6 +60,16 @@ def percent(fraction: float | None) -> str:
     if 99.95 <= value < 100:
         return ">99.9"
     return f"{value:.1f}"
+
+
+def ratio_text(ratio: float) -> str:
+    """A ratio with three decimals, so that 1.004 is not shown as 1.00; fewer from ten on."""
+    return f"x{significant(ratio)}" if ratio >= 9.9995 else f"x{ratio:.3f}"
+
+
+def interval_text(interval: Interval | None, text: Callable[[float], str]) -> str:
+    """Both ends of an interval, each written by `text`."""
+    return UNKNOWN if interval is None else f"{text(interval.low)} to {text(interval.high)}"
 
 
 def milliseconds(ns: float | None) -> str:

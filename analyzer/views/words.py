@@ -1,0 +1,48 @@
+"""Verdicts, changes and parts of a step in words, the same in every output."""
+
+from decodescope.analyzer.formatting import UNKNOWN, interval_text, ratio_text, significant
+from decodescope.analyzer.schema.comparison_report import Change, ChangeVerdict, SpeedRatio
+
+_PART_WORDS = {
+    "limit": "limit: bytes ÷ peak",
+    "kernel_inefficiency": "kernels over the limit",
+    "busy": "busy (no peak known)",
+    "host_tail": "host tail",
+}
+
+
+def verdict_words(verdict: ChangeVerdict) -> str:
+    """What an interval of a ratio shows, in words."""
+    return verdict.replace("_", " ")
+
+
+def speed_text(speed: SpeedRatio) -> str:
+    """`x1.243 (95 %: x1.212 to x1.270), faster`; without an interval the ratio and the verdict."""
+    text = ratio_text(speed.value)
+    if speed.interval is not None:
+        level = f"{speed.interval.confidence * 100:g} %"
+        text += f" ({level}: {interval_text(speed.interval, ratio_text)})"
+    return f"{text}, {verdict_words(speed.verdict)}"
+
+
+def change_text(change: Change) -> str:
+    """How far `other` is from `base`: per cent up to a factor of three, the factor beyond; "new" or
+    "gone" where one side has nothing."""
+    base, other = change.base, change.other
+    if base is None or other is None:
+        return UNKNOWN
+    if base == other:
+        return "same"
+    if base <= 0 or other <= 0:
+        return "new" if other > 0 else "gone"
+    ratio = other / base
+    if ratio >= 3:
+        return f"x{significant(ratio)}"
+    if ratio <= 1 / 3:
+        return f"÷{significant(1 / ratio)}"
+    return f"{(ratio - 1) * 100:+.1f} %"
+
+
+def part_words(part: str) -> str:
+    """A part of the waterfall in words."""
+    return _PART_WORDS.get(part, f"idle: {part}")
