@@ -29,7 +29,7 @@ from decodescope.variants.live.figures import RecentSteps
 from decodescope.variants.live.protocols import LiveChannel, LiveSession, LiveStep
 from decodescope.variants.live.text_tail import TextTail
 from decodescope.variants.live.windows import WindowFiles, WindowSchedule
-from decodescope.variants.measuring.window import window_plan
+from decodescope.variants.measuring.window import annotated, window_plan
 
 POLL_NS = 20_000_000
 PUBLISH_NS = 100_000_000
@@ -192,11 +192,8 @@ class LiveLoop:
         plan = window_plan(self._left, WINDOW_STEPS)
         info = session.capture_info(self._variant, step, plan, self._recent.median_ns())
         path = self._files.next_path()
-        step.annotate_layers(True)
-        try:
+        with annotated(step):
             session.capture(lambda: session.tap.add(step.step()), plan, path, info)
-        finally:
-            step.annotate_layers(False)
         self._count(plan.total)
         self._files.written(path)
         self._channel.send(TraceReady(path=str(path), capture=info, requested=requested))

@@ -12,9 +12,9 @@ from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.variants.measuring.capture_info import Subject, capture_info
-from decodescope.variants.measuring.window import window_plan
+from decodescope.variants.measuring.window import annotated, window_plan
 from decodescope.variants.steps.compiled.origin_paths import origin_paths
-from decodescope.variants.steps.step import DecodeStep, UngraphedStep
+from decodescope.variants.steps.step import DecodeStep
 
 
 def try_reference(
@@ -42,10 +42,9 @@ def try_reference(
 
 
 def capture_reference(
-    ungraphed: UngraphedStep, subject: Subject, prompt: torch.Tensor, session: ProfilerSession
+    step: DecodeStep, subject: Subject, prompt: torch.Tensor, session: ProfilerSession
 ) -> GraphReference:
-    """The ops of one step of `ungraphed` from `prompt` [batch, context], with their range paths."""
-    step = ungraphed.step
+    """The ops of `step`, which has no graph, from `prompt` [batch, context], with their paths."""
     step.prefill(prompt)
     step.step()
     step.reset(subject.workload.context)
@@ -53,10 +52,7 @@ def capture_reference(
     info = capture_info(subject, step, plan, None)
     with tempfile.TemporaryDirectory(prefix="decodescope-") as folder:
         path = Path(folder, "ungraphed.json")
-        step.annotate_layers(True)
-        try:
+        with annotated(step):
             session.capture(step.step, plan.steps, path, info, plan.warm, record_shapes=True)
-        finally:
-            step.annotate_layers(False)
         analysis = analyze(load(path))
-    return reference_from(analysis, 0, origin_paths(analysis, 0, ungraphed.sites()))
+    return reference_from(analysis, 0, origin_paths(analysis, 0, step.call_sites()))

@@ -13,7 +13,7 @@ from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.measuring.capture_info import Subject, capture_info
 from decodescope.variants.measuring.pacing import StepPacer
-from decodescope.variants.measuring.window import WindowPlan, window_plan
+from decodescope.variants.measuring.window import WindowPlan, annotated, window_plan
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.step import DecodeStep
 
@@ -152,8 +152,7 @@ def _profiled_window(
 ) -> list[torch.Tensor]:
     """Capture the window; returns the ids of all its steps."""
     ids: list[torch.Tensor] = []
-    step.annotate_layers(True)
-    try:
+    with annotated(step):
         session.capture(
             lambda: ids.append(step.step()),
             info.steps,
@@ -164,8 +163,6 @@ def _profiled_window(
             # The shapes of a graph's products come with its reference.
             record_shapes=reference is None,
         )
-    finally:
-        step.annotate_layers(False)
     return ids
 
 

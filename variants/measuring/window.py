@@ -1,6 +1,25 @@
-"""Which steps a profiled window runs."""
+"""Which steps a profiled window runs, and their ranges."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
+
+
+class Annotated(Protocol):
+    """A step whose layers can have ranges."""
+
+    def annotate_layers(self, enabled: bool) -> None: ...
+
+
+@contextmanager
+def annotated(step: Annotated) -> Iterator[None]:
+    """Run the block with ranges on the parts of `step`, and leave it without."""
+    step.annotate_layers(True)
+    try:
+        yield
+    finally:
+        step.annotate_layers(False)
 
 
 @dataclass(frozen=True, slots=True)

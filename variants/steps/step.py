@@ -1,82 +1,184 @@
-"""The protocol every variant's decode step keeps, whatever runs inside it."""
+"""The base class of every variant's decode step."""
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 
-from decodescope.variants.steps.compiled.inductor_origins import CallSite
+from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.steps.annotations import LayerRanges
+from decodescope.variants.steps.step_bytes import KvBytes, weight_bytes_read
+from decodescope.variants.steps.token_choice import token_choice
 
 
-class DecodeStep(Protocol):
-    """One built variant, ready to decode.
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """One kernel call of generated code: the operator it shows as in a profile (a Triton kernel's
+    own name, or like `aten::mm`), and the range path below the model, "" if not known."""
 
-    `prefill` fills the KV cache from the prompt and returns the first new ids; each `step` feeds
+    operator: str
+    path: str
+
+
+class DecodeStep(ABC):
+    """One built variant, ready to decode. A variant writes `_prefill`, `_advance` and `_rewind`.
+
+    `prefill` fills the KV cache from the prompt and returns the first new ids. Each `step` feeds
     the last ids, appends one position to the cache and returns the next ids. Ids are int64 device
     tensors of shape [batch], which may be views of one buffer: a returned tensor stays unchanged
-    until the next `prefill`, a `reset` to an earlier position than its own, or a `forced_step` that
-    is given other ids in its place. `step` must not synchronise with the device: its caller paces
-    and times it with events.
-    No method changes the model's weights: other variants are scored with them.
+    until the next `prefill`, a `reset` to an earlier position than its own, or a `forced_step` with
+    other ids in its place. `step` must not synchronise with the device: its caller paces and times
+    it with events. No method changes the model's weights: other variants are scored with them.
 
     `position` is the KV-cache length before the next step. `weight_bytes_read` are the bytes of
-    weights one step must read (one embedding row a sequence, not the table), `kv_bytes_read(p)`
-    the bytes of K and V that a step at cache length p must read.
+    weights that one step must read (one embedding row a sequence, not the table). `ranges` are
+    opened around the step's parts; without them only what the variant opens itself is annotated.
     """
 
-    position: int
-    weight_bytes_read: int
+    def __init__(
+        self, loaded: LoadedModel, workload: DecodeWorkload, ranges: LayerRanges | None = None
+    ) -> None:
+        self._loaded = loaded
+        self._model = loaded.model
+        self._workload = workload
+        self._ranges = ranges or LayerRanges(None)
+        self._choose = token_choice(workload, loaded.model.device)
+        self._kv_bytes = KvBytes(loaded.model.config, workload.batch, loaded.model.dtype.itemsize)
+        # The ids that follow the prompt. All are kept, so that any step can be repeated.
+        self._ids: list[torch.Tensor] = []
+        self.position = workload.context
+        self.weight_bytes_read = weight_bytes_read(loaded.model, workload.batch)
 
+    @abstractmethod
+    def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        """Fill an empty cache from prompt `ids` [batch, context] on the model's device.
+
+        Returns the first new ids [batch].
+        """
+
+    @abstractmethod
+    def _advance(self, ids: torch.Tensor, forced: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Decode `ids` [batch] at `position`, which the base class moves on afterwards.
+
+        Returns the next ids [batch] and the logits [batch, vocabulary]. The logits are read only if
+        the step is `forced`: `ids` are then not those of the last step, but the caller's.
+        """
+
+    @abstractmethod
+    def _rewind(self, position: int) -> None:
+        """Make the cache ready to decode at an earlier `position` since the prompt.
+
+        Raises:
+            InputError: this cache cannot go back that far.
+        """
+
+    @torch.no_grad()
     def prefill(self, ids: torch.Tensor) -> torch.Tensor:
-        """Fill the cache from prompt `ids` [batch, context]; returns the first new ids [batch]."""
-        ...
+        """Fill the cache from prompt `ids` [batch, context]; returns the first new ids [batch].
+
+        Raises:
+            InputError: `ids` do not have the workload's shape.
+        """
+        expected = (self._workload.batch, self._workload.context)
+        if tuple(ids.shape) != expected:
+            raise InputError(
+                f"prompt of shape {list(ids.shape)}: the variant was built for batch "
+                f"{expected[0]} and context {expected[1]}"
+            )
+        first = self._prefill(ids.to(self._model.device))
+        self._ids = [first]
+        self.position = self._workload.context
+        return first
 
     def step(self) -> torch.Tensor:
-        """Decode one token for every sequence; returns the next ids [batch]."""
-        ...
+        """Decode one token for every sequence; returns the next ids [batch].
+
+        Raises:
+            ModelError: there was no prefill, or the workload's positions are used up.
+        """
+        self._check_room()
+        ids, _ = self._advance(self._ids[-1], forced=False)
+        self._ids.append(ids)
+        self.position += 1
+        return ids
 
     def forced_step(self, ids: torch.Tensor) -> torch.Tensor:
         """Decode the given `ids` int64 [batch] exactly as `step` decodes the last ones.
 
-        Appends one position; the ids of a `step` right after it are those that these logits give.
-        Returns the logits [batch, vocabulary] in the model's dtype, a tensor of the caller's own.
+        Appends one position; a `step` right after it feeds the ids that these logits give. Returns
+        the logits [batch, vocabulary] in the model's dtype, a tensor of the caller's own.
+
+        Raises:
+            InputError: `ids` do not have the shape [batch].
+            ModelError: as `step`.
         """
-        ...
+        if tuple(ids.shape) != (self._workload.batch,):
+            raise InputError(
+                f"forced ids of shape {list(ids.shape)}: the variant was built for batch "
+                f"{self._workload.batch}"
+            )
+        self._check_room()
+        self._ids[-1] = ids.to(self._model.device, copy=True)
+        following, logits = self._advance(self._ids[-1], forced=True)
+        self._ids.append(following)
+        self.position += 1
+        return logits.to(self._model.dtype, copy=True)
 
     def reset(self, position: int) -> None:
-        """Rewind so that the next step decodes at `position` again (prompt length or later)."""
-        ...
+        """Rewind so that the next step decodes at `position` again (prompt length or later).
+
+        Raises:
+            InputError: a position that was not reached since the prompt, or as `_rewind`.
+        """
+        first = self._workload.context
+        if not self._ids or not first <= position <= self.position:
+            raise InputError(
+                f"reset to position {position}: can only go back to {first} up to {self.position}"
+            )
+        self._rewind(position)
+        del self._ids[position - first + 1 :]
+        self.position = position
 
     def kv_bytes_read(self, position: int) -> int:
         """Bytes of K and V that a step at cache length `position` must read."""
-        ...
+        return self._kv_bytes.at(position)
 
     def annotate_layers(self, enabled: bool) -> None:
         """Put NVTX/profiler ranges on layers, attention, MLP, norms and head, or remove them.
 
-        Steps are timed with them off. A captured graph has none inside: see `ungraphed`.
+        Steps are timed with them off. A replayed graph has none inside: see `ungraphed`.
         """
-        ...
+        self._ranges.set(enabled)
 
-    def ungraphed(self) -> "UngraphedStep | None":
-        """The same step without its CUDA graph; None of a step that replays none.
+    def ungraphed(self) -> "DecodeStep | None":
+        """The same step without its CUDA graph; None (the default) if it replays none.
 
         It launches the kernels of `step` under the same names in the same order on each stream, and
         opens ranges once `annotate_layers(True)` was called. Whatever it compiles, it compiles at
         its first step. It may share this step's KV cache: this step must be given a prompt again
         before it goes on. May raise anything; replays then go without paths.
         """
-        ...
+        return None
 
+    def call_sites(self) -> tuple[CallSite, ...]:
+        """Where the kernel calls of an `ungraphed` step's generated code come from, in their order.
 
-@dataclass(frozen=True, slots=True)
-class UngraphedStep:
-    """A step that launches, one by one, the kernels that another step replays from its CUDA graph.
+        Known after the step has run; empty if its ranges are complete without them.
+        """
+        return ()
 
-    `sites()`, called after it has run, tells where the kernel calls of generated code come from, in
-    their order; empty where the step's own ranges say it all.
-    """
+    def _forget_tokens(self) -> None:
+        """Require a new prompt before the next step."""
+        self._ids = []
+        self.position = self._workload.context
 
-    step: DecodeStep
-    sites: Callable[[], tuple[CallSite, ...]]
+    def _check_room(self) -> None:
+        if not self._ids:
+            raise ModelError("decode step before prefill: give the prompt first")
+        if self.position >= self._workload.cache_length:
+            raise ModelError(
+                f"decode step at position {self.position}: the KV cache was built for "
+                f"{self._workload.cache_length} positions"
+            )

@@ -12,10 +12,9 @@ from decodescope.variants.measuring.capture_info import Subject
 from decodescope.variants.measuring.graph_reference import capture_reference, try_reference
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import range_paths
-from decodescope.variants.steps.compiled.inductor_origins import CallSite
 from decodescope.variants.steps.compiled.step import StaticStep
 from decodescope.variants.steps.eager import EagerStep
-from decodescope.variants.steps.step import UngraphedStep
+from decodescope.variants.steps.step import CallSite, DecodeStep
 
 WORKLOAD = DecodeWorkload(2, 7, 6, "fp32")
 
@@ -44,8 +43,8 @@ class Replaying(EagerStep):
         super().__init__(loaded, workload)
         self.plain = EagerStep(loaded, workload)
 
-    def ungraphed(self) -> UngraphedStep:
-        return UngraphedStep(self.plain, lambda: ())
+    def ungraphed(self) -> DecodeStep:
+        return self.plain
 
 
 @pytest.mark.parametrize("new_tokens", [1, 2, 3, 6])
@@ -104,7 +103,7 @@ def test_the_measured_step_shares_its_cache_and_starts_over(load_small: Load) ->
     step.prefill(prompt())
     expected = [step.step() for _ in range(6)]
     ungraphed = step.ungraphed()
-    assert ungraphed.step._cache is step._cache  # type: ignore[attr-defined]
+    assert ungraphed._cache is step._cache  # type: ignore[attr-defined]
     with pytest.raises(ModelError, match="before prefill"):
         step.step()
     assert step.position == 7
@@ -128,7 +127,7 @@ def test_compiled_code_on_the_cpu(load_small: Load, session: ProfilerSession) ->
         subject = Subject(loaded, WORKLOAD, "cpu", "compiled")
         reference = capture_reference(ungraphed, subject, prompt(), session)
         attention = "aten::_scaled_dot_product_flash_attention_for_cpu"
-        sites = [site for site in ungraphed.sites() if site.operator != attention]
+        sites = [site for site in ungraphed.call_sites() if site.operator != attention]
         assert sites == [
             CallSite(operator, f"layer.{number}/{part}")
             for number in range(2)

@@ -11,6 +11,7 @@ from decodescope.analyzer.errors import InputError, MissingRequirement, ModelErr
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.compiled.step import StaticStep, build_compiled
 from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.step import DecodeStep
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral")
 BATCH = 2
@@ -214,6 +215,39 @@ def test_misuse_is_told(load_small: Load, build: Build) -> None:
     step.reset(4)
     step.step()
     assert all(torch.equal(kept, old) for kept, old in zip(ids, before, strict=True))
+
+
+class Counting(DecodeStep):
+    """All that a variant has to write: here every next id is the fed one plus 1."""
+
+    def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        return ids[:, -1] + 1
+
+    def _advance(self, ids: torch.Tensor, forced: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        return ids + 1, torch.nn.functional.one_hot(ids + 1, 200)
+
+    def _rewind(self, position: int) -> None:
+        pass
+
+
+def test_a_variant_writes_three_methods(load_small: Load) -> None:
+    loaded = load_small("llama")
+    step, eager = Counting(loaded, WORKLOAD), EagerStep(loaded, WORKLOAD)
+    prompt = torch.arange(BATCH * CONTEXT).reshape(BATCH, CONTEXT)
+    first = step.prefill(prompt)
+    assert first.tolist() == [CONTEXT, 2 * CONTEXT]
+    assert torch.equal(decoded(step, 3)[:, -1], first + 3)
+    logits = step.forced_step(first)
+    assert logits.dtype == torch.float32
+    assert torch.equal(logits.argmax(-1), first + 1)
+    assert torch.equal(step.step(), first + 2)
+    step.reset(CONTEXT + 1)
+    assert torch.equal(step.step(), first + 2)
+    assert step.position == CONTEXT + 2
+    assert step.weight_bytes_read == eager.weight_bytes_read
+    assert step.kv_bytes_read(9) == eager.kv_bytes_read(9)
+    assert step.ungraphed() is None
+    step.annotate_layers(True)
 
 
 def test_an_older_transformers_is_told(load_small: Load, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from torch import fx
 
+from decodescope.variants.steps.step import CallSite
+
 _CALL_METHOD = "    def call("
 _CALL_FUNCTION = "def call("
 _NODES = re.compile(r"^# Topologically Sorted Source Nodes: \[(.*?)\]")
@@ -35,15 +37,6 @@ class SourceNode:
 
     path: str
     is_product: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CallSite:
-    """One kernel call of the generated code: the operator it shows as in a profile (a Triton
-    kernel's own name, or like `aten::mm`), and the range path below the model, "" if not known."""
-
-    operator: str
-    path: str
 
 
 def source_nodes(graph: fx.Graph, paths: Mapping[str, str]) -> dict[str, SourceNode]:

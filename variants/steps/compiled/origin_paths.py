@@ -6,7 +6,7 @@ import numpy as np
 
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.trace import Int64s
-from decodescope.variants.steps.compiled.inductor_origins import CallSite
+from decodescope.variants.steps.step import CallSite
 
 
 def origin_paths(analysis: Analysis, step: int, sites: Sequence[CallSite]) -> dict[int, str]:

@@ -25,10 +25,7 @@ from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.hint import tell_unmeasured
 from decodescope.variants.steps.fused.tiling.rules import StepTiles, interpreter_tiles, step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
-from decodescope.variants.steps.history import TokenHistory
-from decodescope.variants.steps.step import UngraphedStep
-from decodescope.variants.steps.step_bytes import KvBytes, weight_bytes_read
-from decodescope.variants.steps.token_choice import token_choice
+from decodescope.variants.steps.step import DecodeStep
 
 
 def build_fused(
@@ -83,7 +80,7 @@ def step_plan(
     )
 
 
-class FusedStep:
+class FusedStep(DecodeStep):
     """A `DecodeStep` that launches `plan` one by one, or replays `graphs` of it.
 
     Tokens and position live on the device, where each step reads what the one before has written;
@@ -97,16 +94,10 @@ class FusedStep:
         plan: StepPlan,
         graphs: StepGraphs | None = None,
     ) -> None:
-        self._loaded = loaded
-        self._workload = workload
+        super().__init__(loaded, workload, plan.ranges)
         self._plan = plan
         self._graphs = graphs
         self._programs: dict[bool, StepProgram] = {}
-        self._history = TokenHistory(workload)
-        self._choose = token_choice(workload, loaded.model.device)
-        self._kv_bytes = KvBytes(loaded.model.config, workload.batch, loaded.model.dtype.itemsize)
-        self.position = workload.context
-        self.weight_bytes_read = weight_bytes_read(loaded.model, workload.batch)
 
     @property
     def plan(self) -> StepPlan:
@@ -137,70 +128,40 @@ class FusedStep:
         self._plan.buffers.position.fill_(position)
         launch_step(self._plan, keep_logits=False)
 
-    @torch.no_grad()
-    def prefill(self, ids: torch.Tensor) -> torch.Tensor:
-        """Fill the cache from prompt `ids` [batch, context]; returns the first new ids."""
-        self._history.check_prompt(ids)
-        buffers, context = self._plan.buffers, self._workload.context
-        prompt, first = buffers.tokens[:, :context], buffers.tokens[:, context]
-        prompt.copy_(ids)
-        logits = prefill(self._loaded.model, prompt, self._plan.cache)
-        first.copy_(self._choose(logits, context - 1))
-        buffers.position.fill_(context)
-        self._history.start(first)
-        self.position = self._history.position
-        return first
-
-    def step(self) -> torch.Tensor:
-        """Decode one token for every sequence; returns the next ids [batch]."""
-        self._history.last()
-        return self._advance(keep_logits=False)
-
-    def forced_step(self, ids: torch.Tensor) -> torch.Tensor:
-        """Decode the given `ids` [batch] as `step` does; returns the logits [batch, vocabulary].
-
-        A step with a graph captures a second one, which keeps the logits, at its first call.
-        """
-        self._history.force(ids)
-        self._plan.buffers.tokens[:, self.position].copy_(ids)
-        self._advance(keep_logits=True)
-        return self._plan.buffers.logits.to(self._loaded.model.dtype, copy=True)
-
-    def reset(self, position: int) -> None:
-        """Set the position back; later rows of the cache are not seen, then overwritten.
-
-        Raises:
-            InputError: a position that was not reached since the prompt.
-        """
-        self._history.check_rewind(position)
-        self._history.rewind(position)
-        self._plan.buffers.position.fill_(position)
-        self.position = position
-
-    def kv_bytes_read(self, position: int) -> int:
-        """Bytes of K and V that a step at cache length `position` must read."""
-        return self._kv_bytes.at(position)
-
-    def annotate_layers(self, enabled: bool) -> None:
-        """Open ranges around the launches; inside a replayed graph there is no host code."""
-        self._plan.ranges.set(enabled)
-
-    def ungraphed(self) -> UngraphedStep | None:
+    def ungraphed(self) -> "FusedStep | None":
         """The same plan, launch by launch; None of a step without graphs."""
         if self._graphs is None:
             return None
-        return UngraphedStep(FusedStep(self._loaded, self._workload, self._plan), tuple)
+        return FusedStep(self._loaded, self._workload, self._plan)
 
-    def _advance(self, keep_logits: bool) -> torch.Tensor:
+    def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
+        buffers, context = self._plan.buffers, self._workload.context
+        prompt, first = buffers.tokens[:, :context], buffers.tokens[:, context]
+        prompt.copy_(ids)
+        logits = prefill(self._model, prompt, self._plan.cache)
+        first.copy_(self._choose(logits, context - 1))
+        buffers.position.fill_(context)
+        return first
+
+    def _advance(self, ids: torch.Tensor, forced: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Decode the ids in the token buffer, where the last step has left them.
+
+        A step with a graph captures a second one, which keeps the logits, at its first forced step.
+        """
+        buffers = self._plan.buffers
+        if forced:
+            buffers.tokens[:, self.position].copy_(ids)
         try:
-            self._run(keep_logits)
+            self._run(keep_logits=forced)
         except (torch.OutOfMemoryError, MissingRequirement):
             # A capture fails after the step was launched, which moved the device's position on.
-            self._plan.buffers.position.fill_(self.position)
+            buffers.position.fill_(self.position)
             raise
-        ids = self._history.append(self._plan.buffers.tokens[:, self.position + 1])
-        self.position = self._history.position
-        return ids
+        return buffers.tokens[:, self.position + 1], buffers.logits
+
+    def _rewind(self, position: int) -> None:
+        """Set the position back; later rows of the cache are not seen, then overwritten."""
+        self._plan.buffers.position.fill_(position)
 
     def _run(self, keep_logits: bool) -> None:
         try:

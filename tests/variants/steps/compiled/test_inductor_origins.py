@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import range_paths
 from decodescope.variants.steps.compiled.inductor_origins import (
-    CallSite,
     SourceNode,
     call_sites,
     range_of,
     source_nodes,
 )
 from decodescope.variants.steps.compiled.step import StaticStep
+from decodescope.variants.steps.step import CallSite
 from tests.helpers import compiled_code
 
 

@@ -1,4 +1,4 @@
-"""torch.compile without CUDA graphs, which remembers where its kernels come from."""
+"""The two ways the forward pass is compiled: to be replayed as CUDA graphs, or traced without."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -8,13 +8,26 @@ from typing import Any
 import torch
 from torch import fx
 
-from decodescope.variants.steps.compiled.inductor_origins import CallSite, call_sites, source_nodes
+from decodescope.variants.steps.compiled.inductor_origins import call_sites, source_nodes
+from decodescope.variants.steps.step import CallSite
 
 Forward = Callable[[torch.Tensor, Any], torch.Tensor]
 
 
+def reduce_overhead(forward: Forward) -> Forward:
+    """`forward` compiled with torch.compile's own CUDA graphs (its mode "reduce-overhead")."""
+    compiled = torch.compile(forward, mode="reduce-overhead", fullgraph=True, dynamic=False)
+
+    def replay(ids: torch.Tensor, cache: Any) -> torch.Tensor:
+        # Marks the logits of the last step as no longer needed.
+        torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        return compiled(ids, cache)
+
+    return replay
+
+
 class TracedCompiler:
-    """Compiles forward passes as `torch.compile` does by default.
+    """Compiles forward passes as `torch.compile` does by default, and keeps where kernels are from.
 
     `paths` gives the range path of the model's modules by their name. `sites` are the kernel calls
     of what has been compiled, in their order; compiling happens at a function's first call.
@@ -30,7 +43,7 @@ class TracedCompiler:
         def traced(ids: torch.Tensor, cache: Any) -> torch.Tensor:
             return forward(ids, cache)
 
-        # Dynamo keeps compiled code by code object: one of its own is compiled anew.
+        # Dynamo keeps compiled code by code object: with its own, this function is compiled again.
         traced.__code__ = traced.__code__.replace()
         return torch.compile(traced, backend=self._backend, fullgraph=True, dynamic=False)
 
@@ -52,8 +65,8 @@ class TracedCompiler:
 
 @contextmanager
 def without_tf32_advice() -> Iterator[None]:
-    """Keep back the compiler's advice to compute fp32 in TF32, which would change what is
-    compared."""
+    """Silence the compiler's advice to compute fp32 in TF32, which would change the results that
+    are compared."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="TensorFloat32 tensor cores")
         yield
