@@ -35,7 +35,7 @@ check: $(READY)  ## formatting, lint, types, import rules
 	$(dir $(PY))lint-imports
 
 test-gpu: $(READY)  ## the tests that need or can use a CUDA GPU; records the run in benchmarks/results
-	$(PY) benchmarks/gpu_tests.py $(ARGS)
+	$(PY) -m benchmarks.gpu_tests $(ARGS)
 
 bench: $(READY)  ## measure the analyzer here; see benchmarks/README.md for the GPU measurements
 	$(PY) -m decodescope bench analyzer $(ARGS)

@@ -1,8 +1,9 @@
 """What the app itself costs: seconds to its first paint, and CPU at rest, with a recording.
 
-Each repeat opens a bundled recording in a pseudo-terminal, times the first paint (the first screen
-that names the model), then freezes the view and counts CPU seconds over some time; then the same
-with the replay paused. Writes benchmarks/results/app-costs.json. Linux only (it reads /proc).
+Each repeat opens a bundled recording in a pseudo-terminal and times the first paint: the first
+screen that names the model. It then counts CPU seconds over some time while the replay runs, while
+the view is frozen, and while the replay is paused. Writes benchmarks/results/app-costs.json. Linux
+only (it reads /proc).
 """
 
 import argparse
@@ -10,14 +11,10 @@ import statistics
 import sys
 from pathlib import Path
 
-import msgspec
-
+from benchmarks.common import RESULTS, write_record
 from benchmarks.terminal import AppRun
-from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.variants.machine.environment import environment
 
-RESULT = Path(__file__).resolve().parent / "results" / "app-costs.json"
 SETTLE_S = 3.0
 
 
@@ -61,14 +58,12 @@ def main() -> None:
         runs.append(measure(recording, arguments.seconds))
         sys.stderr.write(f"{runs[-1]}\n")
     record = {
-        "command": f"python benchmarks/app_costs.py {' '.join(sys.argv[1:])}".strip(),
         "recording": recording.name,
         "seconds_each": arguments.seconds,
         "median": {key: statistics.median(run[key] for run in runs) for key in runs[0]},
         "runs": runs,
-        "environment": environment(),
     }
-    write_atomically(RESULT, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+    write_record(RESULTS / "app-costs.json", record)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import median
 from time import sleep
 from typing import Any
@@ -25,12 +24,11 @@ from unittest import mock
 
 import msgspec
 import torch
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from decodescope.analyzer.files import write_atomically
-from decodescope.analyzer.formatting import UNKNOWN, bytes_size, microseconds, percent
+from benchmarks.common import RESULTS, figures_table, has_gpu, share_cell, write_record
+from decodescope.analyzer.formatting import UNKNOWN, bytes_size, microseconds
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.kernel_bench import (
     TOLERANCES,
@@ -41,7 +39,6 @@ from decodescope.variants.bench.operands import Operands
 from decodescope.variants.bench.product_cases import product_cases
 from decodescope.variants.bench.report import KernelFigures, LaunchTimes, RoundSpread
 from decodescope.variants.machine.clock import Call, Clock, CudaClock
-from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.read_peak import read_peak
 from decodescope.variants.machine.read_peak_cache import ReadPeak
 from decodescope.variants.model.loading import load_model, resolve_model
@@ -51,7 +48,6 @@ from decodescope.variants.steps.fused import launches
 from decodescope.variants.steps.fused.plan import StepPlan
 from decodescope.variants.steps.fused.step import build_fused
 
-RESULT = Path(__file__).resolve().parent / "results" / "attention-share.json"
 DTYPE: DType = "bf16"
 SHORT_POSITION = 1
 ROUNDS = 9
@@ -93,7 +89,10 @@ def row_bytes(plan: StepPlan) -> int:
 
 def step_ways(plan: StepPlan, position: int, clock: Clock) -> dict[str, Call]:
     """The three ways to run the step; each sets the position, which a step moves on by one."""
-    launch = partial(launches.launch_step, plan, keep_logits=False)
+
+    def launch() -> None:
+        launches.launch_step(plan, keep_logits=False)
+
     plan.buffers.position.fill_(SHORT_POSITION)
     step = clock.capture(launch)
     with mock.patch.object(launches, "decode_attention"):
@@ -136,7 +135,7 @@ def attention_alone(plan: StepPlan, position: int, peak: ReadPeak) -> KernelFigu
 
 @torch.no_grad()
 def measured(model: str, context: int, batch: int, peak: ReadPeak) -> dict[str, Any]:
-    """Everything that is recorded but the environment."""
+    """Every recorded figure."""
     workload = DecodeWorkload(batch=batch, context=context, dtype=DTYPE)
     loaded = load_model(resolve_model(model), "cuda", DTYPE, workload=workload)
     plan = build_fused(VariantSpec("fused"), loaded, workload, "cuda").plan
@@ -171,15 +170,9 @@ def measured(model: str, context: int, batch: int, peak: ReadPeak) -> dict[str, 
 def share_table(record: Mapping[str, Any]) -> Table:
     """One row for each definition of the cost."""
     title = f"attention of {record['model']}, batch {record['batch']}, position"
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        title=f"{title} {record['position']}: read peak "
-        f"{bytes_size(record['measured_peak_bytes_per_s'])}/s",
-    )
-    table.add_column("cost of a layer")
-    for name in ("µs", "range", "bytes", "rate", "of peak"):
-        table.add_column(name, justify="right")
+    title += f" {record['position']}: read peak {bytes_size(record['measured_peak_bytes_per_s'])}/s"
+    columns = ("cost of a layer", "µs", "range", "bytes", "rate", "of peak")
+    table = figures_table(title, *columns, names=1)
     for name in ("length", "launches"):
         cost: Cost = record[name]
         ns = cost.ns_per_layer
@@ -203,7 +196,7 @@ def _launch_cells(bytes_moved: int, launch: LaunchTimes) -> tuple[str, ...]:
 
 def _rate_cells(size: int, bytes_per_s: float | None, share: float | None) -> tuple[str, str, str]:
     rate = UNKNOWN if bytes_per_s is None else f"{bytes_size(bytes_per_s)}/s"
-    return bytes_size(size), rate, UNKNOWN if share is None else f"{percent(share)} %"
+    return bytes_size(size), rate, share_cell(share)
 
 
 def main() -> int:
@@ -215,16 +208,13 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.context < SHORT_POSITION + 2:
         parser.error(f"--context {arguments.context}: must be at least {SHORT_POSITION + 2}")
-    if not torch.cuda.is_available():
-        sys.stderr.write("attention_share: needs a CUDA device\n")
+    if not has_gpu("attention_share"):
         return 3
     peak = read_peak("cuda")
     if peak is None:
         return 3
     record = measured(arguments.model, arguments.context, arguments.batch, peak)
-    command = f"python benchmarks/attention_share.py {' '.join(sys.argv[1:])}".strip()
-    kept = {"command": command} | record | {"environment": environment()}
-    write_atomically(RESULT, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    write_record(RESULTS / "attention-share.json", record)
     Console().print(share_table(record))
     return 0
 

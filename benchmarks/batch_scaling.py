@@ -1,27 +1,23 @@
 """Tokens/s of one variant at several batch sizes, and how much each gains over the first.
 
 Each round builds the variant for every batch in turn on one loaded model, decodes as `run` does
-(a prompt, steps to warm up, then timed steps without a profiler) and frees it again. Writes
+(a prompt, warm-up steps, then timed steps without a profiler) and frees it. Writes
 benchmarks/results/batch-scaling.json with the figures of every round; their range is the noise.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import torch
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from decodescope.analyzer.files import write_atomically
-from decodescope.analyzer.formatting import UNKNOWN, milliseconds, percent, rate
+from benchmarks.common import RESULTS, figures_table, has_gpu, share_cell, write_record
+from decodescope.analyzer.formatting import milliseconds, rate
 from decodescope.analyzer.reports.run_figures import step_times, tokens_per_s
 from decodescope.variants.bench.report import RoundSpread
-from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.read_peak import read_peak
 from decodescope.variants.measuring.measure import WARM_UP_STEPS
 from decodescope.variants.measuring.pacing import StepPacer
@@ -31,12 +27,11 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.step import DecodeStep
 
-RESULT = Path(__file__).resolve().parent / "results" / "batch-scaling.json"
 MAX_SEQUENCES = 16
 
 
 class BatchRun(msgspec.Struct, frozen=True):
-    """One run at one batch size; `step_p50_ns` and the mean bytes that its steps had to read."""
+    """One run at one batch size; `bytes_per_step` is the mean of the bytes a step must read."""
 
     tokens_per_s: float
     step_p50_ns: int
@@ -124,9 +119,8 @@ def run_batch(variant: str, loaded: LoadedModel, workload: DecodeWorkload) -> Ba
 
 def scaling_table(title: str, figures: Sequence[BatchFigures]) -> Table:
     """One row for each batch size."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
-    for name in ("batch", "tokens/s", "range", "times the first", "range", "step ms", "of peak"):
-        table.add_column(name, justify="right")
+    columns = ("batch", "tokens/s", "range", "times the first", "range", "step ms", "of peak")
+    table = figures_table(title, *columns)
     for one in figures:
         speed, over = one.tokens_per_s, one.over_first
         table.add_row(
@@ -136,7 +130,7 @@ def scaling_table(title: str, figures: Sequence[BatchFigures]) -> Table:
             f"{over.median:.2f}",
             f"{over.min:.2f} to {over.max:.2f}",
             milliseconds(one.step_p50_ns.median),
-            UNKNOWN if one.share_of_peak is None else f"{percent(one.share_of_peak)} %",
+            share_cell(one.share_of_peak),
         )
     return table
 
@@ -175,8 +169,7 @@ def parsed_arguments() -> argparse.Namespace:
 def main() -> int:
     """Measure, print and record; 3 without a CUDA device."""
     arguments = parsed_arguments()
-    if not torch.cuda.is_available():
-        sys.stderr.write("batch_scaling: needs a CUDA device\n")
+    if not has_gpu("batch_scaling"):
         return 3
     peak = read_peak("cuda")
     loaded = load_model(resolve_model(arguments.model), "cuda", "bf16")
@@ -187,8 +180,7 @@ def main() -> int:
 
     peak_bytes_per_s = None if peak is None else peak.bytes_per_s
     figures = batch_figures(run_rounds(arguments.batches, arguments.rounds, run), peak_bytes_per_s)
-    record: dict[str, Any] = {
-        "command": f"python benchmarks/batch_scaling.py {' '.join(sys.argv[1:])}".strip(),
+    record = {
         "model": arguments.model,
         "variant": arguments.variant,
         "dtype": "bf16",
@@ -196,9 +188,8 @@ def main() -> int:
         "tokens": arguments.tokens,
         "measured_peak_bytes_per_s": peak_bytes_per_s,
         "batches": figures,
-        "environment": environment(),
     }
-    write_atomically(RESULT, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+    write_record(RESULTS / "batch-scaling.json", record)
     title = f"{arguments.variant} of {arguments.model}, context {arguments.context}"
     Console().print(scaling_table(title, figures))
     return 0

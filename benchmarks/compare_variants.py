@@ -16,15 +16,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import msgspec
-from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from decodescope.analyzer.files import check_writable, write_atomically
-from decodescope.analyzer.formatting import UNKNOWN, milliseconds, number, percent, rate
+from benchmarks.common import RESULTS, figures_table, share_cell, write_record
+from decodescope.analyzer.files import check_writable
+from decodescope.analyzer.formatting import milliseconds, number, rate
 
-RESULTS = Path(__file__).resolve().parent / "results"
 RUN_FIELDS = (
     "variant", "round", "tokens_per_s", "step_ns", "launch_calls_per_step", "gpu_ops_per_step",
     "gpu_idle_fraction", "bytes_per_step", "bandwidth", "observer", "waterfall", "verdict",
@@ -86,12 +84,9 @@ def window_summary(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def token_table(record: dict[str, Any]) -> Table:
-    """One row for each variant: what a token takes."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=record["model"])
-    table.add_column("variant", no_wrap=True)
+    """One row for each variant: the figures of a token."""
     columns = ("tokens/s", "range", "step ms", "launches", "GPU ops", "idle in graph", "overlap")
-    for name in columns:
-        table.add_column(name, justify="right")
+    table = figures_table(record["model"], "variant", *columns, names=1)
     for variant in record["variants"]:
         name = variant["variant"]
         runs = [run for run in record["runs"] if run["variant"] == name]
@@ -103,21 +98,17 @@ def token_table(record: dict[str, Any]) -> Table:
             milliseconds(median(run["step_ns"]["p50"] for run in runs)),
             number(runs[-1]["launch_calls_per_step"]),
             number(runs[-1]["gpu_ops_per_step"]),
-            _percent(window["idle_share_of_graph_span"]),
-            _percent(window["overlap_share_of_busy"]),
+            share_cell(window["idle_share_of_graph_span"]),
+            share_cell(window["overlap_share_of_busy"]),
         )
     return table
 
 
-def told_command(arguments: argparse.Namespace) -> list[str]:
-    """The command that measures this again; where files went is the machine's affair."""
-    command = ["python", "benchmarks/compare_variants.py", "--model", arguments.model]
+def recorded_command(arguments: argparse.Namespace) -> str:
+    """The command that measures this again, without its output files."""
+    command = ["python", "-m", "benchmarks.compare_variants", "--model", arguments.model]
     command += ["--variants", arguments.variants, "--repeats", str(arguments.repeats)]
-    return command
-
-
-def _percent(share: float | None) -> str:
-    return UNKNOWN if share is None else f"{percent(share)} %"
+    return shlex.join(command)
 
 
 def main() -> None:
@@ -135,7 +126,6 @@ def main() -> None:
     found = compared(arguments)
     comparison = found["comparison"]
     record = {
-        "command": shlex.join(told_command(arguments)),
         "model": arguments.model,
         "variants": comparison["variants"],
         "pairs": [
@@ -147,7 +137,7 @@ def main() -> None:
         "runs": [{key: run[key] for key in RUN_FIELDS} for run in found["runs"]],
         "environment": found["runs"][0]["environment"],
     }
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+    write_record(path, record, recorded_command(arguments))
     Console().print(token_table(record))
 
 

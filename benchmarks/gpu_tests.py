@@ -1,6 +1,6 @@
 """Runs the tests marked `gpu` or `any_device`; records them in benchmarks/results/gpu-tests.json.
 
-Further arguments go to pytest. Exits with pytest's code; nothing is recorded where no test ran.
+Further arguments go to pytest. Exits with pytest's code; records nothing if no test ran.
 """
 
 import subprocess
@@ -9,13 +9,9 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import msgspec
+from benchmarks.common import RESULTS, ROOT, write_record
 
-from decodescope.analyzer.files import write_atomically
-from decodescope.variants.machine.environment import environment
-
-ROOT = Path(__file__).resolve().parent.parent
-RESULT = ROOT / "benchmarks" / "results" / "gpu-tests.json"
+RESULT = RESULTS / "gpu-tests.json"
 
 
 def outcome(case: ElementTree.Element) -> str:
@@ -39,14 +35,12 @@ def main() -> int:
     ran = [result for result in tests.values() if result != "skipped"]
     if ran:
         record = {
-            "command": "make test-gpu",
             "passed": ran.count("passed"),
             "failed": ran.count("failed"),
             "skipped": len(tests) - len(ran),
             "tests": tests,
-            "environment": environment(),
         }
-        write_atomically(RESULT, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+        write_record(RESULT, record, "make test-gpu")
         sys.stderr.write(f"recorded in {RESULT.relative_to(ROOT)}\n")
     return code
 

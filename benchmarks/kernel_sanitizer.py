@@ -2,9 +2,9 @@
 
 Writes benchmarks/results/kernel-sanitizer.json. Each kernel is launched at small shapes that no
 tile divides, in every dtype, at batch 1 and 3, with and without overlap (PDL), and once more at a
-position past the end of every cache, where it must write nothing. With --run only the launches are
-made, for a sanitizer of one's own:
-compute-sanitizer --tool memcheck python benchmarks/kernel_sanitizer.py --run
+position past the end of every cache, where it must write nothing. With --run it only launches
+the kernels, for a sanitizer that is started by hand:
+compute-sanitizer --tool memcheck python -m benchmarks.kernel_sanitizer --run
 """
 
 import argparse
@@ -21,22 +21,20 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from decodescope.analyzer.files import write_atomically
+from benchmarks.common import RESULTS, ROOT, has_gpu, write_record
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.operands import Operands
 from decodescope.variants.bench.product_cases import product_cases
 from decodescope.variants.bench.small_cases import small_cases
-from decodescope.variants.machine.environment import environment
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.tiling.rules import StepTiles, default_tiles, step_shapes
 
-RESULT = Path(__file__).resolve().parent / "results" / "kernel-sanitizer.json"
 TOOLS = ("memcheck", "racecheck")
 USUAL_PLACE = Path("/usr/local/cuda/bin/compute-sanitizer")
+MODULE = "benchmarks.kernel_sanitizer"
 BATCHES = (1, 3)
 CONTEXT = 301
 PAST_THE_END = 10_000
@@ -113,17 +111,19 @@ def launch_all() -> int:
 
 
 def checked(sanitizer: Path, tool: str) -> dict[str, Any]:
-    """One tool's outcome; `errors` is null where it could not finish."""
-    command = [str(sanitizer), "--tool", tool, sys.executable, __file__, "--run"]
+    """One tool's outcome; `errors` is null if it could not finish."""
+    command = [str(sanitizer), "--tool", tool, sys.executable, "-m", MODULE, "--run"]
     # torch's allocator hands out parts of large blocks, whose ends memcheck would not see.
     variables = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=variables, cwd=ROOT, check=False
+    )
     output = done.stdout + done.stderr
     sys.stderr.write(output[-4000:])
     launches = re.search(r"^launches: (\d+)$", output, re.MULTILINE)
     return {
         "tool": tool,
-        "command": f"compute-sanitizer --tool {tool} python benchmarks/kernel_sanitizer.py --run",
+        "command": f"compute-sanitizer --tool {tool} python -m {MODULE} --run",
         "errors": error_count(output) if launches else None,
         "launches": int(launches[1]) if launches else None,
         "exit_code": done.returncode,
@@ -139,20 +139,19 @@ def error_count(output: str) -> int | None:
 
 
 def version(sanitizer: Path) -> str | None:
-    """The sanitizer's version, None where it does not tell."""
-    told = subprocess.run([str(sanitizer), "--version"], capture_output=True, text=True, check=True)
-    found = re.search(r"\d+\.\d+[\d.]*", told.stdout)
+    """The sanitizer's version; None if it prints none."""
+    done = subprocess.run([str(sanitizer), "--version"], capture_output=True, text=True, check=True)
+    found = re.search(r"\d+\.\d+[\d.]*", done.stdout)
     return found[0] if found else None
 
 
 def main() -> int:
-    """The command line: 0 where no tool found an error."""
+    """The command line; 0 if no tool found an error."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", action="store_true", help="make the launches, check nothing")
+    parser.add_argument("--run", action="store_true", help="launch the kernels, check nothing")
     parser.add_argument("--sanitizer", type=Path, help="where compute-sanitizer is")
     arguments = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.stderr.write("kernel_sanitizer: needs a CUDA device\n")
+    if not has_gpu("kernel_sanitizer"):
         return 3
     if arguments.run:
         sys.stderr.write(f"launches: {launch_all()}\n")
@@ -161,17 +160,15 @@ def main() -> int:
     if not Path(sanitizer).is_file():
         sys.stderr.write("kernel_sanitizer: no compute-sanitizer; name it with --sanitizer\n")
         return 3
-    # Compiled once, by a run that nobody watches: both tools find the kernels in Triton's cache.
-    subprocess.run([sys.executable, __file__, "--run"], check=True)
+    # An unchecked run compiles the kernels once: both tools find them in Triton's cache.
+    subprocess.run([sys.executable, "-m", MODULE, "--run"], cwd=ROOT, check=True)
     with ThreadPoolExecutor() as pool:
         outcomes = list(pool.map(partial(checked, Path(sanitizer)), TOOLS))
     record = {
-        "command": "python benchmarks/kernel_sanitizer.py",
         "sanitizer_version": version(Path(sanitizer)),
         "tools": outcomes,
-        "environment": environment(),
     }
-    write_atomically(RESULT, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+    write_record(RESULTS / "kernel-sanitizer.json", record, f"python -m {MODULE}")
     return 0 if all(outcome["errors"] == 0 for outcome in outcomes) else 1
 
 

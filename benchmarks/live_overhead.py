@@ -13,15 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import msgspec
-
+from benchmarks.common import RESULTS, write_record
 from benchmarks.terminal import record_live
-from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.protocol import Stats
 from decodescope.analyzer.recordings.recording import read_recording
-from decodescope.variants.machine.environment import environment
 
-RESULTS = Path(__file__).resolve().parent / "results"
 SETTLE_STATS = 8
 
 
@@ -68,15 +64,12 @@ def main() -> None:
         pairs.append(measure_pair(options, arguments.seconds))
         sys.stderr.write(f"{pairs[-1]}\n")
     record = {
-        "command": f"python benchmarks/live_overhead.py {' '.join(sys.argv[1:])}".strip(),
         "model": arguments.model,
         "variant": arguments.variant,
         "pairs": pairs,
         "median_live_over_run": statistics.median(p["live_over_run"] for p in pairs),
-        "environment": environment(),
     }
-    path = RESULTS / f"live-overhead-{arguments.variant}.json"
-    write_atomically(path, msgspec.json.format(msgspec.json.encode(record)) + b"\n")
+    write_record(RESULTS / f"live-overhead-{arguments.variant}.json", record)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ benchmarks/results/revisions.json: every figure, the ratio this ÷ base of paire
 import argparse
 import json
 import os
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -20,12 +19,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from benchmarks.common import RESULTS, ROOT, write_record
 from decodescope.analyzer.comparing.bootstrap import paired_ratio
-from decodescope.analyzer.files import write_json
-from decodescope.variants.machine.environment import environment
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULT = ROOT / "benchmarks" / "results" / "revisions.json"
+RESULT = RESULTS / "revisions.json"
 BASE, THIS = "base", "this"
 
 Figures = dict[str, dict[str, list[float]]]
@@ -119,13 +116,11 @@ def main() -> None:
         commit = check_out(arguments.base, Path(folder))
         figures = interleaved(arguments, Path(folder))
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.revisions", *sys.argv[1:]]),
         "base_commit": commit,
         "rounds": arguments.rounds,
         "figures": summary(figures),
-        "environment": environment(),
     }
-    write_json(arguments.output, record)
+    write_record(arguments.output, record)
 
 
 if __name__ == "__main__":

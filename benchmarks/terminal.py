@@ -1,4 +1,4 @@
-"""Runs the app in a pseudo-terminal, as a person would, for the benchmarks beside this file."""
+"""Runs the app in a pseudo-terminal, as a person would; for the benchmarks and make_recordings."""
 
 import contextlib
 import os

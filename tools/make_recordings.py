@@ -1,6 +1,6 @@
-"""Makes the bundled recordings: the app on a GPU, one recording a variant, a few seconds each.
+"""Makes the bundled recordings: `python -m tools.make_recordings`, on the GPU to be shown.
 
-Run it on the machine whose runs are to be bundled; it writes <gpu>-<model>-<variant>.dsrec below
+Runs the app for a few seconds with each variant, and writes <gpu>-<model>-<variant>.dsrec below
 analyzer/recordings.
 """
 

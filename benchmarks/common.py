@@ -1,0 +1,50 @@
+"""What the scripts share: their record below results/, their tables, and the need for a GPU."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich import box
+from rich.table import Table
+
+from decodescope.analyzer.files import write_json
+from decodescope.analyzer.formatting import UNKNOWN, percent
+from decodescope.variants.machine.environment import environment
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def write_record(path: Path, figures: Mapping[str, Any], command: str = "") -> None:
+    """Write `figures` as JSON between the command that measures them again (by default this
+    process's) and the environment (by default this machine's)."""
+    started = ["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]]
+    record = {"command": command or shlex.join(started), **figures}
+    if "environment" not in record:
+        record["environment"] = environment()
+    write_json(path, record)
+
+
+def has_gpu(script: str) -> bool:
+    """Whether there is a CUDA device; without one, `script` reports on stderr that it needs one."""
+    found = torch.cuda.is_available()
+    if not found:
+        sys.stderr.write(f"{script}: needs a CUDA device\n")
+    return found
+
+
+def figures_table(title: str, *columns: str, names: int = 0) -> Table:
+    """An empty table: the first `names` columns hold names, the others right-aligned figures."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
+    for number, column in enumerate(columns):
+        is_name = number < names
+        table.add_column(column, justify="left" if is_name else "right", no_wrap=is_name)
+    return table
+
+
+def share_cell(share: float | None) -> str:
+    """A share as a percentage, or the mark of an unknown figure."""
+    return UNKNOWN if share is None else f"{percent(share)} %"
