@@ -1,6 +1,6 @@
-"""GPU tests run only where there is a CUDA device; everything else runs anywhere.
+"""Tests marked `gpu` need a CUDA device; all others run anywhere.
 
-Tests with the fixture `device` run on the GPU where there is one: `make test-gpu` takes them too.
+Tests with the fixture `device` use the GPU if there is one: `make test-gpu` runs them too.
 """
 
 import os
@@ -11,11 +11,11 @@ from hypothesis import settings
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
-# torch reads it once, here and in child processes. Its threads wait for each other by spinning: on
-# busy cores a layer of the bundled model took 15 ms with two threads and under 1 ms with one.
+# torch reads this once, here and in child processes. Its threads spin while they wait: on busy
+# cores a layer of the bundled model took 15 ms with two threads and under 1 ms with one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# How long an example takes depends on the machine and says nothing about the code.
+# The time an example takes depends on the machine, not on the code.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
@@ -39,6 +39,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
+@pytest.fixture
+def device() -> str:
+    """Where models and kernels run: the GPU, or the CPU with kernels in Triton's interpreter."""
+    return "cuda" if _has_cuda() else "cpu"
+
+
 @pytest.fixture(scope="session")
 def repository() -> Path:
     """The repository's root."""
@@ -47,8 +53,8 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def foreign_traces() -> Path:
-    """The folder of real traces recorded by others, which is not part of the project."""
+    """Real traces recorded by others; the folder is not part of the project."""
     folder = REPOSITORY.parent / "shared" / "traces"
     if not folder.is_dir():
-        pytest.skip(f"needs the foreign traces, which are not in {folder}")
+        pytest.skip(f"needs the foreign traces, which are missing from {folder}")
     return folder

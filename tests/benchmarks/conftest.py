@@ -1,23 +1,8 @@
-"""Benchmark scripts run in Triton's interpreter where there is no GPU."""
+"""The scripts run on the GPU, or in Triton's interpreter."""
 
-import os
 from pathlib import Path
 
-import pytest
-import torch
-
-SCRIPTS = Path(__file__).parents[2] / "benchmarks"
-
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
-
-pytest.importorskip("triton")
+import tests.helpers.triton_mode  # noqa: F401  (chooses the interpreter)
 
 # The scripts are part of a checkout, not of a source distribution.
-collect_ignore_glob = [] if SCRIPTS.is_dir() else ["test_*.py"]
-
-
-@pytest.fixture
-def device() -> str:
-    """Where models and kernels run: the GPU, or the CPU under the interpreter."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
+collect_ignore_glob = [] if (Path(__file__).parents[2] / "benchmarks").is_dir() else ["test_*.py"]

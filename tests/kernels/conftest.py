@@ -1,28 +1,14 @@
-"""Where kernels run, and their tests' inputs: random, seeded by their shape, outputs poisoned.
+"""Inputs of kernels: random, seeded by their shape, outputs poisoned."""
 
-Without a GPU, kernels run in Triton's interpreter, which is chosen before triton is imported.
-"""
-
-import os
 import zlib
 from collections.abc import Callable
 
 import pytest
 import torch
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"
-
-pytest.importorskip("triton")
-
+import tests.helpers.triton_mode  # noqa: F401  (chooses the interpreter)
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.host.workspace import NO_KEY, Workspace, new_workspace
-
-
-@pytest.fixture
-def device() -> str:
-    """Where kernels run: the GPU, or the CPU under the interpreter."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class Inputs:
