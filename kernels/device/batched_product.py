@@ -1,45 +1,24 @@
 """Y = X W^T for up to 16 tokens, the inner loop of every batched kernel.
 
 Weights are read once for all tokens, so the products run on the tensor cores: W is the side with
-many rows, and the tokens are the narrow side, padded to 16. A program owns a few rows of W and
-walks over the inner dimension in blocks, the next ones being copied to shared memory meanwhile
-(`num_stages`); sums are float32.
+many rows, and the tokens are the narrow side, padded to 16. A program has a few rows of W and loops
+over the inner dimension in blocks, while the next ones are copied to shared memory (`num_stages`).
+Sums are float32.
 
-RMSNorm is applied around the product: g[k] x[k], rounded to the model's dtype, is multiplied, the
-sum of x[k]^2 is gathered on the way, and its root divides the finished sums. float16 has too narrow
-a range for that: it takes another pass over x first, and multiplies what is of the size of g.
+RMSNorm is applied around the product: g[k] x[k], rounded to the model's dtype, is multiplied, and
+the sum of x[k]^2, gathered on the way, scales the finished sums. The range of float16 is too narrow
+for that: float16 makes another pass over x first and multiplies g[k] times the normalised x[k].
 """
 
-import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.workspace import MAX_BATCH
 
 TOKENS = tl.constexpr(MAX_BATCH)
 
-MIN_DOT = 16
-
 _LINE_BYTES = tl.constexpr(128)
 _PREFETCHED_LINES = tl.constexpr(8)
-
-
-def check_tile(tile: Tile) -> None:
-    """Raise `ValueError` unless `tl.dot` multiplies blocks of this size."""
-    if tile.rows < MIN_DOT or tile.columns < MIN_DOT:
-        raise ValueError(
-            f"tile of {tile.rows} x {tile.columns}: the tensor cores need at least "
-            f"{MIN_DOT} x {MIN_DOT}"
-        )
-
-
-def widened(x: torch.Tensor) -> bool:
-    """Whether `products` must multiply in float32: for bfloat16 on a CPU, so in the interpreter.
-
-    Its tl.dot takes bfloat16 for the integers it is stored in, and its casts to bfloat16 truncate.
-    """
-    return x.device.type == "cpu" and x.dtype == torch.bfloat16
 
 
 @triton.jit
@@ -52,10 +31,10 @@ def prefetch_rows(
     SPLITS: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Ask for the first KiB of this program's part of each row to be brought into the L2 cache.
+    """Prefetch the first KiB of this program's part of each row into the L2 cache.
 
-    Arguments as of `products`. It makes the time before `wait_for_previous` useful, where the loop
-    itself must not start yet. Without PDL there is no such time.
+    Arguments as in `products`. This uses the time before `wait_for_previous`, when the loop itself
+    must not start yet. Without PDL there is no such time.
     """
     if PDL:
         LINE: tl.constexpr = _LINE_BYTES * 8 // w_ptr.dtype.element_ty.primitive_bitwidth
@@ -78,28 +57,27 @@ def products(
     rows,
     x_ptr,
     g_ptr,
-    split,
     eps,
+    split,
     BATCH: tl.constexpr,
     K: tl.constexpr,
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
-    NORM: tl.constexpr,
     WIDENED: tl.constexpr,
 ):
     """sums[r, b] = sum over k of W[r, k] n[b, k] (float32), n = RMSNorm(x) with weight g and `eps`,
-    or x without NORM.
+    or x if g_ptr is None.
 
     rows [R] are row numbers from w_ptr on, all inside W; x [BATCH, K], g [K]. Result [R, TOKENS],
-    zero for the padding. `split` of SPLITS takes its part of k (1 with NORM). To be called after
-    `wait_for_previous`.
+    zero for the padding. `split` of SPLITS takes its part of k (with a norm, SPLITS is 1). Call it
+    after `wait_for_previous`.
     """
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     EVEN: tl.constexpr = K % BLOCK == 0
     dtype: tl.constexpr = x_ptr.dtype.element_ty
     operand: tl.constexpr = tl.float32 if WIDENED else dtype
     # g x that is not yet divided by x's norm may be too large or too small for float16.
-    NORM_FIRST: tl.constexpr = NORM and dtype == tl.float16
+    NORM_FIRST: tl.constexpr = g_ptr is not None and dtype == tl.float16
     token = tl.arange(0, TOKENS)
     lane = tl.arange(0, BLOCK)
     present = (token < BATCH)[:, None]
@@ -115,7 +93,7 @@ def products(
             squares += x * x
         rstd = tl.rsqrt(tl.sum(squares, axis=1) / K + eps)
     # A block of g is too narrow for an asynchronous copy: it is loaded one step ahead by hand.
-    if NORM:
+    if g_ptr is not None:
         g = tl.load(g_ptr + first + lane, mask=first + lane < K, other=0.0)
     for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
         columns = start + lane
@@ -128,7 +106,7 @@ def products(
                 w_rows + columns[None, :], mask=inside, other=0.0, eviction_policy="evict_first"
             )
             x = tl.load(x_rows + columns[None, :], mask=present & inside, other=0.0)
-        if NORM:
+        if g_ptr is not None:
             next_g = tl.load(g_ptr + columns + BLOCK, mask=columns + BLOCK < K, other=0.0)
             x = x.to(tl.float32)
             if NORM_FIRST:
@@ -140,12 +118,12 @@ def products(
         w = w.to(operand)
         x = tl.trans(x.to(operand))
         if operand == tl.float32:
-            # One chain of thousands of additions would cost a decimal digit: each block is summed
-            # by itself. Without the limit the compiler would make one chain of them again.
+            # One chain of thousands of additions would lose a decimal digit: each block is summed
+            # separately. Without the limit the compiler would chain them again.
             sums += tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=BLOCK)
         else:
             sums = tl.dot(w, x, sums)
-    if NORM and not NORM_FIRST:
+    if g_ptr is not None and not NORM_FIRST:
         sums *= tl.rsqrt(tl.sum(squares, axis=1) / K + eps)[None, :]
     return sums
 

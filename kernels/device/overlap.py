@@ -11,8 +11,6 @@ Source: CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchroni
 PTX ISA, griddepcontrol.
 """
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -24,11 +22,6 @@ CAPABILITY = (9, 0)
 def can_overlap(device: torch.device) -> bool:
     """Whether kernels on this device can be launched with PDL."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= CAPABILITY
-
-
-def launch_options(pdl: bool) -> dict[str, Any]:
-    """Keyword arguments of a launch that may begin before the one before it has ended."""
-    return {"launch_pdl": True} if pdl else {}
 
 
 @triton.jit

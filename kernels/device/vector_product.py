@@ -1,17 +1,19 @@
 """y = W x for one vector x, the inner loop of every batch-1 kernel.
 
-A program owns a few rows of W and has their blocks [rows, columns] in registers before the previous
-kernel has ended, usually all of them: that hides more of the memory's latency than a loop does (on
+A program has a few rows of W and loads blocks [rows, columns] of them, usually all, into registers
+before the previous kernel has ended: that hides more of the memory's latency than a loop does (on
 an H200 at 4096 x 14336, 28.7 us against 29.3 for one padded block and more for a loop). There is no
 reuse, so the products run on the CUDA cores: each thread multiplies and adds its elements in
 float32, then the sums are reduced over threads once.
+
+RMSNorm is applied around the product: g[k] x[k] is multiplied, and the sum of x[k]^2, gathered on
+the way, scales the finished sums.
 """
 
 import triton
 import triton.language as tl
 
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.tile import Tile
 
 
 @triton.jit
@@ -37,19 +39,20 @@ def products(
     rows,
     x_ptr,
     g_ptr,
+    eps,
     split,
     K: tl.constexpr,
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     AHEAD: tl.constexpr,
-    NORM: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """sums[r] = sum over k of W[r, k] g[k] x[k], and the sum of x[k]^2 (both float32).
+    """sums[r] = sum over k of W[r, k] n[k] (float32), n = RMSNorm(x) with weight g and `eps`, or x
+    if g_ptr is None.
 
-    rows [R] are row numbers from w_ptr on, all inside W. x, g: [K]; without NORM g counts as 1 and
-    the second result is 0. `split` of SPLITS takes its part of k. Waits for the previous kernel
-    after the first AHEAD blocks of W, and the first of g, were asked for.
+    rows [R] are row numbers from w_ptr on, all inside W. x, g: [K]. `split` of SPLITS takes its
+    part of k (with a norm, SPLITS is 1). Waits for the previous kernel after it has issued the
+    loads of the first AHEAD blocks of W and of the first block of g.
     """
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     # With splits, every block but the first of all may reach past K; without, only the last one.
@@ -63,19 +66,19 @@ def products(
         tile = _tile(w_ptr, rows, columns + step * BLOCK, K, ANY or (UNEVEN and step == LAST))
         # Triton unpacks no tuples.
         tiles = tiles + (tile,)  # type: ignore[assignment]  # noqa: RUF005
-    if NORM:
+    if g_ptr is not None:
         first_g = _vector(g_ptr, columns, K, ANY or (UNEVEN and STEPS == 1))
     wait_for_previous(PDL)
     x = _vector(x_ptr, columns, K, ANY or (UNEVEN and STEPS == 1)).to(tl.float32)
     squares = x * x
-    if NORM:
+    if g_ptr is not None:
         x *= first_g.to(tl.float32)
     # Not added to zeros: the compiler would keep that addition.
     total = tiles[0].to(tl.float32) * x[None, :]
     for step in tl.static_range(1, STEPS):
         here = columns + step * BLOCK
         x = _vector(x_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
-        if NORM:
+        if g_ptr is not None:
             squares += x * x
             x *= _vector(g_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
         if step < AHEAD:
@@ -83,13 +86,8 @@ def products(
         else:
             tile = _tile(w_ptr, rows, here, K, ANY or (UNEVEN and step == LAST))
             total += tile.to(tl.float32) * x[None, :]
-    square_sum = 0.0
-    if NORM:
-        square_sum = tl.sum(squares, axis=0)
-    return tl.sum(total, axis=1), square_sum
-
-
-def blocks_ahead(columns: int, tile: Tile) -> int:
-    """Blocks of a row that a program asks for before it waits: `tile.num_stages`, if there are as
-    many."""
-    return min(tile.num_stages, int(triton.cdiv(columns, tile.splits * tile.columns)))
+    square_sum = tl.sum(squares, axis=0)
+    sums = tl.sum(total, axis=1)
+    if g_ptr is not None:
+        sums *= tl.rsqrt(square_sum / K + eps)
+    return sums

@@ -1,9 +1,9 @@
-"""Launching a kernel, and launching it again with the same arguments.
+"""Launching a kernel, and replaying the launch.
 
-Triton looks at every argument of every launch to find the compiled kernel it needs: tens of
-microseconds on the host, where the GPU needs a few. A decode step launches the same kernels on the
-same memory each time, so a launch can be kept: `Launch` goes to the compiled kernel directly, with
-addresses in place of tensors.
+At every launch Triton inspects each argument to find the compiled kernel: tens of microseconds on
+the host, where the GPU needs a few. A decode step launches the same kernels on the same memory each
+time, so a launch can be kept: `Launch` calls the compiled kernel directly, with addresses in place
+of tensors.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,10 @@ import torch
 
 
 class Launch:
-    """A kernel with its arguments; each call launches it once more, on the current stream.
+    """A kernel with its arguments; each call launches it on the current stream.
 
-    What the tensors contain is read anew; grid, shapes and numbers are those of the first launch.
-    `tensors` are kept alive, because the arguments know only their addresses.
+    Tensors are read again at each call; grid, shapes and numbers are those of the first launch.
+    `tensors` are kept alive, because the arguments hold only their addresses.
     """
 
     __slots__ = ("_arguments", "_runner", "_tensors")
@@ -33,11 +33,14 @@ class Launch:
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **named: Any) -> Launch:
-    """Launch `kernel[grid](*arguments, **named)`; returns the launch, to be made again.
+    """Launch `kernel[grid](*arguments, **named)`; returns the launch, which can be replayed.
 
     `named` holds the kernel's last parameters, all of them compile-time constants, and Triton's
-    launch options.
+    launch options. A pointer may be None: Triton compiles the kernel without it. A kernel with
+    `PDL` is launched such that it may start before the previous kernel has ended.
     """
+    if named.get("PDL"):
+        named["launch_pdl"] = True
     compiled = kernel[grid](*arguments, **named)
     if compiled is None:
         # The interpreter has nothing compiled.
@@ -48,5 +51,5 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **named: Any) ->
 
 
 def _address(argument: Any) -> Any:
-    """A tensor's address, which Triton's launcher takes as it is; of tensors it asks the driver."""
+    """A tensor's address: for a tensor, every launch would query the driver."""
     return argument.data_ptr() if isinstance(argument, torch.Tensor) else argument

@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass
 
+# The tensor cores (tl.dot) multiply blocks of at least this many rows and columns.
+MIN_DOT = 16
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tile:
-    """How a kernel cuts its work.
+    """How a kernel divides its work.
 
-    rows: outputs of one program (attention has all heads of a KV head and ignores it). columns:
-    elements of the inner dimension in one block (positions of the KV cache for attention). splits:
-    programs that share one output, each with a part of the inner dimension. num_stages: blocks in
-    flight; at batch 1, those asked for before the previous kernel has ended. Rows, columns and
-    num_warps are powers of two.
+    rows: outputs of one program (attention ignores it: a program has all heads of a KV head).
+    columns: elements of the inner dimension in one block (attention: positions of the KV cache).
+    splits: programs that share one output, each with a part of the inner dimension. num_stages:
+    blocks in flight; at batch 1, blocks loaded before the previous kernel has ended. Rows, columns
+    and num_warps are powers of two.
 
     Raises:
         ValueError: a size below 1, or one that must be a power of two and is not.
@@ -30,3 +33,11 @@ class Tile:
                 raise ValueError(f"tile {name} {size}: must be a power of two")
         if self.splits < 1 or self.num_stages < 1:
             raise ValueError(f"tile with {self.splits} splits, {self.num_stages} stages: below 1")
+
+    def blocks(self, columns: int) -> int:
+        """Blocks of one program in an inner dimension of `columns` elements."""
+        return -(-columns // (self.splits * self.columns))
+
+    def blocks_ahead(self, columns: int) -> int:
+        """Blocks that a batch-1 program loads before it waits for the previous kernel."""
+        return min(self.num_stages, self.blocks(columns))

@@ -1,16 +1,14 @@
-"""How a weight matrix reaches the kernels: its elements, and what turns them into numbers.
+"""How a weight matrix is passed to the kernels: its elements, scales and bias.
 
-Every kernel that multiplies by weights takes a `WeightMatrix`, loads elements in whatever type they
-are stored, converts them to float32 and multiplies each finished sum by its row's scale. A format
-with narrower elements (FP8, INT8) is therefore another `data` and a `scale`, not another kernel.
+Every kernel that multiplies by weights takes a `WeightMatrix`, loads the elements in the type they
+are stored in, converts them and multiplies each finished sum by its row's scale. A format with
+narrower elements (FP8, INT8) is therefore another `data` and a `scale`, not another kernel.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-import triton
-import triton.language as tl
 
 Format = Literal["bf16", "fp16", "fp32"]
 
@@ -69,6 +67,11 @@ class WeightMatrix:
         return int(self.data.shape[1])
 
     @property
+    def pointers(self) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """Elements, scales and bias as kernel arguments."""
+        return self.data, self.scale, self.bias
+
+    @property
     def format(self) -> Format:
         """How one element is stored."""
         return _FORMATS[self.data.dtype]
@@ -76,9 +79,7 @@ class WeightMatrix:
     @property
     def bytes_read(self) -> int:
         """Bytes that one product must read of it: elements, scales and bias."""
-        vectors = (vector for vector in (self.scale, self.bias) if vector is not None)
-        tensors = (self.data, *vectors)
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        return sum(tensor.nbytes for tensor in self.pointers if tensor is not None)
 
     def dense(self, dtype: torch.dtype = torch.float64) -> torch.Tensor:
         """W as numbers, for references."""
@@ -101,13 +102,3 @@ class QkNorm:
     q_weight: torch.Tensor
     k_weight: torch.Tensor
     eps: float
-
-
-@triton.jit
-def finished(sums, scale_ptr, bias_ptr, rows, mask, SCALED: tl.constexpr, BIASED: tl.constexpr):
-    """The sums [R] of rows [R] (float32) as outputs: times the row's scale, plus its bias."""
-    if SCALED:
-        sums *= tl.load(scale_ptr + rows, mask=mask, other=0.0)
-    if BIASED:
-        sums += tl.load(bias_ptr + rows, mask=mask, other=0.0).to(tl.float32)
-    return sums

@@ -35,7 +35,7 @@ from decodescope.kernels.device.l2_prefetch import (
     prefetch_share,
     prefetchable_bytes,
 )
-from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.tile import Tile
@@ -283,7 +283,6 @@ def decode_attention(
         PDL=pdl,
         num_warps=tile.num_warps,
         num_stages=1,
-        **launch_options(pdl),
     )
 
 

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 
@@ -90,5 +90,4 @@ def embed(
         BLOCK=BLOCK,
         PDL=pdl,
         num_warps=NUM_WARPS,
-        **launch_options(pdl),
     )

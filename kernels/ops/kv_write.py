@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 
@@ -99,5 +99,4 @@ def kv_write(
         BLOCK=triton.next_power_of_2(head_dim),
         PDL=pdl,
         num_warps=1,
-        **launch_options(pdl),
     )

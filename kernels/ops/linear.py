@@ -1,14 +1,15 @@
-"""out = W n + bias, n = x or RMSNorm(x): a plain product, where nothing is fused behind it.
+"""out = W n + bias, n = x or RMSNorm(x): a plain product with nothing fused after it.
 
-Bytes moved: W once, x and the norm's weight once, out once.
+Bytes moved: W and bias once, x and the norm's weight once, out once.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.overlap import launch_options
-from decodescope.kernels.device.vector_product import blocks_ahead, products
+from decodescope.kernels.device import batched_product, vector_product
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.weight_rows import finished, program_rows
 from decodescope.kernels.host.checks import (
     check_activations,
     check_apart,
@@ -17,17 +18,18 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.product import norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import Norm, WeightMatrix, finished
-from decodescope.kernels.ops.batched.linear import linear as batched_linear
-from decodescope.kernels.ops.rms_norm import normed_reference
+from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.ops.rms_norm import rms_norm_reference
 
 
 def linear_reference(
     x: torch.Tensor, weight: WeightMatrix, norm: Norm | None = None
 ) -> torch.Tensor:
     """n W^T + bias in float64, n = RMSNorm(x), or x where `norm` is None. x [batch, columns]."""
-    product = normed_reference(x, norm) @ weight.dense().T
+    n = x.double() if norm is None else rms_norm_reference(x, norm)
+    product = n @ weight.dense().T
     return product if weight.bias is None else product + weight.bias.double()
 
 
@@ -45,23 +47,47 @@ def _linear_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
-    NORM: tl.constexpr,
-    SCALED: tl.constexpr,
-    BIASED: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    lane = tl.arange(0, ROWS)
-    first = tl.program_id(0) * ROWS
-    w_ptr += first.to(tl.int64) * K
-    # Rows past the end repeat the last one instead of being masked: loads stay wide and plain.
-    inside = tl.minimum(lane, N - 1 - first)
-    sums, square_sum = products(w_ptr, inside, x_ptr, g_ptr, 0, K, BLOCK, 1, AHEAD, NORM, PDL)
-    if NORM:
-        sums *= tl.rsqrt(square_sum / K + eps)
-    rows = first + lane
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, K, ROWS)
+    sums = vector_product.products(w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, PDL)
     mask = rows < N
-    sums = finished(sums, scale_ptr, bias_ptr, rows, mask, SCALED, BIASED)
+    sums = finished(sums, scale_ptr, bias_ptr, rows, mask)
     tl.store(out_ptr + rows, sums.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _linear_batched_kernel(
+    x_ptr,
+    g_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    out_ptr,
+    eps,
+    N,
+    BATCH: tl.constexpr,
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    WIDENED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, K, ROWS)
+    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
+    wait_for_previous(PDL)
+    sums = batched_product.products(
+        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, K, BLOCK, 1, WIDENED
+    )
+    mask = (rows < N)[:, None]
+    sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], mask)
+    token = tl.arange(0, batched_product.TOKENS)
+    tl.store(
+        out_ptr + token[None, :] * N + rows[:, None],
+        sums.to(out_ptr.dtype.element_ty),
+        mask=mask & (token < BATCH)[None, :],
+    )
 
 
 def linear(
@@ -79,34 +105,22 @@ def linear(
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of more than
-            one split.
+            one split, or for a batch a tile below 16 x 16.
     """
     batch = check_activations(x, weight.columns, weight.data.device)
     check_tensor("out", out, (batch, weight.rows), x.dtype, x.device)
     check_norm(norm, weight.columns, x.device)
     check_apart("out", out, x)
     check_unsplit(tile)
-    if batch > 1:
-        return batched_linear(x, weight, out, tile, norm, pdl)
+    g, eps = norm_arguments(norm)
     return launch(
-        _linear_kernel,
+        _linear_kernel if batch == 1 else _linear_batched_kernel,
         (triton.cdiv(weight.rows, tile.rows),),
         x,
-        None if norm is None else norm.weight,
-        weight.data,
-        weight.scale,
-        weight.bias,
+        g,
+        *weight.pointers,
         out,
-        0.0 if norm is None else norm.eps,
+        eps,
         weight.rows,
-        K=weight.columns,
-        ROWS=tile.rows,
-        BLOCK=tile.columns,
-        AHEAD=blocks_ahead(weight.columns, tile),
-        NORM=norm is not None,
-        SCALED=weight.scale is not None,
-        BIASED=weight.bias is not None,
-        PDL=pdl,
-        num_warps=tile.num_warps,
-        **launch_options(pdl),
+        **product_options(x, weight, tile, pdl),
     )

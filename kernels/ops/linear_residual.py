@@ -1,33 +1,41 @@
 """residual += W x + bias: the output projection of attention and the down projection of the MLP.
 
-Bytes moved: W once, x once, the residual read and written: the launch it replaces besides the
-product would read and write the residual again.
+Bytes moved: W and bias once, x once, the residual read and written. A separate addition would read
+and write the residual again. With splits, a batch also writes and reads splits * rows * batch
+floats of partial sums.
 
-For long inner dimensions `tile.splits` programs share a row; see `workspace` for how they add up.
+For long inner dimensions `tile.splits` programs share a row; `host/workspace.py` describes how
+their sums are added.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.overlap import launch_options
-from decodescope.kernels.device.vector_product import blocks_ahead, products
+from decodescope.kernels.device import batched_product, vector_product
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.weight_rows import finished, program_rows
 from decodescope.kernels.host.checks import check_activations, check_apart, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.product import product_options
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import WeightMatrix, finished
+from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
-from decodescope.kernels.ops.batched import linear_residual as batched
+from decodescope.kernels.ops.linear import linear_reference
 
 
 def linear_residual_reference(
     x: torch.Tensor, weight: WeightMatrix, residual: torch.Tensor
 ) -> torch.Tensor:
     """residual + x W^T + bias in float64. x [batch, columns], residual [batch, rows]."""
-    product = x.double() @ weight.dense().T
-    if weight.bias is not None:
-        product += weight.bias.double()
-    return residual.double() + product
+    return residual.double() + linear_reference(x, weight)
+
+
+@triton.jit
+def _add_to_residual(sums, scale_ptr, bias_ptr, residual_ptr, rows, mask):
+    total = finished(sums, scale_ptr, bias_ptr, rows, mask)
+    total += tl.load(residual_ptr + rows, mask=mask, other=0.0).to(tl.float32)
+    tl.store(residual_ptr + rows, total.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -45,20 +53,14 @@ def _linear_residual_kernel(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     SPLITS: tl.constexpr,
-    SCALED: tl.constexpr,
-    BIASED: tl.constexpr,
     PDL: tl.constexpr,
 ):
     block = tl.program_id(0)
     split = tl.program_id(1)
-    lane = tl.arange(0, ROWS)
-    first = block * ROWS
-    w_ptr += first.to(tl.int64) * K
-    # Rows past the end repeat the last one instead of being masked: loads stay wide and plain.
-    inside = tl.minimum(lane, N - 1 - first)
-    sums, _ = products(w_ptr, inside, x_ptr, x_ptr, split, K, BLOCK, SPLITS, AHEAD, False, PDL)
-    rows = first + lane
-    mask = rows < N
+    w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
+    sums = vector_product.products(
+        w_ptr, inside, x_ptr, None, 0.0, split, K, BLOCK, SPLITS, AHEAD, PDL
+    )
     if SPLITS > 1:
         padded = tl.num_programs(0) * ROWS
         tl.store(partial_ptr + split * padded + rows, sums)
@@ -68,14 +70,86 @@ def _linear_residual_kernel(
             total = tl.zeros((ROWS,), dtype=tl.float32)
             for part in tl.static_range(SPLITS):
                 total += tl.load(partial_ptr + part * padded + rows)
-            total = finished(total, scale_ptr, bias_ptr, rows, mask, SCALED, BIASED)
-            total += tl.load(residual_ptr + rows, mask=mask, other=0.0).to(tl.float32)
-            tl.store(residual_ptr + rows, total.to(residual_ptr.dtype.element_ty), mask=mask)
+            _add_to_residual(total, scale_ptr, bias_ptr, residual_ptr, rows, rows < N)
             tl.store(counter_ptr + block, 0)
     else:
-        total = finished(sums, scale_ptr, bias_ptr, rows, mask, SCALED, BIASED)
-        total += tl.load(residual_ptr + rows, mask=mask, other=0.0).to(tl.float32)
-        tl.store(residual_ptr + rows, total.to(residual_ptr.dtype.element_ty), mask=mask)
+        _add_to_residual(sums, scale_ptr, bias_ptr, residual_ptr, rows, rows < N)
+
+
+@triton.jit
+def _sum_of_splits(
+    sums,
+    partial_ptr,
+    counter_ptr,
+    block,
+    split,
+    rows,
+    BATCH: tl.constexpr,
+    SPLITS: tl.constexpr,
+):
+    """The last program to arrive gets (all splits' sums, added in their order, True), the others
+    (their own sums, False).
+
+    Resets the counter to zero. partials [SPLITS, padded rows, BATCH].
+    """
+    token = tl.arange(0, batched_product.TOKENS)
+    padded = tl.num_programs(0) * sums.shape[0]
+    offsets = rows[:, None] * BATCH + token[None, :]
+    present = (token < BATCH)[None, :]
+    tl.store(partial_ptr + split * padded * BATCH + offsets, sums, mask=present)
+    # One thread counts for all: their stores must be done.
+    tl.debug_barrier()
+    is_last = tl.atomic_add(counter_ptr + block, 1, sem="acq_rel") == SPLITS - 1
+    if is_last:
+        sums = tl.zeros_like(sums)
+        for part in tl.static_range(SPLITS):
+            offset = part * padded * BATCH
+            sums += tl.load(partial_ptr + offset + offsets, mask=present, other=0.0)
+        tl.store(counter_ptr + block, 0)
+    return sums, is_last
+
+
+@triton.jit
+def _linear_residual_batched_kernel(
+    x_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    residual_ptr,
+    partial_ptr,
+    counter_ptr,
+    N,
+    BATCH: tl.constexpr,
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr,
+    WIDENED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    block = tl.program_id(0)
+    split = tl.program_id(1)
+    w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
+    batched_product.prefetch_rows(w_ptr, inside, split, K, BLOCK, SPLITS, PDL)
+    wait_for_previous(PDL)
+    token = tl.arange(0, batched_product.TOKENS)
+    mask = (rows < N)[:, None] & (token < BATCH)[None, :]
+    places = residual_ptr + token[None, :] * N + rows[:, None]
+    # Loaded before the loop, so that the end of the kernel does not wait for it. Only the last
+    # program of a block writes here, after all of them have arrived.
+    residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
+    sums = batched_product.products(
+        w_ptr, inside, x_ptr, None, 0.0, split, BATCH, K, BLOCK, SPLITS, WIDENED
+    )
+    finishes = True
+    if SPLITS > 1:
+        sums, finishes = _sum_of_splits(
+            sums, partial_ptr, counter_ptr, block, split, rows, BATCH, SPLITS
+        )
+    if finishes:
+        sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
+        tl.store(places, (residual + sums).to(residual_ptr.dtype.element_ty), mask=mask)
 
 
 def linear_residual(
@@ -88,40 +162,30 @@ def linear_residual(
 ) -> Launch:
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once.
 
-    x [batch, columns], residual [batch, rows], both contiguous and of one dtype; batch 1..16. The
-    workspace holds `splits` * rows (rounded up to the tile) * batch floats when splits > 1.
+    x [batch, columns], residual [batch, rows], both contiguous and of one dtype; batch 1..16. With
+    more than one split the workspace holds splits * rows (rounded up to the tile) * batch floats
+    and a counter for each block of rows.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a residual in x's memory; a workspace
-            that is too small.
+            that is too small; for a batch a tile below 16 x 16.
     """
     batch = check_activations(x, weight.columns, weight.data.device)
     check_tensor("residual", residual, (batch, weight.rows), x.dtype, x.device)
     check_apart("residual", residual, x)
-    if batch > 1:
-        return batched.linear_residual(x, weight, residual, tile, workspace, pdl)
+    options = product_options(x, weight, tile, pdl)
     blocks = triton.cdiv(weight.rows, tile.rows)
     shared_blocks = blocks if tile.splits > 1 else 0
-    workspace.check(tile.splits * shared_blocks * tile.rows, shared_blocks, x.device)
+    workspace.check(tile.splits * shared_blocks * tile.rows * batch, shared_blocks, x.device)
     return launch(
-        _linear_residual_kernel,
+        _linear_residual_kernel if batch == 1 else _linear_residual_batched_kernel,
         (blocks, tile.splits),
         x,
-        weight.data,
-        weight.scale,
-        weight.bias,
+        *weight.pointers,
         residual,
         workspace.partials,
         workspace.counters,
         weight.rows,
-        K=weight.columns,
-        ROWS=tile.rows,
-        BLOCK=tile.columns,
-        AHEAD=blocks_ahead(weight.columns, tile),
         SPLITS=tile.splits,
-        SCALED=weight.scale is not None,
-        BIASED=weight.bias is not None,
-        PDL=pdl,
-        num_warps=tile.num_warps,
-        **launch_options(pdl),
+        **options,
     )

@@ -1,20 +1,21 @@
 """Final norm, lm_head and greedy choice: the next token and the next position, in one launch.
 
-Bytes moved: the head's weights once, x and the norm's weight once, one token. The logits, which the
-replaced launches write and read again, stay in registers unless they are asked for.
+Bytes moved: the head's weights once, x and the norm's weight once, one token for each sequence. The
+logits, which the launches it replaces write and read, stay in registers unless they are requested.
 
-Each program takes the largest logit of its rows and offers it to an atomic maximum, as one integer
-of value and index (`choice`), so that the result does not depend on who comes first. The last
-program to arrive writes the token and moves the position on.
+Each program offers the largest logit of its rows to an atomic maximum, as one integer of value and
+index (`device/choice.py`), so that the result does not depend on the order of the programs. The
+last program to arrive writes the token and advances the position.
 """
 
 import torch
 import triton
 import triton.language as tl
 
+from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.choice import choice_keys, chosen_index
-from decodescope.kernels.device.overlap import launch_options
-from decodescope.kernels.device.vector_product import blocks_ahead, products
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.weight_rows import finished, program_rows
 from decodescope.kernels.host.checks import (
     check_activations,
     check_norm,
@@ -23,17 +24,42 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.product import norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import Norm, WeightMatrix, finished
+from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.host.workspace import NO_KEY, Workspace
-from decodescope.kernels.ops.batched import norm_head as batched
-from decodescope.kernels.ops.rms_norm import normed_reference
+from decodescope.kernels.ops.linear import linear_reference
 
 
 def norm_head_reference(x: torch.Tensor, norm: Norm | None, head: WeightMatrix) -> torch.Tensor:
     """Logits in float64 [batch, vocabulary]. x [batch, hidden]."""
-    logits = normed_reference(x, norm) @ head.dense().T
-    return logits if head.bias is None else logits + head.bias.double()
+    return linear_reference(x, head, norm)
+
+
+@triton.jit
+def _choose(
+    logits,
+    rows,
+    mask,
+    tokens_ptr,
+    position_ptr,
+    key_ptr,
+    counter_ptr,
+    capacity,
+    NO_KEY: tl.constexpr,
+):
+    """Offer the largest of `logits` [R]; the last to arrive writes the token and the position."""
+    keys = tl.where(mask, choice_keys(logits, rows), NO_KEY)
+    tl.atomic_max(key_ptr, tl.max(keys, axis=0), sem="relaxed")
+    arrived = tl.atomic_add(counter_ptr, 1, sem="acq_rel")
+    if arrived == tl.num_programs(0) - 1:
+        key = tl.atomic_max(key_ptr, NO_KEY, sem="relaxed")
+        position = tl.load(position_ptr)
+        if (position >= 0) & (position < capacity):
+            tl.store(tokens_ptr + position + 1, chosen_index(key))
+        tl.store(position_ptr, position + 1)
+        tl.store(key_ptr, NO_KEY)
+        tl.store(counter_ptr, 0)
 
 
 @triton.jit
@@ -50,45 +76,113 @@ def _norm_head_kernel(
     counter_ptr,
     eps,
     V,
-    last_position,
+    capacity,
     NO_KEY: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
-    NORM: tl.constexpr,
-    LOGITS: tl.constexpr,
     CHOOSE: tl.constexpr,
-    SCALED: tl.constexpr,
-    BIASED: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    lane = tl.arange(0, ROWS)
-    first = tl.program_id(0) * ROWS
-    inside = tl.minimum(lane, V - 1 - first)
-    w_ptr += first.to(tl.int64) * K
-    sums, square_sum = products(w_ptr, inside, x_ptr, g_ptr, 0, K, BLOCK, 1, AHEAD, NORM, PDL)
-    if NORM:
-        sums *= tl.rsqrt(square_sum / K + eps)
-    rows = first + lane
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), V, K, ROWS)
+    sums = vector_product.products(w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, PDL)
     mask = rows < V
-    sums = finished(sums, scale_ptr, bias_ptr, rows, mask, SCALED, BIASED)
+    sums = finished(sums, scale_ptr, bias_ptr, rows, mask)
     # transformers chooses among logits of the model's dtype; ties there go to the lowest index.
-    sums = sums.to(x_ptr.dtype.element_ty).to(tl.float32)
-    if LOGITS:
-        tl.store(logits_ptr + rows, sums, mask=mask)
+    logits = sums.to(x_ptr.dtype.element_ty).to(tl.float32)
+    if logits_ptr is not None:
+        tl.store(logits_ptr + rows, logits, mask=mask)
     if CHOOSE:
-        keys = tl.where(mask, choice_keys(sums, rows), NO_KEY)
-        tl.atomic_max(key_ptr, tl.max(keys, axis=0), sem="relaxed")
-        arrived = tl.atomic_add(counter_ptr, 1, sem="acq_rel")
-        if arrived == tl.num_programs(0) - 1:
-            key = tl.atomic_max(key_ptr, NO_KEY, sem="relaxed")
-            position = tl.load(position_ptr)
-            if (position >= 0) & (position < last_position):
-                tl.store(tokens_ptr + position + 1, chosen_index(key))
-            tl.store(position_ptr, position + 1)
-            tl.store(key_ptr, NO_KEY)
-            tl.store(counter_ptr, 0)
+        _choose(
+            logits, rows, mask, tokens_ptr, position_ptr, key_ptr, counter_ptr, capacity, NO_KEY
+        )
+
+
+@triton.jit
+def _choose_for_batch(
+    logits,
+    rows,
+    mask,
+    tokens_ptr,
+    position_ptr,
+    key_ptr,
+    counter_ptr,
+    capacity,
+    BATCH: tl.constexpr,
+    NO_KEY: tl.constexpr,
+):
+    """As `_choose`, for each column of `logits` [R, TOKENS]."""
+    token = tl.arange(0, batched_product.TOKENS)
+    present = token < BATCH
+    keys = tl.where(mask, choice_keys(logits, rows[:, None]), NO_KEY)
+    tl.atomic_max(key_ptr + token, tl.max(keys, axis=0), mask=present, sem="relaxed")
+    # One thread counts for all: their offers must be done.
+    tl.debug_barrier()
+    if tl.atomic_add(counter_ptr, 1, sem="acq_rel") == tl.num_programs(0) - 1:
+        best = tl.load(key_ptr + token, mask=present, other=0, cache_modifier=".cg")
+        position = tl.load(position_ptr)
+        places = tokens_ptr + token * (capacity + 1) + tl.minimum(position, capacity - 1) + 1
+        fits = (position >= 0) & (position < capacity)
+        tl.store(places, chosen_index(best), mask=token < tl.where(fits, BATCH, 0))
+        # Every thread has read the keys and the position before one of them overwrites them.
+        tl.debug_barrier()
+        tl.store(key_ptr + token, tl.full(token.shape, NO_KEY, tl.int64), mask=present)
+        tl.store(position_ptr, position + 1)
+        tl.store(counter_ptr, 0)
+
+
+@triton.jit
+def _norm_head_batched_kernel(
+    x_ptr,
+    g_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    logits_ptr,
+    tokens_ptr,
+    position_ptr,
+    key_ptr,
+    counter_ptr,
+    eps,
+    V,
+    capacity,
+    BATCH: tl.constexpr,
+    NO_KEY: tl.constexpr,
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHOOSE: tl.constexpr,
+    WIDENED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), V, K, ROWS)
+    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
+    wait_for_previous(PDL)
+    sums = batched_product.products(
+        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, K, BLOCK, 1, WIDENED
+    )
+    mask = (rows < V)[:, None]
+    sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], mask)
+    logits = sums.to(x_ptr.dtype.element_ty).to(tl.float32)
+    if logits_ptr is not None:
+        token = tl.arange(0, batched_product.TOKENS)
+        places = logits_ptr + token[None, :] * V + rows[:, None]
+        tl.store(places, logits, mask=mask & (token < BATCH)[None, :])
+    if CHOOSE:
+        _choose_for_batch(
+            logits,
+            rows,
+            mask,
+            tokens_ptr,
+            position_ptr,
+            key_ptr,
+            counter_ptr,
+            capacity,
+            BATCH,
+            NO_KEY,
+        )
 
 
 def norm_head(
@@ -107,63 +201,15 @@ def norm_head(
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
     x [batch, hidden], contiguous, batch 1..16; tokens int64 [batch, capacity + 1]; position int32
-    [1]; outside the history no token is written. The logits, rounded to x's dtype as transformers
-    rounds them, are written to `logits` (float32 [batch, vocabulary]) if given; with `choose` off
-    that is all that happens.
+    [1]. At a position outside `tokens` no token is written, and the position still advances. The
+    logits, rounded to x's dtype as transformers rounds them, are written to `logits` (float32
+    [batch, vocabulary]) if given; with `choose` off nothing else happens.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace, a tile of more
-            than one split, or nothing to do: no `logits` and `choose` off.
+            than one split, for a batch a tile below 16 x 16, or nothing to do: no `logits` and
+            `choose` off.
     """
-    batch = _check(x, norm, head, tokens, position, workspace, logits, choose)
-    check_unsplit(tile)
-    if batch > 1:
-        return batched.norm_head(
-            x, norm, head, tokens, position, tile, workspace, logits, choose, pdl
-        )
-    return launch(
-        _norm_head_kernel,
-        (triton.cdiv(head.rows, tile.rows),),
-        x,
-        None if norm is None else norm.weight,
-        head.data,
-        head.scale,
-        head.bias,
-        logits,
-        tokens,
-        position,
-        workspace.keys,
-        workspace.counters,
-        0.0 if norm is None else norm.eps,
-        head.rows,
-        int(tokens.shape[1]) - 1,
-        NO_KEY=NO_KEY,
-        K=head.columns,
-        ROWS=tile.rows,
-        BLOCK=tile.columns,
-        AHEAD=blocks_ahead(head.columns, tile),
-        NORM=norm is not None,
-        LOGITS=logits is not None,
-        CHOOSE=choose,
-        SCALED=head.scale is not None,
-        BIASED=head.bias is not None,
-        PDL=pdl,
-        num_warps=tile.num_warps,
-        **launch_options(pdl),
-    )
-
-
-def _check(
-    x: torch.Tensor,
-    norm: Norm | None,
-    head: WeightMatrix,
-    tokens: torch.Tensor,
-    position: torch.Tensor,
-    workspace: Workspace,
-    logits: torch.Tensor | None,
-    choose: bool,
-) -> int:
-    """The batch, if all is as `norm_head` demands and there is something to do."""
     batch = check_activations(x, head.columns, head.data.device)
     if tokens.dim() != 2 or tokens.shape[1] < 1:
         raise ValueError(f"tokens {list(tokens.shape)}: must be [{batch}, capacity + 1]")
@@ -174,5 +220,24 @@ def _check(
     if logits is None and not choose:
         raise ValueError("neither logits nor a choice were asked for")
     check_norm(norm, head.columns, x.device)
+    check_unsplit(tile)
     workspace.check(0, 1, x.device)
-    return batch
+    g, eps = norm_arguments(norm)
+    return launch(
+        _norm_head_kernel if batch == 1 else _norm_head_batched_kernel,
+        (triton.cdiv(head.rows, tile.rows),),
+        x,
+        g,
+        *head.pointers,
+        logits,
+        tokens,
+        position,
+        workspace.keys,
+        workspace.counters,
+        eps,
+        head.rows,
+        int(tokens.shape[1]) - 1,
+        NO_KEY=NO_KEY,
+        CHOOSE=choose,
+        **product_options(x, head, tile, pdl),
+    )

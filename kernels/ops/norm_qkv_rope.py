@@ -1,9 +1,10 @@
 """Norm, Q/K/V projections (+ bias, + QK-norm), RoPE and the write into the KV cache: one launch.
 
 Bytes moved: the projections' weights once, x and the norm's weight once, q, the new K and V rows
-once. What it replaces, seven launches and more, writes and reads all of them several times.
+once; with QK-norm also 8 * batch bytes for each row of Q and K, through the workspace. The seven or
+more launches that it replaces write and read all of them several times.
 
-Rotation pairs element i of a head with i + D/2 (Hugging Face's half rotation), so a program owns
+Rotation pairs element i of a head with i + D/2 (Hugging Face's half rotation), so a program has
 rows i and i + D/2 of one head: its tile's rows alternate between the halves. With QK-norm a head's
 statistic needs all its rows, but a program per head would leave most multiprocessors idle: programs
 write their raw rows to the workspace, and the last of a head normalises, rotates and stores it.
@@ -15,9 +16,16 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.head_row import head_destination, store_normed_head
-from decodescope.kernels.device.overlap import launch_options
-from decodescope.kernels.device.vector_product import blocks_ahead, products
+from decodescope.kernels.device import batched_product, vector_product
+from decodescope.kernels.device.head_rows import (
+    head_rows,
+    rotated,
+    store_halves,
+    store_normed_head,
+    store_normed_heads,
+)
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.weight_rows import finished, paired_rows
 from decodescope.kernels.host.checks import (
     check_activations,
     check_apart,
@@ -28,11 +36,12 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.product import norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix, finished
+from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
-from decodescope.kernels.ops.batched import norm_qkv_rope as batched
-from decodescope.kernels.ops.rms_norm import normed_reference, rms_norm_reference
+from decodescope.kernels.ops.linear import linear_reference
+from decodescope.kernels.ops.rms_norm import rms_norm_reference
 from decodescope.kernels.ops.rope import RopeTable, rotated_reference
 
 
@@ -47,10 +56,7 @@ def norm_qkv_rope_reference(
     qk_norm: QkNorm | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """q [batch, heads, D] and the new rows of K and V [batch, kv_heads, D], in float64."""
-    product = normed_reference(x, norm) @ qkv.dense().T
-    if qkv.bias is not None:
-        product += qkv.bias.double()
-    every = product.view(x.shape[0], heads + 2 * kv_heads, -1)
+    every = linear_reference(x, qkv, norm).view(x.shape[0], heads + 2 * kv_heads, -1)
     q, k, v = every.split([heads, kv_heads, kv_heads], dim=1)
     if qk_norm is not None:
         q = rms_norm_reference(q, Norm(qk_norm.q_weight, qk_norm.eps))
@@ -87,10 +93,6 @@ def _norm_qkv_rope_kernel(
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
-    NORM: tl.constexpr,
-    QK_NORM: tl.constexpr,
-    SCALED: tl.constexpr,
-    BIASED: tl.constexpr,
     PDL: tl.constexpr,
 ):
     PAIRS: tl.constexpr = ROWS // 2
@@ -101,34 +103,28 @@ def _norm_qkv_rope_kernel(
     fits = (position >= 0) & (position < capacity)
     row = tl.minimum(tl.maximum(position, 0), table_rows - 1)
     pairs = first + tl.arange(0, PAIRS)
-    mask = pairs < D // 2
     rotates = head < HEADS + KV_HEADS
     turned = pairs < tl.where(rotates, D // 2, 0)
     cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
-    lane = tl.arange(0, ROWS)
-    pair = tl.minimum(first + lane // 2, D // 2 - 1)
-    inside = pair + (lane % 2) * (D // 2)
-    sums, square_sum = products(
-        w_ptr + head.to(tl.int64) * (D * K), inside, x_ptr, g_ptr, 0, K, BLOCK, 1, AHEAD, NORM, PDL
-    )
-    if NORM:
-        sums *= tl.rsqrt(square_sum / K + eps)
-    rows = head * D + inside
-    sums = finished(sums, scale_ptr, bias_ptr, rows, lane < ROWS, SCALED, BIASED)
+    inside = paired_rows(first, D // 2, ROWS)
+    w_ptr += head.to(tl.int64) * (D * K)
+    sums = vector_product.products(w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, PDL)
+    sums = finished(sums, scale_ptr, bias_ptr, head * D + inside, None)
     low, high = tl.split(tl.reshape(sums, (PAIRS, 2)))
-    target = head_destination(q_ptr, k_ptr, v_ptr, head, position, HEADS, KV_HEADS, capacity, D)
-    # Only q's rows have a place whatever the position is.
+    target = head_rows(q_ptr, k_ptr, v_ptr, head, 0, position, HEADS, KV_HEADS, capacity, D)
+    # Only q is written regardless of the position.
     written = tl.where((head < HEADS) | fits, D // 2, 0)
-    if QK_NORM and rotates:
-        tl.store(raw_ptr + head * D + pairs, low, mask=mask)
-        tl.store(raw_ptr + head * D + D // 2 + pairs, high, mask=mask)
+    if q_norm_ptr is not None and rotates:
+        raw_ptr += head * D
+        store_halves(raw_ptr + pairs, low, high, pairs < D // 2, D)
+        # One thread counts for all: their stores must be done.
         tl.debug_barrier()
         arrived = tl.atomic_add(counter_ptr + head, 1, sem="acq_rel")
         if arrived == CHUNKS - 1:
             weight_ptr = q_norm_ptr if head < HEADS else k_norm_ptr
             store_normed_head(
-                raw_ptr + head * D,
+                raw_ptr,
                 weight_ptr,
                 cos_ptr + row * (D // 2),
                 sin_ptr + row * (D // 2),
@@ -142,11 +138,97 @@ def _norm_qkv_rope_kernel(
     else:
         # V is not turned by cos 1 and sin 0: an infinite value times 0 would be NaN.
         if rotates:
-            low, high = low * cos - high * sin, high * cos + low * sin
-        dtype = q_ptr.dtype.element_ty
-        mask = pairs < written
-        tl.store(target + pairs, low.to(dtype), mask=mask)
-        tl.store(target + D // 2 + pairs, high.to(dtype), mask=mask)
+            low, high = rotated(low, high, cos, sin)
+        store_halves(target + pairs, low, high, pairs < written, D)
+
+
+@triton.jit
+def _norm_qkv_rope_batched_kernel(
+    x_ptr,
+    g_ptr,
+    w_ptr,
+    scale_ptr,
+    bias_ptr,
+    cos_ptr,
+    sin_ptr,
+    position_ptr,
+    q_norm_ptr,
+    k_norm_ptr,
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    raw_ptr,
+    counter_ptr,
+    eps,
+    qk_eps,
+    capacity,
+    table_rows,
+    BATCH: tl.constexpr,
+    HEADS: tl.constexpr,
+    KV_HEADS: tl.constexpr,
+    D: tl.constexpr,
+    K: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    HALF_BLOCK: tl.constexpr,
+    WIDENED: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    PAIRS: tl.constexpr = ROWS // 2
+    CHUNKS: tl.constexpr = (D // 2 + PAIRS - 1) // PAIRS
+    head = tl.program_id(0) // CHUNKS
+    first = (tl.program_id(0) % CHUNKS) * PAIRS
+    inside = paired_rows(first, D // 2, ROWS)
+    w_ptr += head.to(tl.int64) * (D * K)
+    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
+    position = tl.load(position_ptr)
+    fits = (position >= 0) & (position < capacity)
+    row = tl.minimum(tl.maximum(position, 0), table_rows - 1).to(tl.int64) * (D // 2)
+    pairs = first + tl.arange(0, PAIRS)
+    rotates = head < HEADS + KV_HEADS
+    cos = tl.load(cos_ptr + row + pairs, mask=pairs < D // 2, other=0.0)
+    sin = tl.load(sin_ptr + row + pairs, mask=pairs < D // 2, other=0.0)
+    wait_for_previous(PDL)
+    sums = batched_product.products(
+        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, K, BLOCK, 1, WIDENED
+    )
+    sums = finished(sums, scale_ptr, bias_ptr, (head * D + inside)[:, None], None)
+    low, high = batched_product.split_pairs(sums)
+    token = tl.arange(0, batched_product.TOKENS)
+    rows = head_rows(
+        q_ptr, k_ptr, v_ptr, head, token.to(tl.int64), position, HEADS, KV_HEADS, capacity, D
+    )
+    # Only q is written regardless of the position.
+    tokens_written = tl.where((head < HEADS) | fits, BATCH, 0)
+    token = token[None, :]
+    present = (pairs < D // 2)[:, None]
+    if q_norm_ptr is not None and rotates:
+        raw_ptr += head * (BATCH * D)
+        raw = raw_ptr + token * D + pairs[:, None]
+        store_halves(raw, low, high, present & (token < BATCH), D)
+        # One thread counts for all: their stores must be done.
+        tl.debug_barrier()
+        if tl.atomic_add(counter_ptr + head, 1, sem="acq_rel") == CHUNKS - 1:
+            weight_ptr = q_norm_ptr if head < HEADS else k_norm_ptr
+            store_normed_heads(
+                raw_ptr,
+                weight_ptr,
+                cos_ptr + row,
+                sin_ptr + row,
+                rows,
+                tokens_written,
+                qk_eps,
+                BATCH,
+                D,
+                HALF_BLOCK,
+            )
+            tl.store(counter_ptr + head, 0)
+    else:
+        if rotates:
+            low, high = rotated(low, high, cos[:, None], sin[:, None])
+        places = rows[None, :] + pairs[:, None]
+        store_halves(places, low, high, present & (token < tokens_written), D)
 
 
 def norm_qkv_rope(
@@ -164,38 +246,34 @@ def norm_qkv_rope(
     pdl: bool = False,
 ) -> Launch:
     """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
-    where `norm` is None); biases are added before, QK-norm is applied right before the rotation.
+    where `norm` is None). Biases are added before QK-norm, which comes right before the rotation.
 
     x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous,
     of one dtype; `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this
     order; position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a
-    position outside the cache nothing is written to it, and q is turned as at the nearest one of
-    the table. QK-norm needs a float of workspace for each row of Q and K and each token, and a
-    counter for each of their heads.
+    position outside the cache only q is written, rotated as at the nearest position of the table.
+    QK-norm needs a float of workspace for each row of Q and K and each token, and a counter for
+    each of their heads.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; q in x's memory; a table of fewer
-            positions than the cache; a tile of one row or of more than one split; too small a
-            workspace.
+            positions than the cache; a tile of one row or of more than one split, or for a batch
+            below 16 x 16; too small a workspace.
     """
     batch = _check(x, norm, qkv, rope, position, q, k_cache, v_cache, tile, qk_norm)
-    if batch > 1:
-        return batched.norm_qkv_rope(
-            x, norm, qkv, rope, position, q, k_cache, v_cache, tile, workspace, qk_norm, pdl
-        )
+    options = product_options(x, qkv, tile, pdl)
     heads, head_dim = int(q.shape[1]), int(q.shape[2])
     kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
-    floats, counters = ((heads + kv_heads) * head_dim, heads + kv_heads) if qk_norm else (0, 0)
-    workspace.check(floats, counters, x.device)
+    normed_heads = heads + kv_heads if qk_norm else 0
+    workspace.check(normed_heads * head_dim * batch, normed_heads, x.device)
+    g, eps = norm_arguments(norm)
     chunks = triton.cdiv(head_dim // 2, tile.rows // 2)
     return launch(
-        _norm_qkv_rope_kernel,
+        _norm_qkv_rope_kernel if batch == 1 else _norm_qkv_rope_batched_kernel,
         ((heads + 2 * kv_heads) * chunks,),
         x,
-        None if norm is None else norm.weight,
-        qkv.data,
-        qkv.scale,
-        qkv.bias,
+        g,
+        *qkv.pointers,
         rope.cos,
         rope.sin,
         position,
@@ -206,25 +284,15 @@ def norm_qkv_rope(
         v_cache,
         workspace.partials,
         workspace.counters,
-        0.0 if norm is None else norm.eps,
+        eps,
         0.0 if qk_norm is None else qk_norm.eps,
         capacity,
         rope.positions,
         HEADS=heads,
         KV_HEADS=kv_heads,
         D=head_dim,
-        K=qkv.columns,
-        ROWS=tile.rows,
-        BLOCK=tile.columns,
-        AHEAD=blocks_ahead(qkv.columns, tile),
         HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
-        NORM=norm is not None,
-        QK_NORM=qk_norm is not None,
-        SCALED=qkv.scale is not None,
-        BIASED=qkv.bias is not None,
-        PDL=pdl,
-        num_warps=tile.num_warps,
-        **launch_options(pdl),
+        **options,
     )
 
 
@@ -240,7 +308,7 @@ def _check(
     tile: Tile,
     qk_norm: QkNorm | None,
 ) -> int:
-    """The batch, if all is as `norm_qkv_rope` demands."""
+    """Check the arguments as `norm_qkv_rope` documents them; returns the batch."""
     batch, device = check_activations(x, qkv.columns, qkv.data.device), x.device
     if q.dim() != 3 or k_cache.dim() != 4:
         raise ValueError(

@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_norm, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.weights import Norm
@@ -22,11 +22,6 @@ def rms_norm_reference(x: torch.Tensor, norm: Norm) -> torch.Tensor:
     """x / sqrt(mean(x^2) + eps) * weight over the last dimension, in float64. x [..., features]."""
     x = x.double()
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + norm.eps) * norm.weight.double()
-
-
-def normed_reference(x: torch.Tensor, norm: Norm | None) -> torch.Tensor:
-    """As `rms_norm_reference`, or x itself in float64 where there is no norm."""
-    return x.double() if norm is None else rms_norm_reference(x, norm)
 
 
 @triton.jit
@@ -97,7 +92,6 @@ def rms_norm(x: torch.Tensor, norm: Norm, out: torch.Tensor, pdl: bool = False) 
         BLOCK=block,
         PDL=pdl,
         num_warps=row_warps(block),
-        **launch_options(pdl),
     )
 
 

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.weights import Norm
@@ -87,5 +87,4 @@ def rms_norm_residual(
         BLOCK=block,
         PDL=pdl,
         num_warps=row_warps(block),
-        **launch_options(pdl),
     )

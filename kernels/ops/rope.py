@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 
@@ -160,5 +160,4 @@ def rotate(
         INTERLEAVED=interleaved,
         PDL=pdl,
         num_warps=1,
-        **launch_options(pdl),
     )

@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.overlap import allow_next, launch_options, wait_for_previous
+from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 
@@ -73,5 +73,4 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, pdl: bool = 
         BLOCK=BLOCK,
         PDL=pdl,
         num_warps=NUM_WARPS,
-        **launch_options(pdl),
     )

@@ -9,7 +9,6 @@ seed. One launch with a temperature alone, three with top-k, four with top-p, fi
 import torch
 import triton
 
-from decodescope.kernels.device.overlap import launch_options
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.workspace import NO_KEY
@@ -106,7 +105,7 @@ def _launch(
     inverse = inverse_float32(temperature)
     mass = top_p is not None and top_p < 1
     grid = (triton.cdiv(vocabulary, block), batch)
-    options = {"BLOCK": block, "PDL": pdl, "num_warps": NUM_WARPS, **EXACT, **launch_options(pdl)}
+    options = {"BLOCK": block, "PDL": pdl, "num_warps": NUM_WARPS, **EXACT}
     launches: list[Launch] = []
     if top_k is not None:
         launches += _select(

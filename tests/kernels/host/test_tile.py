@@ -28,3 +28,19 @@ def test_refuses_what_is_no_power_of_two(field: str, size: int) -> None:
 def test_refuses_no_stage_and_no_split(counts: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="below 1"):
         Tile(4, 64, **counts)
+
+
+@pytest.mark.parametrize(
+    ("columns", "tile", "blocks"),
+    [
+        (2048, Tile(4, 2048, num_stages=3), 1),
+        (2049, Tile(4, 2048, num_stages=3), 2),
+        (8192, Tile(2, 512, num_stages=5), 5),
+        (8192, Tile(2, 512, num_stages=5, splits=8), 2),
+        (33, Tile(1, 16, num_stages=9, splits=5), 1),
+    ],
+)
+def test_no_more_blocks_are_loaded_early_than_a_row_has(
+    columns: int, tile: Tile, blocks: int
+) -> None:
+    assert tile.blocks_ahead(columns) == blocks

@@ -6,102 +6,115 @@ from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.linear import linear, linear_reference
 
-# One rounding: at most half a unit of fp16, a whole one of bf16, which the interpreter truncates.
-LIMITS = {torch.float32: 5e-7, torch.float16: 5e-4, torch.bfloat16: 8e-3}
-DTYPES = list(LIMITS)
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype, device: str) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(hash((seed, *shape)))
-    return torch.randn(shape, generator=generator).to(dtype).to(device)
-
-
-def random_weight(
-    rows: int, columns: int, dtype: torch.dtype, device: str, scaled: bool, biased: bool
-) -> WeightMatrix:
-    scale = random(rows, dtype=torch.float32, device=device).abs() if scaled else None
-    bias = random(rows, seed=1, dtype=dtype, device=device) if biased else None
-    return WeightMatrix(random(rows, columns, dtype=dtype, device=device), scale, bias)
-
-
-def poisoned(rows: int, columns: int, dtype: torch.dtype, device: str) -> torch.Tensor:
-    return torch.full((rows, columns), float("nan"), dtype=dtype, device=device)
-
-
-def relative_error(out: torch.Tensor, expected: torch.Tensor) -> float:
-    return ((out.double() - expected).norm() / expected.norm()).item()
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("normed", [False, True])
 @pytest.mark.parametrize(
-    ("rows", "columns", "tile"),
+    ("batch", "rows", "columns", "tile"),
     [
-        (12, 64, Tile(4, 64)),
-        (13, 77, Tile(4, 128)),
-        (9, 100, Tile(2, 32)),
-        (7, 577, Tile(8, 256)),
-        (1, 33, Tile(1, 16)),
-        (5, 96, Tile(1, 32)),
+        (1, 12, 64, Tile(4, 64)),
+        (1, 13, 77, Tile(4, 128)),
+        (1, 9, 100, Tile(2, 32)),
+        (1, 7, 577, Tile(8, 256)),
+        (1, 1, 33, Tile(1, 16)),
+        (1, 5, 96, Tile(1, 32)),
+        (2, 31, 100, Tile(32, 64)),
+        (7, 30, 77, Tile(16, 64)),
+        (16, 33, 129, Tile(64, 128)),
     ],
 )
-def test_one_vector(
-    rows: int, columns: int, tile: Tile, normed: bool, dtype: torch.dtype, device: str
+def test_product(
+    batch: int,
+    rows: int,
+    columns: int,
+    tile: Tile,
+    normed: bool,
+    dtype: torch.dtype,
+    inputs,
+    assert_close,
 ) -> None:
-    x = random(1, columns, dtype=dtype, device=device) * 3
-    weight = random_weight(rows, columns, dtype, device, scaled=rows % 2 == 1, biased=normed)
-    norm = Norm(random(columns, dtype=dtype, device=device), 1e-5) if normed else None
-    out, again = poisoned(1, rows, dtype, device), poisoned(1, rows, dtype, device)
+    make = inputs(dtype)
+    x = make.random(batch, columns) * 3
+    weight = make.weight(rows, columns, scaled=rows % 2 == 1, biased=normed == (batch != 2))
+    norm = make.norm(columns) if normed else None
+    out, again = make.poisoned(batch, rows), make.poisoned(batch, rows)
     linear(x, weight, out, tile, norm)
     linear(x, weight, again, tile, norm)
-    assert relative_error(out, linear_reference(x, weight, norm)) < LIMITS[dtype]
+    assert_close(out, linear_reference(x, weight, norm))
     assert torch.equal(out, again)
 
 
-@pytest.mark.parametrize("batch", [2, 5, 16])
-def test_batches_go_to_the_batched_kernel(batch: int, device: str) -> None:
-    dtype = torch.float32
-    x = random(batch, 48, dtype=dtype, device=device)
-    weight = random_weight(19, 48, dtype, device, scaled=True, biased=True)
-    norm = Norm(random(48, dtype=dtype, device=device), 1e-5)
-    out = poisoned(batch, 19, dtype, device)
-    linear(x, weight, out, Tile(16, 32), norm)
-    assert relative_error(out, linear_reference(x, weight, norm)) < LIMITS[dtype]
+def test_agrees_with_transformers_in_fp32(inputs) -> None:
+    make = inputs(torch.float32)
+    llama = LlamaRMSNorm(64, eps=1e-5).to(make.device).requires_grad_(False)
+    module = torch.nn.Linear(64, 10).to(make.device).requires_grad_(False)
+    x, out, norm = make.random(1, 64), make.poisoned(1, 10), make.norm(64)
+    llama.weight.copy_(norm.weight)
+    linear(x, WeightMatrix(module.weight, bias=module.bias), out, Tile(2, 64), norm)
+    torch.testing.assert_close(out, module(llama(x)), atol=1e-6, rtol=1e-6)
 
 
-def test_agrees_with_transformers_in_fp32(device: str) -> None:
-    llama = LlamaRMSNorm(64, eps=1e-5).to(device)
-    module = torch.nn.Linear(64, 10).to(device)
-    x = random(1, 64, dtype=torch.float32, device=device)
-    out = poisoned(1, 10, torch.float32, device)
-    with torch.no_grad():
-        llama.weight.copy_(random(64, dtype=torch.float32, device=device))
-        weight = WeightMatrix(module.weight, bias=module.bias)
-        linear(x, weight, out, Tile(2, 64), Norm(llama.weight, 1e-5))
-        torch.testing.assert_close(out, module(llama(x)), atol=1e-6, rtol=1e-6)
-
-
-def test_unit_rows_read_single_elements(device: str) -> None:
-    x = random(1, 40, dtype=torch.bfloat16, device=device)
-    weight = WeightMatrix(torch.eye(40, dtype=torch.bfloat16, device=device)[::3].contiguous())
-    out = poisoned(1, 14, torch.bfloat16, device)
-    linear(x, weight, out, Tile(4, 16))
+def test_unit_rows_read_single_elements(inputs) -> None:
+    make = inputs(torch.bfloat16)
+    x, out = make.random(1, 40), make.poisoned(1, 14)
+    weight = torch.eye(40, dtype=torch.bfloat16, device=make.device)[::3].contiguous()
+    linear(x, WeightMatrix(weight), out, Tile(4, 16))
     assert torch.equal(out, x[:, ::3])
 
 
-def test_a_norm_of_values_whose_squares_overflow_fp16(device: str) -> None:
-    x = random(1, 64, dtype=torch.float16, device=device) * 3000
-    weight = random_weight(6, 64, torch.float16, device, scaled=False, biased=False)
-    norm = Norm(torch.ones(64, dtype=torch.float16, device=device), 1e-6)
-    out = poisoned(1, 6, torch.float16, device)
+def test_a_norm_of_values_whose_squares_overflow_fp16(inputs, assert_close) -> None:
+    make = inputs(torch.float16)
+    x, weight, out = make.random(1, 64) * 3000, make.weight(6, 64), make.poisoned(1, 6)
+    norm = Norm(torch.ones(64, dtype=torch.float16, device=make.device), 1e-6)
     linear(x, weight, out, Tile(2, 64), norm)
-    assert relative_error(out, linear_reference(x, weight, norm)) < LIMITS[torch.float16]
+    assert_close(out, linear_reference(x, weight, norm))
 
 
-def test_writes_no_further_than_its_rows(device: str) -> None:
-    weight = random_weight(5, 32, torch.float32, device, scaled=False, biased=False)
-    storage = poisoned(1, 13, torch.float32, device)
-    linear(random(1, 32, dtype=torch.float32, device=device), weight, storage[:, 4:9], Tile(4, 32))
+@pytest.mark.parametrize(("size", "weight_size"), [(60_000.0, 40.0), (60_000.0, 1.0), (1e-4, 0.02)])
+def test_a_norm_keeps_a_float16_batch_within_its_range(
+    size: float, weight_size: float, inputs, assert_close
+) -> None:
+    """g x alone would be infinite, or lose its digits."""
+    make = inputs(torch.float16)
+    x, out = make.random(2, 48).sign() * size, make.poisoned(2, 16)
+    norm = Norm((make.random(48, seed=5).abs() + 1) * weight_size, 1e-12)
+    weight = make.weight(16, 48)
+    linear(x, weight, out, Tile(16, 16), norm)
+    assert_close(out, linear_reference(x, weight, norm))
+
+
+def test_float32_weights_of_a_float16_batch(inputs, assert_close) -> None:
+    make = inputs(torch.float16)
+    x, out = make.random(3, 40), make.poisoned(3, 18)
+    weight = WeightMatrix(make.random(18, 40, dtype=torch.float32))
+    linear(x, weight, out, Tile(16, 32))
+    assert_close(out, linear_reference(x, WeightMatrix(weight.data.half())))
+
+
+def test_a_sequence_does_not_depend_on_its_neighbours(inputs) -> None:
+    make = inputs(torch.float32)
+    x, weight, norm = make.random(5, 50), make.weight(20, 50), make.norm(50)
+    together, fewer = make.poisoned(5, 20), make.poisoned(2, 20)
+    linear(x, weight, together, Tile(32, 32), norm)
+    linear(x[3:5], weight, fewer, Tile(32, 32), norm)
+    assert torch.equal(together[3:5], fewer)
+
+
+def test_a_norm_of_a_scaled_batch_gives_the_same(inputs, assert_close) -> None:
+    make = inputs(torch.float32)
+    x, weight, norm = make.random(4, 50), make.weight(20, 50), Norm(make.random(50, seed=9), 1e-20)
+    out, scaled = make.poisoned(4, 20), make.poisoned(4, 20)
+    linear(x, weight, out, Tile(32, 64), norm)
+    linear(x * 1024, weight, scaled, Tile(32, 64), norm)
+    assert_close(scaled, out.double())
+
+
+def test_writes_no_further_than_its_rows(inputs) -> None:
+    make = inputs(torch.float32)
+    storage = make.poisoned(1, 13)
+    linear(make.random(1, 32), make.weight(5, 32), storage[:, 4:9], Tile(4, 32))
     assert storage.isfinite().tolist()[0] == [4 <= column < 9 for column in range(13)]
 
 
@@ -121,6 +134,8 @@ SHARED = torch.zeros(1, 8)
         (torch.zeros(1, 8).int(), torch.zeros(1, 6).int(), TILE, None, "x is torch.int32"),
         (torch.zeros(1, 8), torch.zeros(1, 6), Tile(2, 8, splits=2), None, "tile of 2 splits"),
         (SHARED, SHARED[:, :6], TILE, None, "out shares memory with x"),
+        (torch.zeros(2, 8), torch.zeros(2, 6), Tile(8, 16), None, "at least 16 x 16"),
+        (torch.zeros(2, 8), torch.zeros(2, 6), Tile(16, 8), None, "tile of 16 x 8"),
         (
             torch.zeros(1, 8),
             torch.zeros(1, 6),
@@ -138,12 +153,12 @@ def test_refuses(
 
 
 @pytest.mark.gpu
-def test_offsets_beyond_32_bits_are_read() -> None:
+def test_offsets_beyond_32_bits_are_read(inputs) -> None:
     rows, columns = 2**19 + 3, 4096
     data = torch.zeros(rows, columns, dtype=torch.bfloat16, device="cuda")
     data[-1] = 1.0
     x = torch.ones(1, columns, dtype=torch.bfloat16, device="cuda")
-    out = poisoned(1, rows, torch.bfloat16, "cuda")
+    out = inputs(torch.bfloat16).poisoned(1, rows)
     linear(x, WeightMatrix(data), out, Tile(4, 4096))
     assert out[0, -1].item() == columns
     assert out.count_nonzero().item() == 1

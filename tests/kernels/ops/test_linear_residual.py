@@ -109,20 +109,56 @@ def test_the_sum_is_rounded_once(splits: int, inputs) -> None:
     assert residual.tolist() == [[1.0, 1.0]]
 
 
-@pytest.mark.parametrize("splits", [1, 2])
-def test_batches_go_to_the_batched_kernel(splits: int, inputs, assert_close) -> None:
-    make = inputs(torch.float32)
-    x, weight = make.random(3, 64), make.weight(19, 64, biased=True)
-    residual = make.random(3, 19, seed=4)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("batch", "rows", "columns", "tile"),
+    [
+        (2, 40, 96, Tile(16, 32)),
+        (3, 33, 77, Tile(32, 64, splits=1)),
+        (7, 50, 131, Tile(16, 32, splits=3)),
+        (8, 64, 256, Tile(64, 64, splits=4)),
+        (16, 35, 100, Tile(32, 16, splits=5)),
+        (5, 17, 40, Tile(16, 32, splits=4)),
+    ],
+)
+def test_adds_the_product_of_a_batch(
+    batch: int,
+    rows: int,
+    columns: int,
+    tile: Tile,
+    dtype: torch.dtype,
+    inputs,
+    assert_close,
+    assert_reset,
+) -> None:
+    make = inputs(dtype)
+    x, residual = make.random(batch, columns), make.random(batch, rows)
+    weight = make.weight(rows, columns, scaled=rows % 2 == 1, biased=batch % 2 == 1)
+    blocks = -(-rows // tile.rows)
+    workspace = make.workspace(tile.splits * blocks * tile.rows * batch, blocks)
     expected = linear_residual_reference(x, weight, residual)
-    workspace = make.workspace(splits * 32 * 3, 2)
-    linear_residual(x, weight, residual, Tile(16, 32, splits=splits), workspace)
+    again = residual.clone()
+    linear_residual(x, weight, residual, tile, workspace)
     assert_close(residual, expected)
+    linear_residual(x, weight, again, tile, workspace)
+    assert torch.equal(residual, again)
+    assert_reset(workspace)
+
+
+def test_a_batch_writes_no_further_than_its_rows(inputs) -> None:
+    make = inputs(torch.float32)
+    guarded = make.poisoned(5, 19)
+    guarded[1:4] = 0
+    x, weight = make.random(3, 24), make.weight(19, 24)
+    linear_residual(x, weight, guarded[1:4], Tile(16, 16, splits=2), make.workspace(192, 2))
+    assert guarded[[0, 4]].isnan().all()
+    assert not guarded[1:4].isnan().any()
 
 
 WEIGHT = WeightMatrix(torch.zeros(6, 8))
 X, RESIDUAL = torch.zeros(1, 8), torch.zeros(1, 6)
-TILE, SPLIT_TILE = Tile(4, 8), Tile(4, 8, splits=2)
+X3, RESIDUAL3 = torch.zeros(3, 8), torch.zeros(3, 6)
+TILE, SPLIT_TILE, BATCH_TILE = Tile(4, 8), Tile(4, 8, splits=2), Tile(16, 16, splits=2)
 WORKSPACE = new_workspace(16, 2, "cpu")
 
 
@@ -145,6 +181,10 @@ WORKSPACE = new_workspace(16, 2, "cpu")
         (X, RESIDUAL, SPLIT_TILE, new_workspace(15, 2, "cpu"), "needs 16 and 2"),
         (X, RESIDUAL, SPLIT_TILE, new_workspace(16, 1, "cpu"), "needs 16 and 2"),
         (X, RESIDUAL, SPLIT_TILE, new_workspace(16, 2, "meta"), "workspace on meta"),
+        (X3, RESIDUAL3, Tile(8, 16), WORKSPACE, "tile of 8 x 16"),
+        (X3, RESIDUAL3, Tile(16, 8), WORKSPACE, "tile of 16 x 8"),
+        (X3, RESIDUAL3, BATCH_TILE, new_workspace(2 * 16 * 3 - 1, 1, "cpu"), "needs 96 and 1"),
+        (X3, RESIDUAL3, BATCH_TILE, new_workspace(2 * 16 * 3, 0, "cpu"), "needs 96 and 1"),
     ],
 )
 def test_refuses(

@@ -10,18 +10,23 @@ from decodescope.kernels.ops.norm_gate_up import norm_gate_up, norm_gate_up_refe
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 SHAPES = [
-    (12, 64, Tile(4, 64)),
-    (13, 77, Tile(8, 128)),
-    (7, 577, Tile(16, 128, num_stages=3)),
-    (3, 33, Tile(2, 16, num_stages=2)),
-    (5, 100, Tile(16, 32, num_stages=4)),
+    (1, 12, 64, Tile(4, 64)),
+    (1, 13, 77, Tile(8, 128)),
+    (1, 7, 577, Tile(16, 128, num_stages=3)),
+    (1, 3, 33, Tile(2, 16, num_stages=2)),
+    (1, 5, 100, Tile(16, 32, num_stages=4)),
+    (2, 21, 64, Tile(16, 32)),
+    (3, 16, 77, Tile(32, 64)),
+    (8, 35, 100, Tile(32, 128)),
+    (16, 19, 51, Tile(64, 64)),
 ]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("normed", [False, True])
-@pytest.mark.parametrize(("intermediate", "hidden", "tile"), SHAPES)
+@pytest.mark.parametrize(("batch", "intermediate", "hidden", "tile"), SHAPES)
 def test_gated_product(
+    batch: int,
     intermediate: int,
     hidden: int,
     tile: Tile,
@@ -31,15 +36,27 @@ def test_gated_product(
     assert_close,
 ) -> None:
     make = inputs(dtype)
-    x = make.random(1, hidden) * 3
+    x = make.random(batch, hidden) * 3
     norm = make.norm(hidden) if normed else None
-    scaled, biased = intermediate % 2 == 1, intermediate > 5
+    scaled, biased = intermediate % 2 == 1, intermediate > 5 and batch != 2
     gate_up = make.weight(2 * intermediate, hidden, scaled=scaled, biased=biased)
-    out, again = make.poisoned(1, intermediate), make.poisoned(1, intermediate)
+    out, again = make.poisoned(batch, intermediate), make.poisoned(batch, intermediate)
     norm_gate_up(x, norm, gate_up, out, tile)
     norm_gate_up(x, norm, gate_up, again, tile)
     assert_close(out, norm_gate_up_reference(x, norm, gate_up))
     assert torch.equal(out, again)
+
+
+def test_gate_rows_of_a_batch_come_before_up_rows(inputs) -> None:
+    make = inputs(torch.float32)
+    data = torch.zeros(6, 4, device=make.device)
+    data[:3, 0], data[3:, 1] = 2.0, torch.tensor([1.0, 10.0, 100.0], device=make.device)
+    x = torch.ones(2, 4, device=make.device)
+    out = make.poisoned(2, 3)
+    norm_gate_up(x, None, WeightMatrix(data), out, Tile(16, 16))
+    silu = 2.0 / (1.0 + torch.exp(torch.tensor(-2.0)).item())
+    expected = silu * data[3:, 1].expand(2, 3)
+    torch.testing.assert_close(out, expected, rtol=1e-6, atol=0.0)
 
 
 def test_agrees_with_transformers_in_fp32(inputs) -> None:
@@ -97,14 +114,6 @@ def test_writes_no_further_than_its_units(inputs) -> None:
     assert storage.isfinite().tolist()[0] == [4 <= column < 9 for column in range(13)]
 
 
-def test_batches_go_to_the_batched_kernel(inputs, assert_close) -> None:
-    make = inputs(torch.float32)
-    x, norm, gate_up = make.random(3, 64), make.norm(64), make.weight(38, 64, biased=True)
-    out = make.poisoned(3, 19)
-    norm_gate_up(x, norm, gate_up, out, Tile(16, 32))
-    assert_close(out, norm_gate_up_reference(x, norm, gate_up))
-
-
 GATE_UP = WeightMatrix(torch.zeros(6, 8))
 X, OUT, TILE = torch.zeros(1, 8), torch.zeros(1, 3), Tile(4, 8)
 NORM = Norm(torch.ones(8), 1e-6)
@@ -131,6 +140,7 @@ NORM = Norm(torch.ones(8), 1e-6)
         (X, NORM, GATE_UP, X[:, 5:], TILE, "out shares memory with x"),
         (X, NORM, GATE_UP, OUT, Tile(1, 8), "tile of one row"),
         (X, NORM, GATE_UP, OUT, Tile(4, 8, splits=2), "tile of 2 splits"),
+        (torch.zeros(2, 8), NORM, GATE_UP, torch.zeros(2, 3), Tile(8, 16), "at least 16 x 16"),
     ],
 )
 def test_refuses(

@@ -19,8 +19,8 @@ SHAPES = [
 ]
 
 
-def history(length: int, device: str) -> torch.Tensor:
-    return torch.full((1, length), UNWRITTEN, dtype=torch.int64, device=device)
+def history(length: int, device: str, batch: int = 1) -> torch.Tensor:
+    return torch.full((batch, length), UNWRITTEN, dtype=torch.int64, device=device)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -172,15 +172,102 @@ def test_large_activations_in_fp16(inputs, assert_close) -> None:
     assert tokens[0, 1] == logits.argmax()
 
 
-def test_batches_go_to_the_batched_kernel(inputs, assert_close) -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("batch", "vocabulary", "hidden", "tile"),
+    [
+        (2, 65, 40, Tile(32, 32)),
+        (7, 33, 77, Tile(64, 64)),
+        (16, 97, 51, Tile(16, 64)),
+    ],
+)
+def test_logits_of_a_batch_and_the_largest_of_them(
+    batch: int,
+    vocabulary: int,
+    hidden: int,
+    tile: Tile,
+    dtype: torch.dtype,
+    inputs,
+    assert_close,
+    assert_reset,
+) -> None:
+    make = inputs(dtype)
+    x, norm = make.random(batch, hidden), make.norm(hidden)
+    head = make.weight(vocabulary, hidden, scaled=vocabulary % 2 == 1, biased=batch == 2)
+    tokens, position = history(9, make.device, batch), make.position(4)
+    workspace = make.workspace(0, 1)
+    logits = make.poisoned(batch, vocabulary, dtype=torch.float32)
+    norm_head(x, norm, head, tokens, position, tile, workspace, logits)
+    assert_close(logits.to(dtype), norm_head_reference(x, norm, head))
+    assert torch.equal(logits, logits.to(dtype).float())
+    assert torch.equal(tokens[:, 5], logits.argmax(-1))
+    assert position.item() == 5
+    norm_head(x, norm, head, tokens, position, tile, workspace)
+    assert torch.equal(tokens[:, 6], tokens[:, 5])
+    assert (tokens[:, [0, 1, 2, 3, 4, 7, 8]] == UNWRITTEN).all()
+    assert_reset(workspace)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_equal_logits_of_a_batch_go_to_the_lowest_index(dtype: torch.dtype, inputs) -> None:
+    make = inputs(dtype)
+    x = torch.eye(3, 16, device=make.device).to(dtype)
+    columns = torch.full((70, 3), -2.0, device=make.device)
+    columns[[20, 5, 69], 0] = 3.0
+    columns[[48, 33, 31], 1] = -1.5
+    data = torch.cat((columns, torch.zeros(70, 13, device=make.device)), dim=1)
+    tokens, position = history(2, make.device, 3), make.position(0)
+    head = WeightMatrix(data.to(dtype))
+    norm_head(x, None, head, tokens, position, Tile(16, 16), make.workspace(0, 1))
+    assert tokens[:, 1].tolist() == [5, 31, 0]
+
+
+def test_the_two_zeros_are_equal_in_a_batch(inputs) -> None:
     make = inputs(torch.float32)
-    x, norm, head = make.random(3, 64), make.norm(64), make.weight(38, 64)
-    tokens, position = history(2, make.device).repeat(3, 1), make.position(0)
-    logits = make.poisoned(3, 38)
-    norm_head(x, norm, head, tokens, position, Tile(16, 32), make.workspace(0, 1), logits)
-    assert_close(logits, norm_head_reference(x, norm, head))
-    assert torch.equal(tokens[:, 1], logits.argmax(-1))
-    assert position.item() == 1
+    scale = torch.tensor([-1.0, -1.0] + [1.0] * 18, device=make.device)
+    head = WeightMatrix(torch.zeros(20, 16, device=make.device), scale)
+    tokens, position = history(2, make.device, 2), make.position(0)
+    x, logits = make.random(2, 16).abs(), make.poisoned(2, 20)
+    norm_head(x, None, head, tokens, position, Tile(16, 16), make.workspace(0, 1), logits)
+    assert torch.signbit(logits[:, :2]).all()
+    assert tokens[:, 1].tolist() == [0, 0]
+
+
+def test_a_batch_can_choose_the_last_row_among_infinities(inputs) -> None:
+    make = inputs(torch.float32)
+    bias = torch.full((37,), -float("inf"), device=make.device)
+    bias[36] = -1e30
+    head = WeightMatrix(torch.ones(37, 16, device=make.device), bias=bias)
+    tokens, position = history(2, make.device, 2), make.position(0)
+    norm_head(make.random(2, 16), None, head, tokens, position, Tile(32, 16), make.workspace(0, 1))
+    assert tokens[:, 1].tolist() == [36, 36]
+
+
+@pytest.mark.parametrize("at", [-5, -1, 2, 7])
+def test_outside_the_history_the_tokens_of_a_batch_stay_as_they_are(
+    at: int, inputs, assert_reset
+) -> None:
+    make = inputs(torch.float32)
+    guarded = torch.full((4, 3), UNWRITTEN, dtype=torch.int64, device=make.device)
+    workspace = make.workspace(0, 1)
+    position = make.position(at)
+    x, head = make.random(2, 16), make.weight(20, 16)
+    norm_head(x, None, head, guarded[1:3], position, Tile(16, 16), workspace)
+    assert (guarded == UNWRITTEN).all()
+    assert position.item() == at + 1
+    assert_reset(workspace)
+
+
+def test_without_a_choice_only_logits_of_a_batch_are_written(inputs, assert_reset) -> None:
+    make = inputs(torch.float32)
+    x, head, workspace = make.random(2, 16), make.weight(20, 16), make.workspace(0, 1)
+    tokens, position = history(3, make.device, 2), make.position(0)
+    logits = make.poisoned(2, 20)
+    norm_head(x, None, head, tokens, position, Tile(16, 16), workspace, logits, choose=False)
+    assert not logits.isnan().any()
+    assert (tokens == UNWRITTEN).all()
+    assert position.item() == 0
+    assert_reset(workspace)
 
 
 CORRECT = {
@@ -222,6 +309,15 @@ CORRECT = {
         ({"logits": torch.zeros(1, 6, device="meta")}, "logits .* on meta"),
         ({"logits": None, "choose": False}, "neither logits nor a choice"),
         ({"tile": Tile(4, 8, splits=2)}, "tile of 2 splits"),
+        (
+            {
+                "x": torch.zeros(2, 8),
+                "tokens": torch.zeros(2, 3, dtype=torch.int64),
+                "logits": None,
+                "tile": Tile(8, 16),
+            },
+            "at least 16 x 16",
+        ),
         ({"workspace": new_workspace(0, 0, "cpu")}, "needs 0 and 1"),
         ({"workspace": new_workspace(0, 1, "meta")}, "workspace on meta"),
     ],

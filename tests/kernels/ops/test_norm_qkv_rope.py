@@ -41,6 +41,10 @@ SHAPES = [
     Shape(77, 5, 1, 96, 3, Tile(128, 128)),
     Shape(300, 1, 1, 42, 2, Tile(32, 128, num_stages=2)),
     Shape(100, 2, 2, 32, 3, Tile(128, 32, num_stages=4)),
+    Shape(64, 3, 1, 32, 3, Tile(32, 64), batch=2),
+    Shape(77, 2, 1, 20, 5, Tile(16, 64), batch=3),
+    Shape(40, 2, 2, 10, 3, Tile(16, 64), batch=8),
+    Shape(51, 3, 1, 42, 3, Tile(32, 32), batch=16),
 ]
 
 
@@ -108,8 +112,8 @@ def others(cache: torch.Tensor, at: int) -> torch.Tensor:
 def test_q_and_the_new_rows(
     shape: Shape, qk: bool, dtype: torch.dtype, inputs, assert_close, assert_reset
 ) -> None:
-    at = 0 if shape.hidden == 64 else shape.capacity - 1
-    case = Case(inputs(dtype), shape, at, normed=shape.hidden != 77, qk=qk)
+    at = 0 if shape.hidden == 64 and shape.batch == 1 else shape.capacity - 1
+    case = Case(inputs(dtype), shape, at, normed=shape.hidden not in (77, 64), qk=qk)
     q, k_cache, v_cache = case.run()
     new_rows = (q, k_cache[:, :, at], v_cache[:, :, at])
     for out, expected in zip(new_rows, case.expected(at), strict=True):
@@ -120,8 +124,9 @@ def test_q_and_the_new_rows(
 
 
 @pytest.mark.parametrize("qk", [False, True])
-def test_a_second_run_gives_the_same_bits(qk: bool, inputs) -> None:
-    case = Case(inputs(torch.bfloat16), SHAPES[0], 1, qk=qk)
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[6]])
+def test_a_second_run_gives_the_same_bits(shape: Shape, qk: bool, inputs) -> None:
+    case = Case(inputs(torch.bfloat16), shape, 1, qk=qk)
     for one, other in zip(case.run(), case.run(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 
@@ -168,8 +173,9 @@ def test_every_position_turns_by_its_own_row(inputs, assert_close) -> None:
         assert_close(k_cache[:, :, at], expected_k)
 
 
-def test_infinite_values_are_stored_as_they_are(inputs) -> None:
-    shape = SHAPES[0]
+@pytest.mark.parametrize("batch", [1, 2])
+def test_infinite_values_are_stored_as_they_are(batch: int, inputs) -> None:
+    shape = replace(SHAPES[0], batch=batch)
     case = Case(inputs(torch.float32), shape, 1)
     case.qkv.bias[(shape.heads + shape.kv_heads) * shape.head_dim] = float("inf")
     _, _, v_cache = case.run()
@@ -215,17 +221,6 @@ def test_agrees_with_transformers_in_fp32(qk: bool, inputs) -> None:
     for out, reference, rows in zip(outputs, case.expected(5), expected, strict=True):
         torch.testing.assert_close(reference.float(), rows, atol=3e-6, rtol=1e-5)
         torch.testing.assert_close(out, rows, atol=3e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize("qk", [False, True])
-def test_batches_go_to_the_batched_kernel(qk: bool, inputs, assert_close) -> None:
-    shape = Shape(64, 2, 1, 32, 4, Tile(16, 32), batch=3)
-    case = Case(inputs(torch.float32), shape, 2, qk=qk)
-    q, k_cache, v_cache = case.run()
-    for out, expected in zip(
-        (q, k_cache[:, :, 2], v_cache[:, :, 2]), case.expected(2), strict=True
-    ):
-        assert_close(out, expected)
 
 
 def rope_table(head_dim: int, device: str = "cpu", positions: int = 5) -> RopeTable:
@@ -292,6 +287,22 @@ CORRECT: dict[str, Any] = {
 def test_refuses(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         norm_qkv_rope(**(CORRECT | change))
+
+
+@pytest.mark.parametrize(
+    ("tile", "partials", "counters", "complaint"),
+    [
+        (Tile(8, 16), 400, 9, "at least 16 x 16"),
+        (Tile(16, 16), 3 * 20 * 3 - 1, 9, "needs 180 and 3"),
+        (Tile(16, 16), 3 * 20 * 3, 2, "needs 180 and 3"),
+    ],
+)
+def test_a_batch_refuses(tile: Tile, partials: int, counters: int, complaint: str, inputs) -> None:
+    make = inputs(torch.float32)
+    case = Case(make, replace(SHAPES[6], tile=tile), 0, qk=True)
+    case.workspace = make.workspace(partials, counters)
+    with pytest.raises(ValueError, match=complaint):
+        case.run()
 
 
 def test_only_a_qk_norm_needs_a_workspace(inputs) -> None:

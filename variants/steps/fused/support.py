@@ -9,10 +9,10 @@ import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
+from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.steps.step_bytes import head_dim
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
-MAX_BATCH = 16
 MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 256
 MIN_CAPABILITY = (8, 0)
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.device.attention_splits import MAX_SPLITS
-from decodescope.kernels.device.batched_product import MIN_DOT
-from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.tile import MIN_DOT, Tile
 from decodescope.variants.steps.fused.tiling.rules import (
     LOAD_BYTES,
     MAX_PRODUCT_SPLITS,
@@ -16,12 +15,12 @@ from decodescope.variants.steps.fused.tiling.rules import (
     Operation,
     StepShapes,
     attention_thread_bytes,
-    blocks_ahead,
     default_tiles,
     least_rows,
     most_elements,
     most_rows,
     power_of_2_from,
+    with_blocks_ahead,
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
@@ -81,12 +80,12 @@ def shared_bytes(tile: Tile, operation: Operation, shapes: StepShapes) -> int:
 
 def _fits_vector(tile: Tile, operation: Operation, shapes: StepShapes) -> bool:
     columns = shapes.shape(operation).columns
-    blocks = -(-columns // (tile.columns * tile.splits))
+    ahead = tile.blocks_ahead(columns)
     elements = tile.rows * tile.columns // (32 * tile.num_warps)
     block_bytes = elements * shapes.element_bytes
     return (
-        elements <= most_elements(min(tile.num_stages, blocks))
-        and block_bytes * min(tile.num_stages, blocks) <= MAX_THREAD_BYTES
+        elements <= most_elements(ahead)
+        and block_bytes * ahead <= MAX_THREAD_BYTES
         # With less, some threads would repeat what others load.
         and (block_bytes >= LOAD_BYTES or tile.num_warps == 1)
         and tile.columns <= power_of_2_from(columns)
@@ -119,7 +118,7 @@ def _around_vector(start: Tile, operation: Operation, shapes: StepShapes) -> Ite
     columns, size = shapes.shape(operation).columns, shapes.element_bytes
     sizes = tuple(_vector_sizes(start, operation, power_of_2_from(columns)))
     for tile in sizes:
-        yield blocks_ahead(tile, columns, size)
+        yield with_blocks_ahead(tile, columns, size)
     # More rows than registers hold at once, the later blocks of which come after the wait.
     for tile in sizes:
         yield replace(tile, num_stages=1)

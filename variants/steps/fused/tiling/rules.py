@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from decodescope.kernels.device.attention_splits import default_splits
-from decodescope.kernels.device.batched_product import MIN_DOT
-from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.tile import MIN_DOT, Tile
 
 if TYPE_CHECKING:
     from decodescope.variants.steps.fused.model_parts import FusedModel
@@ -211,14 +210,13 @@ def _vector_tile(operation: Operation, shapes: StepShapes, multiprocessors: int)
         power_of_2_from(-(-rows * row_bytes // (32 * thread_bytes))),
         power_of_2_to(rows * columns * size // (32 * LOAD_BYTES)),
     )
-    return blocks_ahead(Tile(rows, columns, warps), shape.columns, size)
+    return with_blocks_ahead(Tile(rows, columns, warps), shape.columns, size)
 
 
-def blocks_ahead(tile: Tile, columns: int, element_bytes: int) -> Tile:
-    """The same tile with as many blocks ahead as there are, or as registers hold."""
-    blocks = -(-columns // (tile.columns * tile.splits))
+def with_blocks_ahead(tile: Tile, columns: int, element_bytes: int) -> Tile:
+    """The same tile with all of a row's blocks loaded ahead, or as many as registers hold."""
     held = 32 * tile.num_warps * MAX_THREAD_BYTES // (tile.rows * tile.columns * element_bytes)
-    return replace(tile, num_stages=max(1, min(blocks, held)))
+    return replace(tile, num_stages=max(1, min(tile.blocks(columns), held)))
 
 
 def most_elements(blocks: int) -> int:

@@ -1,18 +1,15 @@
-"""What only a GPU shows: shapes of real models, pipelined tiles, overlapping launches."""
+"""Batches on a GPU: shapes of real models, pipelined tiles, overlapping launches."""
 
 import pytest
 import torch
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import QkNorm, WeightMatrix
-from decodescope.kernels.ops.batched.linear import linear
-from decodescope.kernels.ops.batched.linear_residual import linear_residual
-from decodescope.kernels.ops.batched.norm_gate_up import norm_gate_up
-from decodescope.kernels.ops.batched.norm_head import norm_head
-from decodescope.kernels.ops.batched.norm_qkv_rope import norm_qkv_rope
-from decodescope.kernels.ops.linear import linear_reference
-from decodescope.kernels.ops.linear_residual import linear_residual_reference
-from decodescope.kernels.ops.norm_gate_up import norm_gate_up_reference
+from decodescope.kernels.ops.linear import linear, linear_reference
+from decodescope.kernels.ops.linear_residual import linear_residual, linear_residual_reference
+from decodescope.kernels.ops.norm_gate_up import norm_gate_up, norm_gate_up_reference
+from decodescope.kernels.ops.norm_head import norm_head
+from decodescope.kernels.ops.norm_qkv_rope import norm_qkv_rope
 from decodescope.kernels.ops.rope import RopeTable
 
 pytestmark = pytest.mark.gpu
