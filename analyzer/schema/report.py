@@ -345,3 +345,8 @@ class Report(Struct, frozen=True):
     largest_gaps: tuple[GapReport, ...] = ()
     attribution: Attribution | None = None
     waterfall: tuple[WaterfallPart, ...] = ()
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether leaf operators of a CPU stand for GPU ops."""
+        return any(device.device == "cpu" for device in self.devices)

@@ -5,42 +5,35 @@ from collections.abc import Iterable
 
 from decodescope.analyzer.formatting import plain_text
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
-from decodescope.analyzer.views.comparison_sections import Summary, comparison_summary, diff_summary
+from decodescope.analyzer.views.comparison_sections import summary_of
 from decodescope.analyzer.views.pair_sections import Section
 
 # An underscore inside a word is not emphasis, and kernel and range names are full of them.
 _SPECIAL = re.compile(r"[\\`*\[\]{}|#~$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
-_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_ENTITY = re.compile("[&<>]")
+_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
-def comparison_markdown(comparison: Comparison) -> str:
+def comparison_markdown(compared: Comparison | Diff) -> str:
     """What `comparison_table` shows, as Markdown."""
-    return _markdown(comparison_summary(comparison))
-
-
-def diff_markdown(diff: Diff) -> str:
-    """What `diff_table` shows, as Markdown."""
-    return _markdown(diff_summary(diff))
-
-
-def _markdown(summary: Summary) -> str:
+    summary = summary_of(compared)
     title = f"## {_escaped(summary.title)}"
     if summary.weights_note:
         title += f" ({_escaped(summary.weights_note)})"
-    blocks = [title, "\n".join(f"- {_escaped(fact)}" for fact in summary.facts)]
+    blocks = [title, _list(summary.facts)]
     if summary.gate:
-        failures = [f"- {_escaped(failure)}" for failure in summary.failures]
-        blocks.append(
-            "\n".join([f"**{_escaped(summary.gate)}**", *([""] if failures else []), *failures])
-        )
+        sentence = f"**{_escaped(summary.gate_sentence)}**"
+        blocks.append("\n\n".join(filter(None, (sentence, _list(summary.failures)))))
     for section in summary.sections:
         blocks += [f"### {_escaped(section.title)}", _table(section)]
         if section.note:
             blocks.append(_escaped(section.note))
     if summary.findings:
-        blocks += ["### Findings", "\n".join(f"- {_escaped(one)}" for one in summary.findings)]
+        blocks += ["### Findings", _list(finding.message for finding in summary.findings)]
     return "\n\n".join(blocks) + "\n"
+
+
+def _list(texts: Iterable[str]) -> str:
+    return "\n".join(f"- {_escaped(text)}" for text in texts)
 
 
 def _table(section: Section) -> str:
@@ -57,6 +50,6 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """`text` on one line, with nothing in it that Markdown or HTML would read."""
+    """`text` on one line, without anything that Markdown or HTML would interpret."""
     line = " ".join(plain_text(text).split())
-    return _ENTITY.sub(lambda found: _ENTITIES[found[0]], _SPECIAL.sub(r"\\\g<0>", line))
+    return _SPECIAL.sub(r"\\\g<0>", line).translate(_ENTITIES)

@@ -1,7 +1,10 @@
 """A comparison or a diff as titles, tables and notes of text, for a terminal or a pull request."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.diff import BASE, OTHER, has_unprofiled_times
 from decodescope.analyzer.formatting import (
@@ -16,9 +19,8 @@ from decodescope.analyzer.formatting import (
     weights_note,
 )
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
-from decodescope.analyzer.schema.report import CaptureInfo, Report, WaterfallPart
+from decodescope.analyzer.schema.report import Finding, Report, WaterfallPart
 from decodescope.analyzer.views.pair_sections import (
-    PairLabels,
     Section,
     change_section,
     range_section,
@@ -26,36 +28,50 @@ from decodescope.analyzer.views.pair_sections import (
 )
 from decodescope.analyzer.views.words import part_words
 
-UNPROFILED_STEP, PROFILED_STEP = "step, unprofiled", "step, profiled"
+_UNPROFILED_STEP, _PROFILED_STEP = "step, unprofiled", "step, profiled"
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All that is said, in its order: title with the note on its weights, facts, tables, findings,
-    and the gate's sentence with its failures."""
+    """Everything an output shows, in its order: the title with the note on its weights, facts,
+    tables, findings and the gate."""
 
     title: str
     weights_note: str
     facts: tuple[str, ...]
     sections: tuple[Section, ...]
-    findings: tuple[str, ...]
-    gate: str
-    failures: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    gate: Gate | None
+
+    @property
+    def gate_sentence(self) -> str:
+        """Whether the gate failed and what it allows; empty without a gate."""
+        if self.gate is None:
+            return ""
+        outcome = "failed" if self.gate.failures else "passed"
+        allowed = f"{self.gate.allowed_percent:g} % slower than {self.gate.baseline}"
+        return f"Regression gate {outcome}: up to {allowed} is allowed"
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """A sentence for each failure of the gate."""
+        return self.gate.failures if self.gate else ()
 
 
-def comparison_summary(comparison: Comparison) -> Summary:
-    """Everything of a comparison that fits tables."""
+def summary_of(compared: Comparison | Diff) -> Summary:
+    """Everything of a comparison or a diff that fits tables."""
+    return _diff_summary(compared) if isinstance(compared, Diff) else _comparison_summary(compared)
+
+
+def _comparison_summary(comparison: Comparison) -> Summary:
     run, result = comparison.runs[0], comparison.comparison
-    ops = _ops(on_cpu=run.device == "cpu")
-    pairs = [
-        (pair, PairLabels(pair.base, pair.other, UNPROFILED_STEP, ops)) for pair in result.pairs
-    ]
     waterfalls = {
         one.variant: comparison.windows[one.variant].waterfall
         for one in result.variants
         if one.variant in comparison.windows
     }
     rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
+    ops = _ops(on_cpu=run.device == "cpu")
     return Summary(
         title=run.model,
         weights_note=weights_note(run.weights),
@@ -66,25 +82,23 @@ def comparison_summary(comparison: Comparison) -> Summary:
         ),
         sections=(
             _rates_section(result.variants),
-            speed_section(pairs),
+            speed_section(result.pairs),
             *_accuracy_sections(result.variants),
-            *_pair_sections(pairs, "per step"),
+            *_pair_sections(result.pairs, _UNPROFILED_STEP, ops, "per step"),
             *_waterfall_sections(waterfalls),
         ),
-        findings=tuple(finding.message for finding in result.findings),
-        gate=_gate_sentence(result.gate),
-        failures=result.gate.failures if result.gate else (),
+        findings=result.findings,
+        gate=result.gate,
     )
 
 
-def diff_summary(diff: Diff) -> Summary:
-    """Everything of a diff that fits tables."""
+def _diff_summary(diff: Diff) -> Summary:
     reports = {BASE: diff.base, OTHER: diff.other}
-    on_cpu = all(device.device == "cpu" for report in reports.values() for device in report.devices)
-    step = UNPROFILED_STEP if has_unprofiled_times(diff) else PROFILED_STEP
-    pairs = [(diff.pair, PairLabels(BASE, OTHER, step, _ops(on_cpu=on_cpu)))]
-    has_steps = diff.base.steps or diff.other.steps
-    waterfalls = {name: report.waterfall for name, report in reports.items()}
+    pairs = (replace(diff.pair, base=BASE, other=OTHER),)
+    step = _UNPROFILED_STEP if has_unprofiled_times(diff) else _PROFILED_STEP
+    per = "per step" if diff.base.steps or diff.other.steps else "in all"
+    devices = [device for report in reports.values() for device in report.devices]
+    ops = _ops(on_cpu=all(device.device == "cpu" for device in devices))
     weights = [report.capture.weights for report in reports.values() if report.capture]
     return Summary(
         title="What changed from A to B",
@@ -92,12 +106,11 @@ def diff_summary(diff: Diff) -> Summary:
         facts=tuple(_source_line(name, report) for name, report in reports.items()),
         sections=(
             speed_section(pairs),
-            *_pair_sections(pairs, "per step" if has_steps else "in all"),
-            *_waterfall_sections(waterfalls),
+            *_pair_sections(pairs, step, ops, per),
+            *_waterfall_sections({name: report.waterfall for name, report in reports.items()}),
         ),
-        findings=tuple(finding.message for finding in diff.findings),
-        gate=_gate_sentence(diff.gate),
-        failures=diff.gate.failures if diff.gate else (),
+        findings=diff.findings,
+        gate=diff.gate,
     )
 
 
@@ -106,40 +119,32 @@ def _ops(*, on_cpu: bool) -> str:
 
 
 def _source_line(name: str, report: Report) -> str:
-    steps = "1 step" if len(report.steps) == 1 else f"{len(report.steps)} steps"
-    captured = _capture_words(report.capture) if report.capture else ""
-    devices = ", ".join(device.name or f"GPU {device.device}" for device in report.devices)
-    return " · ".join(
-        part for part in (f"{name}: {report.source.path}", captured, devices, steps) if part
-    )
+    parts = [f"{name}: {report.source.path}"]
+    if found := report.capture:
+        parts += [found.model, found.variant, found.dtype]
+        parts += [f"batch {found.batch}", f"context {found.context}"]
+    parts.append(", ".join(device.name or f"GPU {device.device}" for device in report.devices))
+    parts.append("1 step" if len(report.steps) == 1 else f"{len(report.steps)} steps")
+    return " · ".join(filter(None, parts))
 
 
-def _capture_words(capture: CaptureInfo) -> str:
-    return (
-        f"{capture.model} · {capture.variant} · {capture.dtype} · batch {capture.batch} · "
-        f"context {capture.context}"
-    )
-
-
-def _rates_section(variants: tuple[VariantRates, ...]) -> Section:
+def _rates_section(variants: Sequence[VariantRates]) -> Section:
     return Section(
         "Tokens/s, unprofiled",
         ("variant", "tokens/s", "95 % interval", "rounds"),
         tuple(
             (
                 one.variant,
-                *(
-                    rate(one.mean),
-                    interval_text(one.interval, significant),
-                    f"{len(one.tokens_per_s)}",
-                ),
+                rate(one.mean),
+                interval_text(one.interval, significant),
+                f"{len(one.tokens_per_s)}",
             )
             for one in variants
         ),
     )
 
 
-def _accuracy_sections(variants: tuple[VariantRates, ...]) -> tuple[Section, ...]:
+def _accuracy_sections(variants: Sequence[VariantRates]) -> tuple[Section, ...]:
     scored = [(one.variant, one.accuracy) for one in variants if one.accuracy is not None]
     if not scored:
         return ()
@@ -167,37 +172,28 @@ def _small(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}" if math.isfinite(value) else UNKNOWN
 
 
-def _pair_sections(pairs: list[tuple[Pair, PairLabels]], per: str) -> list[Section]:
-    sections = []
-    for pair, labels in pairs:
-        sections.append(change_section(pair, labels, per))
-        if ranges := range_section(pair, labels):
-            sections.append(ranges)
+def _pair_sections(pairs: Sequence[Pair], step: str, ops: str, per: str) -> list[Section]:
+    sections = (
+        section
+        for pair in pairs
+        for section in (change_section(pair, step, ops, per), range_section(pair))
+    )
     return [section for section in sections if section.rows]
 
 
 def _waterfall_sections(
-    waterfalls: dict[str, tuple[WaterfallPart, ...]],
+    waterfalls: Mapping[str, Sequence[WaterfallPart]],
 ) -> tuple[Section, ...]:
-    """One column for each waterfall; parts that are nothing everywhere are left out."""
+    """One column for each waterfall; parts that are zero everywhere are omitted."""
     columns = {
         name: {part.part: part.ns for part in parts} for name, parts in waterfalls.items() if parts
     }
     if not columns:
         return ()
-    parts = dict.fromkeys(part for column in columns.values() for part in column)
     rows = [
         (part_words(part), *(signed_duration(column.get(part)) for column in columns.values()))
-        for part in parts
+        for part in dict.fromkeys(part for column in columns.values() for part in column)
         if any(column.get(part) for column in columns.values())
     ]
     rows.append(("step", *(duration(sum(column.values())) for column in columns.values())))
     return (Section("Where one profiled step goes", ("", *columns), tuple(rows)),)
-
-
-def _gate_sentence(gate: Gate | None) -> str:
-    if gate is None:
-        return ""
-    outcome = "failed" if gate.failures else "passed"
-    allowed = f"{gate.allowed_percent:g} % slower than {gate.baseline}"
-    return f"Regression gate {outcome}: up to {allowed} is allowed"

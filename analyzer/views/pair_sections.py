@@ -1,4 +1,4 @@
-"""What changed from one variant (or trace) to another, as rows of text."""
+"""What changed from one variant (or trace) to another, as tables of text."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _RANGE_ROWS = 12
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One table: the first column is text, the others numbers, but for those in `words`."""
+    """One table: the first column and those in `words` are text, the others numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -22,29 +22,18 @@ class Section:
     words: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PairLabels:
-    """How the two sides and their figures are named."""
-
-    base: str
-    other: str
-    step: str
-    ops: str
-
-
-def speed_section(pairs: Sequence[tuple[Pair, PairLabels]]) -> Section:
+def speed_section(pairs: Sequence[Pair]) -> Section:
     """The ratio of tokens/s of each pair, and its verdict."""
     rows, reasons = [], []
-    for pair, labels in pairs:
-        name = f"{labels.other} ÷ {labels.base}"
-        if pair.speed is None:
-            rows.append((name, UNKNOWN, UNKNOWN, "unknown"))
+    for pair in pairs:
+        name, speed = f"{pair.other} ÷ {pair.base}", pair.speed
+        if speed is None:
+            rows.append((name, UNKNOWN, UNKNOWN, verdict_words("unknown")))
             continue
-        interval = interval_text(pair.speed.interval, ratio_text)
-        verdict = verdict_words(pair.speed.verdict)
-        rows.append((name, ratio_text(pair.speed.value), interval, verdict))
-        if pair.speed.reason:
-            reasons.append(pair.speed.reason)
+        interval = interval_text(speed.interval, ratio_text)
+        rows.append((name, ratio_text(speed.value), interval, verdict_words(speed.verdict)))
+        if speed.reason:
+            reasons.append(speed.reason)
     return Section(
         "Ratios of tokens/s",
         ("other ÷ base", "ratio", "95 % interval", "verdict"),
@@ -54,24 +43,25 @@ def speed_section(pairs: Sequence[tuple[Pair, PairLabels]]) -> Section:
     )
 
 
-def change_section(pair: Pair, labels: PairLabels, per: str) -> Section:
-    """The figures of both sides; those that neither has are left out."""
+def change_section(pair: Pair, step: str, ops: str, per: str) -> Section:
+    """The figures of both sides; those that neither has are omitted. `step` and `ops` name the step
+    time and the ops."""
     idle = [
         (f"idle: {name}", change, duration)
         for name, change in pair.idle_ns.items()
         if name != ALL_IDLE and (change.base or change.other)
     ]
     figures = [
-        (labels.step, pair.step_ns, duration),
+        (step, pair.step_ns, duration),
         ("launch calls", pair.launch_calls, number),
-        (labels.ops, pair.gpu_ops, number),
+        (ops, pair.gpu_ops, number),
         ("busy", pair.busy_ns, duration),
         *idle,
         ("idle, all", pair.idle_ns[ALL_IDLE], duration),
     ]
     return Section(
-        f"What changed {per}: {labels.base} to {labels.other}",
-        ("", labels.base, labels.other, "change"),
+        f"What changed {per}: {pair.base} to {pair.other}",
+        ("", pair.base, pair.other, "change"),
         tuple(
             (name, text(change.base), text(change.other), change_text(change))
             for name, change, text in figures
@@ -80,18 +70,17 @@ def change_section(pair: Pair, labels: PairLabels, per: str) -> Section:
     )
 
 
-def range_section(pair: Pair, labels: PairLabels) -> Section | None:
-    """The ranges whose busy and idle time changed most, innermost ones only; None without any."""
-    innermost = _innermost(pair.ranges)
-    if not innermost:
-        return None
+def range_section(pair: Pair) -> Section:
+    """The innermost ranges whose busy and idle time changed most."""
+    outer = {prefix for row in pair.ranges for prefix in _prefixes(row.path)}
+    innermost = [row for row in pair.ranges if row.path not in outer]
     shown = sorted(innermost, key=_moved_ns, reverse=True)[:_RANGE_ROWS]
     prefix = _shared_prefix([row.path for row in shown])
     rest = len(innermost) - len(shown)
     notes = [f"all in {prefix[:-1]}"] if prefix else []
     notes += [f"{rest} more changed less"] if rest else []
     return Section(
-        f"Ranges that changed most: {labels.base} to {labels.other}",
+        f"Ranges that changed most: {pair.base} to {pair.other}",
         ("range", "busy", "then", "change", "idle", "then"),
         tuple(
             (
@@ -103,12 +92,6 @@ def range_section(pair: Pair, labels: PairLabels) -> Section | None:
         ),
         note="; ".join(notes),
     )
-
-
-def _innermost(ranges: Iterable[RangeChange]) -> list[RangeChange]:
-    rows = list(ranges)
-    outer = {prefix for row in rows for prefix in _prefixes(row.path)}
-    return [row for row in rows if row.path not in outer]
 
 
 def _prefixes(path: str) -> Iterable[str]:
@@ -126,8 +109,9 @@ def _distance(change: Change) -> float:
 
 
 def _shared_prefix(paths: Sequence[str]) -> str:
-    """The longest path that all lie below, with its "/"."""
-    shared = set.intersection(*({f"{prefix}/" for prefix in _prefixes(path)} for path in paths))
+    """The longest path that contains all `paths`, with its "/"."""
+    prefixes = [{f"{prefix}/" for prefix in _prefixes(path)} for path in paths]
+    shared = set.intersection(*prefixes) if prefixes else set()
     return max(shared, key=len, default="")
 
 

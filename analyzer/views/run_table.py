@@ -14,20 +14,13 @@ from decodescope.analyzer.formatting import (
     weights_note,
 )
 from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.views.verdict_text import verdict_text
-from decodescope.analyzer.views.waterfall_table import waterfall_table
+from decodescope.analyzer.views.table_parts import verdict_text, waterfall_section
 
 
 def run_table(report: RunReport) -> RenderableType:
     """Title, figures, waterfall, verdict, findings and the generated text."""
     parts: list[RenderableType] = [_title(report), "", _figures(report)]
-    if report.waterfall:
-        parts += [
-            "",
-            Text("Where one profiled step goes", style="bold"),
-            waterfall_table(report.waterfall),
-        ]
-    parts += ["", verdict_text(report.verdict)]
+    parts += [*waterfall_section(report.waterfall), "", verdict_text(report.verdict)]
     parts += [
         Text(f"note: {finding.message}", style="yellow") for finding in report.health.findings
     ]

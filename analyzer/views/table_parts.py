@@ -1,58 +1,110 @@
-"""What the tables of a report share: sections, columns, widths."""
+"""What the tables for a terminal share: columns, sections, the verdict and the waterfall."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from rich.console import RenderableType, RenderResult
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.formatting import duration, signed_duration
+from decodescope.analyzer.schema.report import GAP_CLASSES, Verdict, WaterfallPart
+from decodescope.analyzer.views.words import part_words
 
-ROOMY_WIDTH = 100
-MEDIUM_WIDTH = 80
-_Justify = Literal["left", "right"]
+MIN_WIDTH, MEDIUM_WIDTH, ROOMY_WIDTH = 60, 80, 100
+_BAR_CELLS = 32
 
-
-def on_cpu(report: Report) -> bool:
-    """Whether leaf operators of a CPU stand for GPU ops."""
-    return any(device.device == "cpu" for device in report.devices)
+Row = TypeVar("Row")
 
 
-def ops_word(report: Report) -> str:
-    """What the ops of a report are called."""
-    return "operators" if on_cpu(report) else "GPU ops"
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Renders what `parts` yields for the width of the terminal, but at least `MIN_WIDTH`."""
+
+    parts: Callable[[int], RenderResult]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.parts(max(options.max_width, MIN_WIDTH))
 
 
-def section(title: str, *content: RenderableType) -> RenderResult:
-    """A blank line, the title, and what stands under it."""
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """One column: its head, what it says of a row, whether it is shown, and whether it is text
+    (on the left) or numbers (on the right)."""
+
+    head: str
+    cell: Callable[[Row], RenderableType]
+    shown: bool = True
+    text: bool = False
+
+
+def plain_table() -> Table:
+    """A table without lines or columns."""
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+
+
+def columns_table(
+    columns: Sequence[Column[Row]],
+    rows: Sequence[Row | Text],
+    most: int | None = None,
+    what: str = "rows",
+    style: Callable[[Row], str | None] = lambda row: None,
+) -> Table:
+    """The first `most` rows; a last line says how many more of `what` there are. A row that is
+    `Text` is a heading inside the table."""
+    table = plain_table()
+    for column in columns:
+        if column.shown:
+            table.add_column(column.head, justify="left" if column.text else "right", no_wrap=True)
+    for row in rows[:most]:
+        if isinstance(row, Text):
+            table.add_row(row)
+            continue
+        cells = (column.cell(row) for column in columns if column.shown)
+        table.add_row(*cells, style=style(row))
+    if most is not None and len(rows) > most:
+        table.add_row(Text(f"and {len(rows) - most} more {what}", style="dim"))
+    return table
+
+
+def section(title: str, *content: RenderableType) -> Iterator[RenderableType]:
+    """A blank line, the title, and the content below it."""
     yield ""
     yield Text(title, style="bold")
     yield from content
 
 
-def plain_table(*columns: str, left: int = 1) -> Table:
-    """A table without lines; the first `left` columns are text, the rest numbers."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for index, column in enumerate(columns):
-        justify: _Justify = "left" if index < left else "right"
-        table.add_column(column, justify=justify, no_wrap=True)
-    return table
+def verdict_text(verdict: Verdict) -> Text:
+    """The verdict in bold, its reasons on lines of their own."""
+    alone = verdict.bound in ("mixed", "unknown")
+    text = Text(f"bound: {verdict.bound}" if alone else f"{verdict.bound}-bound", style="bold")
+    return text.append("".join(f"\n  {reason}" for reason in verdict.because), style="not bold")
 
 
-def facts(rows: Sequence[tuple[str, str]], width: int) -> Table:
-    """Names and what is said about them, one to a row; long texts wrap."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    names = max((len(name) for name, _ in rows), default=0)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(max_width=width - names - 4)
-    for row in rows:
-        table.add_row(*row)
-    return table
-
-
-def with_rest(table: Table, total: int, shown: int, what: str) -> Table:
-    """The table with a last row that says how much is not shown."""
-    if total > shown:
-        table.add_row(Text(f"and {total - shown} more {what}", style="dim"))
-    return table
+def waterfall_section(
+    parts: Sequence[WaterfallPart], width: int = MEDIUM_WIDTH
+) -> Iterator[RenderableType]:
+    """The parts of one step with their shares and bars, without gap classes that did not occur;
+    nothing without parts. Bars leave room for `width`."""
+    if not parts:
+        return
+    bar_cells = max(min(_BAR_CELLS, width - 48), 8)
+    total = sum(part.ns for part in parts)
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False, show_footer=True)
+    table.add_column(footer="step")
+    table.add_column(justify="right", footer=duration(total))
+    table.add_column(justify="right", footer="")
+    table.add_column(footer="")
+    for part in parts:
+        if part.ns == 0 and part.part in GAP_CLASSES:
+            continue
+        share = part.ns / total if total else 0.0
+        table.add_row(
+            part_words(part.part),
+            signed_duration(part.ns),
+            f"{share * 100:.1f} %",
+            "█" * round(min(max(share, 0.0), 1.0) * bar_cells),
+        )
+    yield from section("Where one profiled step goes", table)

@@ -2,6 +2,7 @@
 
 from decodescope.analyzer.formatting import UNKNOWN, interval_text, ratio_text, significant
 from decodescope.analyzer.schema.comparison_report import Change, ChangeVerdict, SpeedRatio
+from decodescope.analyzer.schema.report import Report
 
 _PART_WORDS = {
     "limit": "limit: bytes ÷ peak",
@@ -41,6 +42,11 @@ def change_text(change: Change) -> str:
     if ratio <= 1 / 3:
         return f"÷{significant(1 / ratio)}"
     return f"{(ratio - 1) * 100:+.1f} %"
+
+
+def ops_word(report: Report) -> str:
+    """What the ops of a report are called."""
+    return "operators" if report.on_cpu else "GPU ops"
 
 
 def part_words(part: str) -> str:

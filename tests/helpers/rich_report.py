@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+from rich.console import Console, RenderableType
 
 from decodescope.analyzer import analyze
 from decodescope.analyzer.schema.report import Report
@@ -19,6 +20,14 @@ CAPTURE = {
     "variant": "eager", "dtype": "bf16", "batch": 1, "context": 4, "position": 4, "steps": 2,
     "bytes_per_step": 48_000, "unprofiled_step_ns": 90, "decodescope_version": "0",
 }  # fmt: skip
+
+
+def text_of(renderable: RenderableType, width: int = 100) -> str:
+    """What a terminal of `width` columns without colours shows."""
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as captured:
+        console.print(renderable)
+    return captured.get()
 
 
 def rich_report() -> Report:

@@ -36,7 +36,7 @@ def analyze(files: tuple[Path, ...], as_json: bool, output_format: str, by: str)
     elif output_format == "html":
         click.echo(html_page(files[0].name, {files[0].name: analysis}), nl=False)
     else:
-        from decodescope.analyzer.views.table import report_table
+        from decodescope.analyzer.views.report_table import report_table
 
         print_rich(report_table(analysis.report, by))
 
@@ -48,7 +48,7 @@ def _analyze_ranks(files: tuple[Path, ...], as_json: bool, output_format: str, b
     if as_json:
         print_json(ranks.report)
     elif output_format == "table":
-        from decodescope.analyzer.views.ranks_table import ranks_table
+        from decodescope.analyzer.views.report_table import ranks_table
 
         print_rich(ranks_table(ranks.report, by))
     elif output_format == "html":

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
 
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
@@ -14,20 +13,14 @@ from decodescope.analyzer.comparing.regression_gate import check_baseline, gate_
 from decodescope.analyzer.formatting import UNKNOWN, ratio_text
 from decodescope.analyzer.schema.comparison_report import Change, Comparison, Diff
 from decodescope.analyzer.schema.report import Finding, Source
-from decodescope.analyzer.views.comparison_markdown import comparison_markdown, diff_markdown
-from decodescope.analyzer.views.comparison_table import comparison_table, diff_table
+from decodescope.analyzer.views.comparison_markdown import comparison_markdown
+from decodescope.analyzer.views.comparison_table import comparison_table
 from decodescope.analyzer.views.words import change_text
 from tests.helpers.comparison_reports import capture_of, range_of, runs_of, step_of, window_of
+from tests.helpers.rich_report import text_of
 
 VARIANTS = ("eager", "compiled", "fused+graph", "fused+graph+fp8_e4m3")
 HOSTILE = "a|b `c` *d* _e_ <img src=x onerror=alert(1)> [x](y) &amp; \\ \x1b[31mred\nnew"
-
-
-def text_of(renderable: RenderableType, width: int) -> str:
-    console = Console(width=width, color_system=None)
-    with console.capture() as captured:
-        console.print(renderable)
-    return captured.get()
 
 
 def comparison(rounds: int = 4) -> Comparison:
@@ -56,7 +49,7 @@ def diff() -> Diff:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_tables_fit_their_width(width: int) -> None:
     checked = check_baseline(comparison(), msgspec.json.encode(comparison()), "old.json", 5.0)
-    for shown in (comparison_table(checked), diff_table(gate_diff(diff(), 5.0))):
+    for shown in (comparison_table(checked), comparison_table(gate_diff(diff(), 5.0))):
         assert max(cell_len(line) for line in text_of(shown, width).splitlines()) <= width
 
 
@@ -89,7 +82,7 @@ def test_few_rounds_are_named_instead_of_an_interval() -> None:
 
 
 def test_random_weights_of_a_diff_are_named() -> None:
-    for output in (text_of(diff_table(diff()), 80), diff_markdown(diff())):
+    for output in (text_of(comparison_table(diff()), 80), comparison_markdown(diff())):
         assert "(random weights)" in output
         assert "step, profiled" in output
 
@@ -97,8 +90,8 @@ def test_random_weights_of_a_diff_are_named() -> None:
 def test_a_diff_of_whole_traces_says_that_nothing_is_per_step() -> None:
     whole = msgspec.structs.replace(window_of([step_of(0, 9, {})]), steps=(), waterfall=())
     for output in (
-        text_of(diff_table(diff_reports(whole, whole)), 80),
-        diff_markdown(diff_reports(whole, whole)),
+        text_of(comparison_table(diff_reports(whole, whole)), 80),
+        comparison_markdown(diff_reports(whole, whole)),
     ):
         assert "What changed in all" in output
         assert "no step markers" in output
@@ -111,7 +104,7 @@ def test_markdown_is_read_as_it_was_meant() -> None:
         window_of(steps, [range_of(HOSTILE, ns)], source=Source(HOSTILE, "kineto", 1))
         for ns in (5, 9)
     )
-    markdown = diff_markdown(diff_reports(base, other))
+    markdown = comparison_markdown(diff_reports(base, other))
     found = MarkdownIt("gfm-like", {"linkify": False}).parse(markdown)
     plain = " ".join(HOSTILE.replace("\x1b", "·").split())
     inline = [token for token in found if token.type == "inline"]
@@ -128,7 +121,7 @@ def test_markdown_is_read_as_it_was_meant() -> None:
 def test_no_escape_sequence_reaches_the_terminal() -> None:
     steps = [step_of(i, 10, {}) for i in range(3)]
     window = window_of(steps, [range_of(HOSTILE, 5)], source=Source(HOSTILE, "kineto", 1))
-    assert "\x1b" not in text_of(diff_table(diff_reports(window, window)), 80)
+    assert "\x1b" not in text_of(comparison_table(diff_reports(window, window)), 80)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,15 @@ import pytest
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.schema.report import Attribution, QueueDepth, Report
-from decodescope.analyzer.views.table import table_text
+from decodescope.analyzer.views.report_table import report_table
 from tests.helpers.kineto_events import DATA, trace_of
-from tests.helpers.rich_report import rich_report
+from tests.helpers.rich_report import rich_report, text_of
 
 CUT_CELL = re.compile(r"…(  |$)", re.MULTILINE)
+
+
+def table_text(report: Report, by: str = "kernel", width: int = 100) -> str:
+    return text_of(report_table(report, by), width)
 
 
 @pytest.mark.parametrize("by", ["kernel", "range", "gap"])

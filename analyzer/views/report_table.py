@@ -1,0 +1,141 @@
+"""A report, or those of several ranks, as tables for a terminal."""
+
+from functools import partial
+
+from rich.console import Group, RenderableType, RenderResult
+from rich.text import Text
+
+from decodescope.analyzer.formatting import count, duration, percent, plain_text, weights_note
+from decodescope.analyzer.reports.per_step import idle_fraction
+from decodescope.analyzer.schema.rank_report import RankReport, RanksReport
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.views.idle_tables import (
+    devices_table,
+    gaps_table,
+    longest_gaps_table,
+    steps_idle_table,
+    streams_table,
+)
+from decodescope.analyzer.views.names import cut_middle
+from decodescope.analyzer.views.table_parts import (
+    Column,
+    Fitted,
+    columns_table,
+    section,
+    verdict_text,
+    waterfall_section,
+)
+from decodescope.analyzer.views.work_tables import (
+    attribution_line,
+    kernels_table,
+    launches_table,
+    ranges_table,
+    steps_table,
+)
+
+_FOCUS_ROWS, _OTHER_ROWS = 30, 10
+_FILE_CELLS = 24
+
+
+def report_table(report: Report, by: str = "kernel") -> RenderableType:
+    """Everything a report says, in tables that fit the width of the terminal; `by` ("kernel",
+    "range", "gap") chooses what is shown at length."""
+    return Fitted(partial(_parts, report, by))
+
+
+def ranks_table(report: RanksReport, by: str = "kernel") -> RenderableType:
+    """Each rank in one line, the findings about them, and the report of the merged trace."""
+    columns: list[Column[RankReport]] = [
+        Column("rank", lambda one: f"{one.rank}"),
+        Column("file", _file_name, text=True),
+        Column("GPU ops", lambda one: count(sum(d.gpu_ops for d in one.report.devices))),
+        Column("window", lambda one: duration(sum(d.window_ns for d in one.report.devices))),
+        Column("idle", lambda one: duration(sum(d.idle_ns for d in one.report.devices))),
+        Column("idle %", lambda one: percent(idle_fraction(one.report))),
+        Column("bound", lambda one: one.report.verdict.bound, text=True),
+    ]
+    parts: list[RenderableType] = [Text(f"{len(report.ranks)} ranks", style="bold")]
+    parts.append(columns_table(columns, report.ranks))
+    parts += [Text(finding.message, style="yellow") for finding in report.findings]
+    if report.merged is not None:
+        parts += [*section("All ranks on one clock"), report_table(report.merged, by)]
+    return Group(*parts)
+
+
+def _file_name(rank: RankReport) -> str:
+    return cut_middle(plain_text(rank.report.source.path.rpartition("/")[2]), _FILE_CELLS)
+
+
+def _parts(report: Report, by: str, width: int) -> RenderResult:
+    yield _title(report, width)
+    yield _verdict(report)
+    yield from _health(report)
+    yield from waterfall_section(report.waterfall, width)
+    if report.devices:
+        yield from _idle(report, by, width)
+    if report.launches.calls:
+        yield from section("Launch calls", launches_table(report.launches, width))
+    if report.steps:
+        yield from section("Steps", steps_table(report, width))
+    if report.kernels:
+        rows = _FOCUS_ROWS if by == "kernel" else _OTHER_ROWS
+        title = "Leaf operators" if report.on_cpu else "Kernels"
+        yield from section(title, kernels_table(report, width, rows))
+    if report.ranges:
+        rows = _FOCUS_ROWS if by == "range" else _OTHER_ROWS
+        attribution = report.attribution
+        line = [attribution_line(report, attribution)] if attribution is not None else []
+        yield from section("Ranges", *line, ranges_table(report, width, rows))
+
+
+def _title(report: Report, width: int) -> Text:
+    source = report.source
+    text = Text(cut_middle(plain_text(source.path), width), style="bold")
+    text.append(f"\n{source.format} · {count(source.events)} events", style="not bold")
+    names = {f"{device.device}": device.name for device in report.devices}
+    if report.on_cpu:
+        text.append(f"\ndevice: cpu · {plain_text(names['cpu'])}", style="not bold")
+    elif names:
+        shown = ", ".join(f"{name or 'unnamed'} (GPU {key})" for key, name in names.items())
+        text.append(f"\ndevice: {plain_text(shown)}", style="not bold")
+    if capture := report.capture:
+        text.append(f"\n{capture.model}", style="not bold")
+        if note := weights_note(capture.weights):
+            text.append(f" ({note})", style="bold yellow")
+        text.append(
+            f" · {capture.variant} · {capture.dtype} · batch {capture.batch} · "
+            f"context {capture.context} · {capture.steps} steps from position {capture.position}",
+            style="not bold",
+        )
+    return text
+
+
+def _verdict(report: Report) -> Text:
+    text = Text("\n").append_text(verdict_text(report.verdict))
+    observer = report.observer
+    if observer is not None and observer.ratio is not None:
+        text.append(
+            f"\n  a step takes {duration(observer.unprofiled_step_ns)}, "
+            f"{duration(observer.profiled_step_ns)} under the profiler (x{observer.ratio:.2f})",
+            style="not bold",
+        )
+    return text
+
+
+def _health(report: Report) -> RenderResult:
+    health = report.health
+    if health.findings:
+        style = "" if health.status == "ok" else "yellow"
+        found = (Text(f"  {finding.message}", style=style) for finding in health.findings)
+        yield from section(f"Trace health: {health.status.replace('_', ' ')}", *found)
+
+
+def _idle(report: Report, by: str, width: int) -> RenderResult:
+    yield from section("Devices", devices_table(report, width))
+    if any(len(device.streams) > 1 for device in report.devices):
+        yield from section("Threads" if report.on_cpu else "Streams", streams_table(report))
+    yield from section("Idle gaps", gaps_table(report, width))
+    if by == "gap":
+        if report.steps:
+            yield from section("Idle by step", steps_idle_table(report, width))
+        yield from section("Longest gaps", longest_gaps_table(report, width))
