@@ -38,15 +38,15 @@ def diff(
     if fail_on_regression is not None:
         result = gate_diff(result, fail_on_regression)
     if out is not None:
-        from decodescope.analyzer.views.comparison_markdown import diff_markdown
+        from decodescope.analyzer.views.comparison_markdown import comparison_markdown
 
         analyses = {f"A: {base.name}": before, f"B: {other.name}": after}
         page = html_page(f"{base.name} → {other.name}", analyses, result)
-        write_comparison(out, "diff", result, diff_markdown(result), page)
+        write_comparison(out, "diff", result, comparison_markdown(result), page)
     if as_json:
         print_json(result)
     else:
-        from decodescope.analyzer.views.comparison_table import diff_table
+        from decodescope.analyzer.views.comparison_table import comparison_table
 
-        print_rich(diff_table(result))
+        print_rich(comparison_table(result))
     end_on_regression(result.gate)
