@@ -1,0 +1,110 @@
+"""compare as scripts use it: files, the gate against a baseline, exit codes."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.comparing.comparison import compare_runs
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.comparison_report import Comparison
+from decodescope.variants.comparing import command as compare
+from tests.helpers.command import Command
+from tests.helpers.comparison_reports import runs_of
+
+COMPILED, EAGER = bundled_recordings()
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Comparison:
+    """`compare` without measuring: two variants whose windows are the bundled recordings."""
+    traces = {"eager": EAGER, "compiled": COMPILED}
+    windows = {name: analyze(load(path)).report for name, path in traces.items()}
+    runs = runs_of({"eager": [27.0, 28.0, 29.0], "compiled": [655.0, 656.0, 654.0]})
+    comparison = compare_runs(runs, windows)
+
+    @contextmanager
+    def outcome(request: object, say: object) -> Iterator[compare.CompareOutcome]:
+        yield compare.CompareOutcome(comparison, traces)
+
+    monkeypatch.setattr(compare, "compare_variants", outcome)
+    return comparison
+
+
+COMPARE = ("compare", "--variants", "eager,compiled")
+
+
+def test_compare_writes_json_markdown_and_a_page(
+    decodescope: Command, measured: Comparison, tmp_path: Path
+) -> None:
+    done = decodescope(*COMPARE, "--json", "--out", str(tmp_path))
+    assert done.code == 0
+    assert msgspec.json.decode(done.out, type=Comparison) == measured
+    names = {"comparison.json", "comparison.md", "comparison.html"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert json.loads((tmp_path / "comparison.json").read_bytes()) == json.loads(done.out)
+    assert "faster" in (tmp_path / "comparison.md").read_text()
+    assert "faster" in decodescope(*COMPARE).out
+
+
+def baseline(folder: Path, measured: Comparison, **changes: object) -> str:
+    path = folder / "old.json"
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(measured, **changes)))
+    return str(path)
+
+
+def test_the_gate_against_a_baseline(
+    decodescope: Command, measured: Comparison, tmp_path: Path
+) -> None:
+    gate = ("--fail-on-regression", "5", "--baseline")
+    assert decodescope(*COMPARE, *gate, baseline(tmp_path, measured)).code == 0
+    faster = compare_runs(runs_of({"eager": [27.0] * 3, "compiled": [900.0, 901.0, 902.0]}), {})
+    done = decodescope(*COMPARE, *gate, baseline(tmp_path, faster), "--out", str(tmp_path / "out"))
+    assert done.code == 1
+    assert "compiled" in done.error_line
+    written = json.loads((tmp_path / "out" / "comparison.json").read_bytes())
+    assert len(written["comparison"]["gate"]["failures"]) == 1
+
+
+def test_a_baseline_that_does_not_fit_is_refused_and_costs_nothing(
+    decodescope: Command, measured: Comparison, tmp_path: Path
+) -> None:
+    gate = ("--fail-on-regression", "5", "--baseline")
+    newer = decodescope(*COMPARE, *gate, baseline(tmp_path, measured, schema_version=99))
+    assert newer.code == 2
+    assert "99" in newer.error_line
+    other = [msgspec.structs.replace(run, model="other") for run in measured.runs]
+    kept = tmp_path / "kept"
+    done = decodescope(
+        *COMPARE, *gate, baseline(tmp_path, measured, runs=tuple(other)), "--out", str(kept)
+    )
+    assert done.code == 2
+    assert "other" in done.error_line
+    assert (kept / "comparison.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--baseline", "x.json"), "give both"),
+        (("--baseline", "no/such.json", "--fail-on-regression", "5"), "--baseline no/such.json"),
+        (("--text", "no/such.txt"), "--text no/such.txt"),
+        (("--prompt", "a", "--context", "5"), "--context"),
+    ],
+)
+def test_bad_usage_of_compare(
+    decodescope: Command, measured: Comparison, arguments: tuple[str, ...], said: str
+) -> None:
+    done = decodescope(*COMPARE, *arguments)
+    assert done.code == 2
+    assert said in done.error_line
+
+
+def test_one_variant_is_no_comparison(decodescope: Command) -> None:
+    done = decodescope("compare", "--variants", "eager", "--model", "tiny", "--device", "cpu")
+    assert done.code == 2
+    assert "two" in done.error_line

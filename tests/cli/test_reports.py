@@ -1,0 +1,101 @@
+"""analyze, diff and export as scripts use them: files, exit codes, one error line."""
+
+import gzip
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.comparison_report import Diff
+from decodescope.analyzer.schema.rank_report import RanksReport
+from tests.helpers.command import Command
+from tests.helpers.kineto_events import call, document, op
+
+COMPILED, EAGER = (str(path) for path in bundled_recordings())
+
+
+def rank_file(folder: Path, rank: int, base_ns: int = 10**18) -> str:
+    path = folder / f"rank{rank}.json"
+    events = [call(1, 3, 5), op(10, 60 + rank, 5, name=f"kernel_of_{rank}")]
+    keys = {"distributedInfo": {"rank": rank, "world_size": 2}, "baseTimeNanoseconds": base_ns}
+    path.write_bytes(document(events, **keys))
+    return str(path)
+
+
+def test_diff_says_what_changed_and_writes_it(decodescope: Command, tmp_path: Path) -> None:
+    done = decodescope("diff", EAGER, COMPILED, "--json", "--out", str(tmp_path / "new" / "diff"))
+    assert done.code == 0
+    diff = msgspec.json.decode(done.out, type=Diff)
+    assert (diff.pair.launch_calls.base, diff.pair.launch_calls.other) == (679, 3)
+    written = tmp_path / "new" / "diff"
+    assert {path.name for path in written.iterdir()} == {"diff.json", "diff.md", "diff.html"}
+    assert msgspec.json.decode((written / "diff.json").read_bytes(), type=Diff) == diff
+    assert "679" in (written / "diff.md").read_text()
+    assert (written / "diff.html").read_text().rstrip().endswith("</html>")
+
+
+def test_a_slower_trace_fails_the_gate_with_code_1(decodescope: Command) -> None:
+    done = decodescope("diff", COMPILED, EAGER, "--fail-on-regression", "5")
+    assert done.code == 1
+    assert done.error_line.startswith("decodescope: regression: ")
+    assert "launch calls" in done.out
+    assert decodescope("diff", EAGER, COMPILED, "--fail-on-regression", "5").code == 0
+
+
+@pytest.mark.parametrize(("target", "ending"), [("html", "</html>"), ("csv", "")])
+def test_exports(decodescope: Command, tmp_path: Path, target: str, ending: str) -> None:
+    path = tmp_path / f"out.{target}"
+    done = decodescope("export", COMPILED, "--to", target, "-o", str(path), "--by", "gap")
+    assert (done.code, done.out) == (0, "")
+    text = path.read_text()
+    assert text.rstrip().endswith(ending)
+    assert "graph_internal" in text
+
+
+def test_ranks_have_a_report_each_and_one_of_all(decodescope: Command, tmp_path: Path) -> None:
+    files = [rank_file(tmp_path, 1), rank_file(tmp_path, 0)]
+    ranks = msgspec.json.decode(decodescope("analyze", *files, "--json").out, type=RanksReport)
+    assert [one.rank for one in ranks.ranks] == [0, 1]
+    assert ranks.merged is not None
+    assert [device.window_ns for device in ranks.merged.devices] == [50, 51]
+    table = decodescope("analyze", *files).out
+    assert "2 ranks" in table
+    assert "kernel_of_1" in table
+    assert "kernel_of_0" in decodescope("analyze", *files, "--format", "csv").out
+    page = decodescope("analyze", *files, "--format", "html").out
+    assert "kernel_of_0" in page
+    assert "all ranks" in page
+
+
+def test_ranks_without_a_common_clock_are_not_merged(decodescope: Command, tmp_path: Path) -> None:
+    files = [rank_file(tmp_path, 0), rank_file(tmp_path, 1, base_ns=2 * 10**18)]
+    ranks = msgspec.json.decode(decodescope("analyze", *files, "--json").out, type=RanksReport)
+    assert ranks.merged is None
+    assert "no_common_clock" in {finding.code for finding in ranks.findings}
+    done = decodescope("analyze", *files, "--format", "csv")
+    assert done.code == 2
+    assert "cannot be merged" in done.error_line
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("empty.json", b""),
+        ("empty.json.gz", b""),
+        ("text.json", b"not a trace"),
+        ("other.json", b'{"answer": 42}'),
+        ("number.json", b"7"),
+        ("cut.json.gz", gzip.compress(b'{"traceEvents": [' + b" " * 4000)[:30]),
+        ("broken.dsrec", b"DSREC"),
+        ("database.sqlite", b"SQLite format 3\x00" + bytes(4000)),
+    ],
+)
+def test_files_that_are_not_traces(
+    decodescope: Command, name: str, data: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    done = decodescope("analyze", str(path))
+    assert done.code == 2
+    assert name in done.only_line
