@@ -37,3 +37,9 @@ class RegressionFound(DecodescopeError):
     """A figure fell by more than the gate allows."""
 
     exit_code = 1
+
+
+def first_line(error: Exception) -> str:
+    """An unexpected error as one line: its type and the first line of its message."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -39,8 +39,7 @@ from decodescope.variants.bench.operands import Operands
 from decodescope.variants.bench.product_cases import product_cases
 from decodescope.variants.bench.report import KernelFigures, LaunchTimes, RoundSpread
 from decodescope.variants.machine.clock import Call, Clock, CudaClock
-from decodescope.variants.machine.read_peak import read_peak
-from decodescope.variants.machine.read_peak_cache import ReadPeak
+from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.model.loading import load_model, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.spec import VariantSpec

@@ -1,4 +1,4 @@
-"""What can be chosen here, as tables: models, variants, and the doctor's checks."""
+"""Tables of the models, the variants and the doctor's checks."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.variants.machine.environment import Check
+from decodescope.variants.doctor import Check
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.registry import available_variants
 from decodescope.variants.spec import FUSIONS
@@ -16,7 +16,7 @@ _STATUS_MARK = {"ok": "ok", "warn": "!", "fail": "FAIL"}
 
 
 def models_table() -> Table:
-    """`tiny` and the presets: shape, parameters, hub id."""
+    """`tiny` and the presets: shape, parameters and hub id."""
     table = _table("model", "params", "layers", "hidden", "heads/KV", "vocab", "weights")
     table.add_row("tiny", "3.8 M", "4", "256", "4/2", "4,096", "bundled, trained")
     for preset in PRESETS.values():
@@ -38,22 +38,22 @@ def models_table() -> Table:
 
 
 def variants_table(device: str) -> Table:
-    """Every variant, with the reason where it does not run on `device`."""
+    """Every variant; for one that does not run on `device`, the reason."""
     table = _table("variant", "what it is", f"on {device}")
     for info in available_variants(device):
         here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
         table.add_row(info.name, info.summary, here)
     table.caption = (
-        "The fused variants run without a part that is named after a minus, as in "
-        f"fused+graph-rope-pdl. Fusions: {', '.join(FUSIONS)}; pdl: programmatic dependent "
-        "launch. With +prefetch, attention asks the O projection's weights into L2 meanwhile."
+        "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "
+        f"{', '.join(FUSIONS)}; pdl: programmatic dependent launch. +prefetch prefetches the O "
+        "projection's weights into L2 during attention."
     )
     table.caption_justify = "left"
     return table
 
 
 def checks_table(checks: Sequence[Check]) -> Table:
-    """The doctor's checks, each with what to do where it is not ok."""
+    """The doctor's checks; one that is not ok says what to do."""
     table = _table("check", "", "found", "what to do")
     for check in checks:
         mark = Text(_STATUS_MARK[check.status], style=_STATUS_STYLE[check.status])

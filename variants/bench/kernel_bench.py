@@ -28,8 +28,7 @@ from decodescope.variants.bench.small_cases import small_cases
 from decodescope.variants.machine.clock import Clock, CudaClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.machine.read_peak import read_peak
-from decodescope.variants.machine.read_peak_cache import ReadPeak
+from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.model.loading import torch_dtype
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType

@@ -9,9 +9,14 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.model.hub import find_checkpoint
-from decodescope.variants.model.loading import LoadedModel, build_random, check_fits, torch_dtype
-from decodescope.variants.model.source import ModelSource, read_config
+from decodescope.variants.model.loading import (
+    LoadedModel,
+    build_random,
+    check_fits,
+    find_files,
+    torch_dtype,
+)
+from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.support import require_support
@@ -58,13 +63,7 @@ def config_fields(source: ModelSource) -> dict[str, object]:
     Raises:
         ModelError, MissingRequirement: it cannot be found or read.
     """
-    if source.kind == "random":
-        assert source.preset is not None
-        return {"model_type": source.preset.model_type, **source.preset.config_fields()}
-    if source.folder is not None:
-        return read_config(source.folder / "config.json")
-    assert source.hub_id is not None
-    return read_config(find_checkpoint(source.hub_id).config_path)
+    return find_files(source).config
 
 
 def _built(source: ModelSource, dtype: torch.dtype, device: str) -> Any:

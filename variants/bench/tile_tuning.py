@@ -13,10 +13,10 @@ from decodescope.analyzer.files import write_atomically
 from decodescope.variants.bench.needs import require_gpu
 from decodescope.variants.bench.report import SCHEMA_VERSION, RoundSpread, TuneBenchmark
 from decodescope.variants.bench.shape_model import random_model
+from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.clock import Clock, CudaClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.machine.read_peak_cache import cache_folder
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec

@@ -1,4 +1,4 @@
-"""How far one set of logits is from another: the formulas of `run_report.Accuracy`."""
+"""The difference between two sets of logits: the formulas of `run_report.Accuracy`."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.run_report import Accuracy
 
-# Rows in float64 at a time: a vocabulary of 150,000 then takes 20 MB a tensor.
+# Rows converted to float64 at a time: 20 MB a tensor with a vocabulary of 150,000.
 _ROWS = 16
 
 
@@ -18,14 +18,14 @@ def accuracy_of(
     reference_name: str,
     text_name: str,
 ) -> Accuracy:
-    """`logits` [positions, vocabulary] scored against `reference` of the same shape, in float64.
+    """Score `logits` [positions, vocabulary] against `reference` of the same shape, in float64.
 
-    `next_ids` [positions] are the text's own next tokens. With P and Q the softmax of reference and
-    logits, row by row, and i the row's next token:
+    `next_ids` [positions] are the text's own next tokens. With P and Q the row-wise softmax of
+    reference and logits, and i the row's next token:
     logit_rel_error = ||logits - reference|| / ||reference|| (Frobenius), kl = mean of
     sum P (ln P - ln Q), top1_agreement = share of rows with equal argmax, perplexity =
     exp(mean of -ln Q[i]), perplexity_ratio = that / exp(mean of -ln P[i]).
-    Figures of logits that are not finite, or too large, are NaN or infinite.
+    Logits that are not finite, or too large, give figures that are NaN or infinite.
 
     Raises:
         ModelError: the shapes differ.
@@ -53,7 +53,7 @@ def accuracy_of(
 
 
 def unusable(accuracy: Accuracy) -> list[str]:
-    """The figures of `accuracy` that are NaN or infinite, as "name value"; JSON has neither."""
+    """The figures of `accuracy` that JSON cannot hold (NaN or infinite), as "name value"."""
     figures = {
         "logit_rel_error": accuracy.logit_rel_error,
         "kl": accuracy.kl,

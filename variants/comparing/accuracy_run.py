@@ -1,4 +1,4 @@
-"""Scores variants against fp32: each decodes one given text, and so do the same weights upcast."""
+"""Scores variants against fp32: each decodes one text, and so do the same weights upcast."""
 
 import gc
 import traceback
@@ -8,14 +8,13 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.errors import DecodescopeError, first_line
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import Accuracy
 from decodescope.variants.comparing.accuracy import accuracy_of, unusable
 from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
 from decodescope.variants.comparing.jobs import ACCURACY_MISSING
-from decodescope.variants.live.loop import first_line
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.model.loading import LoadedModel
@@ -27,7 +26,7 @@ from decodescope.variants.steps.step import DecodeStep
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The accuracy of each variant that could be scored; `findings` says why the others lack it."""
+    """The accuracy of each scored variant; `findings` says why the others have none."""
 
     accuracies: dict[str, Accuracy] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -40,11 +39,11 @@ class Scores:
 def score_variants(
     config: WorkerConfig, variants: Sequence[str], text: str | None, say: Callable[[str], None]
 ) -> Scores:
-    """The accuracy of `variants` on `text` (`scored_text` says what None means).
+    """The accuracy of `variants` on `text` (see `scored_text` for None).
 
-    The model is loaded once, in the workload's dtype; the variants are built and freed one after
+    The model is loaded once, in the workload's dtype. The variants are built and freed one after
     the other, then the weights are upcast to fp32 in place for the reference. A variant that fails
-    gives a finding, and so does a reference that does not fit in memory.
+    and a reference that does not fit in memory each add a finding.
 
     Raises:
         InputError, ModelError, MissingRequirement: as `prepare` and `scored_text`.
@@ -69,8 +68,8 @@ def score_variants(
         say(f"scoring {variant} on {scored.name}")
         try:
             logits[variant] = _variant_logits(variant, loaded, workload, scored, device)
-        except Exception as error:  # a variant may fail in any way, and must not lose the others
-            scores.leave_out(variant, _told(error))
+        except Exception as error:  # one variant's failure must not lose the others
+            scores.leave_out(variant, _reason(error))
         _free(device)
     if logits:
         say("scoring the fp32 reference")
@@ -79,9 +78,9 @@ def score_variants(
 
 
 def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Tensor:
-    """Logits, fp32 [positions, vocabulary] on the CPU, of the first of `batch` equal sequences.
+    """Logits of the first of `batch` equal sequences, fp32 [positions, vocabulary], on the CPU.
 
-    The prompt is prefilled, then `step` decodes the text's own tokens, whatever it would choose.
+    The prompt is prefilled, then `step` decodes the text's own tokens instead of its choices.
     """
     prompt = scored.ids[: scored.context].expand(batch, -1).contiguous()
     ids = scored.ids.to(step.prefill(prompt).device)
@@ -130,7 +129,7 @@ def _compare(
 def _reference_logits(
     loaded: LoadedModel, workload: DecodeWorkload, scored: ScoredText, device: str
 ) -> torch.Tensor:
-    """Upcasts the model in place: its lower precision is gone afterwards."""
+    """Upcasts the model in place, which loses its lower-precision weights."""
     with memory_errors("computing the fp32 reference", device), _without_tf32():
         loaded.model.float()
         step = EagerStep(loaded, replace(workload, dtype="fp32"))
@@ -153,14 +152,14 @@ def _without_tf32() -> Iterator[None]:
 
 
 def _free(device: str) -> None:
-    """Give back what the last variant held, its recorded graphs and their memory pools too."""
+    """Free what the last variant held, including its CUDA graphs and their memory pools."""
     if device == "cuda":
         torch.compiler.reset()
         gc.collect()
         torch.cuda.empty_cache()
 
 
-def _told(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, DecodescopeError):
         return str(error)
     traceback.print_exception(error)

@@ -1,4 +1,4 @@
-"""What is scored for accuracy: a given text, a text of our own, or seeded random ids."""
+"""The text scored for accuracy: a given text, decodescope's own, or seeded random ids."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ RANDOM_SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class ScoredText:
-    """Token `ids` [context + positions + 1] on the CPU, int64: the first `context` are the prompt,
-    the next `positions` are fed one by one, and the logits of each are scored against the id after
-    it. `name` says what the text is."""
+    """Token `ids` [context + positions + 1], int64, on the CPU. The first `context` are the prompt;
+    the next `positions` are fed one by one, and their logits are scored against the id that
+    follows. `name` describes the text."""
 
     ids: torch.Tensor
     context: int
@@ -25,15 +25,15 @@ class ScoredText:
 
     @property
     def next_ids(self) -> torch.Tensor:
-        """For each scored position the text's own next token, [positions]."""
+        """The text's own next token at each scored position, [positions]."""
         return self.ids[self.context + 1 :]
 
 
 def scored_text(loaded: LoadedModel, text: str | None) -> ScoredText:
-    """The first tokens of `text`: at most 128 scored after a prompt of at most 32.
+    """The first tokens of `text`: a prompt of at most 32, and at most 128 scored positions.
 
-    Without a text it is `OWN_TEXT`, or random ids (seed 0) where the model has no tokenizer. A
-    short text, or a model with few positions, gives a shorter prompt and fewer positions.
+    Without a text, `OWN_TEXT` is used, or random ids (seed 0) if the model has no tokenizer. A
+    short text, or a model with few positions, gives a shorter prompt and fewer scored positions.
 
     Raises:
         ModelError: a text for a model without a tokenizer.

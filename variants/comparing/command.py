@@ -1,10 +1,11 @@
-"""`decodescope compare`: several variants of one model, measured in turn and set side by side."""
+"""`decodescope compare`: measures several variants of one model in turn, and compares them."""
 
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 
@@ -21,20 +22,23 @@ from decodescope.variants.comparing.jobs import (
     AccuracyJob,
     Job,
     Result,
+    RunDone,
+    RunJob,
 )
 from decodescope.variants.comparing.process import run_job
-from decodescope.variants.comparing.rounds import Rounds
 from decodescope.variants.measuring.request import read_request
 
 Say = Callable[[str], None]
+RunJobs = Callable[[Job, Say], Result]
 
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """What to compare. `config` says what is decoded; its `variant` plays no part. `text` is
-    scored for accuracy (None: `accuracy_text.scored_text` chooses). Traces are kept in the folder
-    `keep`, made where it is missing, as <variant>-round<i>.json.gz; None keeps them until the
-    outcome's context ends.
+    """What to compare. `config` says what is decoded; its `variant` is ignored.
+
+    `text` is scored for accuracy (None: `accuracy_text.scored_text` chooses one). Traces are kept
+    in the folder `keep`, created if missing, as <variant>-round<i>.json.gz; with None they are
+    deleted when the outcome's context ends.
     """
 
     config: WorkerConfig
@@ -46,7 +50,7 @@ class CompareRequest:
 
 @dataclass(frozen=True, slots=True)
 class CompareOutcome:
-    """The comparison, and by variant the trace of its last whole round."""
+    """The comparison, and for each variant the trace of the last complete round."""
 
     comparison: Comparison
     traces: dict[str, Path]
@@ -54,38 +58,41 @@ class CompareOutcome:
 
 @contextmanager
 def compare_variants(
-    request: CompareRequest, say: Say, run: Callable[[Job, Say], Result] = run_job
+    request: CompareRequest, say: Say, run: RunJobs = run_job
 ) -> Iterator[CompareOutcome]:
-    """Measure the variants in turn, round by round (A B C A B C ...), each in a fresh process.
+    """Measure the variants in turn, round by round (A B C A B C ...), each in a new process.
 
-    A fresh process per run is what a user's run is: it pays for first visits, its variation from
-    one process to the next is in the interval, its crash loses no other run, and its GPU memory is
-    given back. A run that fails in the first round ends the comparison; later its round is left out
-    for every variant, and a finding says so. Ctrl-C ends the comparison early: with at least one
-    whole round, what is there is compared. Accuracy is scored at the end, in one more process.
-    `run` does one job (`compare_child.run_job`).
+    A new process for every run matches what a user's run costs: it includes one-time costs, the
+    interval covers the variation between processes, a crash loses no other run, and the GPU memory
+    is freed. A run that fails in the first round ends the comparison; in a later round that round
+    is left out for every variant, and a finding says so. Ctrl-C ends the comparison early; the
+    complete rounds, if any, are compared. Accuracy is scored at the end, in one more process.
+    `run` does one job.
 
     Raises:
         InputError: fewer than two variants, one named twice, `repeats` below 1, an empty text or a
             folder that cannot be written to; or as `read_request`.
         MissingRequirement: as `read_request`, or a variant failed in the first round.
-        KeyboardInterrupt: before a whole round was measured.
+        KeyboardInterrupt: before a complete round was measured.
     """
-    variants = _checked_variants(request)
+    request = replace(request, variants=_checked_variants(request))
     with _work_folder(request.keep) as work:
-        rounds = Rounds(request.config, variants, request.repeats, work, request.keep, run)
+        rounds = _Rounds(request, work, run)
         rounds.measure(say)
         accuracies: dict[str, Accuracy] = {}
         if not rounds.interrupted:
-            accuracies = _accuracies(request, variants, say, run, rounds.findings)
+            accuracies = _accuracies(request, say, run, rounds.findings)
         say("comparing")
         windows = {name: analyze(load(path)).report for name, path in rounds.traces.items()}
-        runs = [_with_accuracy(report, accuracies) for report in rounds.runs]
+        runs = [
+            msgspec.structs.replace(report, accuracy=accuracies.get(report.variant))
+            for report in rounds.runs
+        ]
         yield CompareOutcome(compare_runs(runs, windows, rounds.findings), rounds.traces)
 
 
 def _checked_variants(request: CompareRequest) -> tuple[str, ...]:
-    """The variants by their own names; refuses what can be refused before the first run."""
+    """The variants by their own names, checked as far as possible before the first run."""
     listed = ",".join(request.variants)
     if len(request.variants) < 2:
         raise InputError(
@@ -111,7 +118,7 @@ def _checked_variants(request: CompareRequest) -> tuple[str, ...]:
 
 @contextmanager
 def _work_folder(keep: Path | None) -> Iterator[Path]:
-    """Where children write, inside `keep` so that a finished trace is moved by renaming it."""
+    """Where children write traces: inside `keep`, so that renaming moves a finished trace."""
     try:
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
@@ -126,16 +133,16 @@ def _work_folder(keep: Path | None) -> Iterator[Path]:
 
 def _accuracies(
     request: CompareRequest,
-    variants: tuple[str, ...],
     say: Say,
-    run: Callable[[Job, Say], Result],
+    run: RunJobs,
     findings: list[Finding],
 ) -> dict[str, Accuracy]:
-    """Accuracy by variant; `findings` hears why one is missing."""
-    config = msgspec.structs.replace(request.config, variant=variants[0])
+    """Accuracy by variant; a missing one adds to `findings`."""
+    config = msgspec.structs.replace(request.config, variant=request.variants[0])
     try:
         done = run(
-            AccuracyJob(config, variants, request.text), lambda stage: say(f"accuracy: {stage}")
+            AccuracyJob(config, request.variants, request.text),
+            lambda stage: say(f"accuracy: {stage}"),
         )
     except KeyboardInterrupt:
         findings.append(
@@ -150,5 +157,76 @@ def _accuracies(
     return done.accuracies
 
 
-def _with_accuracy(report: RunReport, accuracies: dict[str, Accuracy]) -> RunReport:
-    return msgspec.structs.replace(report, accuracy=accuracies.get(report.variant))
+class _Rounds:
+    """Runs the rounds of a request; `run` does one job.
+
+    After `measure`, `runs` are those of the complete rounds in the order they ran, `traces` those
+    of the last complete round by variant, and `findings` the problems. Traces are written to
+    `work`, and moved to the request's folder when their round is complete.
+    """
+
+    def __init__(self, request: CompareRequest, work: Path, run: RunJobs) -> None:
+        self.runs: list[RunReport] = []
+        self.traces: dict[str, Path] = {}
+        self.findings: list[Finding] = []
+        self.interrupted = False
+        self._request = request
+        self._work = work
+        self._run = run
+        self._last_rate: dict[str, float] = {}
+
+    def measure(self, say: Say) -> None:
+        """Run the rounds.
+
+        Raises:
+            DecodescopeError: a variant failed before any round was complete.
+            KeyboardInterrupt: before any round was complete.
+        """
+        variants, repeats = self._request.variants, self._request.repeats
+        for round in range(repeats):
+            try:
+                self._keep_round(round, [self._one_run(name, round, say) for name in variants])
+            except DecodescopeError as error:
+                if not self.runs:
+                    raise
+                message = f"round {round + 1} of {repeats} is left out: {error}"
+                self.findings.append(Finding("round_left_out", message))
+            except KeyboardInterrupt:
+                if not self.runs:
+                    raise
+                whole = len(self.runs) // len(variants)
+                message = (
+                    f"interrupted in round {round + 1} of {repeats}: compared are the runs "
+                    f"of {whole} whole rounds, without accuracy"
+                )
+                self.findings.append(Finding("interrupted", message))
+                self.interrupted = True
+                return
+
+    def _one_run(self, variant: str, round: int, say: Say) -> RunReport:
+        doing = f"round {round + 1} of {self._request.repeats}: {variant}"
+        if variant in self._last_rate:
+            doing += f" ({self._last_rate[variant]:,.0f} tokens/s last)"
+        say(doing)
+        config = msgspec.structs.replace(self._request.config, variant=variant)
+        job = RunJob(config, str(self._work / _trace_name(variant, round)))
+        try:
+            done = self._run(job, lambda stage: say(f"{doing}: {stage}"))
+        except DecodescopeError as error:
+            raise type(error)(f"variant {variant} failed: {error}") from error
+        assert isinstance(done, RunDone)
+        self._last_rate[variant] = done.report.tokens_per_s
+        return msgspec.structs.replace(done.report, round=round)
+
+    def _keep_round(self, round: int, reports: list[RunReport]) -> None:
+        keep, variants = self._request.keep, self._request.variants
+        traces = {name: self._work / _trace_name(name, round) for name in variants}
+        if keep is not None:
+            traces = {name: path.rename(keep / path.name) for name, path in traces.items()}
+        self.traces = traces
+        self.runs += reports
+
+
+def _trace_name(variant: str, round: int) -> str:
+    """A file name unique to the variant, whose own name may contain a slash."""
+    return f"{quote(variant, safe='+')}-round{round}.json.gz"

@@ -1,8 +1,7 @@
-"""What a comparison and its child processes say to each other: one job in, frames out.
+"""The messages between a comparison and its child processes: one job in, frames out.
 
-The job is JSON on the child's stdin. The child answers on its stdout with frames of
-`analyzer.protocol`: any number of `Progress`, then its result or a `Failure`. Plain structures;
-nothing here imports torch.
+The job is JSON on the child's stdin. The child answers on stdout with frames of
+`analyzer.protocol`: any number of `Progress`, then its result or a `Failure`.
 """
 
 from msgspec import Struct
@@ -15,14 +14,14 @@ ACCURACY_MISSING = "accuracy_missing"
 
 
 class RunJob(Struct, frozen=True, tag="run"):
-    """Measure `config.variant` once; the profiled window goes to `trace_path`."""
+    """Measure `config.variant` once, and write the profiled window to `trace_path`."""
 
     config: WorkerConfig
     trace_path: str
 
 
 class AccuracyJob(Struct, frozen=True, tag="accuracy"):
-    """Score `variants` on `text`; `config.variant` plays no part."""
+    """Score `variants` on `text`; `config.variant` is ignored."""
 
     config: WorkerConfig
     variants: tuple[str, ...]
@@ -30,6 +29,8 @@ class AccuracyJob(Struct, frozen=True, tag="accuracy"):
 
 
 class RunDone(Struct, frozen=True, tag="run_done"):
+    """The result of a `RunJob`."""
+
     report: RunReport
 
 

@@ -1,4 +1,4 @@
-"""Runs one job of a comparison in a process of its own, and never leaves one behind."""
+"""Runs one job of a comparison in its own process, and always ends that process."""
 
 import os
 import signal
@@ -7,12 +7,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import IO
 
 import msgspec
 
-from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
+from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol import Failure, FrameDecoder, Progress
 from decodescope.variants.comparing.jobs import AccuracyDone, Job, JobMessage, Result, RunDone
 
@@ -24,23 +24,23 @@ _DRAIN_S = 1.0
 
 
 def run_job(job: Job, say: Callable[[str], None], argv: tuple[str, ...] = WORKER) -> Result:
-    """Do `job` in a fresh process and return what it gave; `say` hears its stages.
+    """Do `job` in a new process and return its result; `say` is called with its stages.
 
-    What the process writes to stderr appears on ours as it comes. It is a process group of its own,
-    so Ctrl-C reaches only this process; the group is ended whatever happens here.
+    What the process writes to stderr appears on ours immediately. It is the leader of its own
+    process group, so Ctrl-C reaches only this process; the group is always ended on return.
 
     Raises:
         InputError: the child refused the job as bad input.
-        MissingRequirement: it lacked something, crashed, or died; one line says which.
+        MissingRequirement: it lacked something, crashed or died; one line says which.
     """
-    with _child(job, argv) as child:
-        return child.result(say)
+    with _Child(argv) as child:
+        return child.do(job, say)
 
 
 class _Child:
-    """A started process with its job written, and a thread that passes on its stderr."""
+    """A started process, and a thread that passes on its stderr."""
 
-    def __init__(self, job: Job, argv: tuple[str, ...]) -> None:
+    def __init__(self, argv: tuple[str, ...]) -> None:
         self._process = _start(argv)
         assert self._process.stderr is not None
         self._last_line: deque[str] = deque(maxlen=1)
@@ -48,27 +48,18 @@ class _Child:
             target=_pass_on, args=(self._process.stderr, self._last_line), daemon=True
         )
         self._errors.start()
-        self._job = job
 
-    def result(self, say: Callable[[str], None]) -> Result:
-        """Read frames up to the result."""
-        self._write_job()
-        for message in self._messages():
-            if isinstance(message, Progress):
-                say(message.stage)
-            elif isinstance(message, Failure):
-                raise _told(message)
-            elif isinstance(message, RunDone | AccuracyDone):
-                return message
-        raise MissingRequirement(self._how_it_ended())
+    def __enter__(self) -> "_Child":
+        return self
 
-    def end(self) -> None:
-        """End the whole group: the leader, and whatever it started."""
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the whole process group; a child that gave its result may first end by itself."""
         process = self._process
+        if kind is None:
+            self._wait()
         if process.poll() is None:
             self._signal(signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_TERMINATE_GRACE_S)
+            self._wait()
         self._signal(signal.SIGKILL)
         process.wait()
         self._errors.join(_DRAIN_S)
@@ -77,17 +68,22 @@ class _Child:
                 with suppress(BrokenPipeError):
                     pipe.close()
 
-    def wait(self) -> None:
-        """Let a child that gave its result end by itself."""
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(_TERMINATE_GRACE_S)
-
-    def _write_job(self) -> None:
+    def do(self, job: Job, say: Callable[[str], None]) -> Result:
+        """Write `job`, then read frames up to the result."""
         assert self._process.stdin is not None
-        # A child that died at once is told of by what it left behind.
+        # A child that died at once is reported by its exit code below.
         with suppress(BrokenPipeError):
-            self._process.stdin.write(msgspec.json.encode(self._job))
+            self._process.stdin.write(msgspec.json.encode(job))
             self._process.stdin.close()
+        for message in self._messages():
+            if isinstance(message, Progress):
+                say(message.stage)
+            elif isinstance(message, Failure):
+                bad_input = message.exit_code == InputError.exit_code
+                raise (InputError if bad_input else MissingRequirement)(message.message)
+            elif isinstance(message, RunDone | AccuracyDone):
+                return message
+        raise MissingRequirement(self._how_it_ended())
 
     def _messages(self) -> Iterator[object]:
         assert self._process.stdout is not None
@@ -102,22 +98,16 @@ class _Child:
         code = self._process.wait()
         self._errors.join(_DRAIN_S)
         how = f"killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-        said = f"; it said last: {self._last_line[0]}" if self._last_line else ""
-        return f"its process {how}{said}"
+        last = f"; it said last: {self._last_line[0]}" if self._last_line else ""
+        return f"its process {how}{last}"
+
+    def _wait(self) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_TERMINATE_GRACE_S)
 
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
-
-
-@contextmanager
-def _child(job: Job, argv: tuple[str, ...]) -> Iterator[_Child]:
-    child = _Child(job, argv)
-    try:
-        yield child
-        child.wait()
-    finally:
-        child.end()
 
 
 def _start(argv: tuple[str, ...]) -> subprocess.Popen[bytes]:
@@ -140,12 +130,6 @@ def _pass_on(stream: IO[bytes], last_line: deque[str]) -> None:
             if line:
                 last_line.append(line)
                 print(line, file=sys.stderr)  # noqa: T201
-
-
-def _told(failure: Failure) -> DecodescopeError:
-    if failure.exit_code == InputError.exit_code:
-        return InputError(failure.message)
-    return MissingRequirement(failure.message)
 
 
 def _signal_name(number: int) -> str:

@@ -1,6 +1,6 @@
-"""One job of a comparison: `python -m decodescope.variants.comparing.worker`, the job on stdin.
+"""Does one job of a comparison: `python -m decodescope.variants.comparing.worker`, job on stdin.
 
-Its stdout carries frames only: whatever libraries print goes to stderr.
+stdout carries only frames; what libraries print goes to stderr.
 """
 
 import os
@@ -11,11 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.errors import DecodescopeError, first_line
 from decodescope.analyzer.protocol import Failure, Progress, encode_frame
 from decodescope.variants.comparing.jobs import AccuracyDone, AccuracyJob, Job, Result, RunDone
-from decodescope.variants.live.loop import first_line
-from decodescope.variants.machine.child_process import end_with_parent
+from decodescope.variants.machine.child_process import end_with_parent, exit_now
 
 Send = Callable[[msgspec.Struct], None]
 
@@ -33,7 +32,7 @@ def main() -> int:
 
     try:
         return _serve(job, send)
-    except BrokenPipeError:  # who asked for it is gone
+    except BrokenPipeError:  # the parent is gone
         return 1
 
 
@@ -45,7 +44,7 @@ def _serve(job: Job, send: Send) -> int:
         return error.exit_code
     except BrokenPipeError:
         raise
-    except Exception as error:  # a device error, or a variant of others: the parent must learn why
+    except Exception as error:  # a device error, or a third-party variant
         traceback.print_exception(error)
         send(Failure(message=first_line(error), exit_code=1, fatal=True))
         return 1
@@ -68,7 +67,4 @@ if __name__ == "__main__":
         exit_code = main()
     except SystemExit:
         exit_code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Tearing down torch takes a second or more, and the next run waits for this process to end.
-    os._exit(exit_code)
+    exit_now(exit_code)

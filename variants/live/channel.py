@@ -1,4 +1,4 @@
-"""The worker's end of the control socket: never blocks while the model is being stepped."""
+"""The worker's end of the control socket; it never blocks while the model decodes."""
 
 import select
 import socket
@@ -16,14 +16,14 @@ _RECEIVE_BYTES = 65536
 
 
 class ChannelClosed(Exception):
-    """The app's end is gone: nobody is left to work for."""
+    """The app has closed its end."""
 
 
 class Channel:
     """Sends `WorkerMessage`s to the app and receives its `AppMessage`s.
 
-    Control messages are queued and never dropped. A `Stats` that the socket cannot take at once is
-    dropped and counted; one that it took in part is finished before anything else.
+    Control messages are queued and never dropped. A `Stats` is dropped and counted if the socket
+    cannot take any of it at once; the rest of a partly sent one goes out before anything else.
     """
 
     def __init__(self, control: socket.socket) -> None:
@@ -34,7 +34,7 @@ class Channel:
         self.dropped = 0
 
     def send(self, message: WorkerMessage) -> None:
-        """Queue a control message and send what the socket takes.
+        """Queue a control message and send as much as the socket takes.
 
         Raises:
             ChannelClosed: the app is gone.
@@ -43,7 +43,7 @@ class Channel:
         self._flush_some()
 
     def send_stats(self, stats: Stats) -> bool:
-        """Send `stats` if the socket takes it now; else count it as dropped and return False.
+        """Send `stats` if the socket takes it now; otherwise count it as dropped and return False.
 
         Raises:
             ChannelClosed: the app is gone.
@@ -59,11 +59,11 @@ class Channel:
         return False
 
     def receive(self) -> list[AppMessage]:
-        """Whole messages that have arrived; never waits.
+        """The complete messages that have arrived; never waits.
 
         Raises:
             ChannelClosed: the app is gone.
-            InputError: the app sent what is no message.
+            InputError: the app sent something that is not a message.
         """
         if self._outgoing:
             self._flush_some()
@@ -78,7 +78,7 @@ class Channel:
         return self._decoder.feed(data)  # type: ignore[return-value]
 
     def wait(self) -> list[AppMessage]:
-        """Sleep until the app says something, sending what is queued meanwhile.
+        """Sleep until the app sends a message; queued messages are sent meanwhile.
 
         Raises:
             ChannelClosed: the app is gone.
@@ -92,7 +92,7 @@ class Channel:
                 return messages
 
     def flush(self, timeout_s: float) -> None:
-        """Send what is queued, for at most `timeout_s`; a closed channel is no error here."""
+        """Send queued messages for at most `timeout_s`; a closed channel is ignored."""
         deadline = time.monotonic() + timeout_s
         try:
             while self._outgoing and (left := deadline - time.monotonic()) > 0:

@@ -1,8 +1,7 @@
-"""Step-time figures over about the last second of unprofiled steps."""
+"""Step-time figures over the last second of unprofiled steps."""
 
 from collections import deque
 from dataclasses import dataclass
-from statistics import median_low
 
 WINDOW_NS = 1_000_000_000
 
@@ -20,8 +19,8 @@ class StepFigures:
 class RecentSteps:
     """The newest step times that fit in `WINDOW_NS`, at least one.
 
-    The loop appends to `fresh`, a plain list, so that a step costs one append; the rest is done
-    when figures are asked for.
+    The loop appends to `fresh`, a plain list, so a step costs one append; everything else happens
+    when figures are read.
     """
 
     def __init__(self, batch: int) -> None:
@@ -31,15 +30,10 @@ class RecentSteps:
         self.fresh: list[int] = []
 
     def clear(self) -> None:
-        """Forget all steps."""
+        """Discard all steps."""
         self._times.clear()
         self._sum_ns = 0
         self.fresh.clear()
-
-    def median_ns(self) -> int | None:
-        """The median time of a recent step; None before the first."""
-        self._absorb()
-        return median_low(self._times) if self._times else None
 
     def figures(self) -> StepFigures | None:
         """Figures over the recent steps; None before the first."""

@@ -1,7 +1,7 @@
-"""The worker's loop: step the model, and between steps publish figures and obey the app.
+"""The worker's loop: steps the model, and between steps publishes figures and obeys the app.
 
-What it costs a step is an append, a clock reading and the pacer; everything else happens every
-`POLL_NS` or less often. The collaborators are arguments, so that it runs without a device.
+A step costs an append, a clock reading and the pacer; everything else happens every `POLL_NS` or
+less often. Session, channel and clock are arguments, so that tests run the loop without a model.
 """
 
 import gc
@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from time import perf_counter_ns
 
-from decodescope.analyzer.errors import DecodescopeError, InputError
+from decodescope.analyzer.errors import DecodescopeError, InputError, first_line
 from decodescope.analyzer.protocol import (
     AppMessage,
     CaptureTrace,
@@ -25,16 +25,17 @@ from decodescope.analyzer.protocol import (
     TraceReady,
     WorkerState,
 )
+from decodescope.variants.live.channel import Channel
 from decodescope.variants.live.figures import RecentSteps
-from decodescope.variants.live.protocols import LiveChannel, LiveSession, LiveStep
-from decodescope.variants.live.text_tail import TextTail
+from decodescope.variants.live.generated_text import TextTail
+from decodescope.variants.live.session import TorchSession
 from decodescope.variants.live.windows import WindowFiles, WindowSchedule
 from decodescope.variants.measuring.window import annotated, window_plan
+from decodescope.variants.steps.step import DecodeStep
 
 POLL_NS = 20_000_000
 PUBLISH_NS = 100_000_000
 COLLECT_NS = 1_000_000_000
-WINDOW_STEPS = 3
 
 
 class LiveLoop:
@@ -42,8 +43,8 @@ class LiveLoop:
 
     def __init__(
         self,
-        session: LiveSession,
-        channel: LiveChannel,
+        session: TorchSession,
+        channel: Channel,
         windows: WindowFiles,
         clock_ns: Callable[[], int] = perf_counter_ns,
     ) -> None:
@@ -54,7 +55,7 @@ class LiveLoop:
         self._schedule = WindowSchedule()
         self._recent = RecentSteps(session.batch)
         self._text = TextTail(session.decode)
-        self._step: LiveStep | None = None
+        self._step: DecodeStep | None = None
         self._variant = ""
         self._paused = self._quit = self._capture_requested = self._new_text = False
         self._generation = self._left = self._tokens = self._seq = 0
@@ -66,7 +67,7 @@ class LiveLoop:
         Raises:
             DecodescopeError: `variant` is unknown or cannot run here.
             ChannelClosed: the app is gone.
-            Exception: a step failed for a reason nobody foresaw (a device error).
+            Exception: a step failed for an unexpected reason (a device error).
         """
         if refusal := self._session.refusal(variant):
             raise refusal
@@ -84,7 +85,7 @@ class LiveLoop:
             gc.enable()
 
     def _advance(self) -> None:
-        """Step until the next poll is due, then do what is due."""
+        """Step until the next poll, then publish, capture and obey as due."""
         if self._left == 0:
             self._next_generation()
         self._step_until(self._clock_ns() + POLL_NS)
@@ -115,7 +116,7 @@ class LiveLoop:
         self._tokens += steps * self._session.batch
 
     def _next_generation(self) -> None:
-        """Prefill the next prompt; its text starts anew as soon as there is some of it."""
+        """Prefill the next prompt; its text replaces the old one when its first ids arrive."""
         assert self._step is not None
         self._settle()
         self._new_text = True
@@ -130,7 +131,7 @@ class LiveLoop:
         self._session.pacer.before_first()
 
     def _settle(self) -> None:
-        """Wait for the steps that were launched, and take in their times and ids."""
+        """Wait for the launched steps, and read their times and ids."""
         self._recent.fresh += self._session.pacer.drain()
         self._read(self._session.tap.finish())
 
@@ -170,8 +171,8 @@ class LiveLoop:
         assert self._step is not None
         requested, self._capture_requested = self._capture_requested, False
         if requested:
-            self._tell("capturing")
-        if self._left < window_plan(self._session.new_tokens, WINDOW_STEPS).total:
+            self._announce("capturing")
+        if self._left < window_plan(self._session.new_tokens).total:
             self._next_generation()
         self._recent.fresh += self._session.pacer.drain()
         started_ns = self._clock_ns()
@@ -183,14 +184,16 @@ class LiveLoop:
         finally:
             self._schedule.captured(started_ns, self._clock_ns())
         if requested:
-            self._tell("paused" if self._paused else "running")
+            self._announce("paused" if self._paused else "running")
         self._session.pacer.before_first()
 
     def _write_window(self, requested: bool) -> None:
         assert self._step is not None
         step, session = self._step, self._session
-        plan = window_plan(self._left, WINDOW_STEPS)
-        info = session.capture_info(self._variant, step, plan, self._recent.median_ns())
+        plan = window_plan(self._left)
+        figures = self._recent.figures()
+        unprofiled_ns = figures.p50_ns if figures else None
+        info = session.capture_info(self._variant, step, plan, unprofiled_ns)
         path = self._files.next_path()
         with annotated(step):
             session.capture(lambda: session.tap.add(step.step()), plan, path, info)
@@ -199,7 +202,7 @@ class LiveLoop:
         self._channel.send(TraceReady(path=str(path), capture=info, requested=requested))
 
     def _obey(self, messages: list[AppMessage]) -> None:
-        """Do what the app asks; of several switches only the last counts."""
+        """Obey the app's messages; of several switches only the last counts."""
         wanted: str | None = None
         was_paused = self._paused
         for message in messages:
@@ -224,15 +227,15 @@ class LiveLoop:
     def _pause(self) -> None:
         self._settle()
         self._publish()
-        self._tell("paused")
+        self._announce("paused")
 
     def _resume(self) -> None:
         self._recent.clear()
         self._session.pacer.before_first()
-        self._tell("running")
+        self._announce("running")
 
     def _switch(self, variant: str) -> None:
-        """Build `variant` instead of the present one; if that fails, go back to it."""
+        """Replace the current variant with `variant`; if that fails, build the old one again."""
         if refusal := self._session.refusal(variant):
             self._channel.send(Failure(str(refusal), refusal.exit_code, fatal=False))
             return
@@ -242,10 +245,10 @@ class LiveLoop:
             self._drop_step()
         if not self._build(variant) and (previous is None or not self._build(previous)):
             self._variant = variant
-            self._tell("failed")
+            self._announce("failed")
 
     def _drop_step(self) -> None:
-        """Free the present variant's memory, keep the model's."""
+        """Free the current variant's memory; the model stays loaded."""
         self._session.pacer.drain()
         self._session.tap.clear()
         self._step = None
@@ -275,37 +278,31 @@ class LiveLoop:
         gc.collect()
         gc.freeze()
         gc.disable()
-        self._tell("running")
+        self._announce("running")
         return True
 
     def _guarded(self, action: Callable[[], None]) -> None:
-        """Run `action`; an error the user can act on pauses the loop, any other is raised."""
+        """Run `action`; an error the user can fix pauses the loop, any other is raised."""
         try:
             action()
         except Exception as error:
-            told = self._session.explain(error)
-            if told is None:
+            known = self._session.explain(error)
+            if known is None:
                 raise
-            self._report(f"variant {self._variant} stopped", told)
+            self._report(f"variant {self._variant} stopped", known)
             self._left = 0
             self._paused = True
             self._new_text = True
             self._session.tap.clear()
             self._session.release()
-            self._tell("paused")
+            self._announce("paused")
 
     def _report(self, what: str, error: Exception) -> None:
         traceback.print_exception(error)
-        told = error if isinstance(error, DecodescopeError) else self._session.explain(error)
-        reason = str(told) if told is not None else first_line(error)
-        code = told.exit_code if told is not None else 1
+        known = error if isinstance(error, DecodescopeError) else self._session.explain(error)
+        reason = str(known) if known is not None else first_line(error)
+        code = known.exit_code if known is not None else 1
         self._channel.send(Failure(message=f"{what}: {reason}", exit_code=code, fatal=False))
 
-    def _tell(self, state: WorkerState) -> None:
+    def _announce(self, state: WorkerState) -> None:
         self._channel.send(State(state, self._variant))
-
-
-def first_line(error: Exception) -> str:
-    """An error nobody foresaw as one line: its type and the first line of its text."""
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

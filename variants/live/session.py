@@ -1,10 +1,9 @@
-"""A loaded model for the live loop: the one part of it that knows torch."""
+"""A loaded model, and what the live loop does with it."""
 
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from msgspec.structs import replace
@@ -15,22 +14,23 @@ from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, VariantInfo, 
 from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.roofline.datasheet import datasheet_peak_bytes_per_s
 from decodescope.analyzer.schema.report import CaptureInfo
-from decodescope.variants.live.token_tap import TokenTap
+from decodescope.variants.live.generated_text import TokenTap
 from decodescope.variants.machine.environment import device_name, environment
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.machine.read_peak import read_peak
-from decodescope.variants.machine.read_peak_cache import ReadPeak
-from decodescope.variants.measuring.capture_info import Subject, capture_info
+from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.measuring.graph_reference import try_reference
 from decodescope.variants.measuring.pacing import StepPacer
 from decodescope.variants.measuring.preparation import Prepared, prepare
-from decodescope.variants.measuring.window import WindowPlan
+from decodescope.variants.measuring.window import Subject, WindowPlan, capture_info
 from decodescope.variants.registry import available_variants, build_variant, require_runnable
 from decodescope.variants.steps.step import DecodeStep
 
 
 class TorchSession:
-    """A `LiveSession` on a prepared model."""
+    """A prepared model with its profiler, step pacer and token tap.
+
+    `decode` turns token ids into text; None without a tokenizer.
+    """
 
     def __init__(
         self, prepared: Prepared, profiler: ProfilerSession, peak: ReadPeak | None
@@ -44,10 +44,10 @@ class TorchSession:
         self.new_tokens = prepared.workload.new_tokens
         self.pacer = StepPacer(prepared.device)
         self.tap = TokenTap(prepared.device)
-        self.decode = _decoder(prepared.loaded.tokenizer)
+        self.decode = prepared.loaded.decode
 
     def hello(self) -> Hello:
-        """What the app is told first."""
+        """The first message to the app."""
         prepared = self._prepared
         on_cuda = prepared.device == "cuda"
         return Hello(
@@ -67,12 +67,12 @@ class TorchSession:
                 datasheet_peak_bytes_per_s(self._device_name) if on_cuda else None
             ),
             environment=environment(),
-            sampling=prepared.workload.sampling.settings if prepared.workload.sampling else None,
+            sampling=prepared.workload.sampling,
         )
 
     def refusal(self, variant: str) -> DecodescopeError | None:
-        """Why `variant` cannot be built here, None if it can: unknown, not on this device, or not
-        for this model."""
+        """Why `variant` cannot be built (unknown, not on this device, not for this model); None if
+        it can."""
         prepared = self._prepared
         try:
             require_runnable(variant, prepared.loaded, prepared.workload, prepared.device)
@@ -81,7 +81,7 @@ class TorchSession:
         return None
 
     def build(self, variant: str, say: Callable[[str], None]) -> DecodeStep:
-        """The variant's step, ready to prefill; `say` hears each slow stage."""
+        """The variant's step, ready to prefill; `say` is called for each slow stage."""
         prepared = self._prepared
         say("building")
         step = build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
@@ -91,30 +91,30 @@ class TorchSession:
         return step
 
     def release(self) -> None:
-        """Give back the device memory of a step that was dropped, and of what it compiled."""
+        """Free the device memory of a dropped step, and of what it compiled."""
         if "torch._dynamo" in sys.modules:
             torch.compiler.reset()
         if self._prepared.device == "cuda":
             torch.cuda.empty_cache()
 
     def prompt(self, generation: int) -> torch.Tensor:
-        """Prompt ids of a generation, int64 [batch, context]."""
+        """Prompt ids of a generation, int64 [batch, context], on the CPU."""
         return self._prepared.prompt(generation)
 
     def explain(self, error: Exception) -> DecodescopeError | None:
-        """An error of a step as one line, if it is ours or the device's memory ran out."""
+        """A step's error for the user, if it is ours or out of memory; None for any other."""
         try:
             with memory_errors("decoding", self._prepared.device):
                 raise error
-        except DecodescopeError as told:
-            return told
+        except DecodescopeError as known:
+            return known
         except Exception:
             return None
 
     def capture_info(
         self, variant: str, step: DecodeStep, plan: WindowPlan, unprofiled_step_ns: int | None
     ) -> CaptureInfo:
-        """What is known of a window that the step runs next."""
+        """Describes the window that `step` runs next."""
         return capture_info(self._subject(variant), step, plan, unprofiled_step_ns)
 
     def capture(
@@ -132,26 +132,19 @@ class TorchSession:
         )
 
     def _offered(self, info: VariantInfo) -> VariantInfo:
-        """The variant as this model's users may choose it."""
+        """The variant, marked as unavailable if it cannot run this model."""
         if info.unavailable is None and (refusal := self.refusal(info.name)):
             return replace(info, unavailable=str(refusal))
         return info
 
     def _subject(self, variant: str) -> Subject:
-        prepared = self._prepared
-        return Subject(
-            prepared.loaded,
-            prepared.workload,
-            prepared.device,
-            variant,
-            self._read_peak,
-            self._profiler.kernel_floor_ns,
-        )
+        return self._prepared.subject(variant, self._read_peak, self._profiler.kernel_floor_ns)
 
 
 def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSession:
-    """Load the model, start the profiler once and measure the GPU's read peak; `say` hears each
-    slow stage.
+    """Load the model, start the profiler and measure the GPU's read peak.
+
+    `say` is called for each slow stage.
 
     Raises:
         DecodescopeError: as `prepare`.
@@ -162,14 +155,3 @@ def open_session(config: WorkerConfig, say: Callable[[str], None]) -> TorchSessi
     profiler.warm_up()
     say("measuring the read peak")
     return TorchSession(prepared, profiler, read_peak(prepared.device))
-
-
-def _decoder(tokenizer: Any | None) -> Callable[[list[int]], str] | None:
-    if tokenizer is None:
-        return None
-
-    def decode(ids: list[int]) -> str:
-        text: str = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-        return text
-
-    return decode

@@ -1,4 +1,4 @@
-"""When to capture a window, and which of the captured files to keep."""
+"""When to capture a window, and which captured files to keep."""
 
 from collections import deque
 from pathlib import Path
@@ -10,10 +10,10 @@ KEPT_FILES = 4
 
 
 class WindowSchedule:
-    """The first window soon after a variant starts; later ones at most every `MIN_INTERVAL_NS`.
+    """The first window comes soon after a variant starts, later ones every `MIN_INTERVAL_NS`.
 
-    After a window that took t, the next waits t / `MAX_SHARE_OF_TIME`, so that windows cost at most
-    that share of the time.
+    After a window that took t, the next one waits at least t / `MAX_SHARE_OF_TIME`, so windows take
+    at most that share of the time.
     """
 
     def __init__(self) -> None:
@@ -21,12 +21,12 @@ class WindowSchedule:
         self._not_before_ns: int | None = None
 
     def variant_started(self) -> None:
-        """A variant begins to run."""
+        """Call when a variant starts to run."""
         self._steps = 0
         self._not_before_ns = None
 
     def stepped(self, steps: int) -> None:
-        """So many unprofiled steps were run."""
+        """Call after `steps` unprofiled steps."""
         self._steps += steps
 
     def due(self, now_ns: int) -> bool:
@@ -36,7 +36,7 @@ class WindowSchedule:
         return now_ns >= self._not_before_ns
 
     def captured(self, start_ns: int, end_ns: int) -> None:
-        """A window was captured, or tried, from `start_ns` to `end_ns`."""
+        """Call after a window was captured, or failed, between `start_ns` and `end_ns`."""
         pause_ns = max(MIN_INTERVAL_NS, round((end_ns - start_ns) / MAX_SHARE_OF_TIME))
         self._not_before_ns = end_ns + pause_ns
 
@@ -44,8 +44,8 @@ class WindowSchedule:
 class WindowFiles:
     """Names `window-NNNN.json` files in a folder and deletes all but the last `KEPT_FILES`.
 
-    Numbers go on after those already there, which an earlier worker left and the app may be
-    reading.
+    Numbering continues after existing files: an earlier worker left them, and the app may be
+    reading them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,12 +54,12 @@ class WindowFiles:
         self._written: deque[Path] = deque()
 
     def next_path(self) -> Path:
-        """Where the next window goes."""
+        """The path of the next window."""
         self._number += 1
         return self._folder / f"window-{self._number:04d}.json"
 
     def written(self, path: Path) -> None:
-        """`path` is complete; the oldest file beyond the limit is deleted."""
+        """Call when `path` is complete; deletes the oldest file beyond the limit."""
         self._written.append(path)
         while len(self._written) > KEPT_FILES:
             self._written.popleft().unlink(missing_ok=True)

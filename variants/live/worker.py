@@ -1,10 +1,9 @@
 """The worker process: `python -m decodescope.variants.live.worker SOCKET_FD CONFIG_JSON`.
 
-It decodes on behalf of an app at the other end of a socket pair and ends with it. Everything slow
-is announced as `Progress` before it happens; torch is imported only after the first of these.
+It decodes for the app at the other end of a socket pair, and ends with it. Every slow stage is
+announced by a `Progress` message first; torch is imported only after the first of them.
 """
 
-import os
 import socket
 import sys
 import traceback
@@ -12,12 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.errors import DecodescopeError, first_line
 from decodescope.analyzer.protocol import Bye, Failure, Progress, WorkerConfig
 from decodescope.variants.live.channel import Channel, ChannelClosed
-from decodescope.variants.live.loop import LiveLoop, first_line
-from decodescope.variants.live.windows import WindowFiles
-from decodescope.variants.machine.child_process import end_with_parent
+from decodescope.variants.machine.child_process import end_with_parent, exit_now
 from decodescope.variants.machine.environment import require_run_packages
 
 _FLUSH_S = 1.0
@@ -41,7 +38,7 @@ def _serve(channel: Channel, config: WorkerConfig) -> int:
             return 0
         except DecodescopeError as error:
             return _fail(channel, str(error), error.exit_code)
-        except Exception as error:  # a device error or a bug: the app must learn of it
+        except Exception as error:  # a device error or a bug
             traceback.print_exception(error)
             return _fail(channel, f"the worker failed: {first_line(error)}", 1)
         except SystemExit:
@@ -56,7 +53,9 @@ def _serve(channel: Channel, config: WorkerConfig) -> int:
 def _work(channel: Channel, config: WorkerConfig) -> None:
     require_run_packages()
     channel.send(Progress("importing torch and transformers"))
+    from decodescope.variants.live.loop import LiveLoop
     from decodescope.variants.live.session import open_session
+    from decodescope.variants.live.windows import WindowFiles
 
     session = open_session(config, lambda stage: channel.send(Progress(stage)))
     channel.send(session.hello())
@@ -70,8 +69,4 @@ def _fail(channel: Channel, message: str, exit_code: int) -> int:
 
 
 if __name__ == "__main__":
-    exit_code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Tearing down torch takes a second or more, and the app waits for this process to end.
-    os._exit(exit_code)
+    exit_now(main(sys.argv[1:]))

@@ -1,23 +1,35 @@
-"""How a process that works for another one ends with it."""
+"""What processes that work for another one share: they end with it, and end at once."""
 
 import ctypes
+import os
 import signal
 import sys
 from types import FrameType
+from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """Leave Ctrl-C to the parent, take its SIGTERM as `SystemExit`, and die when it dies.
+    """Leave Ctrl-C to the parent, turn its SIGTERM into `SystemExit`, and die when it dies.
 
-    On Linux the system kills this process when its parent ends, even in the midst of a long
-    compile. Elsewhere the end of the channel to the parent is noticed when it is next used.
+    On Linux the system kills this process when its parent ends, even during a long compilation.
+    Elsewhere it ends when it next uses the closed channel to the parent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminate)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def exit_now(code: int) -> NoReturn:
+    """End this process without tearing down torch.
+
+    The teardown takes a second or more, and the parent waits for this process to end.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

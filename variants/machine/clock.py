@@ -1,4 +1,4 @@
-"""Device time of launches, by events, and CUDA graphs of them."""
+"""Times launches with device events, and captures them in CUDA graphs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,30 +7,29 @@ from typing import Protocol
 
 import torch
 
-Call = Callable[[], None]
+Call = Callable[[], object]
 
 WARM_UP_CALLS = 3
 
 
 class Clock(Protocol):
-    """What the benchmarks need of a device, so that they can be tried without one."""
+    """The device timings that measurements need; tests replace it where there is no GPU."""
 
     def capture(self, body: Call) -> Call:
-        """A call that replays what `body` launches."""
+        """A call that replays the launches of `body`."""
 
     def each_ns(self, call: Call, calls: int) -> list[float]:
-        """How long each of `calls` calls takes, one queued behind the other."""
+        """The time of each of `calls` calls, queued one behind the other."""
 
     def mean_ns(self, call: Call, calls: int) -> float:
-        """How long a call takes, from the first of `calls` to the end of the last."""
+        """The mean time of a call, from the start of the first to the end of the last."""
 
 
 class CudaClock:
     """The `Clock` of the current CUDA device."""
 
     def capture(self, body: Call) -> Call:
-        """`body` runs once before, so that nothing is compiled or allocated for the first time
-        while the graph is captured."""
+        """Runs `body` once before the capture, so that everything is compiled and allocated."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -42,11 +41,11 @@ class CudaClock:
         return _Replay(graph, body)
 
     def each_ns(self, call: Call, calls: int) -> list[float]:
-        """Marks between the calls: where a call is queued while the one before still runs, they
-        hold device time only. Calls to warm up put the host ahead."""
+        """Records an event between the calls. While a call is queued before the previous one ends,
+        the events measure device time only; the warm-up calls put the host ahead."""
         for _ in range(WARM_UP_CALLS):
             call()
-        marks = [_event() for _ in range(calls + 1)]
+        marks = [timing_event() for _ in range(calls + 1)]
         marks[0].record()
         for mark in marks[1:]:
             call()
@@ -55,11 +54,11 @@ class CudaClock:
         return [before.elapsed_time(after) * 1e6 for before, after in pairwise(marks)]
 
     def mean_ns(self, call: Call, calls: int) -> float:
-        """From an idle device on, so that the time the host takes to launch counts."""
+        """Starts from an idle device, so that the host's launch time counts."""
         for _ in range(WARM_UP_CALLS):
             call()
         torch.cuda.synchronize()
-        first, last = _event(), _event()
+        first, last = timing_event(), timing_event()
         first.record()
         for _ in range(calls):
             call()
@@ -71,7 +70,7 @@ class CudaClock:
 
 @dataclass(frozen=True, slots=True)
 class _Replay:
-    """A captured graph, with what keeps the tensors alive whose addresses it remembers."""
+    """A captured graph. Holding `body` keeps the tensors alive whose addresses the graph uses."""
 
     graph: torch.cuda.CUDAGraph
     body: Call
@@ -80,5 +79,6 @@ class _Replay:
         self.graph.replay()
 
 
-def _event() -> torch.cuda.Event:
+def timing_event() -> torch.cuda.Event:
+    """A CUDA event that records its time."""
     return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

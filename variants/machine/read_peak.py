@@ -1,40 +1,85 @@
-"""Measures the read bandwidth of the current GPU, the yardstick of every bandwidth figure."""
+"""The read bandwidth of the current GPU, the reference for every bandwidth figure.
 
+It is measured once a month for each GPU and kept in the user's cache folder.
+"""
+
+import math
 import sys
+from datetime import UTC, date, datetime
 from importlib.util import find_spec
-from itertools import pairwise
+from pathlib import Path
 from statistics import median
 
+import msgspec
 import torch
+from msgspec import Struct
 
+import decodescope
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.variants.machine.read_peak_cache import (
-    ReadPeak,
-    cache_folder,
-    cached_peak,
-    keep_peak,
-    this_gpu,
-    today,
-)
+from decodescope.variants.machine.cache_folder import cache_folder, keep_measured
+from decodescope.variants.machine.clock import CudaClock
+from decodescope.variants.machine.environment import driver_version
 
 BUFFER_BYTES = 4 * 1024**3
 RUNS = 12
-WARM_UP_RUNS = 3
 PROGRAMS_PER_SM = (8, 64, 256)
+MAX_AGE_DAYS = 30
 
 _L2_MULTIPLE = 8
 
 
+class ReadPeak(Struct, frozen=True):
+    """Bytes per second of a kernel that only reads, and the day it was measured (ISO 8601)."""
+
+    bytes_per_s: float
+    measured_at: str
+
+
+class GpuIdentity(Struct, frozen=True):
+    """What a measured peak belongs to: another card, driver or decodescope measures again."""
+
+    name: str
+    uuid: str
+    driver: str | None
+    decodescope_version: str
+
+
+class _Entry(Struct, frozen=True):
+    gpu: GpuIdentity
+    peak: ReadPeak
+
+
+def read_peak(device: str) -> ReadPeak | None:
+    """This GPU's read peak: the cached one, or a new measurement that is then cached.
+
+    None on "cpu" and where it cannot be measured (stderr says why).
+    """
+    if device != "cuda":
+        return None
+    gpu, folder = this_gpu(), cache_folder()
+    known = cached_peak(gpu, folder, today())
+    if known is not None:
+        return known
+    try:
+        peak = ReadPeak(measure_read_peak(), today().isoformat())
+    except (MissingRequirement, ImportError) as error:
+        sys.stderr.write(f"read peak not measured: {error}\n")
+        return None
+    keep_peak(gpu, peak, folder)
+    return peak
+
+
 def measure_read_peak() -> float:
-    """Bytes per second at which a kernel that only reads gets through a buffer far above the L2.
+    """Bytes per second of a kernel that only reads a buffer far larger than the L2 cache.
 
     For each number of programs per multiprocessor in `PROGRAMS_PER_SM`, the median of `RUNS` runs
-    timed by device events after a warm-up; the best of these medians counts, because which number
-    saturates the memory differs between GPUs. The buffer has 4 GiB, or a quarter of the free memory
-    where that is less, and is freed at the end. Takes about 0.3 s with the kernel's compilation.
+    timed with device events after a warm-up; the result is the best of these medians, because the
+    number of programs that saturates the memory differs between GPUs. The buffer has 4 GiB, or a
+    quarter of the free memory if that is less, and is freed at the end. Takes about 0.3 s including
+    the compilation of the kernel.
 
     Raises:
-        MissingRequirement: no CUDA device, no triton, or too little free memory to leave the L2.
+        MissingRequirement: no CUDA device, no Triton, or too little free memory to exceed the L2.
     """
     if not torch.cuda.is_available():
         raise MissingRequirement("the read peak is measured on a CUDA device, and there is none")
@@ -57,41 +102,49 @@ def measure_read_peak() -> float:
         torch.cuda.empty_cache()
 
 
-def read_peak(device: str) -> ReadPeak | None:
-    """This GPU's read peak, as it was measured in the last weeks or else just now.
+def this_gpu() -> GpuIdentity:
+    """The first CUDA device; needs a CUDA device."""
+    properties = torch.cuda.get_device_properties(0)
+    return GpuIdentity(
+        name=properties.name,
+        uuid=str(properties.uuid),
+        driver=driver_version(),
+        decodescope_version=decodescope.__version__,
+    )
 
-    None on "cpu" and where it cannot be measured (stderr says why).
+
+def today() -> date:
+    """The current day in UTC."""
+    return datetime.now(UTC).date()
+
+
+def cached_peak(gpu: GpuIdentity, folder: Path, day: date) -> ReadPeak | None:
+    """The peak measured on `gpu` at most `MAX_AGE_DAYS` before `day`, None if there is none.
+
+    A file that is damaged, or belongs to another GPU, driver or version, is ignored.
     """
-    if device != "cuda":
-        return None
-    gpu, folder = this_gpu(), cache_folder()
-    known = cached_peak(gpu, folder, today())
-    if known is not None:
-        return known
     try:
-        peak = ReadPeak(measure_read_peak(), today().isoformat())
-    except (MissingRequirement, ImportError) as error:
-        sys.stderr.write(f"read peak not measured: {error}\n")
+        entry = msgspec.json.decode(_path(gpu, folder).read_bytes(), type=_Entry)
+        age_days = (day - date.fromisoformat(entry.peak.measured_at)).days
+    except (OSError, msgspec.DecodeError, ValueError):
         return None
-    keep_peak(gpu, peak, folder)
-    return peak
+    usable = math.isfinite(entry.peak.bytes_per_s) and entry.peak.bytes_per_s > 0
+    return entry.peak if usable and entry.gpu == gpu and 0 <= age_days <= MAX_AGE_DAYS else None
+
+
+def keep_peak(gpu: GpuIdentity, peak: ReadPeak, folder: Path) -> None:
+    """Write `peak` for later runs; if that fails, stderr says so and they measure again."""
+    keep_measured(_path(gpu, folder), _Entry(gpu, peak), "read peak")
+
+
+def _path(gpu: GpuIdentity, folder: Path) -> Path:
+    return folder / f"read-peak-{gpu.uuid}.json"
 
 
 def _bytes_per_s(x: torch.Tensor, programs: int) -> float:
+    # Imported late: the kernel needs Triton, which is optional.
     from decodescope.kernels.ops.read_bandwidth import bytes_moved, partial_sums
 
     partial = torch.empty(programs, dtype=torch.float32, device=x.device)
-    for _ in range(WARM_UP_RUNS):
-        partial_sums(x, partial)
-    marks = [_timing_event() for _ in range(RUNS + 1)]
-    marks[0].record()
-    for mark in marks[1:]:
-        partial_sums(x, partial)
-        mark.record()
-    marks[-1].synchronize()
-    run_ms: float = median(before.elapsed_time(after) for before, after in pairwise(marks))
-    return bytes_moved(x, partial) / (run_ms / 1e3)
-
-
-def _timing_event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    run_ns = median(CudaClock().each_ns(lambda: partial_sums(x, partial), RUNS))
+    return bytes_moved(x, partial) / (run_ns / 1e9)

@@ -1,4 +1,4 @@
-"""Names the ops of a graph replay: records the same step once without its CUDA graph."""
+"""Names the ops of a graph replay by recording the same step once without its CUDA graph."""
 
 import sys
 import tempfile
@@ -9,10 +9,10 @@ import torch
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.errors import first_line
 from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.reports.reference_ops import reference_from
-from decodescope.variants.measuring.capture_info import Subject, capture_info
-from decodescope.variants.measuring.window import annotated, window_plan
+from decodescope.variants.measuring.window import Subject, annotated, capture_info, window_plan
 from decodescope.variants.steps.compiled.origin_paths import origin_paths
 from decodescope.variants.steps.step import DecodeStep
 
@@ -24,10 +24,10 @@ def try_reference(
     session: ProfilerSession,
     say: Callable[[str], None],
 ) -> GraphReference | None:
-    """What the graph replays of `step` are attributed by; None of a step that replays none.
+    """The reference that attributes the graph replays of `step`; None if it replays none.
 
-    Also None where the step without its graph cannot be compiled or run; stderr says why. `step`
-    must be given a prompt again afterwards.
+    Also None if the step without its graph cannot be compiled or run; stderr says why. `step` must
+    be prefilled again afterwards.
     """
     try:
         ungraphed = step.ungraphed()
@@ -36,8 +36,7 @@ def try_reference(
         say("naming the kernels of the graph")
         return capture_reference(ungraphed, subject, prompt, session)
     except Exception as error:  # compilers raise anything, and only names are lost
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        sys.stderr.write(f"kernels of the graph stay without ranges: {reason}\n")
+        sys.stderr.write(f"kernels of the graph stay without ranges: {first_line(error)}\n")
         return None
 
 

@@ -11,23 +11,27 @@ from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.reports.run_figures import step_times
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.measuring.capture_info import Subject, capture_info
 from decodescope.variants.measuring.pacing import StepPacer
-from decodescope.variants.measuring.window import WindowPlan, annotated, window_plan
+from decodescope.variants.measuring.window import (
+    Subject,
+    WindowPlan,
+    annotated,
+    capture_info,
+    window_plan,
+)
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.step import DecodeStep
 
 WARM_UP_STEPS = 5
-WINDOW_STEPS = 3
 MIN_TIMED_STEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """How many decode steps warm up, are timed and belong to the profiled window.
+    """The number of warm-up steps and timed steps, and the profiled window.
 
-    `rewind`: each phase starts again at the prompt's end, because there are too few positions for
-    all of them in one generation.
+    `rewind`: every phase starts again at the end of the prompt, because one generation has too few
+    positions for all of them.
     """
 
     warm_up: int
@@ -39,9 +43,8 @@ class Phases:
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One run of a variant. `step_ns` are the timed, unprofiled steps, oldest first;
-    `output_token_ids` [batch][new_tokens] begin with the token that prefill gave. `bytes_per_step`
-    is the mean over the timed steps. `capture` describes the profiled window that was written to
-    `trace_path`.
+    `output_token_ids` [batch][new_tokens] begin with the token from prefill. `bytes_per_step` is
+    the mean over the timed steps. `capture` describes the profiled window in `trace_path`.
     """
 
     prefill_ns: int
@@ -56,12 +59,11 @@ class Measurement:
 def phases(new_tokens: int) -> Phases:
     """The phases of a run that decodes `new_tokens` tokens.
 
-    All are taken from one generation where it is long enough. Going back would make the later
-    phases cheaper than what they stand for: libraries keep what they prepared for a KV length
-    (cuDNN's attention takes tens of milliseconds at each new one on an H200), so a position that
-    was visited before is faster.
+    All phases come from one generation if it is long enough. Rewinding makes later phases faster
+    than a real generation, because libraries cache their preparation for a KV length: on an H200,
+    cuDNN's attention takes tens of milliseconds at each new length.
     """
-    window = window_plan(new_tokens, WINDOW_STEPS)
+    window = window_plan(new_tokens)
     outside = WARM_UP_STEPS + window.total
     if new_tokens >= outside + MIN_TIMED_STEPS:
         return Phases(WARM_UP_STEPS, new_tokens - outside, window, rewind=False)
@@ -78,10 +80,10 @@ def measure_run(
 ) -> Measurement:
     """Decode `workload.new_tokens` tokens from `prompt` [batch, context], timed and profiled.
 
-    After a prefill to warm up and a timed one come the steps, in the order of `Phases`: a few to
-    warm up; the timed ones, unprofiled, paced so that the host is never more than a few steps
-    ahead; and a window of annotated steps under the profiler. Tokens are fetched once, at the end.
-    `reference` goes into the window's file.
+    A warm-up prefill and a timed prefill come first, then the steps in the order of `Phases`: a few
+    to warm up; the timed ones, unprofiled and paced so that the host is at most a few steps ahead;
+    and a window of annotated steps under the profiler. Tokens are fetched once, at the end.
+    `reference` is stored in the window's file.
 
     Raises:
         MissingRequirement: GPU memory ran out.
@@ -99,7 +101,7 @@ def measure_run(
         bytes_per_step = _mean_bytes(step, first_timed)
         output = ids[: workload.new_tokens]
         if plan.rewind:
-            # Going back leaves the step free to write over them.
+            # After a reset the step may overwrite the ids it returned.
             output = [one.clone() for one in output]
         _next_phase(step, plan, workload, ids)
         capture = capture_info(subject, step, plan.window, step_times(step_ns).p50)
@@ -113,7 +115,7 @@ def measure_run(
 def _next_phase(
     step: DecodeStep, plan: Phases, workload: DecodeWorkload, ids: list[torch.Tensor]
 ) -> None:
-    """Go on where the last phase ended, or back to the prompt's end with its one new token."""
+    """Continue where the last phase ended, or rewind to the end of the prompt and its new token."""
     if plan.rewind:
         step.reset(workload.context)
         del ids[1:]
@@ -122,7 +124,7 @@ def _next_phase(
 def _timed_prefill(
     step: DecodeStep, prompt: torch.Tensor, device: str
 ) -> tuple[list[torch.Tensor], int]:
-    """The first new ids, in a list for the steps to extend, and the prefill's time in ns."""
+    """The first new ids, in a list that the steps extend, and the prefill's time in ns."""
     _synchronize(device)
     began_ns = perf_counter_ns()
     first = step.prefill(prompt)
@@ -167,7 +169,7 @@ def _profiled_window(
 
 
 def _mean_bytes(step: DecodeStep, first_position: int) -> int:
-    """Mean bytes that the steps from `first_position` to the present one had to read."""
+    """Mean bytes that the steps from `first_position` to the current one had to read."""
     positions = range(first_position, step.position)
     kv_bytes = sum(step.kv_bytes_read(position) for position in positions)
     return step.weight_bytes_read + kv_bytes // len(positions)

@@ -1,10 +1,12 @@
-"""Times decode steps while they run, and keeps the host only a few steps ahead of the device."""
+"""Times decode steps as they run, and keeps the host only a few steps ahead of the device."""
 
 from collections import deque
 from time import perf_counter_ns
 from typing import Protocol
 
 import torch
+
+from decodescope.variants.machine.clock import timing_event
 
 RUN_AHEAD_STEPS = 2
 
@@ -16,16 +18,16 @@ class _Clock(Protocol):
 
 
 class StepPacer:
-    """Per-step times of a decode loop, taken between the ends of consecutive steps.
+    """Per-step times of a decode loop, from the end of one step to the end of the next.
 
-    On "cuda" a step's time is the device time from the end of the step before it (or from
+    On "cuda" a step's time is the device time from the end of the previous step (or from
     `before_first`) to its own end, measured with events on the current stream, so idle time that
     the host causes counts. The host waits for the step `RUN_AHEAD_STEPS` back, never for the
-    newest, so the device does not run dry because of the timing. On "cpu" it is the host clock.
+    newest, so timing does not leave the device idle. On "cpu" the host clock is read.
 
     Use: `before_first()`, then `after_step()` after each step; it returns the times (ns) of the
     steps that finished since the last call, oldest first. `drain()` waits for the rest. After a
-    pause, a reset or a prefill start again with `before_first()`; undrained steps are forgotten.
+    pause, a reset or a prefill, call `before_first()` again; undrained steps are discarded.
     """
 
     def __init__(self, device: str) -> None:
@@ -85,7 +87,7 @@ class _CudaEvents:
         return [self._pop_step_ns() for _ in range(len(self._marks) - 1)]
 
     def _mark(self) -> None:
-        event = self._spare.pop() if self._spare else _timing_event()
+        event = self._spare.pop() if self._spare else timing_event()
         event.record()
         self._marks.append(event)
 
@@ -94,7 +96,3 @@ class _CudaEvents:
         step_ms: float = start.elapsed_time(self._marks[0])
         self._spare.append(start)
         return round(step_ms * 1e6)
-
-
-def _timing_event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]

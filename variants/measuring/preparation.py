@@ -1,4 +1,4 @@
-"""From a `WorkerConfig` to what a run starts with: device, workload, loaded model, first prompt."""
+"""Turns a `WorkerConfig` into what a run starts with: device, workload, model and prompts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.measuring.request import read_request
+from decodescope.variants.measuring.window import Subject
 from decodescope.variants.model.loading import LoadedModel, check_fits, load_model
 from decodescope.variants.model.prompts import make_prompt, with_prompt
 from decodescope.variants.model.workload import DecodeWorkload
@@ -15,10 +17,7 @@ from decodescope.variants.registry import find_variant
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A model on its device and the workload it will decode.
-
-    `prompt(round)` gives the prompt ids, int64 [batch, context] on the CPU, of one generation.
-    """
+    """A model on its device and the workload it will decode."""
 
     config: WorkerConfig
     device: str
@@ -26,21 +25,30 @@ class Prepared:
     workload: DecodeWorkload
 
     def prompt(self, round: int) -> torch.Tensor:
-        """Prompt ids of generation `round`; a given prompt is the same in every round."""
+        """Prompt ids of generation `round`, int64 [batch, context], on the CPU.
+
+        A prompt given by the user is the same in every round.
+        """
         return make_prompt(
             self.loaded, self.workload, self.config.prompt, self.config.prompt_ids, round
         )
 
+    def subject(
+        self, variant: str, read_peak: ReadPeak | None, kernel_floor_ns: int | None
+    ) -> Subject:
+        """`variant` of this model on this device, with what was measured of the device."""
+        return Subject(self.loaded, self.workload, self.device, variant, read_peak, kernel_floor_ns)
+
 
 def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
-    """Choose the device, check the request and load the model; `say` hears each slow stage.
+    """Choose the device, check the request and load the model; `say` is called for slow stages.
 
-    Everything that can be refused without loading weights is refused first.
+    Everything that can be checked without the weights is checked before they are loaded.
 
     Raises:
         InputError, ModelError, MissingRequirement: as `read_request`, `load_model`,
-            `make_prompt` and `check_fits` do.
-        DecodescopeError: what the variant's check refuses.
+            `make_prompt` and `check_fits`.
+        DecodescopeError: the variant's check refuses the model or workload.
     """
     request = read_request(config)
     device, source, workload = request.device, request.source, request.workload

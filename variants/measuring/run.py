@@ -21,7 +21,6 @@ from decodescope.analyzer.schema.report import SCHEMA_VERSION
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.read_peak import read_peak
-from decodescope.variants.measuring.capture_info import Subject
 from decodescope.variants.measuring.graph_reference import try_reference
 from decodescope.variants.measuring.measure import Measurement, measure_run
 from decodescope.variants.measuring.preparation import Prepared, prepare
@@ -31,7 +30,7 @@ from decodescope.variants.registry import build_variant
 def run_variant(
     config: WorkerConfig, trace_path: Path | None, say: Callable[[str], None]
 ) -> RunReport:
-    """Measure `config.variant`; keeps the profiled window at `trace_path` where one is given.
+    """Measure `config.variant`; keeps the profiled window at `trace_path` unless it is None.
 
     Raises:
         InputError: an unknown variant, a trace path that is not .json or .json.gz, or as `prepare`.
@@ -45,14 +44,8 @@ def run_variant(
     say("starting the profiler")
     session = ProfilerSession(prepared.device)
     session.warm_up()
-    subject = Subject(
-        prepared.loaded,
-        prepared.workload,
-        prepared.device,
-        config.variant,
-        read_peak(prepared.device),
-        session.kernel_floor_ns,
-    )
+    peak = read_peak(prepared.device)
+    subject = prepared.subject(config.variant, peak, session.kernel_floor_ns)
     prompt = prepared.prompt(0)
     reference = try_reference(step, subject, prompt, session, say)
     say(f"decoding {prepared.workload.new_tokens} tokens")
@@ -67,7 +60,7 @@ def run_variant(
 def _report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> RunReport:
     capture, window, workload = measured.capture, analysis.report, prepared.workload
     times = step_times(measured.step_ns)
-    on_cuda = prepared.device == "cuda"
+    on_cuda, decode = prepared.device == "cuda", prepared.loaded.decode
     sheet = datasheet_peak_bytes_per_s(capture.device_name) if on_cuda else None
     return RunReport(
         schema_version=SCHEMA_VERSION,
@@ -80,10 +73,10 @@ def _report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> Ru
         batch=workload.batch,
         context=workload.context,
         tokens=workload.new_tokens,
-        sampling=workload.sampling.settings if workload.sampling else None,
+        sampling=workload.sampling,
         prompt_token_ids=measured.prompt_token_ids,
         output_token_ids=measured.output_token_ids,
-        output_text=_text(prepared, measured),
+        output_text=decode(measured.output_token_ids[0]) if decode else None,
         timed_steps=len(measured.step_ns),
         tokens_per_s=tokens_per_s(measured.step_ns, workload.batch),
         prefill_ns=measured.prefill_ns,
@@ -101,11 +94,3 @@ def _report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> Ru
         health=window.health,
         environment=environment(),
     )
-
-
-def _text(prepared: Prepared, measured: Measurement) -> str | None:
-    tokenizer = prepared.loaded.tokenizer
-    if tokenizer is None:
-        return None
-    text: str = tokenizer.decode(measured.output_token_ids[0], clean_up_tokenization_spaces=False)
-    return text

@@ -1,11 +1,11 @@
 """The arithmetic of one decode step, for dense models.
 
-Matrix products: 2 * batch * weight elements, of every matrix that is multiplied (an embedding table
-is only looked up; tied to the head it counts once, as the head).
+Matrix products: 2 * batch * weight elements of every matrix that is multiplied. An embedding table
+is only looked up; a table tied to the head counts once, as the head.
 Attention: 4 * batch * heads * head_dim * positions, summed over the layers: 2 for the scores and 2
-for the weighted sum of the values. Positions are those in the cache and the new one, or what of
-them a layer's sliding window sees.
-Norms, rotary angles, activations and the softmax are left out: they are bound by memory.
+for the weighted sum of the values. The positions are those in the cache and the new one, limited to
+a layer's sliding window.
+Norms, rotary embedding, activations and the softmax are left out: they are memory-bound.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from decodescope.variants.steps.step_bytes import head_dim, layer_windows
 
 
 class StepFlops:
-    """FLOPs of a step at a cache length (a multiply-add counts as two)."""
+    """FLOPs of a step at a cache length; a multiply-add counts as two."""
 
     def __init__(self, model: Any, batch: int) -> None:
         decoder = model.config.get_text_config(decoder=True)

@@ -1,19 +1,51 @@
-"""Which steps a profiled window runs, and their ranges."""
+"""A profiled window: which steps it runs, their ranges, and what is known before the capture."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+
+import decodescope
+from decodescope.analyzer.schema.report import CaptureInfo
+from decodescope.variants.machine.environment import device_name
+from decodescope.variants.machine.read_peak import ReadPeak
+from decodescope.variants.measuring.step_flops import StepFlops
+from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.steps.step import DecodeStep
+
+WINDOW_STEPS = 3
 
 
-class Annotated(Protocol):
-    """A step whose layers can have ranges."""
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """`warm` steps run before the recording, `lead` are recorded without a marker, `steps` count.
 
-    def annotate_layers(self, enabled: bool) -> None: ...
+    A recording begins with a synchronisation. Without a lead step the device would wait for the
+    host in the first step that counts.
+    """
+
+    warm: int
+    lead: int
+    steps: int
+
+    @property
+    def total(self) -> int:
+        """The number of all steps."""
+        return self.warm + self.lead + self.steps
+
+
+def window_plan(left: int, steps: int = WINDOW_STEPS) -> WindowPlan:
+    """The plan of a window of up to `steps` steps when `left` tokens (at least 1) can be decoded.
+
+    If too few are left, the window first has fewer `steps`, then no lead step, then no warm step.
+    """
+    warm = min(1, left - 1)
+    lead = min(1, left - 1 - warm)
+    return WindowPlan(warm, lead, min(steps, left - warm - lead))
 
 
 @contextmanager
-def annotated(step: Annotated) -> Iterator[None]:
+def annotated(step: DecodeStep) -> Iterator[None]:
     """Run the block with ranges on the parts of `step`, and leave it without."""
     step.annotate_layers(True)
     try:
@@ -23,28 +55,44 @@ def annotated(step: Annotated) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class WindowPlan:
-    """`warm` steps before the recording, `lead` recorded without a marker, and `steps` that count.
+class Subject:
+    """What is measured: a variant of a model on a device, and figures measured on that device."""
 
-    Without a lead the device would wait for the host in the first step that counts, because a
-    recording begins with a synchronisation.
-    """
-
-    warm: int
-    lead: int
-    steps: int
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.warm + self.lead + self.steps
+    loaded: LoadedModel
+    workload: DecodeWorkload
+    device: str
+    variant: str
+    read_peak: ReadPeak | None = None
+    kernel_floor_ns: int | None = None
 
 
-def window_plan(left: int, steps: int) -> WindowPlan:
-    """The plan of a window of up to `steps` steps where `left` (at least 1) can be decoded.
-
-    Where they do not suffice the window is shorter first, then has no lead, then no warm step.
-    """
-    warm = min(1, left - 1)
-    lead = min(1, left - 1 - warm)
-    return WindowPlan(warm, lead, min(steps, left - warm - lead))
+def capture_info(
+    subject: Subject, step: DecodeStep, plan: WindowPlan, unprofiled_step_ns: int | None
+) -> CaptureInfo:
+    """Describes the window that `step` runs next; bytes and FLOPs are means over its steps."""
+    loaded, workload = subject.loaded, subject.workload
+    first = step.position + plan.warm + plan.lead
+    positions = range(first, first + plan.steps)
+    kv_bytes = sum(map(step.kv_bytes_read, positions))
+    flops = StepFlops(loaded.model, workload.batch)
+    peak = subject.read_peak
+    return CaptureInfo(
+        device=subject.device,
+        device_name=device_name(subject.device),
+        model=loaded.name,
+        weights=loaded.weights,
+        variant=subject.variant,
+        dtype=workload.dtype,
+        batch=workload.batch,
+        context=workload.context,
+        position=first,
+        steps=plan.steps,
+        bytes_per_step=step.weight_bytes_read + kv_bytes // plan.steps,
+        unprofiled_step_ns=unprofiled_step_ns,
+        decodescope_version=decodescope.__version__,
+        measured_peak_bytes_per_s=peak.bytes_per_s if peak else None,
+        measured_peak_at=peak.measured_at if peak else None,
+        kernel_floor_ns=subject.kernel_floor_ns,
+        flops_per_step=sum(map(flops.at, positions)) // plan.steps,
+        lead_steps=plan.lead,
+    )

@@ -1,4 +1,4 @@
-"""Finds a hub model's configuration: in the local cache, or over the network, quickly."""
+"""Finds the configuration of a hub model, in the local cache or on the hub."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ _CONNECT_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class HubCheckpoint:
-    """A hub model whose config.json is at hand; `cached_only` if the hub cannot be reached."""
+    """A hub model with its local config.json; `cached_only` if the hub cannot be reached."""
 
     hub_id: str
     config_path: Path
@@ -27,10 +27,10 @@ class HubCheckpoint:
 
 
 def find_checkpoint(hub_id: str) -> HubCheckpoint:
-    """Look `hub_id` up; fetches config.json, and nothing else.
+    """Look up `hub_id` and fetch its config.json only.
 
-    The hub is asked for once before, because its client repeats requests for about 20 s per file
-    where there is no network.
+    One request checks first whether the hub answers, because without a network its client retries
+    every file for about 20 s.
 
     Raises:
         InputError: not a valid hub id.
@@ -54,7 +54,9 @@ def find_checkpoint(hub_id: str) -> HubCheckpoint:
     except EntryNotFoundError as error:
         if isinstance(error, LocalEntryNotFoundError):
             raise _unreachable(hub_id) from error
-        raise ModelError(f"{hub_id}: has no config.json, so it is no model checkpoint") from error
+        raise ModelError(
+            f"{hub_id}: has no config.json, so it is not a model checkpoint"
+        ) from error
     except OSError as error:
         raise _unreachable(hub_id) from error
     return HubCheckpoint(hub_id, Path(path), cached_only)
@@ -63,7 +65,7 @@ def find_checkpoint(hub_id: str) -> HubCheckpoint:
 def _hub_answers() -> bool:
     try:
         get_session().head(constants.ENDPOINT, timeout=_CONNECT_TIMEOUT_S)
-    except Exception:  # the client library, and so its error types, differ between releases
+    except Exception:  # the HTTP client and its error types differ between releases
         return False
     return True
 

@@ -1,9 +1,9 @@
-"""Loads a model: pretrained safetensors from the hub or a folder, or a preset's random weights."""
+"""Loads a model: safetensors from the hub or a folder, or a preset with random weights."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,8 +36,8 @@ _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 class LoadedModel:
     """A causal language model on its device, in evaluation mode, without gradients.
 
-    `tokenizer` is None where the checkpoint has none (and for random weights). `max_context` is the
-    number of positions the model allows, None where its configuration names no limit.
+    `tokenizer` is None if the checkpoint has none, and for random weights. `max_context` is the
+    number of positions the model allows, None if its configuration sets no limit.
     """
 
     model: Any
@@ -47,8 +47,15 @@ class LoadedModel:
     max_context: int | None
 
     @property
+    def decode(self) -> Callable[[list[int]], str] | None:
+        """Turns token ids into text; None without a tokenizer."""
+        if self.tokenizer is None:
+            return None
+        return partial(self.tokenizer.decode, clean_up_tokenization_spaces=False)
+
+    @property
     def vocab_size(self) -> int:
-        """Rows of the embedding table that stand for tokens."""
+        """Number of tokens; the embedding table may have more rows."""
         return int(self.model.config.get_text_config(decoder=True).vocab_size)
 
 
@@ -68,48 +75,70 @@ def load_model(
     """Load `source` onto `device` in `dtype`.
 
     Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
-    `check` is called with the model's name and its config.json before any weights are loaded; what
-    it raises goes to the caller.
-    Random weights are drawn on the device itself with a fixed seed: normal with standard deviation
-    0.02, norm weights 1, biases 0; the same device and version give the same weights.
+    `check` is called with the model's name and its config.json before any weights are loaded; its
+    errors reach the caller.
+    Random weights are drawn on the device with a fixed seed: normal with standard deviation 0.02,
+    norm weights 1, biases 0. The same device and version give the same weights.
 
     Raises:
         ModelError: an unreadable checkpoint, no causal language model, or fewer positions than
-            `workload` needs (told before any weights are loaded).
+            `workload` needs (checked before any weights are loaded).
         InputError: a checkpoint that needs custom code, without `trust_remote_code`.
         MissingRequirement: not found, no network and not cached, or out of GPU memory.
     """
     with memory_errors(f"loading {source.name} in {dtype}", device), _quiet_transformers():
-        if source.kind == "random":
-            assert source.preset is not None
-            _check_positions(source.name, source.preset.max_position_embeddings, workload)
-            if check is not None:
-                preset = source.preset
-                check(source.name, {"model_type": preset.model_type} | preset.config_fields())
-            model = build_random(source.preset, device, torch_dtype(dtype))
-            return _loaded(model, None, "random", source.name)
-        checkpoint = _find(source)
-        if not trust_remote_code and needs_custom_code(checkpoint.config, _known_model_types()):
+        files = find_files(source)
+        if not trust_remote_code and needs_custom_code(files.config, _known_model_types()):
             raise InputError(
                 f"{source.name}: this model runs Python code from its checkpoint; if you trust "
                 "it, pass --trust-remote-code"
             )
-        limit = checkpoint.config.get("max_position_embeddings")
+        limit = files.config.get("max_position_embeddings")
         _check_positions(source.name, limit if isinstance(limit, int) else None, workload)
         if check is not None:
-            check(source.name, checkpoint.config)
-        options = {
-            "trust_remote_code": trust_remote_code,
-            "local_files_only": checkpoint.cached_only,
-        }
-        model = _load_pretrained(checkpoint, torch_dtype(dtype), options).to(device)
-        tokenizer = _load_tokenizer(checkpoint, options)
-        weights: Weights = "bundled" if source.kind == "tiny" else "pretrained"
-        return _loaded(model, tokenizer, weights, source.name)
+            check(source.name, files.config)
+        if source.kind == "random":
+            assert source.preset is not None
+            model = build_random(source.preset, device, torch_dtype(dtype))
+            return _loaded(model, None, "random", source.name)
+        options = {"trust_remote_code": trust_remote_code, "local_files_only": files.cached_only}
+        model = _load_pretrained(source, files, torch_dtype(dtype), options).to(device)
+        tokenizer = _load_tokenizer(source, files, options)
+        return _loaded(
+            model, tokenizer, "bundled" if source.kind == "tiny" else "pretrained", source.name
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """The config.json of a model, and its `location` (a hub id or folder; a preset has none).
+
+    `cached_only` if nothing can be fetched from the hub.
+    """
+
+    location: str | None
+    config: dict[str, object]
+    cached_only: bool
+
+
+def find_files(source: ModelSource) -> ModelFiles:
+    """Find the configuration of `source`; of a hub model only config.json is fetched.
+
+    Raises:
+        InputError, ModelError, MissingRequirement: as `find_checkpoint` and `read_config`.
+    """
+    if source.kind == "random":
+        assert source.preset is not None
+        return ModelFiles(None, source.preset.config_fields(), True)
+    if source.folder is not None:
+        return ModelFiles(str(source.folder), read_config(source.folder / "config.json"), True)
+    assert source.hub_id is not None
+    found = find_checkpoint(source.hub_id)
+    return ModelFiles(found.hub_id, read_config(found.config_path), found.cached_only)
 
 
 def check_fits(loaded: LoadedModel, workload: DecodeWorkload) -> None:
-    """Raise `ModelError` where prompt and new tokens need more positions than the model allows."""
+    """Raise `ModelError` if prompt and new tokens need more positions than the model allows."""
     _check_positions(loaded.name, loaded.max_context, workload)
 
 
@@ -124,7 +153,7 @@ def _check_positions(name: str, limit: int | None, workload: DecodeWorkload | No
 
 def build_random(preset: Preset, device: str, dtype: torch.dtype) -> Any:
     """The preset's model with seeded random weights, built in place on `device`."""
-    config = AutoConfig.for_model(preset.model_type, **preset.config_fields())
+    config = AutoConfig.for_model(**preset.config_fields())
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     if device != "meta":
@@ -150,51 +179,34 @@ def _loaded(model: Any, tokenizer: Any | None, weights: Weights, name: str) -> L
     return LoadedModel(model, tokenizer, weights, name, limit)
 
 
-@dataclass(frozen=True, slots=True)
-class _Checkpoint:
-    name: str
-    location: str
-    config: dict[str, object]
-    cached_only: bool
-    folder: Path | None
-
-
-def _find(source: ModelSource) -> _Checkpoint:
-    if source.folder is not None:
-        config = read_config(source.folder / "config.json")
-        return _Checkpoint(source.name, str(source.folder), config, True, source.folder)
-    assert source.hub_id is not None
-    found = find_checkpoint(source.hub_id)
-    config = read_config(found.config_path)
-    return _Checkpoint(source.name, found.hub_id, config, found.cached_only, None)
-
-
 def _known_model_types() -> frozenset[str]:
     return frozenset(CONFIG_MAPPING.keys())
 
 
-def _load_pretrained(checkpoint: _Checkpoint, dtype: torch.dtype, options: dict[str, bool]) -> Any:
+def _load_pretrained(
+    source: ModelSource, files: ModelFiles, dtype: torch.dtype, options: dict[str, bool]
+) -> Any:
     try:
         return AutoModelForCausalLM.from_pretrained(
-            checkpoint.location, dtype=dtype, use_safetensors=True, **options
+            files.location, dtype=dtype, use_safetensors=True, **options
         )
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # transformers raises nearly every type for a broken checkpoint
-        raise ModelError(f"{checkpoint.name}: cannot be loaded ({_first_line(error)})") from error
+        raise ModelError(f"{source.name}: cannot be loaded ({_first_line(error)})") from error
 
 
-def _load_tokenizer(checkpoint: _Checkpoint, options: dict[str, bool]) -> Any | None:
-    folder = checkpoint.folder
+def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, bool]) -> Any | None:
+    folder = source.folder
     if folder is not None and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
         return None
     try:
-        return AutoTokenizer.from_pretrained(checkpoint.location, **options)
-    except Exception as error:  # as above; a hub model without tokenizer files ends here too
+        return AutoTokenizer.from_pretrained(files.location, **options)
+    except Exception as error:  # as above; a hub model without tokenizer files also fails here
         if folder is None:
             return None
         raise ModelError(
-            f"{checkpoint.name}: its tokenizer cannot be loaded ({_first_line(error)})"
+            f"{source.name}: its tokenizer cannot be loaded ({_first_line(error)})"
         ) from error
 
 
@@ -205,7 +217,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def _quiet_transformers() -> Iterator[None]:
-    """Keep transformers' progress bars and warnings off the terminal while a model loads."""
+    """Keep transformers' progress bars and warnings off the terminal during loading."""
     verbosity = transformers_logging.get_verbosity()
     had_bars = transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()

@@ -1,11 +1,11 @@
-"""Public model shapes that can run with random weights, no download needed.
+"""Public model shapes that can run with random weights, without a download.
 
-Each field is the one of the model's published `config.json` (`Preset.source_url`); where that file
-leaves a field out, it is the default of the Hugging Face configuration class named by `model_type`.
+Each field has the value of the model's published `config.json` (`Preset.source_url`), or the
+default of the Hugging Face configuration class of `model_type` if that file leaves it out.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -21,12 +21,12 @@ class RopeScaling:
     factor: float
     low_freq_factor: float
     high_freq_factor: float
-    original_max_positions: int
+    original_max_position_embeddings: int
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One public configuration. `sliding_window` None means every layer sees the whole context.
+    """One public configuration. With a `sliding_window` of None every layer sees the whole context.
 
     Raises:
         InputError: sizes that no transformer of this family can have.
@@ -62,12 +62,12 @@ class Preset:
 
     @property
     def source_url(self) -> str:
-        """Where the published configuration stands."""
+        """Address of the published configuration."""
         return f"https://huggingface.co/{self.hub_id}/blob/main/config.json"
 
     @property
     def parameters(self) -> int:
-        """Number of weights, biases and norms included; a tied table counts once."""
+        """Number of weights, including biases and norms; a tied table counts once."""
         query = self.num_attention_heads * self.head_dim
         key_value = self.num_key_value_heads * self.head_dim
         attention = self.hidden_size * (2 * query + 2 * key_value)
@@ -85,36 +85,18 @@ class Preset:
         )
 
     def config_fields(self) -> dict[str, object]:
-        """Keyword arguments of the Hugging Face configuration class of `model_type`.
+        """The fields of the published config.json.
 
         Qwen2's Q/K/V biases and Qwen3's Q/K norms come with the class and have no field.
         """
         rope: dict[str, object] = {"rope_type": "default", "rope_theta": self.rope_theta}
         if self.rope_scaling is not None:
-            rope |= {
-                "rope_type": "llama3",
-                "factor": self.rope_scaling.factor,
-                "low_freq_factor": self.rope_scaling.low_freq_factor,
-                "high_freq_factor": self.rope_scaling.high_freq_factor,
-                "original_max_position_embeddings": self.rope_scaling.original_max_positions,
-            }
-        fields: dict[str, object] = {
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "intermediate_size": self.intermediate_size,
-            "num_hidden_layers": self.num_hidden_layers,
-            "num_attention_heads": self.num_attention_heads,
-            "num_key_value_heads": self.num_key_value_heads,
-            "head_dim": self.head_dim,
-            "max_position_embeddings": self.max_position_embeddings,
-            "rms_norm_eps": self.rms_norm_eps,
-            "rope_parameters": rope,
-            "tie_word_embeddings": self.tie_word_embeddings,
-            "bos_token_id": self.bos_token_id,
-            "eos_token_id": self.eos_token_id,
-        }
-        if self.model_type == "mistral":
-            fields["sliding_window"] = self.sliding_window
+            rope |= {"rope_type": "llama3"} | asdict(self.rope_scaling)
+        fields: dict[str, object] = asdict(self) | {"rope_parameters": rope}
+        for ours in ("name", "hub_id", "rope_theta", "rope_scaling"):
+            del fields[ours]
+        if self.model_type != "mistral":
+            del fields["sliding_window"]
         return fields
 
 
@@ -134,43 +116,39 @@ _LLAMA_2_7B = Preset(
     rms_norm_eps=1e-5,
     tie_word_embeddings=False,
 )
-_LLAMA_3_2_1B = Preset(
-    name="llama-3.2-1b",
-    hub_id="meta-llama/Llama-3.2-1B",
-    model_type="llama",
-    hidden_size=2048,
-    num_hidden_layers=16,
-    num_attention_heads=32,
+_MISTRAL_7B = replace(
+    _LLAMA_2_7B,
+    name="mistral-7b",
+    hub_id="mistralai/Mistral-7B-v0.1",
+    model_type="mistral",
     num_key_value_heads=8,
-    head_dim=64,
-    intermediate_size=8192,
-    vocab_size=128256,
-    max_position_embeddings=131072,
-    rope_theta=500_000.0,
-    rms_norm_eps=1e-5,
-    tie_word_embeddings=True,
-    rope_scaling=RopeScaling(32.0, 1.0, 4.0, 8192),
-    bos_token_id=128000,
-    eos_token_id=128001,
+    intermediate_size=14336,
+    max_position_embeddings=32768,
+    sliding_window=4096,
 )
-_LLAMA_3_1_8B = Preset(
+_LLAMA_3_1_8B = replace(
+    _LLAMA_2_7B,
     name="llama-3.1-8b",
     hub_id="meta-llama/Llama-3.1-8B",
-    model_type="llama",
-    hidden_size=4096,
-    num_hidden_layers=32,
-    num_attention_heads=32,
     num_key_value_heads=8,
-    head_dim=128,
     intermediate_size=14336,
     vocab_size=128256,
     max_position_embeddings=131072,
     rope_theta=500_000.0,
-    rms_norm_eps=1e-5,
-    tie_word_embeddings=False,
     rope_scaling=RopeScaling(8.0, 1.0, 4.0, 8192),
     bos_token_id=128000,
     eos_token_id=128001,
+)
+_LLAMA_3_2_1B = replace(
+    _LLAMA_3_1_8B,
+    name="llama-3.2-1b",
+    hub_id="meta-llama/Llama-3.2-1B",
+    hidden_size=2048,
+    num_hidden_layers=16,
+    head_dim=64,
+    intermediate_size=8192,
+    tie_word_embeddings=True,
+    rope_scaling=RopeScaling(32.0, 1.0, 4.0, 8192),
 )
 _QWEN2_5_0_5B = Preset(
     name="qwen2.5-0.5b",
@@ -190,7 +168,8 @@ _QWEN2_5_0_5B = Preset(
     bos_token_id=151643,
     eos_token_id=151643,
 )
-_QWEN3_0_6B = Preset(
+_QWEN3_0_6B = replace(
+    _QWEN2_5_0_5B,
     name="qwen3-0.6b",
     hub_id="Qwen/Qwen3-0.6B",
     model_type="qwen3",
@@ -200,42 +179,8 @@ _QWEN3_0_6B = Preset(
     num_key_value_heads=8,
     head_dim=128,
     intermediate_size=3072,
-    vocab_size=151936,
     max_position_embeddings=40960,
-    rope_theta=1_000_000.0,
-    rms_norm_eps=1e-6,
-    tie_word_embeddings=True,
-    bos_token_id=151643,
     eos_token_id=151645,
 )
-_MISTRAL_7B = Preset(
-    name="mistral-7b",
-    hub_id="mistralai/Mistral-7B-v0.1",
-    model_type="mistral",
-    hidden_size=4096,
-    num_hidden_layers=32,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=128,
-    intermediate_size=14336,
-    vocab_size=32000,
-    max_position_embeddings=32768,
-    rope_theta=10_000.0,
-    rms_norm_eps=1e-5,
-    tie_word_embeddings=False,
-    sliding_window=4096,
-)
-
-PRESETS: Mapping[str, Preset] = MappingProxyType(
-    {
-        preset.name: preset
-        for preset in (
-            _LLAMA_2_7B,
-            _LLAMA_3_2_1B,
-            _LLAMA_3_1_8B,
-            _QWEN2_5_0_5B,
-            _QWEN3_0_6B,
-            _MISTRAL_7B,
-        )
-    }
-)
+_ALL = (_LLAMA_2_7B, _LLAMA_3_2_1B, _LLAMA_3_1_8B, _QWEN2_5_0_5B, _QWEN3_0_6B, _MISTRAL_7B)
+PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})

@@ -1,4 +1,4 @@
-"""The prompt of a run: given text or ids, the bundled model's snippets, or seeded random ids."""
+"""The prompt of a run: a given text or ids, the bundled model's snippets, or random ids."""
 
 import json
 from dataclasses import replace
@@ -21,14 +21,14 @@ def make_prompt(
 ) -> torch.Tensor:
     """Prompt ids, int64 [batch, context], on the CPU.
 
-    A prompt's text or ids are used whole for every sequence, so their length is the context
-    (`with_prompt` gives the workload that says so). Without one, the bundled model starts from the
-    first `workload.context` tokens of snippet `round` of its held-out Python sources (and of those
-    after it, where it is too short), and any other model from random ids seeded with `round`,
+    A given text or given ids are used whole for every sequence, so their length is the context
+    (`with_prompt` returns the matching workload). Otherwise the bundled model gets the first
+    `workload.context` tokens of snippet `round` of its held-out Python sources (continued with the
+    next snippets if it is too short), and any other model gets random ids seeded with `round`,
     different for every sequence.
 
     Raises:
-        InputError: both given, an empty prompt, or ids outside the vocabulary.
+        InputError: both are given, an empty prompt, or ids outside the vocabulary.
         ModelError: a text prompt for a model without a tokenizer.
         MissingRequirement: the bundled model's snippets are not installed.
     """

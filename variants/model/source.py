@@ -1,4 +1,4 @@
-"""Where a model's weights come from, decided from its name alone: no torch, no network."""
+"""Resolves a model's name to the source of its weights, without torch or network."""
 
 import json
 import re
@@ -21,7 +21,7 @@ _SIMILAR = 0.75
 @dataclass(frozen=True, slots=True)
 class ModelSource:
     """A resolved `--model`. `folder` is set for "folder" and "tiny", `preset` for "random" (and for
-    "hub" where a preset's name was given), `hub_id` for "hub"."""
+    "hub" if the name is a preset's), `hub_id` for "hub"."""
 
     name: str
     kind: SourceKind
@@ -31,13 +31,13 @@ class ModelSource:
 
 
 def resolve_model(name: str) -> ModelSource:
-    """The source that `--model name` means; checks a local folder for what loading needs.
+    """The source that `--model name` means; checks that a local folder has the files to load.
 
-    In this order: `tiny`; `<preset>@random`; a preset's name (its hub id); an existing folder; a
-    hub id.
+    Tried in this order: `tiny`; `<preset>@random`; a preset's name (its hub id); an existing
+    folder; a hub id.
 
     Raises:
-        InputError: a name that is none of these, with the nearest one that is.
+        InputError: a name that is none of these; suggests the nearest one.
         ModelError: a folder without config.json or without safetensors weights.
         MissingRequirement: a path that does not exist, or the bundled model is not installed.
     """
@@ -59,18 +59,18 @@ def resolve_model(name: str) -> ModelSource:
 
 
 def tiny_folder() -> Path:
-    """Where the bundled model lies."""
+    """The folder of the bundled model."""
     return Path(__file__).resolve().parents[1] / "tiny"
 
 
 def needs_custom_code(config: dict[str, object], known_model_types: frozenset[str]) -> bool:
-    """Whether a checkpoint's config.json can only be loaded by running Python files beside it."""
+    """Whether loading a checkpoint with this config.json runs the checkpoint's own Python files."""
     auto_map = config.get("auto_map")
     return bool(auto_map) and config.get("model_type") not in known_model_types
 
 
 def read_config(path: Path) -> dict[str, object]:
-    """A checkpoint's config.json.
+    """Read a checkpoint's config.json.
 
     Raises:
         ModelError: not a JSON object.
@@ -100,7 +100,7 @@ def _checked_folder(folder: Path, name: str) -> Path:
             "model not found: this installation lacks the bundled model `tiny`"
         )
     if not (folder / "config.json").is_file():
-        raise ModelError(f"{name}: no config.json in this folder, so it is no model checkpoint")
+        raise ModelError(f"{name}: no config.json in this folder, so it is not a model checkpoint")
     if any(folder.glob("*.safetensors")):
         return folder
     pickles = sorted(

@@ -1,14 +1,14 @@
 """Chooses the next tokens from logits, on the device they are on."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from importlib.util import find_spec
 
 import torch
+from msgspec.structs import asdict
 
 from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.sampling.reference import choose_reference
-from decodescope.variants.model.sampling import Sampling
 from decodescope.variants.model.workload import DecodeWorkload
 
 TokenChoice = Callable[[torch.Tensor, int], torch.Tensor]
@@ -36,7 +36,7 @@ def _greedy(logits: torch.Tensor, position: int) -> torch.Tensor:
     return logits.argmax(-1)
 
 
-def _kernel_choice(sampling: Sampling, batch: int, device: torch.device) -> TokenChoice:
+def _kernel_choice(sampling: SamplingSettings, batch: int, device: torch.device) -> TokenChoice:
     if find_spec("triton") is None:
         raise MissingRequirement(
             "--temperature: sampling on a GPU needs triton, which is not installed; leave it out "

@@ -27,8 +27,8 @@ def variants(device: str | None) -> None:
 @click.command()
 def doctor() -> None:
     """Check this machine for what decodescope needs; exits with 3 if something is missing."""
+    from decodescope.variants.doctor import doctor as run_checks
     from decodescope.variants.listings import checks_table
-    from decodescope.variants.machine.environment import doctor as run_checks
 
     checks = run_checks()
     print_rich(checks_table(checks))

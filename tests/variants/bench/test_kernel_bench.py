@@ -27,7 +27,7 @@ from decodescope.variants.bench.report import KernelBenchmark, KernelFigures
 from decodescope.variants.bench.result_tables import kernel_table
 from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.bench.small_cases import small_cases
-from decodescope.variants.machine.read_peak_cache import ReadPeak
+from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.tiling.rules import (

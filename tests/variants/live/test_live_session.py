@@ -8,10 +8,10 @@ import pytest
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.protocol import Hello, WorkerConfig
+from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.variants import registry
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.measuring.preparation import Prepared
-from decodescope.variants.model.sampling import Sampling
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import Variant
 
@@ -24,12 +24,12 @@ def hello_of(loaded: Any, workload: DecodeWorkload) -> Hello:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(session.hello()), type=Hello)
 
 
-@pytest.mark.parametrize("sampling", [None, Sampling(0.7, top_p=0.9, seed=3)])
+@pytest.mark.parametrize("sampling", [None, SamplingSettings(0.7, None, top_p=0.9, seed=3)])
 def test_the_app_learns_how_tokens_are_drawn(
-    load_small: Callable[..., Any], sampling: Sampling | None
+    load_small: Callable[..., Any], sampling: SamplingSettings | None
 ) -> None:
     hello = hello_of(load_small("llama"), DecodeWorkload(1, 4, 5, "fp32", sampling))
-    assert hello.sampling == (sampling.settings if sampling else None)
+    assert hello.sampling == sampling
 
 
 def test_variants_that_cannot_run_this_model_say_why(

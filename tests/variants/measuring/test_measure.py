@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.capture import ProfilerSession
-from decodescope.variants.measuring.capture_info import Subject
 from decodescope.variants.measuring.measure import measure_run, phases
+from decodescope.variants.measuring.window import Subject
 from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.eager import EagerStep

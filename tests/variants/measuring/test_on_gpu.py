@@ -11,10 +11,11 @@ import torch
 
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.variants.machine.environment import choose_device, doctor, environment
+from decodescope.variants.doctor import doctor
+from decodescope.variants.machine.environment import choose_device, environment
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.measuring.capture_info import Subject
 from decodescope.variants.measuring.measure import measure_run, phases
+from decodescope.variants.measuring.window import Subject
 from decodescope.variants.model.loading import build_random, load_model, resolve_model
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.prompts import make_prompt

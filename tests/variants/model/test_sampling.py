@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 
 from decodescope.analyzer.comparing.workload_match import workload_differences
 from decodescope.analyzer.errors import InputError
@@ -15,13 +16,12 @@ from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.sampling.reference import choose_reference
 from decodescope.variants.measuring.request import read_request
-from decodescope.variants.model.sampling import Sampling, requested_sampling
-from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload import DecodeWorkload, default_dtype
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.compiled.step import StaticStep
 from decodescope.variants.steps.eager import EagerStep
 
-SAMPLING = Sampling(1.4, top_k=60, top_p=0.9, seed=21)
+SAMPLING = SamplingSettings(1.4, top_k=60, top_p=0.9, seed=21)
 CONTEXT, STEPS = 5, 12
 WORKLOAD = DecodeWorkload(2, CONTEXT, STEPS, "fp32", SAMPLING)
 
@@ -41,46 +41,53 @@ def decoded(step: Any, count: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("wrong", "message"),
     [
-        ((0.0,), "--temperature 0: must be at least 1e-05, or 0 for greedy"),
-        ((-1.0,), "--temperature -1"),
-        ((float("inf"),), "--temperature inf"),
-        ((float("nan"),), "--temperature nan"),
-        ((1.0, 0), "--top-k 0: must be at least 1"),
-        ((1.0, None, 0.0), "--top-p 0: must be above 0 and at most 1"),
-        ((1.0, None, 1.01), "--top-p 1.01"),
-        ((1.0, None, float("nan")), "--top-p nan"),
-        ((1.0, None, None, -1), "--seed -1"),
-        ((1.0, None, None, 1 << 63), "--seed 9223372036854775808: must be from 0"),
+        ({"temperature": 0.0}, "--temperature 0: must be at least 1e-05, or 0 for greedy"),
+        ({"temperature": -1.0}, "--temperature -1"),
+        ({"temperature": float("inf")}, "--temperature inf"),
+        ({"temperature": float("nan")}, "--temperature nan"),
+        ({"top_k": 0}, "--top-k 0: must be at least 1"),
+        ({"top_p": 0.0}, "--top-p 0: must be above 0 and at most 1"),
+        ({"top_p": 1.01}, "--top-p 1.01"),
+        ({"top_p": float("nan")}, "--top-p nan"),
+        ({"seed": -1}, "--seed -1"),
+        ({"seed": 1 << 63}, "--seed 9223372036854775808: must be from 0"),
     ],
 )
-def test_values_out_of_range_are_told(values: tuple[Any, ...], said: str) -> None:
+def test_values_out_of_range_are_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        Sampling(*values)
-    assert str(caught.value).startswith(said)
+        DecodeWorkload(sampling=structs.replace(SAMPLING, **wrong))
+    assert str(caught.value).startswith(message)
 
 
 def test_a_request_carries_it_into_the_workload() -> None:
     config = WorkerConfig("eager", 1, 4, model="tiny", device="cpu")
     assert read_request(config).workload.sampling is None
-    sampled = WorkerConfig("eager", 1, 4, model="tiny", device="cpu", sampling=SAMPLING.settings)
+    sampled = structs.replace(config, sampling=SAMPLING)
     assert read_request(sampled).workload.sampling == SAMPLING
-    assert requested_sampling(SamplingSettings(0.0, None, None, 0)) is None
+    greedy = structs.replace(config, sampling=SamplingSettings(0.0, None, None, 0))
+    assert read_request(greedy).workload.sampling is None
+    wrong = structs.replace(config, sampling=SamplingSettings(-1.0, None, None, 0))
     with pytest.raises(InputError, match="--temperature -1"):
-        requested_sampling(SamplingSettings(-1.0, None, None, 0))
+        read_request(wrong)
+
+
+def test_each_device_has_its_usual_dtype() -> None:
+    assert default_dtype("cuda") == "bf16"
+    assert default_dtype("cpu") == "fp32"
 
 
 def test_words_and_differences() -> None:
     words = "temperature 1.4, top-k 60, top-p 0.9, seed 21"
-    assert sampling_words(SAMPLING.settings) == words
+    assert sampling_words(SAMPLING) == words
     assert sampling_words(SamplingSettings(2.0, None, None, 0)) == "temperature 2, seed 0"
 
     class Run:
         def __init__(self, sampling: SamplingSettings | None) -> None:
             self.sampling = sampling
 
-    runs: list[Any] = [Run(None), Run(SAMPLING.settings)]
+    runs: list[Any] = [Run(None), Run(SAMPLING)]
     assert workload_differences(*runs) == (f"sampling greedy against {words}",)
     assert workload_differences(runs[1], runs[1]) == ()
 
@@ -96,7 +103,7 @@ def test_a_step_draws_what_its_logits_give(load_small: Load, variant: str) -> No
     logits = loaded.model(sequence).logits
     for index in range(STEPS + 1):
         position = CONTEXT - 1 + index
-        expected = choose_reference(logits[:, position], position, **asdict(SAMPLING))
+        expected = choose_reference(logits[:, position], position, **structs.asdict(SAMPLING))
         assert torch.equal(ids[:, index], expected)
     assert not torch.equal(ids[:, :-1], logits[:, CONTEXT - 1 : -2].argmax(-1))
 
@@ -111,7 +118,7 @@ def test_another_seed_gives_other_tokens(load_small: Load) -> None:
     prompt = prompt_of(2, CONTEXT)
     outputs = []
     for seed in (21, 22):
-        step = EagerStep(loaded, replace(WORKLOAD, sampling=replace(SAMPLING, seed=seed)))
+        step = EagerStep(loaded, replace(WORKLOAD, sampling=structs.replace(SAMPLING, seed=seed)))
         step.prefill(prompt)
         outputs.append(decoded(step, STEPS))
     assert not torch.equal(*outputs)
@@ -147,7 +154,7 @@ def test_variants_draw_on_the_gpu_without_waiting(load_small: Load, variant: str
     ids = step.prefill(prompt)
     for position in range(CONTEXT, CONTEXT + STEPS):
         logits = step.forced_step(ids)
-        expected = choose_reference(logits.cpu(), position, **asdict(SAMPLING))
+        expected = choose_reference(logits.cpu(), position, **structs.asdict(SAMPLING))
         # Once more from the same ids, to see what the step itself makes of these logits.
         step.reset(position)
         with no_synchronisation():

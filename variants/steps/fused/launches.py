@@ -1,9 +1,10 @@
 """The launches of one decode step, in their order: 5 a layer and 2 with every fusion."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import torch
+from msgspec.structs import asdict
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix

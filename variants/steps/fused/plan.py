@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.kernels.sampling.workspace import SamplingWorkspace
-from decodescope.variants.model.sampling import Sampling
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.annotations import LayerRanges
 from decodescope.variants.steps.fused.buffers import StepBuffers
@@ -37,5 +37,5 @@ class StepPlan:
     ranges: LayerRanges
     pdl: bool
     prefetch: bool
-    sampling: Sampling | None = None
+    sampling: SamplingSettings | None = None
     draws: SamplingWorkspace | None = None

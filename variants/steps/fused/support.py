@@ -23,7 +23,7 @@ def require_support(name: str, fields: Mapping[str, object], batch: int, device:
     """Refuse what the fused kernels cannot run; needs no weights.
 
     `name` is the model's, for the message; `fields` its config.json, or
-    `{"model_type": preset.model_type, **preset.config_fields()}` of a preset.
+    `preset.config_fields()` of a preset.
 
     Raises:
         ModelError: a model they cannot run, with every reason.

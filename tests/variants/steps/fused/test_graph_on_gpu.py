@@ -14,13 +14,13 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.variants.comparing.accuracy_run import forced_logits
 from decodescope.variants.comparing.accuracy_text import scored_text
-from decodescope.variants.measuring.capture_info import Subject
 from decodescope.variants.measuring.graph_reference import capture_reference
 from decodescope.variants.measuring.measure import measure_run
+from decodescope.variants.measuring.window import Subject
 from decodescope.variants.model.loading import LoadedModel, load_model, resolve_model
-from decodescope.variants.model.sampling import Sampling
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import PARTS
@@ -79,8 +79,8 @@ def test_the_bundled_model_writes_what_transformers_writes() -> None:
 @pytest.mark.parametrize(
     "spec", ["fused", "fused+graph", "fused-head", "fused+graph-attention", "fused-qkv-norm"]
 )
-@pytest.mark.parametrize("sampling", [None, Sampling(0.9, top_k=20, top_p=0.9)])
-def test_a_step_does_not_synchronise(spec: str, sampling: Sampling | None) -> None:
+@pytest.mark.parametrize("sampling", [None, SamplingSettings(0.9, top_k=20, top_p=0.9, seed=0)])
+def test_a_step_does_not_synchronise(spec: str, sampling: SamplingSettings | None) -> None:
     loaded = load_family("qwen3", "cuda", torch.bfloat16)
     workload = DecodeWorkload(2, 5, 20, sampling=sampling)
     step = fused(loaded, workload, spec)
@@ -141,7 +141,7 @@ def test_every_ablation_can_be_captured(options: str, batch: int) -> None:
 @pytest.mark.parametrize("left_out", ["", "-head"])
 def test_a_graph_draws_anew_at_each_position(left_out: str) -> None:
     loaded = load_family("llama-tied", "cuda")
-    sampling = Sampling(1.2, top_k=50, top_p=0.9, seed=5)
+    sampling = SamplingSettings(1.2, top_k=50, top_p=0.9, seed=5)
     workload = DecodeWorkload(2, 5, 20, "fp32", sampling)
     step, eager = fused(loaded, workload, f"fused+graph{left_out}"), EagerStep(loaded, workload)
     prompt = prompt_of(loaded, workload)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
+from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.variants.model.loading import load_model, resolve_model
-from decodescope.variants.model.sampling import Sampling
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS
 from decodescope.variants.steps.eager import EagerStep
@@ -87,10 +87,13 @@ def test_the_bundled_model_writes_what_transformers_writes(device: str) -> None:
 
 @pytest.mark.parametrize(
     ("sampling", "left_out"),
-    [(Sampling(0.8, seed=3), "-head"), (Sampling(1.3, top_k=20, top_p=0.9, seed=4), "")],
+    [
+        (SamplingSettings(0.8, None, None, seed=3), "-head"),
+        (SamplingSettings(1.3, top_k=20, top_p=0.9, seed=4), ""),
+    ],
 )
 def test_tokens_are_drawn_as_for_transformers_logits(
-    sampling: Sampling, left_out: str, device: str
+    sampling: SamplingSettings, left_out: str, device: str
 ) -> None:
     loaded = load_family("qwen2", device)
     workload = DecodeWorkload(2, 7, 3, "fp32", sampling)

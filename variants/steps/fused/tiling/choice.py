@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.machine.read_peak_cache import cache_folder
+from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.steps.fused.tiling.cache import cached_entries
 from decodescope.variants.steps.fused.tiling.candidates import candidates, fits
 from decodescope.variants.steps.fused.tiling.rules import (

@@ -9,7 +9,7 @@ import pytest
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.machine import read_peak as subject
-from decodescope.variants.machine.read_peak_cache import (
+from decodescope.variants.machine.read_peak import (
     MAX_AGE_DAYS,
     GpuIdentity,
     ReadPeak,

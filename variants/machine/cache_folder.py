@@ -1,0 +1,30 @@
+"""The user's cache folder, which keeps what was measured on this machine between runs."""
+
+import sys
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from platformdirs import user_cache_path
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.files import write_atomically
+
+
+def cache_folder() -> Path:
+    """Where measurements are kept unless a caller passes another folder."""
+    return user_cache_path("decodescope")
+
+
+def keep_measured(path: Path, measured: Struct, what: str) -> bool:
+    """Write `measured` to `path` as JSON, and create its folder if it is missing.
+
+    Returns False if that fails. stderr then says that `what` is not kept for later runs.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, msgspec.json.encode(measured))
+    except (OSError, InputError) as error:
+        sys.stderr.write(f"{what} not kept for later runs: {error}\n")
+        return False
+    return True
