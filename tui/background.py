@@ -1,19 +1,47 @@
-"""What the app has done in threads: analyses, one at a time, and files to write."""
+"""What the app does in threads: analyses, one at a time, and writing files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.app import App
+from textual.message import Message
 
-from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.tui.model.feed import Feed, Job
-from decodescope.tui.model.messages import AnalysisFailed, Analyzed, FileNotWritten, FileWritten
-from decodescope.tui.style.traits import Clock
+from decodescope.tui.model.view import Clock, Window
+from decodescope.tui.new_file import save_trace, write_new_file
+
+if TYPE_CHECKING:
+    from decodescope.analyzer import Analysis
+
+KERNELS_SHOWN = 30
+
+
+@dataclass
+class AnalysisDone(Message):
+    """An analysis has ended with a window, or without one for the reason in `error`: one line,
+    empty for an old window whose file is gone."""
+
+    feed: Feed
+    job: Job
+    window: Window | None
+    error: str = ""
+
+
+@dataclass
+class FileDone(Message):
+    """`what` ("trace", "screenshot") was written to `path`, or could not be written."""
+
+    what: str
+    path: Path | None
+    error: str = ""
 
 
 class Background:
-    """Threads report to the app with messages; `folder` None is the current one."""
+    """Threads report to the app with messages; files go to `folder`, None is the current one."""
 
     def __init__(self, app: App[None], clock: Clock, folder: Path | None) -> None:
         self._app = app
@@ -22,7 +50,7 @@ class Background:
         self._analysing = False
 
     def analyse(self, feed: Feed) -> None:
-        """Start the feed's pending analysis, unless one is running: `analysed` says it ended."""
+        """Start the feed's pending analysis unless one is running; call `analysed` at its end."""
         job = feed.pending
         if job is not None and not self._analysing:
             feed.pending = None
@@ -34,16 +62,12 @@ class Background:
         self._analysing = False
 
     def save_trace(self, source: Path, variant: str) -> None:
-        """Write the trace at `source` as a gzipped file with a name of its own."""
-        from decodescope.tui.link.new_file import save_trace
-
+        """Write the trace at `source` to a new gzipped file."""
         stem = f"decodescope-{variant}-{self._timestamp()}"
         self._write("trace", lambda folder: save_trace(source, folder, stem))
 
     def save_svg(self, svg: str) -> None:
-        """Write a screenshot."""
-        from decodescope.tui.link.new_file import write_new_file
-
+        """Write a screenshot to a new file."""
         data, stem = svg.encode(), f"decodescope-{self._timestamp()}"
         self._write(
             "screenshot",
@@ -58,25 +82,52 @@ class Background:
 
         def job() -> None:
             try:
-                path = write(folder)
+                done = FileDone(what, write(folder))
             except OSError as error:
                 text = f"{error.filename or folder}: {error.strerror or error}"
-                self._app.post_message(FileNotWritten(what, text))
-            else:
-                self._app.post_message(FileWritten(what, path))
+                done = FileDone(what, None, text)
+            self._app.post_message(done)
 
         self._app.run_worker(job, name=what, thread=True)
 
     def _analyse(self, feed: Feed, job: Job) -> None:
-        from decodescope.tui.model import analysis
-
         try:
-            window = analysis.analyse_files(job.paths, job.at)
+            done = AnalysisDone(feed, job, analyse_files(job.paths, job.at))
         except (DecodescopeError, OSError) as error:
             gone = feed.kind != "trace" and not job.paths[0].exists()
-            self._app.post_message(AnalysisFailed(feed, job, "" if gone else str(error)))
+            done = AnalysisDone(feed, job, None, "" if gone else str(error))
         except Exception as error:
             text = f"{job.paths[0]}: the analysis failed ({type(error).__name__}: {error})"
-            self._app.post_message(AnalysisFailed(feed, job, text))
-        else:
-            self._app.post_message(Analyzed(feed, job, window))
+            done = AnalysisDone(feed, job, None, text)
+        self._app.post_message(done)
+
+
+def analyse_files(paths: Sequence[Path], at: float) -> Window:
+    """Load and analyse the trace at `paths`, announced at monotonic second `at`; several files are
+    merged as the ranks of one run.
+
+    Raises:
+        TraceError: a file is not a trace, or too damaged.
+        InputError: several files that cannot be merged.
+        OSError: a file cannot be read.
+    """
+    from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
+
+    analysis = _analysis(paths)
+    report = analysis.report
+    timeline = analysis.step_timeline() if report.steps else None
+    shown = report.kernels[:KERNELS_SHOWN]
+    families = tuple(FAMILIES[kernel_family(kernel.name)] for kernel in shown)
+    return Window(paths[0], report, timeline, families, at)
+
+
+def _analysis(paths: Sequence[Path]) -> "Analysis":
+    from decodescope.analyzer import analyze, analyze_ranks, load
+
+    if len(paths) == 1:
+        return analyze(load(paths[0]))
+    ranks = analyze_ranks(paths)
+    if ranks.merged is None:
+        reasons = "; ".join(finding.message for finding in ranks.report.findings)
+        raise InputError(f"the files cannot be merged: {reasons}")
+    return ranks.merged

@@ -1,52 +1,60 @@
-"""Every action of the app, once: its key, its footer label, and what the palette says of it."""
+"""Every action of the app, once: bindings, footer, help and palette are made from this list."""
 
 from dataclasses import dataclass
 
 from textual.binding import Binding
 
-from decodescope.tui.panels.lines import KeyHint
+CHOICE_KEYS = "123456789"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`label` "" keeps it out of the footer; low `priority` stays there longest."""
+    """An action of the app and its `key`, displayed as `shown` if that differs.
 
-    key: str
-    shown_key: str
+    An empty `label` keeps it out of the footer; a low `priority` stays there longest.
+    """
+
     action: str
-    title: str
-    help: str
+    key: str
+    title: str = ""
+    help: str = ""
     label: str = ""
     priority: int = 0
+    shown: str = ""
+
+    @property
+    def shown_key(self) -> str:
+        """The key as help and footer display it."""
+        return self.shown or self.key
 
 
 COMMANDS = (
-    Command("question_mark", "?", "help", "Help", "All keys, and what each figure means",
-            "help", 1),
-    Command("space", "space", "freeze", "Freeze the view",
+    Command("help", "question_mark", "Help", "All keys, and what each figure means",
+            "help", 1, "?"),
+    Command("freeze", "space", "Freeze the view",
             "Stop repainting and analysing, or go on; the run itself continues", "freeze", 3),
-    Command("p", "p", "pause", "Pause or resume", "Pause the worker or the replay, or resume it",
+    Command("pause", "p", "Pause or resume", "Pause the worker or the replay, or resume it",
             "pause", 2),
-    Command("t", "t", "capture", "Capture a trace",
+    Command("capture", "t", "Capture a trace",
             "Write the next window as .json.gz into the current folder", "trace", 4),
-    Command("o", "o", "open", "Open a recording or trace",
+    Command("open", "o", "Open a recording or trace",
             "Choose a bundled recording, or type a path", "open", 5),
-    Command("y", "y", "copy", "Copy the figures", "Copy the figures as text to the clipboard",
+    Command("copy", "y", "Copy the figures", "Copy the figures as text to the clipboard",
             "copy", 7),
-    Command("R", "R", "restart", "Restart", "Start the worker again, or the replay from its start",
+    Command("restart", "R", "Restart", "Start the worker again, or the replay from its start",
             "restart", 8),
-    Command("ctrl+s", "^s", "save_svg", "Screenshot",
-            "Write the screen as SVG into the current folder", "svg", 9),
-    Command("ctrl+p", "^p", "command_palette", "Command palette", "Search all actions",
-            "palette", 6),
-    Command("escape", "esc", "dismiss_banner", "Dismiss the banner", "Hide the message on top"),
-    Command("q,ctrl+c", "q", "quit", "Quit", "Stop the worker and leave", "quit", 0),
+    Command("save_svg", "ctrl+s", "Screenshot",
+            "Write the screen as SVG into the current folder", "svg", 9, "^s"),
+    Command("command_palette", "ctrl+p", "Command palette", "Search all actions",
+            "palette", 6, "^p"),
+    Command("dismiss_banner", "escape", "Dismiss the banner", "Hide the message on top",
+            shown="esc"),
+    Command("quit", "q,ctrl+c", "Quit", "Stop the worker and leave", "quit", 0, "q"),
 )  # fmt: skip
-CHOICE_KEYS = "123456789"
 
 
 def bindings() -> list[Binding]:
-    """The app's key bindings."""
+    """The app's key bindings; Textual binds the palette itself."""
     keys = [Binding(c.key, c.action, c.title, show=False) for c in COMMANDS
             if c.action != "command_palette"]  # fmt: skip
     keys.extend(
@@ -55,17 +63,13 @@ def bindings() -> list[Binding]:
     return keys
 
 
-def key_hints(kind: str, choices: int) -> tuple[KeyHint, ...]:
-    """The footer for a source of this kind with so many choices."""
-    hidden = {"trace": {"pause", "capture", "restart", "freeze"}, "replay": set()}.get(kind, set())
-    noun = "file" if kind == "trace" else "variant"
-    hints = []
+def footer(kind: str, choices: int) -> tuple[Command, ...]:
+    """What the footer shows for a source of this kind with `choices` choices."""
+    shown = [command for command in COMMANDS if command.label]
+    if kind == "trace":
+        without = ("pause", "capture", "restart", "freeze")
+        shown = [command for command in shown if command.action not in without]
     if choices > 1 and kind != "replay":
-        keys = f"1\u2013{min(choices, 9)}"
-        hints.append(KeyHint(keys, noun, "app.next_choice", 2))
-    hints.extend(
-        KeyHint(c.shown_key, c.label, f"app.{c.action}", c.priority)
-        for c in COMMANDS
-        if c.label and c.action not in hidden
-    )
-    return tuple(hints)
+        keys, noun = f"1\u2013{min(choices, 9)}", "file" if kind == "trace" else "variant"
+        shown.insert(0, Command("next_choice", keys, label=noun, priority=2))
+    return tuple(shown)

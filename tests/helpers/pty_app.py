@@ -7,8 +7,9 @@ from pathlib import Path
 from decodescope.analyzer.protocol import State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.link.sources import LiveSource
-from decodescope.tui.style.traits import SystemClock, TerminalTraits
+from decodescope.tui.model.feed import LiveSource
+from decodescope.tui.model.view import Clock
+from decodescope.tui.style.terminal import TerminalTraits
 from tests.helpers.scripted import ScriptedLink, hello, ready, stats, write_trace
 
 
@@ -35,7 +36,7 @@ def main() -> None:
     link = TalkingLink(answers=True)
     link.folder = Path(sys.argv[1])
     traits = TerminalTraits(unicode=sys.argv[2] == "unicode")
-    DecodescopeApp(LiveSource(link), traits, SystemClock(), link.folder).run()
+    DecodescopeApp(LiveSource(link), traits, Clock(), link.folder).run()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A worker that says what a test wants, a clock that stands still, and a trace to capture."""
+"""A scripted worker, a clock that stands still, and a captured trace."""
 
 import asyncio
 import json
@@ -24,9 +24,10 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.link.base import LinkEvent, WorkerDied
-from decodescope.tui.link.sources import LiveSource
-from decodescope.tui.style.traits import TerminalTraits
+from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
+from decodescope.tui.model.feed import LiveSource
+from decodescope.tui.model.view import Clock
+from decodescope.tui.style.terminal import TerminalTraits
 
 DIED = WorkerDied(None, "SIGKILL", ("loading weights", "CUDA error: an illegal memory access"))
 VARIANTS = (
@@ -51,7 +52,7 @@ _KERNELS = (
 STEPS, OPS = 3, 48
 
 
-class StillClock:
+class StillClock(Clock):
     """Stands still until it is moved."""
 
     def __init__(self) -> None:
@@ -65,8 +66,8 @@ class StillClock:
 
 
 @dataclass
-class ScriptedLink:
-    """A `Link` that gives what `say` was called with and keeps what it was sent."""
+class ScriptedLink(Link):
+    """Delivers what `say` was called with, and keeps what it was sent."""
 
     sent: list[AppMessage] = field(default_factory=list)
     restarts: int = 0
@@ -81,13 +82,6 @@ class ScriptedLink:
     def say(self, *events: LinkEvent) -> None:
         for event in events:
             self._events.put_nowait(event)
-
-    @property
-    def exit_code(self) -> int | None:
-        return None
-
-    async def start(self) -> None:
-        pass
 
     async def receive(self) -> LinkEvent | None:
         return await self._events.get()
@@ -111,9 +105,6 @@ class ScriptedLink:
     async def close(self) -> None:
         self.closed = True
         self._events.put_nowait(None)
-
-    def log_tail(self, lines: int = 20) -> list[str]:
-        return []
 
 
 def hello(device: str = "cuda") -> Hello:
@@ -242,7 +233,7 @@ async def settle(pilot) -> None:
             if worker.name != "link":
                 await worker.wait()
     await pilot.pause(0.02)
-    pilot.app._repaint()
+    pilot.app._painter.paint()
     await pilot.pause()
 
 

@@ -7,7 +7,7 @@ import time
 from decodescope.analyzer.protocol import (
     State,
 )
-from decodescope.tui.model import analysis
+from decodescope.tui import background
 from decodescope.tui.painter import PAINT_INTERVAL_S
 from tests.helpers.scripted import (
     DIED,
@@ -27,7 +27,7 @@ async def test_freeze_holds_the_view_and_skips_analyses(session, trace_file, mon
         before = text_of(session.app)
         called = []
         monkeypatch.setattr(
-            analysis, "analyse_files", lambda paths, at: called.append(paths) or 1 / 0
+            background, "analyse_files", lambda paths, at: called.append(paths) or 1 / 0
         )
         session.link.say(stats(2, "eager", 88.8), ready(trace_file))
         await session.settle(pilot)
@@ -61,7 +61,7 @@ async def test_the_screen_goes_on_while_an_analysis_runs_and_the_latest_window_w
     session, tmp_path, monkeypatch
 ):
     gate, started, paths = threading.Event(), threading.Event(), []
-    analyse = analysis.analyse_files
+    analyse = background.analyse_files
 
     def parked(given, at):
         paths.append(given[0].name)
@@ -69,7 +69,7 @@ async def test_the_screen_goes_on_while_an_analysis_runs_and_the_latest_window_w
         gate.wait(20)
         return analyse(given, at)
 
-    monkeypatch.setattr(analysis, "analyse_files", parked)
+    monkeypatch.setattr(background, "analyse_files", parked)
     windows = [write_trace(tmp_path / f"window-{number}.json") for number in range(4)]
     async with session.app.run_test(size=(100, 30)) as pilot:
         session.link.say(hello(), State("running", "eager"), ready(windows[0]))

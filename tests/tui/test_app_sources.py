@@ -10,7 +10,7 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.analyzer.recordings.recording import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.link.sources import ReplaySource, TraceSource
+from decodescope.tui.model.feed import ReplaySource, TraceSource
 from tests.helpers.scripted import (
     Session,
     StillClock,

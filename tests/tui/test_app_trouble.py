@@ -9,10 +9,10 @@ from decodescope.analyzer.protocol import (
     Progress,
     State,
 )
+from decodescope.tui import background
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.link.sources import ReplaySource
-from decodescope.tui.model import analysis
+from decodescope.tui.model.feed import ReplaySource
 from tests.helpers.scripted import (
     DIED,
     Session,
@@ -141,7 +141,7 @@ async def test_a_broken_recording_is_an_error_on_screen(tmp_path):
 
 
 async def test_a_crash_of_the_analysis_is_an_error_on_screen(session, trace_file, monkeypatch):
-    monkeypatch.setattr(analysis, "analyse_files", lambda paths, at: [][1])
+    monkeypatch.setattr(background, "analyse_files", lambda paths, at: [][1])
     async with session.app.run_test(size=(120, 30)) as pilot:
         await session.run(pilot, ready(trace_file))
         assert "the analysis failed (IndexError" in text_of(session.app)

@@ -5,14 +5,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from decodescope.tui.model.session import Sample
-from decodescope.tui.panels.lines import (
-    Banner,
-    BannerPanel,
-    KeyHint,
-    fitting_keys,
-    wrapped_tail,
-)
+from decodescope.tui.commands import Command
+from decodescope.tui.model.banners import Banner
+from decodescope.tui.model.view import Sample
+from decodescope.tui.panels.banner import BannerPanel, banner_rows, headlines, hint_has_own_row
+from decodescope.tui.panels.footer import fitting_keys
 from decodescope.tui.panels.panel import Brush
 from decodescope.tui.panels.spark import (
     HOLD_S,
@@ -21,9 +18,9 @@ from decodescope.tui.panels.spark import (
     sliced,
     switches,
 )
+from decodescope.tui.panels.text import wrapped_tail
 from decodescope.tui.panels.timeline import gap_level, scale_step_ns
 from decodescope.tui.panels.variants import first_shown
-from decodescope.tui.style.ascii import to_ascii
 from decodescope.tui.style.glyphs import (
     ASCII,
     UNICODE,
@@ -31,20 +28,12 @@ from decodescope.tui.style.glyphs import (
     big_width,
     column,
     horizontal_bar,
-    level,
 )
 from decodescope.tui.style.palette import plain_inks
+from decodescope.tui.style.terminal import to_ascii
 
 fractions = st.floats(0, 1)
 glyph_sets = st.sampled_from([UNICODE, ASCII])
-
-
-@given(fractions, fractions, glyph_sets)
-def test_a_level_grows_with_the_fraction_and_shows_the_smallest(low, high, glyphs):
-    assume(low <= high)
-    assert glyphs.ramp.index(level(low, glyphs)) <= glyphs.ramp.index(level(high, glyphs))
-    assert (level(high, glyphs) == glyphs.ramp[0]) == (high == 0)
-    assert level(1.0, glyphs) == glyphs.ramp[-1]
 
 
 @given(fractions, st.integers(1, 6), glyph_sets)
@@ -60,13 +49,13 @@ def test_a_column_fills_from_below(fraction, rows, glyphs):
         assert sum(heights) == 0
 
 
-@given(st.floats(-1, 2), st.integers(-1, 40), st.booleans())
-def test_a_horizontal_bar_has_its_width(fraction, cells, unicode):
-    bar = horizontal_bar(fraction, cells, unicode)
+@given(st.floats(-1, 2), st.integers(-1, 40), glyph_sets)
+def test_a_horizontal_bar_has_its_width(fraction, cells, glyphs):
+    bar = horizontal_bar(fraction, cells, glyphs)
     assert cell_len(bar) == max(cells, 0)
     if cells > 0:
         assert bar.strip() == "" or fraction > 0
-        assert (bar == ("█" if unicode else "=") * cells) or fraction < 1
+        assert (bar == ("█" if glyphs.unicode else "=") * cells) or fraction < 1
 
 
 @given(st.text("0123456789.,\u2013<>", min_size=1, max_size=9), st.booleans())
@@ -175,9 +164,9 @@ def test_the_current_choice_is_among_the_shown(total, current, rows):
 
 @given(st.integers(0, 120))
 def test_keys_fit_and_the_important_stay(width):
-    hints = tuple(KeyHint("k" * n, "label", "app.quit", n) for n in range(1, 8))
+    hints = tuple(Command("quit", "k" * n, label="label", priority=n) for n in range(1, 8))
     kept = fitting_keys(hints, width)
-    assert sum(len(hint.key) + len(hint.label) + 3 for hint in kept) <= width
+    assert sum(len(hint.shown_key) + len(hint.label) + 3 for hint in kept) <= width
     assert kept == hints[: len(kept)]
 
 
@@ -187,17 +176,17 @@ WORDS = st.lists(st.text("abcxyz", min_size=1, max_size=30), min_size=1, max_siz
 @given(WORDS, st.integers(0, 12), st.integers(1, 300), st.integers(1, 100))
 def test_a_banner_takes_at_most_a_quarter(words, details, width, height):
     banner = Banner("error", " ".join(words), ("line",) * details, "hint")
-    assert 1 <= banner.rows(width, height) <= max(1, height // 4)
+    assert 1 <= banner_rows(banner, width, height) <= max(1, height // 4)
 
 
 @given(WORDS, st.integers(0, 6), st.integers(3, 300), st.integers(1, 12))
 def test_a_banner_draws_what_fits_and_loses_no_words_when_all_does(words, details, width, height):
     banner = Banner("error", " ".join(words), tuple("line" * n for n in range(details)), "hint")
-    panel = BannerPanel("banner", banner, Brush(plain_inks(), UNICODE, True))
-    rows = panel.draw(width, height).rows
+    panel = BannerPanel(Brush(plain_inks(), UNICODE), banner)
+    rows = panel.draw(banner, width, height).rows
     assert 1 <= len(rows) <= height
     assert all(row.cells <= width for row in rows)
-    wanted = len(banner.headlines(width)) + details + banner.hint_has_own_row(width)
+    wanted = len(headlines(banner, width)) + details + hint_has_own_row(banner, width)
     if height >= wanted:
         shown = "".join(segment.text for row in rows for segment in row.segments)
         assert "".join(words) in "".join(shown.replace("▌", "").split())

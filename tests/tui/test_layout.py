@@ -4,9 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.tui.panels.layout import Place, plan
+from decodescope.tui.screens import layout
+from decodescope.tui.screens.layout import Place, Plan, frame_for
+from decodescope.tui.screens.live import LiveScreen
 
 sizes = st.tuples(st.integers(1, 320), st.integers(1, 120))
+
+
+def plan(width: int, height: int, banner: int = 0, color: bool = True, text: bool = True) -> Plan:
+    """Where the main screen puts its panels."""
+    kind = "live" if text else "trace"
+    bands = LiveScreen.bands(kind, width, frame_for(width, height), color)
+    return layout.plan(bands, width, height, banner)
 
 
 def cells(place: Place) -> set[tuple[int, int]]:
@@ -17,12 +26,12 @@ def cells(place: Place) -> set[tuple[int, int]]:
     }
 
 
-@given(sizes, st.integers(0, 6), st.integers(0, 1), st.booleans())
-def test_panels_are_inside_and_do_not_overlap(size, banner, extra, text):
+@given(sizes, st.integers(0, 6), st.booleans(), st.booleans())
+def test_panels_are_inside_and_do_not_overlap(size, banner, color, text):
     width, height = size
     taken = 0
     union: set[tuple[int, int]] = set()
-    for place in plan(width, height, banner, extra, text).places.values():
+    for place in plan(width, height, banner, color, text).places.values():
         assert place.x >= 0
         assert place.y >= 0
         assert place.width >= 1

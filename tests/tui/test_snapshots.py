@@ -8,8 +8,8 @@ import pytest
 from decodescope.analyzer.protocol import Failure, Log, Progress, State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.link.sources import TraceSource
-from decodescope.tui.style.traits import TerminalTraits
+from decodescope.tui.model.feed import TraceSource
+from decodescope.tui.style.terminal import TerminalTraits
 from tests.helpers.scripted import (
     ScriptedLink,
     StillClock,

@@ -166,7 +166,6 @@ async def test_a_real_worker_lives_through_a_session(checkpoint):
         os.kill(pid, signal.SIGKILL)
         (died,) = of(await until(link, is_a(WorkerDied), 10), WorkerDied)
         assert (died.exit_code, died.signal) == (None, "SIGKILL")
-        assert link.exit_code == -signal.SIGKILL
 
         await link.restart()
         assert link.pid != pid
@@ -373,7 +372,6 @@ async def test_a_receive_that_waits_ends_when_the_link_closes(tmp_path):
     await link.close()
     assert await asyncio.wait_for(waiting, 5) is None
     await link.send(Pause())
-    assert link.log_tail() == []
 
 
 async def test_a_worker_that_cannot_be_started_is_one_line(tmp_path):

@@ -1,71 +1,61 @@
-"""The app's end of the conversation with a worker, whatever is at the other end.
+"""The app's end of the conversation with a worker: `Link` and the events it delivers.
 
-The app receives a `Link` as an argument: `tui.worker_link.WorkerLink` runs a real worker process,
-`tui.replay_link.ReplayLink` plays a recording with its own timing, and
-`tui.recording_link.RecordingLink` writes down what another link says while passing it on.
-Tests pass a fake.
+The app receives a `Link` as an argument: `link.worker.WorkerLink` runs a real worker process,
+`link.replay.ReplayLink` plays a recording, and `link.recording.RecordingLink` records the events of
+another link while passing them on. Tests pass a fake.
 """
-
-from typing import Protocol
 
 from msgspec import Struct
 
 from decodescope.analyzer.protocol import AppMessage, WorkerMessage
 
-LOG_TAIL_LINES = 20
-
 
 class WorkerDied(Struct, frozen=True, tag="died"):
-    """The worker process is gone: how it ended, and the last lines it logged.
+    """The worker process ended: how, and the last lines it logged.
 
-    Exactly one of `exit_code` and `signal` ("SIGKILL") is set. It follows a `Bye` as well as a
-    crash; after it the link is silent until `restart()`.
+    Exactly one of `exit_code` and `signal` ("SIGKILL") is set. The event follows a `Bye` as well as
+    a crash; after it the link is silent until `restart()`.
     """
 
     exit_code: int | None
     signal: str | None
     log_tail: tuple[str, ...]
 
+    def describe(self) -> str:
+        """How the worker ended, in words."""
+        if self.signal is not None:
+            return f"The worker was killed by {self.signal}"
+        return f"The worker ended with exit code {self.exit_code}"
+
 
 LinkEvent = WorkerMessage | WorkerDied
 
 
-class Link(Protocol):
-    """Where a worker's messages come from. No method raises for what happens to the worker.
+class Link:
+    """A source of worker messages; subclasses implement `receive` and `close`.
 
-    A file named by `TraceReady` lives until a few windows later: read it soon, and treat its
-    absence as an old message.
+    No method raises an error because of what the worker does. A file named by
+    `TraceReady` is deleted a few windows later: read it soon, and treat a missing file as an old
+    message.
     """
-
-    @property
-    def exit_code(self) -> int | None:
-        """How the worker ended (negative: the signal's number), None while it lives."""
-        ...
 
     async def start(self) -> None:
         """Begin; returns at once, `Progress` and `Hello` arrive through `receive`.
 
         Raises:
-            DecodescopeError: there is no beginning (no process can be started).
+            DecodescopeError: it cannot begin (no process can be started).
         """
-        ...
 
     async def receive(self) -> LinkEvent | None:
-        """The next event, None once the link is closed. Of `Stats` only the latest is given."""
-        ...
+        """The next event, None once the link is closed. Only the latest `Stats` is delivered."""
+        raise NotImplementedError
 
     async def send(self, message: AppMessage) -> None:
-        """Hand a message to the worker; silently lost when there is none any more."""
-        ...
+        """Send a message to the worker; silently dropped if there is no worker."""
 
     async def restart(self) -> None:
-        """Begin anew after the worker died (or instead of it); a replay starts over."""
-        ...
+        """Replace the worker, dead or alive, with a new one; a replay starts over."""
 
     async def close(self) -> None:
-        """End the worker and remove what the link made; a waiting `receive` returns None."""
-        ...
-
-    def log_tail(self, lines: int = LOG_TAIL_LINES) -> list[str]:
-        """The last lines of the worker's log."""
-        ...
+        """End the worker and remove temporary files; a pending `receive` returns None."""
+        raise NotImplementedError

@@ -1,28 +1,24 @@
-"""Writes down what a worker says while passing it on: `--record FILE`."""
+"""Records the events of a link while passing them on: `--record FILE`."""
 
 import asyncio
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import AppMessage, Log, TraceReady
 from decodescope.analyzer.recordings.recording import RecordingWriter
-from decodescope.tui.link.base import LOG_TAIL_LINES, Link, LinkEvent, WorkerDied
+from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
 
 
-class RecordingLink:
-    """A `Link` that gives the events of `link` unchanged and appends them to `writer`.
+class RecordingLink(Link):
+    """Delivers the events of `link` unchanged and appends them to `writer`.
 
-    The recording gets its name on `close()`. If it can no longer be written (a full disk), that is
-    said once as a `Log` and the session goes on without it.
+    The recording gets its final name on `close()`. If it can no longer be written (a full disk),
+    one `Log` reports it and the session continues without a recording.
     """
 
     def __init__(self, link: Link, writer: RecordingWriter) -> None:
         self._link = link
         self._writer: RecordingWriter | None = writer
         self._warning: Log | None = None
-
-    @property
-    def exit_code(self) -> int | None:
-        return self._link.exit_code
 
     async def start(self) -> None:
         await self._link.start()
@@ -55,9 +51,6 @@ class RecordingLink:
                 self._writer.close()
             except DecodescopeError as error:
                 self._give_up(error)
-
-    def log_tail(self, lines: int = LOG_TAIL_LINES) -> list[str]:
-        return self._link.log_tail(lines)
 
     def _give_up(self, error: DecodescopeError) -> None:
         self._writer = None

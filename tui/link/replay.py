@@ -1,4 +1,4 @@
-"""A recording played back as if its worker were running."""
+"""Plays a recording as if its worker were running."""
 
 import asyncio
 import shutil
@@ -21,31 +21,26 @@ from decodescope.analyzer.protocol import (
     TraceReady,
     WorkerMessage,
 )
-from decodescope.analyzer.recordings.recording import (
-    RecordedFrame,
-    Recording,
-    read_recording,
-)
-from decodescope.tui.link.base import LOG_TAIL_LINES, LinkEvent
+from decodescope.analyzer.recordings.recording import RecordedFrame, Recording, read_recording
+from decodescope.tui.link.base import Link, LinkEvent
 
 END_REASON = "end of recording"
 MAX_WAIT_S = 1.0
 _KEPT_WINDOWS = 4
 
 
-class ReplayLink:
-    """A `Link` that plays the recording at `path` with its own timing, `speed` times as fast.
+class ReplayLink(Link):
+    """Plays the recording at `path` with its own timing, `speed` times as fast.
 
-    Where nothing was said for longer than `MAX_WAIT_S` (a model loading, a compilation), the
-    replay waits that long and goes on.
-    Only Pause and Resume have an effect: they stop and continue the replay's clock. After the last
-    frame comes `Bye("end of recording")`, then nothing until `restart()` or `close()`. Windows are
-    unpacked to files of their own, so that `TraceReady` is handled as from a worker. A recording
-    that cannot be read is a fatal `Failure`.
+    Silences longer than `MAX_WAIT_S` (a model loading, a compilation) are shortened to it. Only
+    Pause and Resume have an effect: they stop and continue the replay's clock. After the last frame
+    comes `Bye("end of recording")`, then nothing until `restart()` or `close()`. Each window is
+    unpacked to its own file, so `TraceReady` is handled as from a worker. A recording that cannot
+    be read is a fatal `Failure`.
     """
 
-    def __init__(self, path: Path | str, speed: float = 1.0) -> None:
-        self._path = Path(path)
+    def __init__(self, path: Path, speed: float = 1.0) -> None:
+        self._path = path
         self._speed = speed
         self._frames: Iterator[RecordedFrame] = iter(())
         self._recording: Recording | None = None
@@ -58,10 +53,6 @@ class ReplayLink:
         self._variant = ""
         self._dir: Path | None = None
         self._files: list[Path] = []
-
-    @property
-    def exit_code(self) -> int | None:
-        return None
 
     async def start(self) -> None:
         try:
@@ -118,9 +109,6 @@ class ReplayLink:
             await asyncio.to_thread(shutil.rmtree, self._dir, ignore_errors=True)
             self._dir = None
 
-    def log_tail(self, lines: int = LOG_TAIL_LINES) -> list[str]:
-        return []
-
     def _advance(self) -> None:
         try:
             self._upcoming = next(self._frames, None)
@@ -133,7 +121,7 @@ class ReplayLink:
             self._clock.skip_to(self._upcoming.t_ns / 1e9 - MAX_WAIT_S)
 
     async def _due(self, t_ns: int) -> bool:
-        """Wait until the replay's clock shows `t_ns`; False when something changed before."""
+        """Wait until the replay's clock reaches `t_ns`; False if something changed earlier."""
         left_s = self._clock.seconds_until(t_ns)
         if left_s is not None and left_s <= 0:
             return True
@@ -172,7 +160,7 @@ class ReplayLink:
 
 
 class _ReplayClock:
-    """Recorded time: runs `speed` times as fast as the real one, and can stand still."""
+    """Recorded time: runs `speed` times as fast as real time, and can be paused."""
 
     def __init__(self, speed: float) -> None:
         self._speed = speed
@@ -191,11 +179,11 @@ class _ReplayClock:
         self._since = time.monotonic()
 
     def skip_to(self, t_s: float) -> None:
-        """Show at least `t_s` from now on."""
+        """Jump forward to `t_s` unless it has passed."""
         self._elapsed_s += max(0.0, t_s - self._now())
 
     def seconds_until(self, t_ns: int) -> float | None:
-        """Real seconds until recorded time `t_ns`; None while the clock stands still."""
+        """Real seconds until recorded time `t_ns`; None while the clock is paused."""
         if self._since is None:
             return None
         return (t_ns / 1e9 - self._now()) / self._speed

@@ -1,4 +1,4 @@
-"""The link to a worker process of our own: spawn, read, write, notice its death, end it."""
+"""The link to our own worker process: spawn it, read, write, notice its death, end it."""
 
 import asyncio
 import select
@@ -26,9 +26,10 @@ from decodescope.analyzer.protocol import (
     WorkerMessage,
     encode_frame,
 )
-from decodescope.tui.link.base import LOG_TAIL_LINES, LinkEvent, WorkerDied
+from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
 
 LOG_NAME = "worker.log"
+_LOG_TAIL_LINES = 20
 _RECEIVE_BYTES = 1 << 16
 _LOG_TAIL_BYTES = 1 << 16
 _EXIT_POLL_S = 0.5
@@ -37,12 +38,12 @@ _QUIT_GRACE_S = 3.0
 _TERMINATE_GRACE_S = 1.0
 
 
-class WorkerLink:
-    """A `Link` to `python -m decodescope.variants.live.worker`, started by `start()`.
+class WorkerLink(Link):
+    """A link to `python -m decodescope.variants.live.worker`, started by `start()`.
 
     An empty `config.trace_dir` means a temporary folder that `close()` removes. `argv` replaces
-    the interpreter and module; the socket's number and the configuration are appended to it.
-    The worker has its own session, so the terminal's Ctrl-C reaches only the app, and it ends
+    the interpreter and module; the socket's file descriptor and the configuration are appended.
+    The worker has its own session, so the terminal's Ctrl-C reaches only the app. The worker ends
     when the socket closes.
     """
 
@@ -60,18 +61,15 @@ class WorkerLink:
         self._closed = False
 
     @property
-    def exit_code(self) -> int | None:
-        return None if self._process is None else self._process.poll()
-
-    @property
     def pid(self) -> int | None:
+        """The worker's process id, None before `start()` and after `close()`."""
         return None if self._process is None else self._process.pid
 
     async def start(self) -> None:
         """Start the worker.
 
         Raises:
-            MissingRequirement: no process can be started, or its folder cannot be made.
+            MissingRequirement: the process cannot be started, or its folder cannot be created.
         """
         ours, theirs = socket.socketpair()
         try:
@@ -130,17 +128,6 @@ class WorkerLink:
             await asyncio.to_thread(shutil.rmtree, self._own_dir, ignore_errors=True)
             self._own_dir = None
 
-    def log_tail(self, lines: int = LOG_TAIL_LINES) -> list[str]:
-        if not self._config.trace_dir and self._own_dir is None:
-            return []
-        try:
-            with (self._trace_dir() / LOG_NAME).open("rb") as log:
-                log.seek(0, 2)
-                log.seek(max(0, log.tell() - _LOG_TAIL_BYTES))
-                return log.read().decode(errors="replace").splitlines()[-lines:]
-        except OSError:
-            return []
-
     def _trace_dir(self) -> Path:
         if self._config.trace_dir:
             path = Path(self._config.trace_dir)
@@ -156,7 +143,7 @@ class WorkerLink:
             self._notice_death()
 
     def _read(self) -> bool:
-        """Take what the socket holds, at most one buffer of it; False at its end."""
+        """Read at most one buffer from the socket; False at its end."""
         assert self._socket is not None
         try:
             data = self._socket.recv(_RECEIVE_BYTES)
@@ -190,7 +177,7 @@ class WorkerLink:
         self._arrived.set()
 
     def _refuse(self, why: str) -> None:
-        """The other end cannot be understood: say so once and end it."""
+        """Report that the other end cannot be understood, and end it."""
         self._deliver(Failure(message=why, exit_code=3, fatal=True))
         self._hang_up()
         if self._process is not None:
@@ -205,7 +192,7 @@ class WorkerLink:
             self._socket = None
 
     def _notice_death(self) -> None:
-        """Deliver `WorkerDied` once, after everything the worker said."""
+        """Deliver `WorkerDied` once, after everything the worker sent."""
         if self._died or self._process is None or (code := self._process.poll()) is None:
             return
         self._died = True
@@ -217,9 +204,19 @@ class WorkerLink:
             WorkerDied(
                 exit_code=code if code >= 0 else None,
                 signal=_signal_name(-code) if code < 0 else None,
-                log_tail=tuple(self.log_tail()),
+                log_tail=self._log_tail(),
             )
         )
+
+    def _log_tail(self) -> tuple[str, ...]:
+        try:
+            with (self._trace_dir() / LOG_NAME).open("rb") as log:
+                log.seek(0, 2)
+                log.seek(max(0, log.tell() - _LOG_TAIL_BYTES))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ()
+        return tuple(lines[-_LOG_TAIL_LINES:])
 
     def _write(self) -> None:
         if self._socket is None:
@@ -237,7 +234,7 @@ class WorkerLink:
             loop.remove_writer(self._socket)
 
     async def _end_worker(self) -> None:
-        """Quit, then SIGTERM, then SIGKILL; returns when the process is gone."""
+        """Send Quit, then SIGTERM, then SIGKILL; returns when the process has ended."""
         process = self._process
         if process is None:
             return

@@ -1,107 +1,18 @@
 """What the app knows: events go in, one immutable `View` for all panels comes out.
 
-Nothing here draws and nothing computes a figure. A figure of one variant is never shown under
-another's name: statistics and windows are dropped or put aside when the variant changes.
+A session neither draws nor computes figures. It never shows one variant's figures under another's
+name: when the variant changes, statistics are dropped and its latest window is restored.
 """
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
-from decodescope.analyzer.protocol import (
-    Bye,
-    Failure,
-    Hello,
-    Log,
-    Progress,
-    State,
-    Stats,
-    TraceReady,
-    WorkerMessage,
-)
-from decodescope.analyzer.schema.report import CaptureInfo, Report
-from decodescope.tui.link.base import WorkerDied
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.timing.step_timeline import StepTimeline
+from decodescope.analyzer.protocol import Bye, Failure, Hello, Log, Progress, State, Stats
+from decodescope.tui.link.base import LinkEvent, WorkerDied
+from decodescope.tui.model.view import Choice, Kind, Level, LogLine, Sample, View, Window
 
 HISTORY_SAMPLES = 2400
 LOG_LINES = 200
-
-Kind = Literal["live", "replay", "trace"]
-Level = Literal["info", "warning", "error"]
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """One analysed window; `at` is the monotonic second at which its trace was announced, and
-    `families` are the kinds of work that the report's first kernels do."""
-
-    path: Path
-    report: Report
-    timeline: "StepTimeline | None"
-    families: tuple[str, ...]
-    at: float
-
-    @property
-    def capture(self) -> CaptureInfo | None:
-        """What decodescope noted when it captured the window; None for a foreign trace."""
-        return self.report.capture
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Something a number key selects: a variant, or an opened trace file."""
-
-    name: str
-    summary: str
-    unavailable: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One point of the tok/s history; `choice` is the position of its variant, -1 if unknown."""
-
-    at: float
-    tokens_per_s: float
-    choice: int
-
-
-@dataclass(frozen=True, slots=True)
-class LogLine:
-    level: Level
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """Everything the panels show. `stats` and `window` belong to `choices[current]`."""
-
-    kind: Kind
-    source_name: str
-    state: str = "starting"
-    detail: str = ""
-    hello: Hello | None = None
-    choices: tuple[Choice, ...] = ()
-    current: int = -1
-    stats: Stats | None = None
-    stats_at: float | None = None
-    window: Window | None = None
-    samples: tuple[Sample, ...] = ()
-    log: tuple[LogLine, ...] = ()
-    died: WorkerDied | None = None
-    fatal: Failure | None = None
-
-    @property
-    def variant(self) -> str | None:
-        """The name of the current choice."""
-        return self.choices[self.current].name if self.current >= 0 else None
-
-    @property
-    def live_figures(self) -> bool:
-        """Whether the figures describe a run that is going on now."""
-        return self.died is None and self.state in ("running", "capturing")
 
 
 @dataclass(slots=True)
@@ -120,7 +31,7 @@ class Session:
         self._state = View(self.kind, self.source_name)
 
     def view(self) -> View:
-        """The present state, complete and immutable."""
+        """The current state, complete and immutable."""
         return replace(self._state, samples=tuple(self._samples), log=tuple(self._log))
 
     def note(self, level: Level, text: str) -> None:
@@ -128,12 +39,10 @@ class Session:
         self._log.append(LogLine(level, text))
 
     def select(self, index: int) -> None:
-        """Make the choice at `index` the current one, with what is known of it."""
-        if index == self._state.current:
-            return
-        self._state = replace(
-            self._state, current=index, stats=None, window=self._windows.get(index)
-        )
+        """Make the choice at `index` the current one, with its latest window."""
+        if index != self._state.current:
+            window = self._windows.get(index)
+            self._state = replace(self._state, current=index, stats=None, window=window)
 
     def offer(self, choices: tuple[Choice, ...]) -> None:
         """Set what the number keys select."""
@@ -150,7 +59,7 @@ class Session:
             return
         self._windows[index] = window
         for finding in window.report.health.findings:
-            # Once for each choice: the figures in a message differ from window to window.
+            # Once per choice: the numbers in a message differ from window to window.
             if (index, finding.code) not in self._noted:
                 self._noted.add((index, finding.code))
                 self.note("warning", finding.message)
@@ -162,46 +71,42 @@ class Session:
         return self._windows.get(index)
 
     def index_of(self, name: str | None) -> int:
-        """The position of the choice called `name`, -1 where there is none."""
+        """The index of the choice called `name`, -1 if there is none."""
         for index, choice in enumerate(self._state.choices):
             if choice.name == name:
                 return index
         return -1
 
     def restarted(self) -> None:
-        """Forget that the worker died; its data stays until the new one speaks."""
+        """Forget that the worker died; its data stays until the new worker reports."""
         self._state = replace(self._state, died=None, fatal=None, state="starting", detail="")
 
-    def died(self, event: WorkerDied) -> None:
-        """The worker is gone; everything it said is kept, above all why it gave up."""
-        self._state = replace(self._state, died=event, state="worker died", detail="")
-        if self._state.fatal is None:
-            self.note("error", describe_death(event))
-
-    def receive(self, message: WorkerMessage, now: float) -> None:
-        """Take in one message of the worker."""
-        match message:
+    def receive(self, event: LinkEvent, now: float) -> None:
+        """Process one event of the link; everything a dead worker reported is kept."""
+        match event:
             case Hello():
-                self._greet(message)
+                self._greet(event)
             case Progress(stage=stage, detail=detail):
                 self._state = replace(self._state, detail=f"{stage} {detail}".strip())
                 self.note("info", f"{stage} {detail}".strip())
             case State(state=state, variant=variant):
                 self._enter(state, variant)
             case Stats():
-                self._measure(message, now)
+                self._measure(event, now)
             case Log(level=level, text=text):
                 self.note(level, text)
             case Failure(message=text, fatal=fatal):
                 self.note("error", text)
                 if fatal:
-                    self._state = replace(self._state, fatal=message, state="failed", detail="")
+                    self._state = replace(self._state, fatal=event, state="failed", detail="")
             case Bye(reason=reason):
                 if self._state.state != "failed":
                     self.set_state("ended", reason)
                     self.note("info", f"ended: {reason}")
-            case TraceReady():
-                pass
+            case WorkerDied():
+                self._state = replace(self._state, died=event, state="worker died", detail="")
+                if self._state.fatal is None:
+                    self.note("error", event.describe())
 
     def _greet(self, hello: Hello) -> None:
         self._windows.clear()
@@ -222,18 +127,10 @@ class Session:
             index = self.index_of(variant)
         if index >= 0:
             self.select(index)
-        self._state = replace(self._state, state=state, detail="")
+        self.set_state(state)
 
     def _measure(self, stats: Stats, now: float) -> None:
         index = self.index_of(stats.variant)
-        if index != self._state.current:
-            return
-        self._state = replace(self._state, stats=stats, stats_at=now)
-        self._samples.append(Sample(now, stats.tokens_per_s, index))
-
-
-def describe_death(event: WorkerDied) -> str:
-    """How a worker ended, in words."""
-    if event.signal is not None:
-        return f"The worker was killed by {event.signal}"
-    return f"The worker ended with exit code {event.exit_code}"
+        if index == self._state.current:
+            self._state = replace(self._state, stats=stats, stats_at=now)
+            self._samples.append(Sample(now, stats.tokens_per_s, index))

@@ -1,23 +1,32 @@
-"""The header: what a viewer reads first, large where there is room."""
+"""The header figures, in large digits if there is room."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from rich.style import Style
 
-from decodescope.analyzer.formatting import UNKNOWN
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.analyzer import formatting as fmt
+from decodescope.analyzer.reports.per_step import (
+    gpu_ops_per_step,
+    idle_fraction,
+    launch_calls_per_step,
+)
+from decodescope.analyzer.roofline.bandwidth import bandwidth
+from decodescope.analyzer.schema.run_report import Bandwidth
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.panel import Row, Sheet, ViewPanel
 from decodescope.tui.style.glyphs import big, big_width
 
 Tone = Literal["lead", "plain", "warn", "stale"]
 
+STALE_AFTER_S = 3.0
 _SIDE_CELLS = 21
 _MIN_CELLS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure: a long and a short label (unit included), its text, and how it is toned."""
+    """One figure: a long and a short label (with the unit), its text, and its tone."""
 
     label: str
     short: str
@@ -34,28 +43,59 @@ class FiguresData:
     note: str = ""
 
 
-class FiguresPanel(Panel[FiguresData]):
+class FiguresPanel(ViewPanel[FiguresData]):
     """Big digits in a box, or a label above each figure, in one or two bands."""
 
-    @property
-    def FRAMED(self) -> bool:  # type: ignore[override]
-        """Boxed on large screens only."""
-        return self._brush.frame == "box"
+    NAME = "figures"
+    FRAMES = ("box",)
+    AGES = True
 
-    def draw(self, width: int, height: int) -> Sheet:
+    def pick(self, view: View, moment: Moment) -> FiguresData:
+        stats, report = view.stats, view.window.report if view.window else None
+        live: Tone = "plain" if view.live_figures or view.kind == "trace" else "stale"
+        lead: Tone = "lead" if live == "plain" else "stale"
+        used = _mbu(view)
+        datasheet = used is not None and used.mbu_of == "datasheet"
+        cpu = view.on_cpu
+        ops, op = ("OPERATORS", "ops") if cpu else ("GPU OPS", "GPU ops")
+        main = (
+            Figure("TOK/S", "tok/s", fmt.rate(stats.tokens_per_s if stats else None), lead),
+            Figure("MS/STEP p50", "ms p50",
+                   fmt.milliseconds(stats.step_p50_ns if stats else None), live),
+            Figure("LAUNCHES/STEP", "launches",
+                   fmt.number(launch_calls_per_step(report) if report and not cpu else None), live),
+            Figure(f"{ops}/STEP", op,
+                   fmt.number(gpu_ops_per_step(report) if report else None), live),
+            Figure("OP IDLE %" if cpu else "GPU IDLE %", "idle %",
+                   fmt.percent(idle_fraction(report) if report else None), live),
+            Figure("MBU % (datasheet)" if datasheet else "MBU %", "MBU %",
+                   fmt.percent(used.mbu if used else None), live),
+        )  # fmt: skip
+        side = (
+            Figure("", "ms p99", fmt.milliseconds(stats.step_p99_ns if stats else None), live),
+            Figure("", "tokens", fmt.count(stats.tokens if stats else None, 7), live),
+            Figure("", "age", *_age(view, moment)),
+            Figure("", "dropped", fmt.count(stats.dropped if stats else None, 7),
+                   "warn" if stats and stats.dropped else "stale"),
+        )  # fmt: skip
+        note = f"launches, ops and idle: {view.window_note(moment)}" if report else ""
+        return FiguresData(main, side, note)
+
+    def as_text(self, data: FiguresData) -> list[str]:
+        return [f"{figure.short:<12} {figure.text}" for figure in (*data.main, *data.side)]
+
+    def draw(self, data: FiguresData, width: int, height: int) -> Sheet:
         if self._brush.frame == "box":
-            return Sheet("Decode step", self._data.note, self._large(width))
-        main, side = self._data.main, self._data.side
-        figures = (*main[:2], *side[:1], *main[2:], *side[1:])
+            return Sheet(self._large(data, width), "Decode step", data.note)
+        figures = (*data.main[:2], *data.side[:1], *data.main[2:], *data.side[1:])
         if height >= 4 and width < 80:
             half = (len(figures) + 1) // 2
-            return Sheet("", "", self._band(figures[:half], width)
-                         + self._band(figures[half:], width))  # fmt: skip
-        return Sheet("", "", self._band(figures, width))
+            return Sheet(self._band(figures[:half], width) + self._band(figures[half:], width))
+        return Sheet(self._band(figures, width))
 
     def _style(self, figure: Figure) -> Style:
         inks = self._brush.inks
-        if figure.text == UNKNOWN:
+        if figure.text == fmt.UNKNOWN:
             return inks.faint
         tones = {"lead": inks.accent, "warn": inks.warn, "stale": inks.dim, "plain": inks.strong}
         return tones[figure.tone]
@@ -67,33 +107,54 @@ class FiguresPanel(Panel[FiguresData]):
         start = 1.0
         for figure, cells in zip(figures, least, strict=True):
             labels.to(round(start)).add(figure.short, self._brush.inks.dim)
-            bold = self._style(figure) + Style(bold=figure.text != UNKNOWN)
+            bold = self._style(figure) + Style(bold=figure.text != fmt.UNKNOWN)
             values.to(round(start)).add(figure.text, bold)
             start += cells + max(spare, 1.0)
         return [labels, values]
 
-    def _large(self, width: int) -> list[Row]:
+    def _large(self, data: FiguresData, width: int) -> list[Row]:
         inks = self._brush.inks
         rows = [Row() for _ in range(4)]
         main_width = max(width - _SIDE_CELLS - 2, 0)
-        slots = len(self._data.main)
-        for index, figure in enumerate(self._data.main):
+        slots = len(data.main)
+        for index, figure in enumerate(data.main):
             start, end = index * main_width // slots, (index + 1) * main_width // slots
             label = figure.label if len(figure.label) < end - start else figure.short
             rows[0].to(start).left(label, end - start - 1, inks.dim)
             pieces = self._digits(figure.text, end - start - 1, figure.tone == "lead")
             for row, piece in zip(rows[1:], pieces, strict=True):
                 row.to(start).add(piece, self._style(figure))
-        for row, figure in zip(rows, self._data.side, strict=False):
+        for row, figure in zip(rows, data.side, strict=False):
             row.to(main_width).add("│ ", inks.border)
             row.left(figure.short, 9, inks.dim)
             row.right(figure.text, _SIDE_CELLS - 9, self._style(figure))
         return rows
 
     def _digits(self, text: str, cells: int, bold: bool) -> tuple[str, str, str]:
-        if self._brush.glyphs.big_digits:
-            if big_width(text) <= cells:
-                return big(text, bold)
-            if big_width(text.replace(",", "")) <= cells:
-                return big(text.replace(",", ""), bold)
+        if self._brush.glyphs.unicode:
+            for candidate in (text, text.replace(",", "")):
+                if big_width(candidate) <= cells:
+                    return big(candidate, bold)
         return "", text[:cells], ""
+
+
+def _mbu(view: View) -> Bandwidth | None:
+    stats, hello = view.stats, view.hello
+    if stats is None or hello is None:
+        return None
+    return bandwidth(
+        stats.bytes_per_step,
+        stats.step_p50_ns,
+        hello.measured_peak_bytes_per_s,
+        hello.datasheet_peak_bytes_per_s,
+    )
+
+
+def _age(view: View, moment: Moment) -> tuple[str, Tone]:
+    if moment.frozen:
+        return "frozen", "warn"
+    if view.stats_at is None or view.stats is None:
+        return fmt.UNKNOWN, "stale"
+    seconds = moment.now - view.stats_at
+    late = seconds > STALE_AFTER_S and (view.live_figures or view.died is not None)
+    return fmt.age(seconds), "warn" if late else "plain"

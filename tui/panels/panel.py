@@ -1,7 +1,7 @@
-"""The base of all panels: lines are computed once per change and only changed lines repaint."""
+"""The base of all panels: lines are computed once per change, and only changed lines repaint."""
 
 from dataclasses import dataclass
-from typing import Generic, Self, TypeVar
+from typing import ClassVar, Generic, Literal, Self, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -10,11 +10,12 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from decodescope.tui.panels.layout import Frame
+from decodescope.tui.model.view import Moment, View
 from decodescope.tui.style.glyphs import Glyphs
 from decodescope.tui.style.palette import Inks
 
 Data = TypeVar("Data")
+Frame = Literal["box", "rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,11 @@ class Brush:
 
     inks: Inks
     glyphs: Glyphs
-    unicode: bool
     frame: Frame = "box"
 
 
 class Row:
-    """One line of a panel, built from left to right; columns count terminal cells."""
+    """One line of a panel, built from left to right; widths are in terminal cells."""
 
     __slots__ = ("cells", "segments")
 
@@ -44,13 +44,13 @@ class Row:
         return self
 
     def to(self, column: int) -> Self:
-        """Fill with spaces up to `column`."""
+        """Pad with spaces up to `column`."""
         if column > self.cells:
             self.add(" " * (column - self.cells), Style.null())
         return self
 
     def left(self, text: str, cells: int, style: Style) -> Self:
-        """Append `text` cut or filled to exactly `cells`."""
+        """Append `text` cut or padded to exactly `cells`."""
         if cells > 0:
             if cell_len(text) > cells:
                 text = set_cell_size(text, cells - 1) + "…"
@@ -63,41 +63,54 @@ class Row:
             self.left(text.rjust(cells) if cell_len(text) <= cells else text, cells, style)
         return self
 
+    def row(self, other: "Row", cells: int) -> Self:
+        """Append another row cut or padded to exactly `cells`."""
+        self.segments.extend(other.strip(cells, Style.null()))
+        self.cells += cells
+        return self
+
     def strip(self, width: int, style: Style) -> Strip:
-        """The row cut or filled to exactly `width` cells, drawn over `style`."""
+        """The row cut or padded to exactly `width` cells, drawn over `style`."""
         return Strip(self.segments, self.cells).adjust_cell_length(width).apply_style(style)
 
 
 @dataclass(slots=True)
 class Sheet:
-    """A drawn panel: its title, a note at the right end of the frame, and its rows."""
+    """A drawn panel: its rows, its title, and a note at the right end of the frame."""
+
+    rows: list[Row]
+    title: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """Shown instead of data: `hint` says why there is none."""
 
     title: str
-    note: str
-    rows: list[Row]
-    note_style: Style | None = None
+    hint: str
+    note: str = ""
 
 
 class Panel(Widget, Generic[Data], can_focus=False):
-    """Draws one piece of immutable data. Subclasses implement `draw`."""
+    """Draws one piece of immutable data. Subclasses implement `draw`.
 
+    `NAME` is its place in the layout; `FRAMES` lists the kinds of frame it is drawn in.
+    """
+
+    NAME: ClassVar[str]
+    FRAMES: ClassVar[tuple[Frame, ...]] = ("box", "rule")
     ALLOW_SELECT = False
-    FRAMED = True
 
-    def __init__(self, name: str, data: Data, brush: Brush) -> None:
-        super().__init__(id=name)
+    def __init__(self, brush: Brush, data: Data | Empty) -> None:
+        super().__init__(id=self.NAME)
         self._data = data
         self._brush = brush
         self._strips: list[Strip] = []
         self._drawn_for: tuple[int, int] | None = None
 
-    @property
-    def data(self) -> Data:
-        """What the panel shows."""
-        return self._data
-
-    def show(self, data: Data) -> None:
-        """Show `data`; nothing happens when it is what is shown already."""
+    def show(self, data: Data | Empty) -> None:
+        """Show `data`; does nothing if it is shown already."""
         if data != self._data:
             self._data = data
             self._redraw()
@@ -108,7 +121,7 @@ class Panel(Widget, Generic[Data], can_focus=False):
             self._brush = brush
             self._redraw()
 
-    def draw(self, width: int, height: int) -> Sheet:
+    def draw(self, data: Data, width: int, height: int) -> Sheet:
         """The panel's content for `width` x `height` cells inside the frame."""
         raise NotImplementedError
 
@@ -121,7 +134,7 @@ class Panel(Widget, Generic[Data], can_focus=False):
         return Strip.blank(self.size.width, self._brush.inks.base)
 
     def _redraw(self) -> None:
-        if self._drawn_for is None or self._drawn_for != (self.size.width, self.size.height):
+        if self._drawn_for != (self.size.width, self.size.height):
             self._drawn_for = None
             self.refresh()
             return
@@ -139,8 +152,8 @@ class Panel(Widget, Generic[Data], can_focus=False):
         self._drawn_for = (width, height)
         if width < 1 or height < 1:
             return []
-        if not self.FRAMED:
-            rows = list(self.draw(width, height).rows)
+        if self._brush.frame not in self.FRAMES:
+            rows = self._sheet(width, height).rows
         elif self._brush.frame == "box":
             rows = self._boxed(width, height)
         else:
@@ -148,35 +161,36 @@ class Panel(Widget, Generic[Data], can_focus=False):
         rows += [Row() for _ in range(height - len(rows))]
         return [row.strip(width, self._brush.inks.base) for row in rows[:height]]
 
+    def _sheet(self, width: int, height: int) -> Sheet:
+        if isinstance(self._data, Empty):
+            hint = Row().add(self._data.hint, self._brush.inks.faint)
+            return Sheet([hint], self._data.title, self._data.note)
+        return self.draw(self._data, width, height)
+
     def _ruled(self, width: int, height: int) -> list[Row]:
-        inks = self._brush.inks
         inner = max(width - 2, 0)
-        sheet = self.draw(inner, max(height - 1, 0))
-        head = Row().add(" ", inks.text)
-        self._head(head, sheet, "─", width - 1)
-        body = [_indented(row, inner) for row in sheet.rows[: max(height - 1, 0)]]
+        sheet = self._sheet(inner, max(height - 1, 0))
+        head = Row().add(" ", self._brush.inks.text)
+        self._head(head, sheet, width - 1)
+        body = [Row().to(1).row(row, inner) for row in sheet.rows[: max(height - 1, 0)]]
         return [head, *body]
 
     def _boxed(self, width: int, height: int) -> list[Row]:
-        inks = self._brush.inks
+        border = self._brush.inks.border
         inner_width, inner_height = max(width - 4, 0), max(height - 2, 0)
-        sheet = self.draw(inner_width, inner_height)
-        head = Row().add("╭─", inks.border)
-        self._head(head, sheet, "─", width - 2)
-        head.add("─╮", inks.border)
-        rows = [head]
+        sheet = self._sheet(inner_width, inner_height)
+        head = Row().add("╭─", border)
+        self._head(head, sheet, width - 2)
+        rows = [head.add("─╮", border)]
         for index in range(inner_height):
-            row = Row().add("│ ", inks.border)
+            row = Row().add("│ ", border)
             if index < len(sheet.rows):
-                content = sheet.rows[index].strip(inner_width, Style.null())
-                row.segments.extend(content)
-                row.cells += inner_width
-            row.to(width - 2).add(" │", inks.border)
-            rows.append(row)
-        rows.append(Row().add("╰" + "─" * max(width - 2, 0) + "╯", inks.border))
+                row.row(sheet.rows[index], inner_width)
+            rows.append(row.to(width - 2).add(" │", border))
+        rows.append(Row().add("╰" + "─" * max(width - 2, 0) + "╯", border))
         return rows
 
-    def _head(self, head: Row, sheet: Sheet, line: str, end: int) -> None:
+    def _head(self, head: Row, sheet: Sheet, end: int) -> None:
         inks = self._brush.inks
         room = end - head.cells
         title = f" {sheet.title} " if sheet.title else ""
@@ -189,12 +203,25 @@ class Panel(Widget, Generic[Data], can_focus=False):
             space = room - cell_len(title) - 4
             note = f" {set_cell_size(sheet.note, space - 1)}… " if note and space >= 14 else ""
         head.add(title, inks.title)
-        head.add(line * max(end - head.cells - cell_len(note), 0), inks.border)
-        head.add(note, sheet.note_style or inks.dim)
+        head.add("─" * max(end - head.cells - cell_len(note), 0), inks.border)
+        head.add(note, inks.dim)
 
 
-def _indented(row: Row, inner: int) -> Row:
-    indented = Row().add(" ", Style.null())
-    indented.segments.extend(row.strip(inner, Style.null()))
-    indented.cells += inner
-    return indented
+class ViewPanel(Panel[Data]):
+    """A panel that shows a part of the app's `View`.
+
+    `AGES`: it says how old its figures are, so it is also updated when nothing has arrived.
+    """
+
+    AGES: ClassVar[bool] = False
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        super().__init__(brush, self.pick(view, moment))
+
+    def pick(self, view: View, moment: Moment) -> Data | Empty:
+        """What to draw of `view`. Figures are picked, never computed."""
+        raise NotImplementedError
+
+    def as_text(self, data: Data) -> list[str]:
+        """`data` as lines for the clipboard; none by default."""
+        return []

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from decodescope.analyzer.formatting import rate
-from decodescope.tui.model.session import Choice, Sample
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.model.view import Choice, Moment, Sample, View
+from decodescope.tui.panels.panel import Empty, Row, Sheet, ViewPanel
 from decodescope.tui.style.glyphs import column
 
 SPAN_S = 240.0
@@ -14,15 +14,14 @@ _SLICES_S = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 15.0, 20.0, 30.0, 60
 
 @dataclass(frozen=True, slots=True)
 class SparkData:
-    """The history and the names of what it shows; `hint` stands where there is none."""
+    """The history, and the choices that its samples belong to."""
 
     samples: tuple[Sample, ...]
     choices: tuple[Choice, ...]
-    hint: str = ""
 
 
 def slice_seconds(samples: tuple[Sample, ...], columns: int) -> float:
-    """Seconds per column: the finest slice with which the history, or `SPAN_S` of it, fits."""
+    """Seconds per column: the finest slice at which the history, up to `SPAN_S`, fits."""
     if not samples or columns < 1:
         return _SLICES_S[0]
     span = min(samples[-1].at - samples[0].at, SPAN_S)
@@ -33,10 +32,10 @@ def slice_seconds(samples: tuple[Sample, ...], columns: int) -> float:
 
 
 def sliced(samples: tuple[Sample, ...], columns: int, slice_s: float) -> list[Sample | None]:
-    """The last sample of each slice of time, the newest slice at the right end.
+    """The last sample of each slice of time, with the newest slice at the right end.
 
     An empty slice repeats its predecessor for up to `HOLD_S`: statistics cover about a second, so
-    a shorter hole says nothing. Longer holes stay empty: nothing was measured then.
+    a shorter hole has no meaning. Longer holes stay empty: nothing was measured.
     """
     columns_out: list[Sample | None] = [None] * max(columns, 0)
     if not samples or columns < 1:
@@ -60,7 +59,7 @@ def sliced(samples: tuple[Sample, ...], columns: int, slice_s: float) -> list[Sa
 
 
 def switches(slices: list[Sample | None]) -> list[tuple[int, int]]:
-    """(column, choice) where a choice's stretch begins, the first visible stretch included."""
+    """(column, choice) where each stretch of one choice begins, including the first."""
     marks = []
     choice = None
     for place, sample in enumerate(slices):
@@ -70,22 +69,29 @@ def switches(slices: list[Sample | None]) -> list[tuple[int, int]]:
     return marks
 
 
-class SparkPanel(Panel[SparkData]):
-    """Bars in the colour of their variant, and under them the variants' names."""
+class SparkPanel(ViewPanel[SparkData]):
+    """Bars in the colour of their variant, with the variants' names below."""
 
-    def draw(self, width: int, height: int) -> Sheet:
-        samples = self._data.samples
-        if not samples:
-            return Sheet("tok/s", "", [Row().add(self._data.hint, self._brush.inks.faint)])
-        slice_s = slice_seconds(samples, width)
-        slices = sliced(samples, width, slice_s)
+    NAME = "spark"
+
+    def pick(self, view: View, moment: Moment) -> SparkData | Empty:
+        if view.samples:
+            return SparkData(view.samples, view.choices)
+        trace = view.kind == "trace"
+        return Empty(
+            "tok/s", "a trace file has no tok/s history" if trace else "no measurement yet"
+        )
+
+    def draw(self, data: SparkData, width: int, height: int) -> Sheet:
+        slice_s = slice_seconds(data.samples, width)
+        slices = sliced(data.samples, width, slice_s)
         peak = max((s.tokens_per_s for s in slices if s is not None), default=0.0)
-        span = f"{slice_s * width / 60:.0f} min" if slice_s * width >= 90 else (
-            f"{slice_s * width:.0f} s")  # fmt: skip
+        span_s = slice_s * width
+        span = f"{span_s / 60:.0f} min" if span_s >= 90 else f"{span_s:.0f} s"
         rows = self._bars(slices, peak, max(height - 1, 1))
         if height > 1:
-            rows.append(self._marks(slices, width))
-        return Sheet("tok/s", f"0\u2013{rate(peak)} over {span}", rows)
+            rows.append(self._marks(slices, data.choices, width))
+        return Sheet(rows, "tok/s", f"0\u2013{rate(peak)} over {span}")
 
     def _bars(self, slices: list[Sample | None], peak: float, height: int) -> list[Row]:
         rows = [Row() for _ in range(height)]
@@ -100,14 +106,14 @@ class SparkPanel(Panel[SparkData]):
                 row.add(piece, style)
         return rows
 
-    def _marks(self, slices: list[Sample | None], width: int) -> Row:
+    def _marks(self, slices: list[Sample | None], choices: tuple[Choice, ...], width: int) -> Row:
         row = Row()
         marks = switches(slices)
         for order, (place, choice) in enumerate(marks):
             end = marks[order + 1][0] if order + 1 < len(marks) else width
-            known = 0 <= choice < len(self._data.choices)
+            known = 0 <= choice < len(choices)
             number = f"{self._brush.glyphs.tick}{choice + 1}" if known else "?"
-            name = f"{number} {self._data.choices[choice].name}" if known else number
+            name = f"{number} {choices[choice].name}" if known else number
             if order == len(marks) - 1 and place + len(name) > width:
                 place = max(width - len(name), row.cells)
             fitting = name if len(name) < end - place or end == width else number

@@ -1,13 +1,15 @@
-"""The tables of the last window: top kernels, and where the GPU waited."""
+"""The tables of the last window: top kernels, and why the GPU was idle."""
 
 from dataclasses import dataclass
 
 from decodescope.analyzer.formatting import duration, microseconds, number, percent
-from decodescope.analyzer.reports.per_step import GapRow, KernelRow
+from decodescope.analyzer.reports.per_step import GapRow, KernelRow, gap_rows, kernel_rows
 from decodescope.analyzer.views.class_colors import GAP_LETTERS
 from decodescope.analyzer.views.names import shorten_kernel
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.panel import Empty, Row, Sheet, ViewPanel
 from decodescope.tui.style.glyphs import horizontal_bar
+from decodescope.tui.style.palette import Inks
 
 MEANINGS = {
     "unlinked": "launched outside the trace",
@@ -17,107 +19,131 @@ MEANINGS = {
     "dependency": "waited for another op or event",
     "launch_latency": "launched in time, started late",
 }
-
-
-CPU_MEANINGS = {"host_wait": "Python and dispatch meanwhile"}
+CPU_MEANINGS = MEANINGS | {"host_wait": "Python and dispatch meanwhile"}
 _NAME_CELLS = 17
 _MEANING_CELLS = 31
 
 
+Cells = tuple[int, int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class KernelTable:
-    """`families` of `rows`; `per` is "step", or "trace" without steps."""
+    """`families` of `rows`; counts and times are per `per` ("step" or "trace")."""
 
-    title: str
+    noun: str
     note: str
-    families: tuple[str, ...]
-    rows: tuple[KernelRow, ...]
     per: str
-    hint: str
-    noun: str = "kernel"
+    rows: tuple[KernelRow, ...]
+    families: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class GapTable:
-    title: str
+    """`meanings` of the gap classes in plain words."""
+
     note: str
-    rows: tuple[GapRow, ...]
     per: str
-    hint: str
-    on_cpu: bool = False
-
-    def meaning(self, gap_class: str) -> str:
-        """The class in plain words."""
-        words = CPU_MEANINGS if self.on_cpu and gap_class in CPU_MEANINGS else MEANINGS
-        return words.get(gap_class, "")
+    rows: tuple[GapRow, ...]
+    meanings: dict[str, str]
 
 
-def number_cells(width: int) -> tuple[int, int, int]:
+def number_cells(width: int) -> Cells:
     """Cells of the columns count, µs and share in a table of `width` cells."""
     return (7, 9, 8) if width >= 46 else (6, 7, 7)
 
 
-class KernelsPanel(Panel[KernelTable]):
+def _numbers(row: Row, cells: Cells, table_row: KernelRow | GapRow, inks: Inks) -> Row:
+    share = table_row.share if isinstance(table_row, KernelRow) else table_row.window_share
+    row.right(number(table_row.count), cells[0], inks.text)
+    row.right(microseconds(table_row.ns), cells[1], inks.strong)
+    return row.right(f"{percent(share)} %", cells[2], inks.text)
+
+
+def _text_numbers(row: KernelRow | GapRow, share: float) -> str:
+    return f"{row.count:>9.1f} {row.ns / 1e3:>12.1f} {share:>7.1%}"
+
+
+def _steps_note(window: Window) -> str:
+    steps = len(window.report.steps)
+    return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
+
+
+class KernelsPanel(ViewPanel[KernelTable]):
     """Name, count and µs per step, share of the kernel time, and a bar of it."""
 
-    def draw(self, width: int, height: int) -> Sheet:
-        table, inks = self._data, self._brush.inks
-        if not table.rows:
-            return Sheet(table.title, table.note, [Row().add(table.hint, inks.faint)])
+    NAME = "kernels"
+
+    def pick(self, view: View, moment: Moment) -> KernelTable | Empty:
+        noun, window = "operator" if view.on_cpu else "kernel", view.window
+        if window is None:
+            return Empty(f"Top {noun}s", view.waiting)
+        rows = kernel_rows(window.report)[: len(window.families)]
+        if not rows:
+            return Empty(f"Top {noun}s", f"no {noun}s in this window", _steps_note(window))
+        return KernelTable(noun, _steps_note(window), window.per, rows, window.families)
+
+    def as_text(self, data: KernelTable) -> list[str]:
+        head = f"top {data.noun}s ({data.note}): count and µs per {data.per}, share of kernel time"
+        return [head, *(f"  {_text_numbers(row, row.share)}  {row.name}" for row in data.rows)]
+
+    def draw(self, data: KernelTable, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
         bar = 0 if width < 44 else min(12, width // 7)
         cells = number_cells(width)
         names = max(width - sum(cells) - (bar + 1 if bar else 0), 6)
-        head = Row().left(table.noun, names, inks.dim).right(f"/{table.per}", cells[0], inks.dim)
+        head = Row().left(data.noun, names, inks.dim).right(f"/{data.per}", cells[0], inks.dim)
         head.right("µs", cells[1], inks.dim).right("share", cells[2], inks.dim)
         rows = [head]
-        largest = max(row.share for row in table.rows)
-        for family, kernel in zip(table.families, table.rows, strict=True):
-            if len(rows) >= height:
-                break
+        largest = max(row.share for row in data.rows)
+        shown = list(zip(data.families, data.rows, strict=True))[: max(height - 1, 0)]
+        for family, kernel in shown:
             row = Row().left(shorten_kernel(kernel.name, names - 1), names, inks.text)
-            row.right(number(kernel.count), cells[0], inks.text)
-            row.right(microseconds(kernel.ns), cells[1], inks.strong)
-            row.right(f"{percent(kernel.share)} %", cells[2], inks.text)
+            _numbers(row, cells, kernel, inks)
             if bar:
                 share = kernel.share / largest if largest > 0 else 0.0
-                piece = horizontal_bar(share, bar, self._brush.unicode)
+                piece = horizontal_bar(share, bar, self._brush.glyphs)
                 row.add(" ", inks.text).add(piece, inks.family(family))
             rows.append(row)
-        return Sheet(table.title, table.note, rows)
+        return Sheet(rows, f"Top {data.noun}s", data.note)
 
 
-class GapsPanel(Panel[GapTable]):
+class GapsPanel(ViewPanel[GapTable]):
     """Class, meaning, gaps and time per step, share of the window, the largest gap."""
 
-    def draw(self, width: int, height: int) -> Sheet:
-        table, inks = self._data, self._brush.inks
-        if not table.rows:
-            return Sheet(table.title, table.note, [Row().add(table.hint, inks.faint)])
-        cells = number_cells(width)
+    NAME = "gaps"
+
+    def pick(self, view: View, moment: Moment) -> GapTable | Empty:
+        if view.window is None:
+            return Empty("Idle gaps", view.waiting)
+        note, rows = _steps_note(view.window), gap_rows(view.window.report)
+        if not rows:
+            return Empty("Idle gaps", "no gaps in this window", note)
+        return GapTable(note, view.window.per, rows, CPU_MEANINGS if view.on_cpu else MEANINGS)
+
+    def as_text(self, data: GapTable) -> list[str]:
+        head = f"idle gaps ({data.note}): gaps and µs per {data.per}, share of the window"
+        return [head, *(f"  {gap.gap_class:<16} {_text_numbers(gap, gap.window_share)}"
+                        for gap in data.rows)]  # fmt: skip
+
+    def draw(self, data: GapTable, width: int, height: int) -> Sheet:
+        inks, cells = self._brush.inks, number_cells(width)
         largest = 10 if width >= _NAME_CELLS + sum(cells) + 10 else 0
         meaning = width - _NAME_CELLS - sum(cells) - largest
         meaning = meaning if meaning >= _MEANING_CELLS else 0
         names = width - sum(cells) - largest - meaning
         head = Row().left("idle because", names, inks.dim).left(" meaning", meaning, inks.dim)
-        head.right(f"/{table.per}", cells[0], inks.dim).right("µs", cells[1], inks.dim)
+        head.right(f"/{data.per}", cells[0], inks.dim).right("µs", cells[1], inks.dim)
         head.right("window", cells[2], inks.dim).right("largest", largest, inks.dim)
         rows = [head]
-        explain = not meaning and height > 2 * len(table.rows)
-        for gap in table.rows[: max(height - 1, 0)]:
-            rows.append(self._line(gap, names, meaning, cells, largest))
-            if explain:
-                rows.append(Row().to(2).add(table.meaning(gap.gap_class), inks.faint))
-        return Sheet(table.title, table.note, rows)
-
-    def _line(
-        self, gap: GapRow, names: int, meaning: int, cells: tuple[int, int, int], largest: int
-    ) -> Row:
-        inks = self._brush.inks
-        swatch = self._brush.glyphs.swatch if inks.color else GAP_LETTERS.get(gap.gap_class, "?")
-        row = Row().add(f"{swatch} ", inks.gap(gap.gap_class))
-        row.left(gap.gap_class, names - 2, inks.text)
-        row.left(" " + self._data.meaning(gap.gap_class), meaning, inks.dim)
-        row.right(number(gap.count), cells[0], inks.text)
-        row.right(microseconds(gap.ns), cells[1], inks.strong)
-        row.right(f"{percent(gap.window_share)} %", cells[2], inks.text)
-        return row.right(duration(gap.max_ns), largest, inks.dim)
+        for gap in data.rows[: max(height - 1, 0)]:
+            words = data.meanings.get(gap.gap_class, "")
+            letter = GAP_LETTERS.get(gap.gap_class, "?")
+            swatch = self._brush.glyphs.swatch if inks.color else letter
+            row = Row().add(f"{swatch} ", inks.gap(gap.gap_class))
+            row.left(gap.gap_class, names - 2, inks.text).left(f" {words}", meaning, inks.dim)
+            _numbers(row, cells, gap, inks).right(duration(gap.max_ns), largest, inks.dim)
+            rows.append(row)
+            if not meaning and height > 2 * len(data.rows):
+                rows.append(Row().to(2).add(words, inks.faint))
+        return Sheet(rows, "Idle gaps", data.note)

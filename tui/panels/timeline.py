@@ -1,7 +1,7 @@
 """One step as two rows: how busy the GPU was in each column, and the largest gap in it.
 
-A column covers thousands of nanoseconds, so a gap would vanish in an average; the second row keeps
-the largest one, by length (glyph, half a decade a level) and by class (colour, or a letter).
+A column covers thousands of nanoseconds, so a gap would vanish in an average. The second row keeps
+the largest gap, by length (one glyph per half decade) and by class (colour, or a letter).
 """
 
 import math
@@ -12,8 +12,8 @@ from rich.style import Style
 
 from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.views.class_colors import FAMILY_COLORS, GAP_COLORS, GAP_LETTERS
-from decodescope.tui.panels.panel import Panel, Row, Sheet
-from decodescope.tui.panels.timeline_columns import StepColumns, step_columns
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.panel import Empty, Row, Sheet, ViewPanel
 from decodescope.tui.style.glyphs import Glyphs, column
 
 if TYPE_CHECKING:
@@ -27,18 +27,42 @@ _GUTTER = 5
 
 @dataclass(frozen=True, slots=True)
 class TimelineData:
-    """`timeline` None: `hint` says why there is none."""
-
-    timeline: "StepTimeline | None"
+    timeline: "StepTimeline"
     title: str
     note: str
-    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepColumns:
+    """Per column: busy fraction, family of the ops ("" if none), largest gap and its class."""
+
+    busy: list[float]
+    families: list[str]
+    gap_ns: list[int]
+    gap_classes: list[str]
+    span_ns: int
+
+
+def step_columns(timeline: "StepTimeline", columns: int) -> StepColumns:
+    """The timeline in `columns` equal slices of time, computed by the analyzer."""
+    from decodescope.analyzer.timing.op_families import FAMILIES, dominant_family
+    from decodescope.analyzer.timing.step_timeline import busy_fraction, gap_class_name, largest_gap
+
+    gap_ns, gap_classes = largest_gap(timeline, columns)
+    return StepColumns(
+        busy=busy_fraction(timeline, columns).tolist(),
+        families=[FAMILIES[index] if index >= 0 else ""
+                  for index in dominant_family(timeline, columns).tolist()],
+        gap_ns=gap_ns.tolist(),
+        gap_classes=[gap_class_name(index) for index in gap_classes.tolist()],
+        span_ns=timeline.length_ns,
+    )  # fmt: skip
 
 
 def gap_level(gap_ns: int, glyphs: Glyphs) -> int:
-    """The ramp index for a gap: 0 for none, 1 below 3 µs, then one more each half decade.
+    """The ramp index of a gap: 0 for none, 1 below 3 µs, then one more per half decade.
 
-    The full block is not used, so that the row keeps a seam to the busy row above it.
+    The full block is not used, so the row stays separate from the busy row above it.
     """
     if gap_ns <= 0:
         return 0
@@ -49,7 +73,8 @@ def gap_level(gap_ns: int, glyphs: Glyphs) -> int:
 
 
 def scale_step_ns(span_ns: int, columns: int, label_cells: int = 12) -> int:
-    """Distance of the scale's labels: 1, 2 or 5 times a power of ten, `label_cells` apart."""
+    """Distance between the scale's labels: 1, 2 or 5 times a power of ten, at least `label_cells`
+    apart."""
     if span_ns <= 0 or columns <= 0:
         return 1
     least = span_ns * label_cells / columns
@@ -68,7 +93,7 @@ def _round_label(ns: int) -> str:
 def fitting_legend(
     busy: list[Entry], ramp: list[Entry], why: list[Entry], cells: int
 ) -> list[Entry]:
-    """The entries that fit in `cells`: the ramp goes first, then families, then gap classes."""
+    """The entries that fit in `cells`; the ramp is dropped first, then families, then gaps."""
     busy, why = list(busy), list(why)
     while busy or ramp or why:
         entries = [*busy, *ramp, *why]
@@ -80,13 +105,25 @@ def fitting_legend(
     return []
 
 
-class TimelinePanel(Panel[TimelineData]):
-    """Busy row(s), gap row, a row of class letters where there is no colour, scale and legend."""
+class TimelinePanel(ViewPanel[TimelineData]):
+    """Busy row(s), gap row, a row of class letters without colours, scale and legend."""
 
-    def draw(self, width: int, height: int) -> Sheet:
-        data, inks = self._data, self._brush.inks
-        if data.timeline is None or width < 1:
-            return Sheet(data.title, data.note, [Row().add(data.hint, inks.faint)])
+    NAME = "timeline"
+    AGES = True
+
+    def pick(self, view: View, moment: Moment) -> TimelineData | Empty:
+        window = view.window
+        if window is None:
+            return Empty("Last step", view.waiting)
+        if window.timeline is None or not window.report.steps:
+            return Empty("Last step", "this trace marks no steps")
+        span = duration(window.timeline.length_ns)
+        ops = "operators" if view.on_cpu else "GPU ops"
+        title = f"Last step  {span}, {window.report.steps[-1].gpu_ops:,} {ops}"
+        return TimelineData(window.timeline, title, view.window_note(moment))
+
+    def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
         columns = step_columns(data.timeline, max(width - _GUTTER, 1))
         letters = 0 if inks.color else 1
         busy_rows = max(height - 3 - letters, 1)
@@ -96,7 +133,7 @@ class TimelinePanel(Panel[TimelineData]):
             rows.append(self._letters(columns))
         rows.append(self._scale(columns.span_ns, width))
         rows.append(self._legend(columns, width))
-        return Sheet(data.title, data.note, rows[:height])
+        return Sheet(rows[:height], data.title, data.note)
 
     def _gutter(self, label: str) -> Row:
         return Row().left(label, _GUTTER, self._brush.inks.faint)

@@ -5,10 +5,19 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.formatting import shorten
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.analyzer.formatting import sampling_facts, shorten
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.panel import Row, Sheet, ViewPanel
+
+_FILE_CELLS = 28
+_WARNINGS = ("random weights", "device: cpu")
 
 Tone = Literal["good", "busy", "idle", "bad"]
+
+_TONES: dict[str, Tone] = {
+    "running": "good", "capturing": "busy", "paused": "idle", "ended": "idle", "failed": "bad",
+    "worker died": "bad", "trace": "good", "unreadable": "bad",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,34 +30,73 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class TitleData:
-    """`facts` stand in falling importance; those that do not fit are left out from the end."""
+    """`facts` are in order of importance; the last ones are dropped if they do not fit."""
 
     badges: tuple[Badge, ...]
     facts: tuple[str, ...]
-    warned_facts: frozenset[str] = frozenset()
 
 
-class TitlePanel(Panel[TitleData]):
+class TitlePanel(ViewPanel[TitleData]):
     """Name, badges and facts on one line."""
 
-    FRAMED = False
+    NAME = "title"
+    FRAMES = ()
 
-    def draw(self, width: int, height: int) -> Sheet:
+    def pick(self, view: View, moment: Moment) -> TitleData:
+        badges = []
+        if moment.frozen:
+            badges.append(Badge("frozen", "busy"))
+        if view.kind == "replay":
+            badges.append(Badge("replay", "busy"))
+        text = view.state
+        if view.detail and view.state in ("starting", "loading", "building", "ended"):
+            text = f"{view.state}: {view.detail}"
+        tone = _TONES.get(view.state, "busy")
+        badges.append(Badge("paused", "idle") if moment.replay_paused else Badge(text, tone))
+        return TitleData(tuple(badges), _facts(view))
+
+    def as_text(self, data: TitleData) -> list[str]:
+        return ["decodescope  " + " · ".join([*(b.text for b in data.badges), *data.facts])]
+
+    def draw(self, data: TitleData, width: int, height: int) -> Sheet:
         inks = self._brush.inks
         row = Row().add(" ", inks.text)
-        badges = sum(cell_len(badge.text) + 3 for badge in self._data.badges)
-        facts = sum(cell_len(fact) + 3 for fact in self._data.facts)
+        badges = sum(cell_len(badge.text) + 3 for badge in data.badges)
+        facts = sum(cell_len(fact) + 3 for fact in data.facts)
         if width >= badges + facts + 12 or not facts:
             row.add("decodescope ", inks.title)
         tones = {"good": inks.good, "busy": inks.warn, "idle": inks.dim, "bad": inks.bad}
-        for badge in self._data.badges:
+        for badge in data.badges:
             text = shorten(badge.text, max(width - row.cells - 3, 4))
             row.add(f" {text} ", inks.chip(tones[badge.tone])).add(" ", inks.text)
-        first = True
-        for fact in self._data.facts:
-            if row.cells + cell_len(fact) + (0 if first else 3) > width:
+        separator = ""
+        for fact in data.facts:
+            if row.cells + len(separator) + cell_len(fact) > width:
                 break
-            row.add("" if first else " · ", inks.faint)
-            row.add(fact, inks.warn if fact in self._data.warned_facts else inks.text)
-            first = False
-        return Sheet("", "", [row])
+            row.add(separator, inks.faint).add(fact, inks.warn if fact in _WARNINGS else inks.text)
+            separator = " · "
+        return Sheet([row])
+
+
+def _facts(view: View) -> tuple[str, ...]:
+    about = view.about
+    file = view.variant if view.kind == "trace" else view.source_name
+    facts = [shorten(file, _FILE_CELLS)] if file else []
+    if about is None:
+        return tuple(facts)
+    facts.append(about.model)
+    if about.device == "cpu":
+        facts.append("device: cpu")
+    if about.weights == "random":
+        facts.append("random weights")
+    if view.kind != "trace" and view.variant:
+        facts.append(view.variant)
+    elif view.window is not None and view.window.capture is not None:
+        facts.append(view.window.capture.variant)
+    drawn = sampling_facts(view.hello.sampling if view.hello else None)
+    facts.extend(drawn[:1])
+    if about.device != "cpu":
+        facts.append(about.device_name)
+    facts.extend((about.dtype, f"batch {about.batch}", f"context {about.context}"))
+    facts.extend(drawn[1:])
+    return tuple(facts)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from rich.style import Style
 
-from decodescope.tui.model.session import Choice
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.model.view import Choice, Moment, View
+from decodescope.tui.panels.panel import Empty, Row, Sheet, ViewPanel
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,34 +13,38 @@ class VariantsData:
     title: str
     choices: tuple[Choice, ...]
     current: int
-    hint: str = ""
 
 
 def first_shown(total: int, current: int, rows: int) -> int:
-    """The first of `total` entries to show so that `current` is among `rows` of them."""
+    """The first of `total` entries to show so that `current` is one of the `rows` shown."""
     if total <= rows or current < 0:
         return 0
     return min(max(current - rows // 2, 0), total - rows)
 
 
-class VariantsPanel(Panel[VariantsData]):
-    """One line per choice; the current one is marked, unavailable ones say why."""
+class VariantsPanel(ViewPanel[VariantsData]):
+    """One line per choice; the current one is marked, an unavailable one gives its reason."""
 
-    def draw(self, width: int, height: int) -> Sheet:
-        data, inks = self._data, self._brush.inks
+    NAME = "variants"
+
+    def pick(self, view: View, moment: Moment) -> VariantsData | Empty:
+        title = "Traces" if view.kind == "trace" else "Variants"
+        if not view.choices:
+            return Empty(title, "waiting for the worker")
+        return VariantsData(title, view.choices, view.current)
+
+    def draw(self, data: VariantsData, width: int, height: int) -> Sheet:
         total = len(data.choices)
-        if not total:
-            return Sheet(data.title, "", [Row().add(data.hint, inks.faint)])
         first = first_shown(total, data.current, max(height, 1))
         shown = range(first, min(first + height, total))
-        names = min(max((len(choice.name) for choice in data.choices), default=0), width // 2)
-        rows = [self._line(index, names, width) for index in shown]
+        names = min(max(len(choice.name) for choice in data.choices), width // 2)
+        rows = [self._line(data, index, names, width) for index in shown]
         hidden = total - len(shown)
-        return Sheet(data.title, f"{hidden} more" if hidden else "keys 1\u20139", rows)
+        return Sheet(rows, data.title, f"{hidden} more" if hidden else "keys 1\u20139")
 
-    def _line(self, index: int, names: int, width: int) -> Row:
-        choice, inks = self._data.choices[index], self._brush.inks
-        current = index == self._data.current
+    def _line(self, data: VariantsData, index: int, names: int, width: int) -> Row:
+        choice, inks = data.choices[index], self._brush.inks
+        current = index == data.current
         click = Style.from_meta({"@click": f"app.choose({index + 1})"})
         pointer = self._brush.glyphs.pointer if current else " "
         row = Row().add(pointer, inks.variant(index) + click)

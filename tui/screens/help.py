@@ -1,4 +1,4 @@
-"""The help screen: all keys, and what each figure means."""
+"""The help screen: all keys, and what the figures mean."""
 
 from collections.abc import Sequence
 from typing import ClassVar

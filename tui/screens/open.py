@@ -1,4 +1,4 @@
-"""The chooser: bundled recordings, the way back to the live worker, or a path."""
+"""The dialog to open a bundled recording or a path, or to return to the live worker."""
 
 from pathlib import Path
 from typing import ClassVar
@@ -15,7 +15,7 @@ BACK_TO_LIVE = "live"
 
 
 class OpenScreen(ModalScreen[Path | str | None]):
-    """Returns a path, `BACK_TO_LIVE`, or None when it was left."""
+    """Returns a path, `BACK_TO_LIVE`, or None if cancelled; `live` offers the way back."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
     CSS = """
@@ -52,12 +52,12 @@ class OpenScreen(ModalScreen[Path | str | None]):
             yield Static("", classes="problem")
 
     def on_mount(self) -> None:
-        """Start where a choice can be made at once."""
+        """Focus the list, or the input if there is no list."""
         lists = self.query(OptionList)
         (lists.first() if lists else self.query_one(Input)).focus()
 
     def action_cancel(self) -> None:
-        """Leave without a choice."""
+        """Close without a choice."""
         self.dismiss(None)
 
     @on(OptionList.OptionSelected)

@@ -1,4 +1,4 @@
-"""Colours of the Okabe-Ito palette as styles per meaning, for one theme and kind of terminal.
+"""The app's themes, and the styles that panels draw with: Okabe-Ito colours by meaning.
 
 No meaning is carried by colour alone: states have words, classes have letters, bars have lengths.
 """
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rich.style import Style
 from textual.color import Color, ColorParseError
+from textual.theme import Theme
 
 from decodescope.analyzer.views.class_colors import (
     BLUE,
@@ -21,13 +22,42 @@ from decodescope.analyzer.views.class_colors import (
     YELLOW,
 )
 
+DARK = Theme(
+    name="decodescope-dark",
+    primary=SKY,
+    secondary=BLUE,
+    accent=ORANGE,
+    warning=ORANGE,
+    error=VERMILLION,
+    success=GREEN,
+    foreground="#dfe4ea",
+    background="#0e1216",
+    surface="#151a20",
+    panel="#1c232b",
+    dark=True,
+)
+LIGHT = Theme(
+    name="decodescope-light",
+    primary=BLUE,
+    secondary="#00507d",
+    accent="#9a6a00",
+    warning="#9a6a00",
+    error="#a84900",
+    success="#00704f",
+    foreground="#1c232b",
+    background="#f7f8f9",
+    surface="#eceff2",
+    panel="#e2e6ea",
+    dark=False,
+)
+
 _VARIANT_COLORS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, VERMILLION, BLUE)
 _LIGHT_DARKENING = {YELLOW: 0.5, SKY: 0.4, ORANGE: 0.35, PURPLE: 0.25, GREY: 0.35, GREEN: 0.2}
 _DARK_LIFTING = {BLUE: 0.25}
 
 
 def readable(color: str, dark: bool) -> str:
-    """`color` made readable as text: darker on a light background, blue lighter on a dark one."""
+    """`color` adjusted for text: darker on a light background; blue is lighter on a dark one."""
     base = Color.parse(color)
     if dark:
         return base.blend(Color.parse("white"), _DARK_LIFTING.get(color, 0.0)).hex
@@ -64,7 +94,7 @@ class Inks:
     _hues: dict[str, Style] = field(default_factory=dict, compare=False)
 
     def hue(self, color: str) -> Style:
-        """A palette colour as a foreground; plain where colours are not wanted."""
+        """A palette colour as a foreground; plain text without colours."""
         if not self.color:
             return self.text
         style = self._hues.get(color)
@@ -73,7 +103,7 @@ class Inks:
         return style
 
     def variant(self, index: int) -> Style:
-        """The colour of the variant with this position in the list."""
+        """The colour of the variant at `index` in the list."""
         return self.hue(_VARIANT_COLORS[index % len(_VARIANT_COLORS)])
 
     def gap(self, gap_class: str) -> Style:
@@ -85,7 +115,7 @@ class Inks:
         return self.hue(FAMILY_COLORS.get(family, GREY))
 
     def chip(self, style: Style) -> Style:
-        """`style` as a filled label: its colour becomes the background."""
+        """`style` as a filled label, with its colour as the background."""
         if not self.color or style.color is None or style.color.triplet is None:
             return Style(reverse=True, bold=True)
         fill = Color(*style.color.triplet)
@@ -93,7 +123,7 @@ class Inks:
 
 
 def plain_inks() -> Inks:
-    """Styles without any colour: bold, dim and reverse carry the emphasis."""
+    """Styles without colours: bold, dim and reverse carry the emphasis."""
     plain, bold, dim = Style(), Style(bold=True), Style(dim=True)
     return Inks(
         color=False, dark=True, base=plain, text=plain, strong=bold, dim=dim, faint=dim, border=dim,

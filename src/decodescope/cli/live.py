@@ -21,7 +21,7 @@ from decodescope.cli.run import measure
 
 if TYPE_CHECKING:
     from decodescope.tui.link.base import Link
-    from decodescope.tui.link.sources import Source
+    from decodescope.tui.model.feed import Source
 
 
 @click.command()
@@ -41,8 +41,8 @@ def live(record: Path | None, **options: Any) -> None:
     require_run_packages()
     check_writable(record, "--record")
     config = worker_config(options)
-    from decodescope.tui.link.sources import LiveSource
     from decodescope.tui.link.worker import WorkerLink
+    from decodescope.tui.model.feed import LiveSource
 
     link: Link = WorkerLink(config)
     if record is not None:
@@ -56,7 +56,7 @@ def live(record: Path | None, **options: Any) -> None:
 def start_app(source: "Source") -> None:
     """Run the app on this terminal until it ends; a failure ends the command with its code."""
     from decodescope.tui.app import DecodescopeApp
-    from decodescope.tui.style.traits import TerminalTraits
+    from decodescope.tui.style.terminal import TerminalTraits
 
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     traits = TerminalTraits(unicode=encoding == "utf8", color=not os.environ.get("NO_COLOR"))

@@ -16,7 +16,7 @@ from decodescope.cli.options import FILE
 def open_files(files: tuple[Path, ...]) -> None:
     """Open traces or recordings in the app; without a file, a bundled recording."""
     from decodescope.analyzer.recordings.bundled import bundled_recordings
-    from decodescope.tui.link.sources import TraceSource, source_for
+    from decodescope.tui.model.feed import TraceSource, source_for
 
     for file in files:
         _check_readable(file)

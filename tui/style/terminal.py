@@ -1,4 +1,6 @@
-"""Shows every screen on terminals that are not UTF-8: one filter replaces each non-ASCII glyph."""
+"""What the terminal can show, and a filter that replaces each non-ASCII glyph if it must."""
+
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -13,6 +15,17 @@ _TO = "---~|*ux~>><*o#*^v><^vvx!:.:-=+*%@-||||||||.''\"\" <>~/"
 _TABLE = str.maketrans(_FROM, _TO)
 
 
+@dataclass(frozen=True, slots=True)
+class TerminalTraits:
+    """`unicode`: the terminal shows UTF-8. `color`: colours are wanted (NO_COLOR is not set).
+
+    The app receives them instead of guessing, so tests can fix both.
+    """
+
+    unicode: bool = True
+    color: bool = True
+
+
 def _fallback(char: str) -> str:
     if char < "\x80":
         return char
@@ -22,15 +35,15 @@ def _fallback(char: str) -> str:
 
 
 def to_ascii(text: str) -> str:
-    """`text` in ASCII, taking the same number of terminal cells."""
+    """`text` in ASCII, with the same number of terminal cells."""
     if text.isascii():
         return text
     return "".join(_fallback(char) for char in text.translate(_TABLE))
 
 
 class AsciiFilter(LineFilter):
-    """Replaces every non-ASCII glyph of a line, whichever widget drew it."""
+    """Replaces the non-ASCII glyphs of every widget's lines."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """The same segments with ASCII text; `background` is not used."""
+        """The same segments with ASCII text; `background` is unused."""
         return [Segment(to_ascii(text), style, control) for text, style, control in segments]

@@ -1,4 +1,4 @@
-"""Writes files the user asked for: under a temporary name first, never over an existing file."""
+"""Writes the files a user requests: under a temporary name first, never over an existing file."""
 
 import contextlib
 import gzip
@@ -16,7 +16,7 @@ _ATTEMPTS = 1000
 def write_new_file(
     folder: Path, stem: str, suffix: str, write: Callable[[BinaryIO], object]
 ) -> Path:
-    """Write `folder/stem+suffix` (or `stem-2`, `stem-3`, … where that exists) and return its path.
+    """Write `folder/stem+suffix` (or `stem-2`, `stem-3`, … if that exists) and return its path.
 
     Raises:
         OSError: the folder cannot be written to; nothing is left behind.
@@ -50,10 +50,10 @@ def _renamed(temporary: str, target: Path) -> bool:
 
 
 def save_trace(source: Path, folder: Path, stem: str) -> Path:
-    """Gzip the Kineto JSON at `source` (or copy it if it is gzipped) into a new file in `folder`.
+    """Gzip the Kineto JSON at `source` (or copy it if already gzipped) into a new file in `folder`.
 
     Raises:
-        OSError: the source is gone or the folder cannot be written to.
+        OSError: the source is missing, or the folder cannot be written to.
     """
     with source.open("rb") as trace:
         gzipped = trace.read(2) == b"\x1f\x8b"

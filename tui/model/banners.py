@@ -1,0 +1,41 @@
+"""Banners: what happened, what is kept, and which key helps."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from decodescope.analyzer.protocol import Failure, Hello
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.tui.link.base import WorkerDied
+
+LOG_LINES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """Something that needs attention: a headline, details, and what the user can do about it."""
+
+    severity: Literal["error", "warning"]
+    headline: str
+    details: tuple[str, ...] = ()
+    hint: str = "esc dismiss"
+
+
+def died(event: WorkerDied, fatal: Failure | None) -> Banner:
+    """The worker died: shows the reason it gave, or else the last lines of its log."""
+    hint = "R restart it   esc dismiss   q quit"
+    if fatal is not None:
+        return Banner("error", fatal.message, (), hint)
+    headline = f"{event.describe()}. The figures below are its last."
+    return Banner("error", headline, event.log_tail[-LOG_LINES:], hint)
+
+
+def no_cuda(hello: Hello) -> Banner:
+    """The model runs on the CPU because there is no CUDA device."""
+    offer = "o opens a recorded H200 run   esc" if bundled_recordings() else "esc dismiss"
+    return Banner("warning", f"No CUDA device: running {hello.model} on the CPU", (), offer)
+
+
+def failure(message: Failure) -> Banner:
+    """Something failed in the worker."""
+    hint = "R restart it   esc dismiss" if message.fatal else "esc dismiss"
+    return Banner("error", message.message, (), hint)

@@ -1,0 +1,166 @@
+"""The immutable `View` that all panels read, its parts, and the time it is read at."""
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from decodescope.analyzer.formatting import age, duration
+from decodescope.analyzer.protocol import Failure, Hello, Stats
+from decodescope.analyzer.schema.report import CaptureInfo, Report
+from decodescope.tui.link.base import WorkerDied
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.timing.step_timeline import StepTimeline
+
+Kind = Literal["live", "replay", "trace"]
+Level = Literal["info", "warning", "error"]
+
+_OBSERVED_MATTERS = 1.05
+_OTHER_PACE = 1.3
+
+
+class Clock:
+    """The machine's clocks; tests pass a clock that stands still."""
+
+    def monotonic(self) -> float:
+        """Seconds that never run backwards; only differences are meaningful."""
+        return time.monotonic()
+
+    def local(self) -> datetime:
+        """The wall clock, for file names."""
+        return datetime.now()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When and how a view is looked at: `now` in monotonic seconds."""
+
+    now: float
+    frozen: bool = False
+    replay_paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One analysed window, announced at monotonic second `at`.
+
+    `families` are the kinds of work that the report's first kernels do.
+    """
+
+    path: Path
+    report: Report
+    timeline: "StepTimeline | None"
+    families: tuple[str, ...]
+    at: float
+
+    @property
+    def capture(self) -> CaptureInfo | None:
+        """What decodescope noted when it captured the window; None for a foreign trace."""
+        return self.report.capture
+
+    @property
+    def per(self) -> str:
+        """What the tables divide by: "step", or "trace" for a trace without steps."""
+        return "step" if self.report.steps else "trace"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Something a number key selects: a variant, or an opened trace file."""
+
+    name: str
+    summary: str
+    unavailable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One point of the tok/s history; `choice` is the index of its variant, -1 if unknown."""
+
+    at: float
+    tokens_per_s: float
+    choice: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    level: Level
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything the panels show. `stats` and `window` belong to `choices[current]`."""
+
+    kind: Kind
+    source_name: str
+    state: str = "starting"
+    detail: str = ""
+    hello: Hello | None = None
+    choices: tuple[Choice, ...] = ()
+    current: int = -1
+    stats: Stats | None = None
+    stats_at: float | None = None
+    window: Window | None = None
+    samples: tuple[Sample, ...] = ()
+    log: tuple[LogLine, ...] = ()
+    died: WorkerDied | None = None
+    fatal: Failure | None = None
+
+    @property
+    def variant(self) -> str | None:
+        """The name of the current choice."""
+        return self.choices[self.current].name if self.current >= 0 else None
+
+    @property
+    def live_figures(self) -> bool:
+        """Whether the figures describe a run in progress."""
+        return self.died is None and self.state in ("running", "capturing")
+
+    @property
+    def about(self) -> Hello | CaptureInfo | None:
+        """What is known about the model and the device."""
+        return self.hello or (self.window.capture if self.window else None)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the figures count the CPU's innermost operators instead of GPU ops."""
+        return self.about is not None and self.about.device == "cpu"
+
+    @property
+    def waiting(self) -> str:
+        """Why there is no window to show."""
+        if self.state == "unreadable":
+            return "this file could not be read"
+        if self.kind == "trace":
+            return "reading the trace…"
+        if self.died is not None or self.state in ("ended", "failed"):
+            return "no window was captured"
+        if self.variant:
+            return f"waiting for the first window of {self.variant}"
+        return "waiting for the worker"
+
+    def window_note(self, moment: Moment) -> str:
+        """How old the window is, and what makes it differ from the run; "" without a window."""
+        window = self.window
+        if window is None:
+            return ""
+        parts = []
+        if moment.frozen:
+            parts.append("frozen")
+        elif self.kind != "trace":
+            parts.append(f"window {age(moment.now - window.at)} ago")
+        then_ns = window.capture.unprofiled_step_ns if window.capture is not None else None
+        if self.stats is not None and then_ns:
+            now_ns = self.stats.step_p50_ns
+            if max(now_ns, then_ns) > _OTHER_PACE * min(now_ns, then_ns):
+                parts.append(f"a step took {duration(then_ns)} then")
+        observer = window.report.observer
+        slowdown = observer.ratio if observer is not None else None
+        if slowdown is not None and slowdown > _OBSERVED_MATTERS:
+            parts.append(f"profiler \u00d7{slowdown:.2f}")
+        if window.report.health.status == "degraded":
+            parts.append("degraded trace")
+        return " · ".join(parts)

@@ -1,0 +1,81 @@
+"""The generated text, and how text is wrapped."""
+
+from dataclasses import dataclass
+
+from rich.cells import cell_len, chop_cells
+
+from decodescope.analyzer.formatting import plain_text
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.panel import Row, Sheet, ViewPanel
+
+
+@dataclass(frozen=True, slots=True)
+class TextData:
+    """`hint` is shown while `text` is empty."""
+
+    text: str
+    hint: str
+    note: str = ""
+
+
+class TextPanel(ViewPanel[TextData]):
+    """The text as it is generated; follows its end."""
+
+    NAME = "text"
+
+    def pick(self, view: View, moment: Moment) -> TextData:
+        stats = view.stats
+        if view.kind == "trace":
+            return TextData("", "a trace file holds no text")
+        if stats is None:
+            return TextData("", "no text yet")
+        note = f"generation {stats.round} · position {stats.position:,}"
+        return TextData(stats.text, "no tokenizer: there is no text to show", note)
+
+    def draw(self, data: TextData, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
+        lines = wrapped_tail(data.text or data.hint, width, height)
+        rows = [Row().add(line, inks.text if data.text else inks.faint) for line in lines]
+        if data.text and rows and rows[-1].cells < width:
+            rows[-1].add("▌", inks.accent)
+        return Sheet(rows, "Generated text", data.note)
+
+
+def wrapped_tail(text: str, width: int, height: int) -> list[str]:
+    """The last `height` lines of `text` wrapped to `width` cells, with visible control characters.
+
+    Words longer than a line are cut; a line keeps its indentation.
+    """
+    if width < 1 or height < 1:
+        return []
+    tail = plain_text(text[-(width * height * 2 + 200) :])
+    lines: list[str] = []
+    for line in tail.split("\n"):
+        lines.extend(wrapped(line, width))
+    return lines[-height:]
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """`line` broken between words into lines of at most `width` cells."""
+    lines, current = [], ""
+    for word in _words(line):
+        if current and cell_len(current) + cell_len(word.rstrip()) > width:
+            lines.append(current.rstrip())
+            current = word.lstrip()
+        else:
+            current += word
+        if cell_len(current.rstrip()) > width:
+            *full, current = chop_cells(current, width)
+            lines.extend(full)
+    lines.append(current.rstrip())
+    return lines
+
+
+def _words(line: str) -> list[str]:
+    words, start = [], 0
+    for index in range(1, len(line)):
+        if line[index] != " " and line[index - 1] == " " and line[start:index].strip():
+            words.append(line[start:index])
+            start = index
+    words.append(line[start:])
+    return words

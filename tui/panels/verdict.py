@@ -1,0 +1,52 @@
+"""The answer: what the decode step is bound by, and why."""
+
+from dataclasses import dataclass
+
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.panel import Row, Sheet, ViewPanel
+from decodescope.tui.panels.text import wrapped
+
+_LABELS = {"launch": "launch-bound", "memory": "memory-bound", "compute": "compute-bound",
+           "mixed": "mixed", "unknown": "no verdict"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictData:
+    """`label` is "launch-bound", …; it is empty before the first window, and `reason` says why."""
+
+    label: str
+    reason: str
+    bad: bool = False
+
+
+class VerdictPanel(ViewPanel[VerdictData]):
+    """The verdict of the last window in one line, or two."""
+
+    NAME = "verdict"
+    FRAMES = ()
+
+    def pick(self, view: View, moment: Moment) -> VerdictData:
+        if view.window is None:
+            return VerdictData("", view.waiting)
+        report = view.window.report
+        if report.health.status == "no_gpu_activity":
+            found = "; ".join(finding.message for finding in report.health.findings)
+            return VerdictData("no GPU activity", found or "the trace holds no GPU events", True)
+        bound, because = report.verdict.bound, "; ".join(report.verdict.because)
+        return VerdictData(_LABELS[bound], because, bound == "launch")
+
+    def as_text(self, data: VerdictData) -> list[str]:
+        return [f"verdict      {data.label} {data.reason}".rstrip()]
+
+    def draw(self, data: VerdictData, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
+        row = Row().add(" ", inks.text)
+        if data.label:
+            row.add(f" {data.label} ", inks.chip(inks.warn if data.bad else inks.good))
+            row.add(" ", inks.text)
+        style, room = inks.text if data.label else inks.dim, max(width - row.cells - 1, 0)
+        if height < 2:
+            return Sheet([row.left(data.reason, room, style)])
+        first, *rest = wrapped(data.reason, max(room, 1))
+        below = Row().to(row.cells).left(" ".join(rest), room, style)
+        return Sheet([row.add(first, style), below])
