@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.schema.report import CaptureInfo, SamplingSettings, Weights
+from decodescope.analyzer.schema.report import CaptureInfo, Environment, SamplingSettings, Weights
 
 PROTOCOL_VERSION = 1
 MAX_FRAME_BYTES = 64 * 1024 * 1024
@@ -69,7 +69,7 @@ class Hello(Struct, frozen=True, tag="hello"):
     variants: tuple[VariantInfo, ...]
     measured_peak_bytes_per_s: float | None
     datasheet_peak_bytes_per_s: float | None
-    environment: dict[str, str | int | float | None]
+    environment: Environment
     sampling: SamplingSettings | None = None
 
 

@@ -8,8 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from decodescope import __version__
-
-Environment = dict[str, str | int | float | None]
+from decodescope.analyzer.schema.report import Environment
 
 _GIT_TIMEOUT_S = 10
 

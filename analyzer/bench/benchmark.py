@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from decodescope.analyzer.bench.large_trace import make_trace
 from decodescope.analyzer.errors import DecodescopeError, InputError, TraceError
-from decodescope.analyzer.provenance import Environment, host_facts, package_version
+from decodescope.analyzer.provenance import host_facts, package_version
 from decodescope.analyzer.readers.byte_source import GZIP_MAGIC, ByteSource, open_stream
+from decodescope.analyzer.schema.report import Environment
 
 EVENTS = 230_000
 # (time, memory) of `analyze --json` for traces of this many events.
@@ -79,7 +80,7 @@ class AnalyzerBenchmark(Struct, frozen=True):
     target_command_ns: int | None
     target_peak_rss_bytes: int | None
     peer: PeerBenchmark | None
-    environment: dict[str, str | int | float | None]
+    environment: Environment
 
 
 class _Stages(Struct, frozen=True):

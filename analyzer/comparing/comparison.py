@@ -1,13 +1,12 @@
-"""Measured runs of several variants compared: speed with its interval, and what changed."""
+"""Compares measured runs of several variants: speed with its interval, and what changed."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, pairwise, zip_longest
 
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, mean_interval, paired_ratio
+from decodescope.analyzer.comparing.comparability import window_findings, workload_differences
 from decodescope.analyzer.comparing.pair_changes import pair_of
-from decodescope.analyzer.comparing.window_findings import window_findings
-from decodescope.analyzer.comparing.workload_match import workload_differences
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.comparison_report import (
     Change,
@@ -31,11 +30,11 @@ def compare_runs(
     """Compare every variant with the first one of `runs`, then each with the one before it.
 
     A ratio is mean tokens/s ÷ mean tokens/s over the rounds that both variants have, with the
-    interval of `bootstrap.paired_ratio`. What changed inside a step comes from `windows`, one
-    profiled window of each variant. `findings` go before those made here.
+    interval of `bootstrap.paired_ratio`. The changes inside a step come from `windows`, one
+    profiled window of each variant. `findings` precede those made here.
 
     Raises:
-        InputError: fewer than two variants, a run without its round or with one that its variant
+        InputError: fewer than two variants, a run without a round or with one that its variant
             already has, runs of different workloads, or a run that took no time.
     """
     by_variant = _by_variant(runs)
@@ -132,65 +131,47 @@ def _speed(base: Sequence[float], other: Sequence[float]) -> SpeedRatio | None:
 
 
 def _step_ns(tokens_per_s: Sequence[float], batch: int) -> float | None:
-    """The step time that the mean rate stands for."""
+    """The step time that corresponds to the mean rate."""
     return batch * 1e9 * len(tokens_per_s) / sum(tokens_per_s) if tokens_per_s else None
 
 
-def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -> list[Finding]:
-    findings = []
+def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -> Iterator[Finding]:
     every = {number for rounds in by_variant.values() for number in rounds}
     fewest = min(len(rounds) for rounds in by_variant.values())
     if fewest < MIN_ROUNDS:
-        findings.append(
-            Finding(
-                "few_rounds",
-                f"no intervals: they need {MIN_ROUNDS} rounds of each variant, there are {fewest}",
-            )
-        )
+        message = f"no intervals: they need {MIN_ROUNDS} rounds of each variant, there are {fewest}"
+        yield Finding("few_rounds", message)
     for variant, rounds in by_variant.items():
         if missing := sorted(every - rounds.keys()):
             numbers = ", ".join(f"{number + 1}" for number in missing)
-            findings.append(
-                Finding(
-                    "missing_rounds", f"{variant} has no run in round {numbers} of {len(every)}"
-                )
-            )
-    findings += _output_findings(by_variant)
+            message = f"{variant} has no run in round {numbers} of {len(every)}"
+            yield Finding("missing_rounds", message)
+    yield from _output_findings(by_variant)
     for variant in by_variant:
         window = windows.get(variant)
-        if window is None:
-            findings.append(
-                Finding(
-                    "no_window", f"{variant} has no profiled window, so no figures of its steps"
-                )
-            )
+        if window is not None:
+            yield from window_findings(variant, window)
         else:
-            findings += window_findings(variant, window)
-    return findings
+            message = f"{variant} has no profiled window, so no figures of its steps"
+            yield Finding("no_window", message)
 
 
-def _output_findings(by_variant: Mapping[str, Rounds]) -> list[Finding]:
+def _output_findings(by_variant: Mapping[str, Rounds]) -> Iterator[Finding]:
     """Where a variant's generated tokens leave those of the first variant."""
     (first, reference), *others = (
         (variant, rounds[min(rounds)]) for variant, rounds in by_variant.items()
     )
-    findings = []
     for variant, run in others:
         if run.prompt_token_ids != reference.prompt_token_ids:
-            findings.append(
-                Finding("different_prompts", f"{variant} decoded another prompt than {first}")
-            )
+            yield Finding("different_prompts", f"{variant} decoded another prompt than {first}")
             continue
         at = _first_difference(reference.output_token_ids, run.output_token_ids)
         if at is not None:
-            findings.append(
-                Finding(
-                    "different_tokens",
-                    f"the tokens of {variant} differ from those of {first} from token {at + 1} "
-                    f"of {run.tokens} on; the accuracy figures say how far the logits are apart",
-                )
+            message = (
+                f"the tokens of {variant} differ from those of {first} from token {at + 1} "
+                f"of {run.tokens} on; the accuracy figures say how far the logits are apart"
             )
-    return findings
+            yield Finding("different_tokens", message)
 
 
 def _first_difference(one: list[list[int]], two: list[list[int]]) -> int | None:

@@ -1,17 +1,16 @@
-"""Two traces compared: step times, launches, idle of each class, ranges.
+"""Compares two traces: step times, launches, idle of each class, ranges.
 
-Where both traces were captured by decodescope, their speeds are compared by the step times it
-measured without a profiler; else by the profiled steps. A profiled step takes as long as its host
-marker or its GPU span, whichever is longer.
+If decodescope captured both traces, their speeds are compared by the step times it measured without
+a profiler; otherwise by the profiled steps. A profiled step takes as long as its host marker or its
+GPU span, whichever is longer.
 """
 
 from collections.abc import Sequence
 
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
+from decodescope.analyzer.comparing.comparability import window_findings, workload_differences
 from decodescope.analyzer.comparing.comparison import speed_verdict
 from decodescope.analyzer.comparing.pair_changes import pair_of
-from decodescope.analyzer.comparing.window_findings import window_findings
-from decodescope.analyzer.comparing.workload_match import workload_differences
 from decodescope.analyzer.formatting import ratio_text
 from decodescope.analyzer.schema.comparison_report import Change, Diff, SpeedRatio
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
@@ -20,11 +19,11 @@ BASE, OTHER = "A", "B"
 
 
 def diff_reports(base: Report, other: Report) -> Diff:
-    """What changed from `base` (A) to `other` (B); what makes them hard to compare is a finding.
+    """What changed from `base` (A) to `other` (B), and findings on what limits the comparison.
 
-    `pair.speed` is null where a trace has no step that took time. From unprofiled step times it is
-    one ratio without an interval; from profiled steps it has that of `bootstrap.unpaired_ratio`.
-    Traces of different batch sizes are compared by tokens/s, not by steps/s.
+    `pair.speed` is null if a trace has no step that took time. From unprofiled step times it is one
+    ratio without an interval; from profiled steps it has that of `bootstrap.unpaired_ratio`. Traces
+    of different batch sizes are compared by tokens/s, not by steps/s.
     """
     unprofiled, profiled = _unprofiled(base, other), _profiled(base, other)
     step_ns, speed = unprofiled or profiled
@@ -90,7 +89,7 @@ def _mean(times_ns: Sequence[int]) -> float | None:
 
 
 def _tokens_ratio(base: Report, other: Report) -> float:
-    """Tokens of a step of `other` ÷ those of one of `base`; 1 where they are not known."""
+    """Tokens of a step of `other` ÷ those of a step of `base`; 1 if they are unknown."""
     if base.capture is None or other.capture is None:
         return 1.0
     if min(base.capture.batch, other.capture.batch) < 1:
@@ -106,13 +105,8 @@ def _workload_findings(base: Report, other: Report) -> list[Finding]:
         differences = (f"devices {_devices(base)} against {_devices(other)}",)
     if not differences:
         return []
-    return [
-        Finding(
-            "different_workloads",
-            f"A and B are not of one workload, so a change may come from that: "
-            f"{', '.join(differences)}",
-        )
-    ]
+    message = "A and B are not of one workload, so a change may come from that: "
+    return [Finding("different_workloads", message + ", ".join(differences))]
 
 
 def _devices(report: Report) -> str:
@@ -135,17 +129,13 @@ def _speed_findings(speed: SpeedRatio | None, profiled: SpeedRatio | None) -> li
     if profiled is None:
         return [] if speed else [Finding("nothing_timed", "no step times, so no ratio of speeds")]
     if profiled is speed:
-        return [
-            Finding(
-                "profiled_steps",
-                "step times are those of profiled steps, and the steps of one window depend on "
-                "each other: the real uncertainty is larger than an interval over them says",
-            )
-        ]
-    return [
-        Finding(
-            "observer_effect",
-            f"under the profiler the ratio would be {ratio_text(profiled.value)}; idle, busy and "
-            "ranges come from those profiled steps",
+        message = (
+            "step times are those of profiled steps, and the steps of one window depend on "
+            "each other: the real uncertainty is larger than an interval over them says"
         )
-    ]
+        return [Finding("profiled_steps", message)]
+    message = (
+        f"under the profiler the ratio would be {ratio_text(profiled.value)}; idle, busy and "
+        "ranges come from those profiled steps"
+    )
+    return [Finding("observer_effect", message)]

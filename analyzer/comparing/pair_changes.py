@@ -12,8 +12,8 @@ IDLE_FIGURES = (*GAP_CLASSES, ALL_IDLE)
 
 
 @dataclass(frozen=True, slots=True)
-class WindowFigures:
-    """A window's figures per step, or in all where it is taken as a whole; None where missing."""
+class _Figures:
+    """A window's figures per step, or its totals; None where missing."""
 
     launch_calls: float | None
     gpu_ops: float | None
@@ -21,7 +21,7 @@ class WindowFigures:
     idle_ns: Mapping[str, float | None]
 
 
-_MISSING = WindowFigures(None, None, None, dict.fromkeys(IDLE_FIGURES))
+_MISSING = _Figures(None, None, None, dict.fromkeys(IDLE_FIGURES))
 
 
 def pair_of(
@@ -32,11 +32,11 @@ def pair_of(
 ) -> Pair:
     """The changes from the first window to the second.
 
-    Two windows without steps are compared as wholes; beside one with steps, or where a window is
+    Two windows without steps are compared by their totals. If only one lacks steps, or a window is
     missing, its figures are null.
     """
     whole = not any(window is not None and window.steps for window in windows)
-    base, other = (window_figures(window, whole) for window in windows)
+    base, other = (_figures(window, whole) for window in windows)
     return Pair(
         base=names[0],
         other=names[1],
@@ -50,15 +50,14 @@ def pair_of(
     )
 
 
-def window_figures(window: Report | None, whole: bool) -> WindowFigures:
+def _figures(window: Report | None, whole: bool) -> _Figures:
     """Means over the window's steps, or its totals; CPU captures have no launch calls."""
     if window is None or not (whole or window.steps):
         return _MISSING
-    on_cpu = any(device.device == "cpu" for device in window.devices)
     if whole:
         devices = window.devices
-        return WindowFigures(
-            launch_calls=None if on_cpu else window.launches.calls,
+        return _Figures(
+            launch_calls=None if window.on_cpu else window.launches.calls,
             gpu_ops=sum(device.gpu_ops for device in devices),
             busy_ns=sum(device.busy_ns for device in devices),
             idle_ns={
@@ -68,8 +67,8 @@ def window_figures(window: Report | None, whole: bool) -> WindowFigures:
             | {ALL_IDLE: sum(device.idle_ns for device in devices)},
         )
     steps = window.steps
-    return WindowFigures(
-        launch_calls=None if on_cpu else _mean(step.launch_calls for step in steps),
+    return _Figures(
+        launch_calls=None if window.on_cpu else _mean(step.launch_calls for step in steps),
         gpu_ops=_mean(step.gpu_ops for step in steps),
         busy_ns=_mean(step.busy_ns for step in steps),
         idle_ns=_idle_of_steps(steps),
@@ -79,7 +78,7 @@ def window_figures(window: Report | None, whole: bool) -> WindowFigures:
 def _idle_of_steps(steps: tuple[StepReport, ...]) -> dict[str, float | None]:
     """Mean idle of each class; a step that launched nothing has no idle time.
 
-    All is null where no step launched anything, the classes where they do not add up to the idle
+    All of it is null if no step launched anything, the classes if they do not add up to the idle
     time.
     """
     if all(step.idle_ns is None for step in steps):

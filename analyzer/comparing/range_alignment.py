@@ -1,12 +1,12 @@
-"""Which range of one report is which range of another, across layers and across fusion.
+"""Matches the ranges of two reports, across layers and across fusion.
 
-Numbered parts of one kind are taken together: `layer.3` and `layer.12` are `layer.*`. Two ranges
-are the same where their paths are then equal. A name that joins others with "+" is a fused range:
-its kernels do the work of all its parts, so it is compared with the sibling ranges of these names.
-What fusion left of a part under its own name belongs to the same comparison, because nobody can
-say how much of the part's work moved: `mlp` and `input_norm` of an eager step are compared with
-`mlp`, `mlp+input_norm` and `input_norm` (of the first layer) of a compiled one, as one row. A fused
-range with a part that the other side does not have beside it has no partner.
+Numbers in names are ignored: `layer.3` and `layer.12` are both `layer.*`. Two ranges match if their
+paths are then equal. A name that joins others with "+" is a fused range: its kernels do the work of
+all its parts, so it is compared with the sibling ranges of these names. A part that fusion left
+under its own name joins the same comparison, because the share of its work that moved is unknown:
+`mlp` and `input_norm` of an eager step are compared with `mlp`, `mlp+input_norm` and `input_norm`
+(of the first layer) of a compiled one, as one row. A fused range has no partner if the other side
+lacks one of its parts.
 """
 
 import re
@@ -16,18 +16,16 @@ from dataclasses import dataclass, field
 from decodescope.analyzer.schema.comparison_report import Change, RangeChange
 from decodescope.analyzer.schema.report import RangeReport
 
+_FIGURES = ("gpu_ns", "idle_ns", "gpu_ops", "launch_calls")
 _NUMBER = re.compile(r"(?<=[._])\d+(?=$|[/+])")
 
 
 @dataclass(slots=True)
 class _Node:
-    """One range with all below it, layers added up; times and counts are per step."""
+    """One range with its children, summed over layers; times and counts are per step."""
 
     path: str
-    gpu_ns: float = 0.0
-    idle_ns: float = 0.0
-    gpu_ops: float = 0.0
-    launch_calls: float = 0.0
+    figures: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_FIGURES, 0.0))
     children: "dict[str, _Node]" = field(default_factory=dict)
 
 
@@ -39,8 +37,8 @@ def align_ranges(
 ) -> tuple[RangeChange, ...]:
     """One row for each range of both sides, and for the outermost ones that only one side has.
 
-    Figures are divided by the number of steps. Rows stand parents first, largest GPU time first
-    among siblings. At each level, the rows' sums are the sums of the ranges, on both sides.
+    Figures are divided by the number of steps. Parents precede their children, siblings are sorted
+    by GPU time, largest first. At each level, the rows add up to the ranges on both sides.
     """
     rows: list[RangeChange] = []
     top = _Level("", _tree(base, base_steps), _tree(other, other_steps))
@@ -57,7 +55,7 @@ def align_ranges(
 
 @dataclass(slots=True)
 class _Match:
-    """Ranges of both sides that are compared as one; one side may be empty."""
+    """Ranges of both sides that are compared as one row; one side may be empty."""
 
     path: str
     base: _Siblings
@@ -68,10 +66,7 @@ class _Match:
         return RangeChange(
             path=self.path,
             replaced=tuple(node.path for node in self.base.values()) if fused else (),
-            gpu_ns=self._change("gpu_ns"),
-            idle_ns=self._change("idle_ns"),
-            gpu_ops=self._change("gpu_ops"),
-            launch_calls=self._change("launch_calls"),
+            **{name: Change(_sum(self.base, name), _sum(self.other, name)) for name in _FIGURES},
         )
 
     def largest_ns(self) -> float:
@@ -85,17 +80,14 @@ class _Match:
             if name in self.other
         ]
 
-    def _change(self, figure: str) -> Change:
-        return Change(_sum(self.base, figure), _sum(self.other, figure))
-
 
 def _sum(nodes: _Siblings, figure: str) -> float | None:
-    return sum(getattr(node, figure) for node in nodes.values()) if nodes else None
+    return sum(node.figures[figure] for node in nodes.values()) if nodes else None
 
 
 @dataclass(slots=True)
 class _Level:
-    """The children that the two sides have below one range."""
+    """The children of one range on both sides."""
 
     prefix: str
     base: _Siblings
@@ -119,7 +111,7 @@ class _Level:
 
 
 def _fusion_groups(base: Iterable[str], other: Iterable[str]) -> list[set[str]]:
-    """The sets of sibling names that have to be compared as one."""
+    """The sets of sibling names that must be compared as one row."""
     base_names, other_names = _alignable(set(base), set(other))
     names = base_names | other_names
     groups: list[set[str]] = []
@@ -135,7 +127,7 @@ def _fusion_groups(base: Iterable[str], other: Iterable[str]) -> list[set[str]]:
 
 
 def _alignable(base: set[str], other: set[str]) -> tuple[set[str], set[str]]:
-    """Both sides' names without the fused ones of which the opposite side lacks a part."""
+    """Both sides' names without the fused ones that lack a part on the opposite side."""
     while True:
         base_parts, other_parts = _all_parts(base), _all_parts(other)
         poor = {
@@ -159,16 +151,16 @@ def _parts(name: str) -> list[str]:
 
 
 def _joined_name(group: set[str]) -> str:
-    """The parts of all names of a group, those of the longest fused one first."""
+    """The parts of all names of a group joined by "+", those of the longest name first."""
     ordered = sorted(group, key=lambda name: (-len(_parts(name)), name))
     return "+".join(dict.fromkeys(part for name in ordered for part in _parts(name)))
 
 
 def _tree(reports: Sequence[RangeReport], steps: int) -> _Siblings:
-    """The ranges by name below each other; the outermost ones are returned.
+    """The outermost ranges by name, each with its children.
 
     A parent is the longest known path that ends before a "/", because a range's own name may
-    contain one too.
+    contain a "/" too.
     """
     roots: _Siblings = {}
     nodes: dict[str, _Node] = {}
@@ -179,15 +171,13 @@ def _tree(reports: Sequence[RangeReport], steps: int) -> _Siblings:
         name = _NUMBER.sub("*", own)
         prefix = f"{nodes[parent].path}/" if parent else ""
         node = nodes[report.path] = siblings.setdefault(name, _Node(prefix + name))
-        node.gpu_ns += report.gpu_ns / steps
-        node.idle_ns += report.idle_ns / steps
-        node.gpu_ops += report.gpu_ops / steps
-        node.launch_calls += report.launch_calls / steps
+        for figure in _FIGURES:
+            node.figures[figure] += getattr(report, figure) / steps
     return roots
 
 
 def _parent(path: str, nodes: dict[str, _Node]) -> str:
-    """The longest path of `nodes` that `path` lies below, "" for none."""
+    """The longest path of `nodes` above `path`, "" for none."""
     while "/" in path:
         path = path.rpartition("/")[0]
         if path in nodes:

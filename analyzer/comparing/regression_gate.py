@@ -1,8 +1,8 @@
-"""The regression gate: is anything slower than it was, by more than it may be?
+"""The regression gate: is anything slower than it was, by more than is allowed?
 
-A variant fails where its mean tokens/s lies more than the allowed share below the baseline's and
-the interval of their ratio lies below 1, so that noise alone fails nothing. Without an interval,
-for want of rounds, the means decide, and the sentence says so.
+A variant fails if its mean tokens/s is more than the allowed share below the baseline's and the
+interval of their ratio is below 1, so noise alone fails nothing. With too few rounds for an
+interval, the means decide, and the sentence says so.
 """
 
 import math
@@ -13,55 +13,56 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
-from decodescope.analyzer.comparing.workload_match import workload_differences
+from decodescope.analyzer.comparing.comparability import workload_differences
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.formatting import interval_text, ratio_text, significant
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Interval
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Weights
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Environment, Finding
+from decodescope.analyzer.schema.run_report import RunWorkload
 
 _NEW_BASELINE = "measure a new baseline with compare --json"
 _SOFTWARE = ("decodescope", "torch", "triton", "transformers", "cuda", "driver")
 
 
-class _BaselineRun(Struct, frozen=True):
-    """What the gate needs of an earlier run; its other fields may change."""
+class _BaselineRun(RunWorkload, frozen=True):
+    """What the gate reads of an earlier run; its other fields may change."""
 
-    model: str
-    weights: Weights
-    variant: str
-    device: str
-    device_name: str
-    dtype: str
-    batch: int
-    context: int
-    tokens: int
     tokens_per_s: float
-    environment: dict[str, str | int | float | None]
-
-
-class _Baseline(Struct, frozen=True):
-    runs: tuple[_BaselineRun, ...]
+    environment: Environment
 
 
 class _Header(Struct, frozen=True):
     schema_version: int
 
 
-_Decoded = TypeVar("_Decoded", _Header, _Baseline)
+class _Baseline(_Header, frozen=True):
+    runs: tuple[_BaselineRun, ...]
+
+    @property
+    def rates(self) -> dict[str, list[float]]:
+        """tokens/s of each variant's runs."""
+        rates: dict[str, list[float]] = {}
+        for run in self.runs:
+            rates.setdefault(run.variant, []).append(run.tokens_per_s)
+        return rates
+
+
+_Decoded = TypeVar("_Decoded", bound=Struct)
 
 
 def refuse_bad_baseline(
     baseline_json: bytes, path: str, variants: Sequence[str], allowed_percent: float
 ) -> None:
-    """Raise what `check_baseline` would raise and can be told before `variants` are measured.
+    """Raise the errors of `check_baseline` that can be found before `variants` are measured.
 
     Raises:
-        InputError: as `check_baseline`, but for the workload.
+        InputError: as `check_baseline`, except for the workload.
     """
     _check_allowed(allowed_percent)
-    _check_variants(_rates_of(_read(baseline_json, path)), variants, path)
+    _check_variants(_read(baseline_json, path).rates, variants, path)
 
 
 def check_baseline(
@@ -80,32 +81,26 @@ def check_baseline(
     _check_allowed(allowed_percent)
     baseline = _read(baseline_json, path)
     _check_workload(baseline, comparison, path)
-    before = _rates_of(baseline)
-    now = {rates.variant: rates.tokens_per_s for rates in comparison.comparison.variants}
+    before = baseline.rates
+    result = comparison.comparison
+    now = {rates.variant: rates.tokens_per_s for rates in result.variants}
     _check_variants(before, now, path)
-    failures, findings = [], _software_findings(baseline, comparison, path)
+    failures: list[str] = []
+    findings = [*result.findings, *_software_findings(baseline, comparison, path)]
     for variant, rates in now.items():
-        if variant not in before:
+        if variant in before:
+            fall = _fall(variant, before[variant], rates)
+            fall.judge(allowed_percent, "more rounds", failures, findings)
+        else:
             message = f"{variant} is not in the baseline {path}: the gate does not cover it"
             findings.append(Finding("not_in_baseline", message))
-            continue
-        fall = _fall(variant, before[variant], rates)
-        if fall.fails(allowed_percent):
-            failures.append(fall.sentence(allowed_percent))
-        elif fall.percent > allowed_percent:
-            message = f"{fall.sentence(allowed_percent)}; that may be noise, more rounds would tell"
-            findings.append(Finding("inconclusive_gate", message))
-    result = msgspec.structs.replace(
-        comparison.comparison,
-        gate=Gate(path, allowed_percent, tuple(failures)),
-        findings=(*comparison.comparison.findings, *findings),
-    )
-    return msgspec.structs.replace(comparison, comparison=result)
+    gate = Gate(path, allowed_percent, tuple(failures))
+    return replace(comparison, comparison=replace(result, gate=gate, findings=tuple(findings)))
 
 
 def gate_diff(diff: Diff, allowed_percent: float) -> Diff:
-    """The diff with `gate` filled: B fails where its speed ratio lies below what is allowed and the
-    ratio's interval, where there is one, below 1.
+    """The diff with `gate` filled: B fails if its speed ratio is below what is allowed and the
+    ratio's interval, if there is one, is below 1.
 
     Raises:
         InputError: as `check_baseline` for `allowed_percent`; nothing was timed.
@@ -119,13 +114,11 @@ def gate_diff(diff: Diff, allowed_percent: float) -> Diff:
         )
     base, other = (PurePath(path).name for path in (diff.pair.base, diff.pair.other))
     fall = _Fall(f"{other} against {base}", speed.value, speed.interval, speed.reason)
-    failures = (fall.sentence(allowed_percent),) if fall.fails(allowed_percent) else ()
-    findings = diff.findings
-    if not failures and fall.percent > allowed_percent:
-        message = f"{fall.sentence(allowed_percent)}; that may be noise, longer traces would tell"
-        findings = (*findings, Finding("inconclusive_gate", message))
-    gate = Gate(diff.pair.base, allowed_percent, failures)
-    return msgspec.structs.replace(diff, gate=gate, findings=findings)
+    failures: list[str] = []
+    findings = [*diff.findings]
+    fall.judge(allowed_percent, "longer traces", failures, findings)
+    gate = Gate(diff.pair.base, allowed_percent, tuple(failures))
+    return replace(diff, gate=gate, findings=tuple(findings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,23 +130,26 @@ class _Fall:
     interval: Interval | None
     reason: str | None
 
-    @property
-    def percent(self) -> float:
-        return (1 - self.ratio) * 100
-
-    def fails(self, allowed_percent: float) -> bool:
-        shown = self.interval is None or self.interval.high < 1
-        return shown and self.percent > allowed_percent
-
-    def sentence(self, allowed_percent: float) -> str:
+    def judge(
+        self, allowed_percent: float, remedy: str, failures: list[str], findings: list[Finding]
+    ) -> None:
+        """Add a failure, or a finding if the fall may be noise, which `remedy` would settle."""
+        percent = (1 - self.ratio) * 100
+        if percent <= allowed_percent:
+            return
         sure = f"no interval, the ratio alone decides: {self.reason}"
         if self.interval:
             confidence = f"{self.interval.confidence * 100:g} %"
             sure = f"{confidence} interval {interval_text(self.interval, ratio_text)}"
-        return (
-            f"{self.name}: {self.percent:.1f} % slower, {ratio_text(self.ratio)} ({sure}); "
+        sentence = (
+            f"{self.name}: {percent:.1f} % slower, {ratio_text(self.ratio)} ({sure}); "
             f"allowed are {allowed_percent:g} %"
         )
+        if self.interval is None or self.interval.high < 1:
+            failures.append(sentence)
+        else:
+            message = f"{sentence}; that may be noise, {remedy} would tell"
+            findings.append(Finding("inconclusive_gate", message))
 
 
 def _fall(variant: str, before: Sequence[float], now: Sequence[float]) -> _Fall:
@@ -208,13 +204,6 @@ def _check_workload(baseline: _Baseline, comparison: Comparison, path: str) -> N
                 f"{path}: the baseline is of another workload than this comparison: "
                 f"{', '.join(differences)}; compare the same, or {_NEW_BASELINE}"
             )
-
-
-def _rates_of(baseline: _Baseline) -> dict[str, list[float]]:
-    rates: dict[str, list[float]] = {}
-    for run in baseline.runs:
-        rates.setdefault(run.variant, []).append(run.tokens_per_s)
-    return rates
 
 
 def _software_findings(baseline: _Baseline, comparison: Comparison, path: str) -> list[Finding]:

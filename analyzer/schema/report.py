@@ -25,6 +25,7 @@ HealthStatus = Literal["ok", "degraded", "no_gpu_activity"]
 Confidence = Literal["exact", "partial", "none"]
 Bound = Literal["launch", "memory", "compute", "mixed", "unknown"]
 Weights = Literal["pretrained", "random", "bundled"]
+Environment = dict[str, str | int | float | None]
 
 
 class SamplingSettings(Struct, frozen=True):

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from decodescope.analyzer.schema.report import (
+    Environment,
     Health,
     Observer,
     SamplingSettings,
@@ -54,14 +55,8 @@ class Accuracy(Struct, frozen=True):
     perplexity_ratio: float
 
 
-class RunReport(Struct, frozen=True):
-    """One measured variant; `msgspec.json.encode(run_report)` is `run --json`.
-
-    tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops and idle from a
-    profiled window of the same run, whose cost `observer` states. The waterfall adds up to the
-    profiled step. `sampling` is null where every token was the most likely one. `accuracy` and
-    `round` (from 0) are those of a comparison.
-    """
+class RunWorkload(Struct, frozen=True):
+    """What a run decoded, where and how; a regression gate reads it of an older run too."""
 
     schema_version: int
     model: str
@@ -73,6 +68,17 @@ class RunReport(Struct, frozen=True):
     batch: int
     context: int
     tokens: int
+
+
+class RunReport(RunWorkload, frozen=True):
+    """One measured variant; `msgspec.json.encode(run_report)` is `run --json`.
+
+    tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops and idle from a
+    profiled window of the same run, whose cost `observer` states. The waterfall adds up to the
+    profiled step. `sampling` is null where every token was the most likely one. `accuracy` and
+    `round` (from 0) are those of a comparison.
+    """
+
     prompt_token_ids: list[list[int]]
     output_token_ids: list[list[int]]
     output_text: str | None
@@ -89,7 +95,7 @@ class RunReport(Struct, frozen=True):
     waterfall: tuple[WaterfallPart, ...]
     verdict: Verdict
     health: Health
-    environment: dict[str, str | int | float | None]
+    environment: Environment
     accuracy: Accuracy | None = None
     round: int | None = None
     sampling: SamplingSettings | None = None

@@ -9,7 +9,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from decodescope.analyzer.provenance import Environment
+from decodescope.analyzer.schema.report import Environment
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.steps.fused.tiling.choice import TileSource
 from decodescope.variants.steps.fused.tiling.rules import Operation, StepTiles

@@ -12,7 +12,7 @@ from decodescope.analyzer.formatting import (
     percent,
     shorten,
 )
-from decodescope.analyzer.provenance import Environment
+from decodescope.analyzer.schema.report import Environment
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.bench.report import (
     BlockBenchmark,

@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.comparing.bootstrap import mean_interval, paired_ratio, unpaired_ratio
-from decodescope.analyzer.comparing.student_t import two_sided_t
+from decodescope.analyzer.comparing.bootstrap import (
+    mean_interval,
+    paired_ratio,
+    two_sided_t,
+    unpaired_ratio,
+)
 from decodescope.analyzer.schema.comparison_report import Interval
 
 RATES = st.lists(st.floats(10.0, 1000.0), min_size=3, max_size=12)

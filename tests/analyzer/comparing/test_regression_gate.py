@@ -138,7 +138,7 @@ def test_files_that_are_no_baseline_are_refused_in_one_line(before: bytes, words
         assert "\n" not in str(refused.value)
 
 
-def test_what_can_be_told_before_measuring_is_told_before() -> None:
+def test_errors_that_need_no_measurement_are_raised_before_it() -> None:
     refuse_bad_baseline(baseline(), "old.json", ["eager", "compiled", "fused"], 5.0)
     with pytest.raises(InputError, match="the baseline has compiled"):
         refuse_bad_baseline(baseline(), "old.json", ["eager"], 5.0)

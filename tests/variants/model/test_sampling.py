@@ -9,7 +9,7 @@ import pytest
 import torch
 from msgspec import structs
 
-from decodescope.analyzer.comparing.workload_match import workload_differences
+from decodescope.analyzer.comparing.comparability import workload_differences
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.formatting import sampling_words
 from decodescope.analyzer.protocol import WorkerConfig
