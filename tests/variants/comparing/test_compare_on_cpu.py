@@ -117,7 +117,7 @@ def test_ctrl_c_keeps_whole_rounds_and_leaves_no_process(package: Path, tmp_path
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            if line.startswith("round 2 of 50: static") and "decoding" in line:
+            if line.startswith("round 2 of 50: eager") and "decoding" in line:
                 break
         started = children(process.pid)
         process.send_signal(signal.SIGINT)

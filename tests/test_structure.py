@@ -1,0 +1,75 @@
+"""Limits that no linter checks: files of a folder, lines and parameters of a function."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOMS = ("analyzer", "kernels", "variants", "tui", "src", "tools", "benchmarks", "tests")
+MAX_FILES, MAX_LINES, MAX_PARAMETERS = 25, 80, 8
+
+# Names a file and a function; empty once every function is short enough.
+LONG_FUNCTIONS = {"kernels/ops/decode_attention.py: decode_attention"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def python_files(repository: Path, *rooms: str) -> Iterator[Path]:
+    """Files below the rooms, relative to the repository; links to rooms are not followed."""
+    for room in rooms:
+        for path in sorted((repository / room).rglob("*.py")):
+            if not any(parent.is_symlink() for parent in path.parents):
+                yield path.relative_to(repository)
+
+
+@pytest.fixture(scope="module")
+def functions(repository: Path) -> list[tuple[str, Function]]:
+    """Every function of the source code that Triton does not compile, named "file: function"."""
+    found = [
+        (f"{path.as_posix()}: {node.name}", node)
+        for path in python_files(repository, *ROOMS[:-1])
+        for node in ast.walk(ast.parse((repository / path).read_text()))
+        if isinstance(node, Function) and not any(map(_is_jit, node.decorator_list))
+    ]
+    assert len(found) > 1000
+    return found
+
+
+def _is_jit(decorator: ast.expr) -> bool:
+    return ast.unparse(decorator).startswith("triton.jit")
+
+
+def test_no_folder_holds_too_many_files(repository: Path) -> None:
+    files: dict[str, int] = {}
+    for path in python_files(repository, *ROOMS):
+        files[str(path.parent)] = files.get(str(path.parent), 0) + 1
+    assert {folder: count for folder, count in files.items() if count > MAX_FILES} == {}
+
+
+def test_no_function_is_too_long(functions: list[tuple[str, Function]]) -> None:
+    long = {
+        name
+        for name, function in functions
+        if (function.end_lineno or 0) - function.lineno >= MAX_LINES
+    }
+    assert long == LONG_FUNCTIONS
+
+
+def test_no_public_function_takes_too_many_parameters(
+    functions: list[tuple[str, Function]],
+) -> None:
+    """Launchers of kernels are exempt: each parameter is an operand of the operation."""
+    many = {
+        name: count
+        for name, function in functions
+        if not function.name.startswith("_") and not name.startswith("kernels/")
+        if (count := _parameters(function)) > MAX_PARAMETERS
+    }
+    assert many == {}
+
+
+def _parameters(function: Function) -> int:
+    arguments = function.args
+    names = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
