@@ -12,19 +12,19 @@ import triton.language as tl
 
 @triton.jit
 def cache_block(head_ptr, first, end, capacity, lane, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows [first, first + BLOCK) of one head's cache, zeros from `end` on and beyond D."""
+    """Rows [first, first + BLOCK) of one head's cache; zero from `end` on and beyond D."""
     row = first + tl.arange(0, BLOCK)
     mask = (row < end)[:, None]
     if lane.shape[0] != D:
         mask = mask & (lane < D)[None, :]
-    # Rows past the cache are masked; their addresses stay inside it all the same.
+    # Rows past the cache are masked, but their addresses must stay inside it.
     row = tl.minimum(row, capacity - 1)
     return tl.load(head_ptr + row[:, None] * D + lane[None, :], mask=mask, other=0.0)
 
 
 @triton.jit
 def _dot(a, b, acc, INTERPRETED: tl.constexpr):
-    # The interpreter's tl.dot would take bfloat16 for the integers it is stored in.
+    # The interpreter's tl.dot reads bfloat16 as the integers that store it.
     if INTERPRETED:
         a = a.to(tl.float32)
         b = b.to(tl.float32)
@@ -39,7 +39,7 @@ def row_scores(q, k_row, scale_log2):
 
 @triton.jit
 def attend_block(q, k, v, visible, scale_log2, m, l, acc, INTERPRETED: tl.constexpr):  # noqa: E741
-    """The running softmax (m, l, acc) after one more block; `visible` [BLOCK] masks its rows."""
+    """The running softmax (m, l, acc) after one more block with `visible` rows [BLOCK]."""
     none = tl.zeros((q.shape[0], k.shape[0]), tl.float32)
     scores = _dot(q, tl.trans(k), none, INTERPRETED) * scale_log2
     scores = tl.where(visible[None, :], scores, float("-inf"))

@@ -1,21 +1,21 @@
-"""Attention over parts of the KV length (flash-decoding): how many parts, which rows each has, and
-how their results become one.
+"""Attention over parts of the KV length (flash-decoding): how many parts there are, which rows each
+part has, and how their results are combined.
 
-A split has, for each query head, the largest score m, the sum l of exp2(score - m) and the sum
-acc [D] of exp2(score - m) * value. It leaves them for ceil(m) in place of m. With M the largest of
-these: out = sum exp2(m - M) acc / sum exp2(m - M) l. The new row belongs to no split: it is added
-with the sums, as one more part.
+A split computes, for each query head, the largest score m, the sum l of exp2(score - m) and the sum
+acc [D] of exp2(score - m) * value. It stores the sums relative to ceil(m) instead of m. With M the
+largest ceil(m): out = sum exp2(ceil(m) - M) acc / sum exp2(ceil(m) - M) l. The new row belongs to
+no split: it is combined as one more part.
 
 Weights that are powers of two make their products exact, so that a reduction over splits gives all
 threads the same sum. Otherwise each thread would fuse its own product with the addition of the
 other's, which is rounded, and the sums would differ by thread (triton-lang/triton#7264).
 
-Programs of the same launch wait for the splits and combine them. A split only counts itself in and
-ends, and its registers are free for the next kernel's weights; where the last split to arrive
-combines, all of them wait for the count's way back. The programs that wait have the highest
-numbers, so they start last in practice; CUDA promises no order, so they are fewer than there are
-multiprocessors, and splits can run wherever they are. Meanwhile they load the new row, so that
-splits have only q to load after the wait for the kernel before.
+Extra programs of the same launch wait for the splits and combine them. A split only increments a
+counter and ends, which frees its registers for the next kernel's weights; if the last split
+combined, every split would wait for its counter to return. The waiting programs have the highest
+numbers, so they start last in practice. CUDA guarantees no order, so there are fewer of them than
+multiprocessors: splits can always run. While they wait they load the new row, so that splits have
+only q to load after the wait for the previous kernel.
 
 Source: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; CUTLASS' serial split-K waits for
 programs of the same launch in the same way (cutlass/semaphore.h).
@@ -57,14 +57,25 @@ def workspace_counters(batch: int, heads: int, splits: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """`programs` programs combine splits, each `heads` query heads (a power of two) of one KV head
-    and `width` of their padded values at a time; that is `pieces` pieces of a KV head, and each has
-    a counter."""
+    """`programs` programs combine splits, one piece at a time: `heads` query heads (a power of two)
+    of one KV head and `width` of their padded values. A KV head has `pieces` pieces with a counter
+    each."""
 
     heads: int
     width: int
     pieces: int
     programs: int
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The attention kernel's compile-time constants."""
+        return {
+            "COMBINING_PROGRAMS": self.programs,
+            "COMBINED_HEADS": self.heads,
+            "COMBINED_WIDTH": self.width,
+            "PIECES": self.pieces,
+            "COUNTERS": int(triton.next_power_of_2(self.pieces)),
+        }
 
 
 def combination(
@@ -76,10 +87,10 @@ def combination(
     num_warps: int,
     multiprocessors: int,
 ) -> Combination:
-    """The smallest pieces of which every program has one, down to half a query head.
+    """The smallest pieces, down to half a query head, such that every program has one.
 
-    There are at most `MAX_COMBINING_PROGRAMS` programs, and fewer than multiprocessors (but one on
-    the smallest GPU). Where there are more pieces after all, programs take several in turn. `group`
+    There are at most `MAX_COMBINING_PROGRAMS` programs, and fewer than multiprocessors (but at
+    least one). If there are still more pieces than programs, programs take several in turn. `group`
     query heads share a KV head; `padded_dim` is head_dim rounded up to a power of two.
     """
     if splits == 1:
@@ -98,8 +109,8 @@ def combination(
 
 @triton.jit
 def rows_of_split(first, end, split, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
-    """First row and end of a split's share of [first, end): whole blocks, evenly, but for the last
-    block. An empty share has its first row at its end or behind it."""
+    """First row and end of a split's share of [first, end): shares are even, in whole blocks except
+    for the last one. The first row of an empty share is at its end or after it."""
     blocks = tl.cdiv(end - first, BLOCK)
     share = blocks // SPLITS
     longer = blocks % SPLITS
@@ -124,8 +135,8 @@ def store_split(
     D: tl.constexpr,
     SPLITS: tl.constexpr,
 ):
-    """A split's state to the workspace: acc [kv_heads, SPLITS, GROUP, D], then m and l
-    [kv_heads, SPLITS, GROUP], relative to m rounded up."""
+    """Store a split's state in the workspace: acc [kv_heads, SPLITS, GROUP, D], then ceil(m) and l
+    [kv_heads, SPLITS, GROUP]; acc and l are relative to ceil(m)."""
     anchor = tl.ceil(m)
     # Without a single visible row, -inf - -inf would be NaN.
     scale = tl.exp2(m - tl.where(m == float("-inf"), 0.0, anchor))
@@ -145,9 +156,9 @@ def _power_of_2(exponent):
 
 @triton.jit
 def count_in(counter_ptr, PIECES: tl.constexpr, COUNTERS: tl.constexpr):
-    """A split of the KV head whose counters these are has left its state. COUNTERS: PIECES rounded
-    up to a power of two."""
-    # The count says that all threads have stored.
+    """Count that a split of these counters' KV head has stored its state. COUNTERS is PIECES
+    rounded up to a power of two."""
+    # One thread counts for all: their stores must be done.
     tl.debug_barrier()
     piece = tl.arange(0, COUNTERS)
     tl.atomic_add(counter_ptr + piece, 1, mask=piece < PIECES, sem="release")
@@ -176,9 +187,9 @@ def combine_when_counted(
     WIDTH: tl.constexpr,
     PIECES: tl.constexpr,
 ):
-    """One piece of out [kv_heads * GROUP, D] from the row at `position` and, as soon as every split
-    has counted itself in, what `store_split` left; of each KV head the first `written` query heads
-    are stored.
+    """Compute one piece of out [kv_heads * GROUP, D] from the row at `position` and, as soon as
+    every split has counted, from the states of `store_split`; stores the first `written` query
+    heads of each KV head.
 
     All splits are loaded at once: one trip to L2 instead of one for each split.
     """
@@ -188,7 +199,7 @@ def combine_when_counted(
     every = tl.arange(0, LANES)
     inside = (query < GROUP)[:, None] & (lane < D)[None, :]
     row = (kv_head.to(tl.int64) * capacity + position) * D
-    # .cg: L1 may hold part of this row since before the wait, where it shares a line with the last.
+    # .cg: L1 may still hold part of this row from before the wait, if the last row shares its line.
     k_new = tl.load(k_ptr + row + every, mask=every < D, other=0.0, cache_modifier=".cg")
     v_new = tl.load(v_ptr + row + lane, mask=lane < D, other=0.0, cache_modifier=".cg")
     q = tl.load(

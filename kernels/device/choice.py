@@ -1,7 +1,7 @@
-"""The largest of many logits, the lowest index among equals, as the maximum of integers.
+"""The largest of many logits, and of equal ones the lowest index, as a maximum of integers.
 
-A key holds a logit and its index, and keys are ordered as (logit, lowest index). Integers have one
-maximum, so programs may offer theirs by atomic operations in any order.
+A key holds a logit and its index; keys are ordered by logit, then by lowest index. The maximum of
+integers does not depend on their order, so programs offer their keys with atomic operations.
 """
 
 import triton
@@ -10,7 +10,7 @@ import triton.language as tl
 
 @triton.jit
 def choice_keys(logits, indices):
-    """int64 keys that are ordered like the float32 logits, lower index first among equals.
+    """int64 keys that are ordered like the float32 logits; of equal ones the lower index is larger.
 
     NaN without a sign counts as larger than infinity, as in torch.argmax. -0 equals +0.
     """

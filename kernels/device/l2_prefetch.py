@@ -1,10 +1,10 @@
-"""Asking for memory that is read soon to be brought into the L2 cache.
+"""Prefetching memory that is read soon into the L2 cache.
 
-Only a hint: nothing waits for the data, and no result depends on it. Programs that do nothing else
-ask for the next kernel's weights. Needs compute capability 9.0, and cannot run in Triton's
-interpreter.
+Only a hint: nothing waits for the data, and no result depends on it. Extra programs, which do
+nothing else, prefetch the next kernel's weights. Needs compute capability 9.0; Triton's interpreter
+cannot run it.
 
-Off unless asked for: it gained nothing reliable in whole steps on an H200 (docs/decisions.md, 28).
+Off by default: in whole steps on an H200 it gained nothing reliable (docs/decisions.md, 28).
 
 Source: PTX ISA 8.0, cp.async.bulk.prefetch (address and size multiples of 16 bytes).
 """
@@ -14,7 +14,7 @@ import triton.language as tl
 
 from decodescope.kernels.host.weights import WeightMatrix
 
-PREFETCH_PROGRAMS = 24
+PREFETCH_PROGRAMS = tl.constexpr(24)
 
 _ALIGNMENT = 16
 # Bytes of one instruction: small, so that a matrix of a few MB is spread over all programs.
@@ -22,26 +22,26 @@ _PIECE = tl.constexpr(16384)
 
 
 def prefetchable_bytes(weight: WeightMatrix) -> int:
-    """Bytes of `weight`'s elements, without a rest that the instruction does not take.
+    """Bytes of `weight`'s elements, rounded down to what the instruction takes.
 
     Raises:
         ValueError: elements that do not start at a multiple of 16 bytes.
     """
     if weight.data.data_ptr() % _ALIGNMENT:
         raise ValueError(f"weights to prefetch must start at a multiple of {_ALIGNMENT} bytes")
-    return weight.data.numel() * weight.data.element_size() // _ALIGNMENT * _ALIGNMENT
+    return weight.data.nbytes // _ALIGNMENT * _ALIGNMENT
 
 
 @triton.jit
 def prefetch_share(start_ptr, size, program, PROGRAMS: tl.constexpr, NUM_WARPS: tl.constexpr):
-    """Ask for [start, start + size) bytes, as program `program` of PROGRAMS that share them."""
+    """Prefetch [start, start + size) bytes, as program `program` of PROGRAMS that share them."""
     bytes_ptr = start_ptr.to(tl.pointer_type(tl.uint8))
     thread = tl.arange(0, NUM_WARPS * 32)
     step = NUM_WARPS * _PIECE
     for first in range(program.to(tl.int64) * step, size, PROGRAMS * step):
         offset = first + (thread // 32) * _PIECE
         piece = tl.minimum(tl.maximum(size - offset, 0), _PIECE).to(tl.int32)
-        # The instruction takes its operands from registers that a warp's threads share: requests
+        # The instruction takes its operands from registers that a warp's threads share: prefetches
         # of several threads would be issued one after the other.
         piece = tl.where(thread % 32 == 0, piece, 0)
         tl.inline_asm_elementwise(

@@ -1,10 +1,10 @@
-"""Programmatic dependent launch (PDL): a kernel starts while the one before it still runs.
+"""Programmatic dependent launch (PDL): a kernel starts while the previous one still runs.
 
-The kernel says early that the next one may start (`allow_next`), loads what no earlier kernel of
-the chain writes (weights), and waits (`wait_for_previous`) before it touches anything else. The
-wait returns when the kernel before has completed and its writes are visible. Since that one has
+A kernel allows the next one to start early (`allow_next`), loads what no earlier kernel of the
+chain writes (weights), and waits (`wait_for_previous`) before it accesses anything else. The wait
+returns when the previous kernel has completed and its writes are visible. Since that kernel has
 waited in the same way, all earlier ones are complete too; a kernel of the chain that does not wait
-breaks the order for those after it.
+breaks the order for all that follow.
 
 Needs compute capability 9.0; with PDL=False both compile to nothing, as under the interpreter.
 Source: CUDA C++ Programming Guide, "Programmatic Dependent Launch and Synchronization";
@@ -26,13 +26,13 @@ def can_overlap(device: torch.device) -> bool:
 
 @triton.jit
 def allow_next(PDL: tl.constexpr):
-    """The next kernel of the stream may start once every program of this one got here."""
+    """Let the stream's next kernel start as soon as every program of this one has reached this."""
     if PDL:
         gdc_launch_dependents()
 
 
 @triton.jit
 def wait_for_previous(PDL: tl.constexpr):
-    """Return when the kernel before has completed and what it wrote can be read."""
+    """Return when the previous kernel has completed and its writes are visible."""
     if PDL:
         gdc_wait()

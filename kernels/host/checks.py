@@ -1,4 +1,4 @@
-"""Says what is wrong with a launcher's argument, and what would be right."""
+"""Checks of launchers' arguments: messages say what is wrong and what would be right."""
 
 import torch
 
@@ -10,7 +10,7 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def check_float(name: str, tensor: torch.Tensor) -> None:
-    """Raise `ValueError` unless the kernels compute with this dtype."""
+    """Raise `ValueError` unless the kernels support the tensor's dtype."""
     if tensor.dtype not in FLOATS:
         raise ValueError(f"{name} is {tensor.dtype}: must be one of {list(FLOATS)}")
 
@@ -23,9 +23,9 @@ def check_tensor(
     device: torch.device,
     strided: bool = False,
 ) -> None:
-    """Raise `ValueError` unless `tensor` is of this shape, dtype and device, and contiguous.
+    """Raise `ValueError` unless `tensor` has this shape, dtype and device and is contiguous.
 
-    With `strided` only the elements of its last dimension have to be neighbours.
+    With `strided` only its last dimension must be contiguous.
     """
     if tuple(tensor.shape) != shape or tensor.dtype != dtype or tensor.device != device:
         raise ValueError(
@@ -64,9 +64,9 @@ def check_unsplit(tile: Tile) -> None:
 
 
 def check_apart(name: str, written: torch.Tensor, x: torch.Tensor) -> None:
-    """Raise `ValueError` where `written` overlaps the activations x, both contiguous.
+    """Raise `ValueError` if `written` overlaps the activations x, both contiguous.
 
-    Every program reads all of x, so one that has finished would change what the others read.
+    Every program reads all of x, so a program that writes would change what others read.
     """
     start, x_start = written.data_ptr(), x.data_ptr()
     if start < x_start + x.nbytes and x_start < start + written.nbytes:
@@ -74,13 +74,13 @@ def check_apart(name: str, written: torch.Tensor, x: torch.Tensor) -> None:
 
 
 def check_norm(norm: Norm | None, features: int, device: torch.device) -> None:
-    """Raise `ValueError` unless the norm, where there is one, is for this many features."""
+    """Raise `ValueError` unless the norm, if any, has this many features."""
     if norm is not None:
         _check_norm_weight("norm weight", norm.weight, features, device)
 
 
 def check_qk_norm(qk_norm: QkNorm | None, head_dim: int, device: torch.device) -> None:
-    """Raise `ValueError` unless the norms of Q and K, where there are any, are for such heads."""
+    """Raise `ValueError` unless the norms of Q and K, if any, have this head_dim."""
     if qk_norm is not None:
         _check_norm_weight("q norm weight", qk_norm.q_weight, head_dim, device)
         _check_norm_weight("k norm weight", qk_norm.k_weight, head_dim, device)

@@ -82,7 +82,7 @@ class WeightMatrix:
         return sum(tensor.nbytes for tensor in self.pointers if tensor is not None)
 
     def dense(self, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-        """W as numbers, for references."""
+        """W with its scales applied, for references."""
         dense = self.data.to(dtype)
         return dense if self.scale is None else dense * self.scale.to(dtype)[:, None]
 

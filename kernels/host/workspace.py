@@ -1,10 +1,9 @@
 """Scratch memory of kernels whose programs share an output.
 
-Such a program writes its partial result, then counts itself in. The last one to arrive, or one that
-waits for all (in attention), adds up the partial results in the order of their split, whoever wrote
-them first, so the same inputs give the same bits; then it sets the counter back to zero for the
-next launch. Kernels of one stream can share one workspace, because they touch it only after the
-kernel before has completed.
+Such a program writes its partial result, then increments a counter. The last one to arrive, or one
+that waits for all (in attention), adds the partial results in the order of their splits, so that
+the same inputs give the same bits, and resets the counter for the next launch. Kernels of one
+stream can share a workspace, because each uses it only after the previous kernel has completed.
 """
 
 from dataclasses import dataclass, fields
@@ -17,8 +16,8 @@ NO_KEY = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """`partials` float32 [n] holds anything; `counters` int32 [m] are zero between launches, and
-    `keys` int64 [MAX_BATCH] are `NO_KEY`: the largest (value, index) found so far, as one integer.
+    """`partials` float32 [n] may hold anything between launches. Then `counters` int32 [m] are
+    zero, and `keys` int64 [MAX_BATCH], the largest (value, index) so far as one integer, `NO_KEY`.
 
     Raises:
         ValueError: other dtypes, strided tensors, too few keys, or more than one device.

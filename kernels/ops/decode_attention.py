@@ -3,10 +3,10 @@
 Bytes moved: the visible rows of K and V once, 2 * batch * kv_heads * visible * D elements, plus q
 and out. All query heads of a KV head share one program, so that its rows are read once for all.
 
-The position lives on the device and the grid does not depend on it: one captured CUDA graph serves
-every position. The new token's row, which the kernel before writes, is handled apart from the rows
-of earlier steps; these are safe to read while that kernel still runs, and a program has its first
-block of them in registers before it waits.
+The position is on the device and the grid does not depend on it: one captured CUDA graph serves
+every position. The previous kernel writes the new token's row, so that row is handled separately.
+The rows of earlier steps are safe to read while that kernel still runs: a program loads its first
+block of them into registers before it waits.
 
 Sources: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttention-2
 (arXiv 2307.08691) for the running softmax; GQA packing as in FlashInfer (arXiv 2501.01005).
@@ -89,7 +89,6 @@ def _decode_attention_kernel(
     PIECES: tl.constexpr,
     COUNTERS: tl.constexpr,
     INTERPRETED: tl.constexpr,
-    PREFETCH_PROGRAMS: tl.constexpr,
     NUM_WARPS: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -98,18 +97,19 @@ def _decode_attention_kernel(
     position = tl.load(position_ptr)
     writes = (position >= 0) & (position < capacity)
     position = tl.where(writes, position, 0)
-    # Where nothing may be written, a group of no heads is.
+    # At a position outside the cache no query head is written.
     written = tl.where(writes, GROUP, 0)
-    if PREFETCH_PROGRAMS > 0:
-        asking = program - kv_heads * SPLITS
-        if (asking >= 0) & (asking < PREFETCH_PROGRAMS):
-            prefetch_share(prefetch_ptr, prefetch_bytes, asking, PREFETCH_PROGRAMS, NUM_WARPS)
+    PREFETCHING: tl.constexpr = 0 if prefetch_ptr is None else PREFETCH_PROGRAMS
+    if prefetch_ptr is not None:
+        prefetching = program - kv_heads * SPLITS
+        if (prefetching >= 0) & (prefetching < PREFETCHING):
+            prefetch_share(prefetch_ptr, prefetch_bytes, prefetching, PREFETCHING, NUM_WARPS)
             wait_for_previous(PDL)
             return
     if SPLITS > 1:
-        combining = program - (kv_heads * SPLITS + PREFETCH_PROGRAMS)
+        combining = program - (kv_heads * SPLITS + PREFETCHING)
         if combining >= 0:
-            # Until then the workspace is the kernel's before.
+            # Until then the previous kernel may still use the workspace.
             wait_for_previous(PDL)
             for piece in range(combining, kv_heads * PIECES, COMBINING_PROGRAMS):
                 combine_when_counted(
@@ -147,15 +147,15 @@ def _decode_attention_kernel(
     row = tl.arange(0, BLOCK)
     v = cache_block(v_ptr, first, end, capacity, lane, D, BLOCK)
     k = cache_block(k_ptr, first, end, capacity, lane, D, BLOCK)
-    # Both are asked for before either is touched. Without a second mask on V the compiler moves V's
-    # way to shared memory, so a wait for V, in front of the load of K.
+    # Both are loaded before either is used. Without a second mask on V the compiler moves V's store
+    # to shared memory, and so a wait for V, in front of the load of K.
     v = tl.where((first + row < end)[:, None], v, 0.0)
 
     wait_for_previous(PDL)
     heads = kv_head * GROUP * D + query[:, None] * D + lane[None, :]
     if SPLITS == 1:
-        # All are loaded together; the first use, q's way to shared memory, follows q's load. .cg:
-        # L1 may hold part of this row since before the wait, where it shares a line with the last.
+        # All are loaded together: the first use, q's store to shared memory, follows q's load. .cg:
+        # L1 may still hold part of this row from before the wait, if the last row shares its line.
         new = position * D + lane
         v_new = tl.load(v_ptr + new, mask=lane < D, other=0.0, cache_modifier=".cg")
         k_new = tl.load(k_ptr + new, mask=lane < D, other=0.0, cache_modifier=".cg")
@@ -175,7 +175,7 @@ def _decode_attention_kernel(
         )
     if LATER_BLOCK > 0:
         later = tl.arange(0, LATER_BLOCK)
-        # Else even programs with one block would compute the addresses of the first copies.
+        # Without the test, programs with one block would compute the first copies' addresses too.
         if first + BLOCK < end:
             for start in tl.range(first + BLOCK, end, LATER_BLOCK, num_stages=2):
                 k_later = cache_block(k_ptr, start, end, capacity, lane, D, LATER_BLOCK)
@@ -211,15 +211,15 @@ def decode_attention(
 
     q, out [batch, heads, D], caches [batch, kv_heads, capacity, D], contiguous, of one float dtype;
     heads is a multiple of kv_heads (KV head h serves query heads h * group and up), D is even, 32
-    to 256, batch 1 to 16. `position` int32 [1] on the device: rows before it are of earlier steps,
-    its own row is written by the kernel before, rows behind it are not read. At a position outside
-    the cache nothing is written.
+    to 256, batch 1 to 16. `position` int32 [1] on the device: earlier steps wrote the rows before
+    it, the previous kernel writes its own row, later rows are not read. At a position outside the
+    cache nothing is written.
 
     `window` counts the tokens that a query sees, itself included (None: all). `tile.columns` is a
     block of KV positions, at least 16, and `tile.num_stages` is 1; `tile.splits` programs share a
     KV head and need a workspace of `workspace_floats` and `workspace_counters`
-    (attention_splits.py). `prefetch`: a matrix that extra programs ask into L2 (l2_prefetch.py);
-    needs compute capability 9.0.
+    (attention_splits.py). `prefetch` is a matrix that extra programs prefetch into L2
+    (l2_prefetch.py); needs compute capability 9.0.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace or block, more
@@ -235,12 +235,7 @@ def decode_attention(
         workspace_counters(batch, heads, tile.splits),
         q.device,
     )
-    size = 0
-    if prefetch is not None:
-        if prefetch.data.device.type != "cuda" or prefetch.data.device != q.device:
-            raise ValueError(f"prefetch of weights on {prefetch.data.device}: must be on q's GPU")
-        size = prefetchable_bytes(prefetch)
-    prefetch_programs = PREFETCH_PROGRAMS if size else 0
+    prefetch_bytes = _prefetch_bytes(prefetch, q.device)
     lanes = triton.next_power_of_2(head_dim)
     visible = capacity if window is None else min(window, capacity)
     multiprocessors = _multiprocessors(q.device)
@@ -248,6 +243,7 @@ def decode_attention(
         batch, kv_heads, group, lanes, tile.splits, tile.num_warps, multiprocessors
     )
     programs = batch * kv_heads * tile.splits + combined.programs
+    prefetch_programs = 0 if prefetch is None else PREFETCH_PROGRAMS.value
     return launch(
         _decode_attention_kernel,
         (programs + prefetch_programs,),
@@ -258,8 +254,8 @@ def decode_attention(
         out,
         workspace.partials,
         workspace.counters,
-        prefetch.data if prefetch is not None else None,
-        size,
+        None if prefetch is None else prefetch.data,
+        prefetch_bytes,
         batch * kv_heads,
         capacity,
         visible,
@@ -272,13 +268,8 @@ def decode_attention(
         LATER_BLOCK=_later_block(tile, visible, batch, programs, multiprocessors),
         SPLITS=tile.splits,
         SPLIT_ROWS=triton.next_power_of_2(tile.splits),
-        COMBINING_PROGRAMS=combined.programs,
-        COMBINED_HEADS=combined.heads,
-        COMBINED_WIDTH=combined.width,
-        PIECES=combined.pieces,
-        COUNTERS=triton.next_power_of_2(combined.pieces),
+        **combined.constants,
         INTERPRETED=not q.is_cuda,
-        PREFETCH_PROGRAMS=prefetch_programs,
         NUM_WARPS=tile.num_warps,
         PDL=pdl,
         num_warps=tile.num_warps,
@@ -286,15 +277,24 @@ def decode_attention(
     )
 
 
+def _prefetch_bytes(prefetch: WeightMatrix | None, device: torch.device) -> int:
+    """Bytes to prefetch of a matrix that is on this GPU."""
+    if prefetch is None:
+        return 0
+    if prefetch.data.device.type != "cuda" or prefetch.data.device != device:
+        raise ValueError(f"prefetch of weights on {prefetch.data.device}: must be on q's GPU")
+    return prefetchable_bytes(prefetch)
+
+
 def _later_block(tile: Tile, visible: int, batch: int, programs: int, multiprocessors: int) -> int:
-    """Positions of a block behind a split's first one; 0 compiles no such block.
+    """Positions of each block after a split's first one; 0 compiles no such block.
 
     They are copied through shared memory, where the first K was, half a block each of K and V: with
-    more than 48 KiB a kernel keeps its neighbours off the multiprocessor. Copied, they leave the
-    compiler content with 168 registers, not 208 (head_dim 128), so that a third program has room.
+    more than 48 KiB no other program fits on the multiprocessor. With copies the compiler uses 168
+    registers instead of 208 (head_dim 128), so that a third program has room.
 
-    That pays even where the first blocks hold all of the `visible` rows but the new token's, if
-    programs share multiprocessors (measured at batch 1). Otherwise more registers are better.
+    If programs share multiprocessors, that pays even where the first blocks hold all of the
+    `visible` rows but the new token's (measured at batch 1). Otherwise more registers are better.
     """
     crowded = batch == 1 and programs > multiprocessors
     if not crowded and visible - 1 <= tile.columns * tile.splits:
@@ -303,7 +303,7 @@ def _later_block(tile: Tile, visible: int, batch: int, programs: int, multiproce
 
 
 def _multiprocessors(device: torch.device) -> int:
-    """Those of a GPU. The interpreter runs programs in order: none can keep another off."""
+    """Multiprocessors of a GPU. The interpreter runs programs in order: none can block another."""
     if device.type != "cuda":
         return MAX_COMBINING_PROGRAMS + 1
     return int(torch.cuda.get_device_properties(device).multi_processor_count)

@@ -1,7 +1,8 @@
-"""The token's row of the embedding table: the first launch of a decode step.
+"""out = the token's row of the embedding table: the first launch of a decode step.
 
 Bytes moved: one row of the table for each sequence, read and written, and the ids: batch * (2 *
-hidden * itemsize + 8). Token and position come from device memory, where the step before put them.
+hidden * itemsize + 8). Token and position come from device memory, where the previous step wrote
+them.
 """
 
 import torch
@@ -33,15 +34,15 @@ def _embed_kernel(
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    # The other way round than in every other kernel: the step's later kernels read the position
-    # before they wait, so none may start before the previous step has written it.
+    # Other kernels call these in reverse order. The step's later kernels read the position before
+    # they wait, so none may start before the previous step has written it.
     wait_for_previous(PDL)
     allow_next(PDL)
     sequence = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = column < hidden
-    # Clamped because a captured step may be replayed past the end of `tokens`, where no token was
-    # ever written: that step's result means nothing, but it must not read other memory.
+    # Clamped because a captured step may be replayed past the end of `tokens`: its result is
+    # meaningless, but it must not read other memory.
     position = tl.minimum(tl.maximum(tl.load(position_ptr), 0), token_columns - 1)
     token = tl.load(tokens_ptr + sequence * token_columns + position)
     token = tl.minimum(tl.maximum(token, 0), vocabulary - 1)

@@ -1,7 +1,7 @@
-"""Puts one token's keys and values into the KV cache.
+"""k_cache[position] = k and v_cache[position] = v: one token's keys and values into the KV cache.
 
-Bytes moved: k and v read and written: 4 * batch * Hkv * D * itemsize. The row comes from device
-memory, so one captured graph serves every position.
+Bytes moved: k and v read and written: 4 * batch * Hkv * D * itemsize. The position comes from
+device memory, so one captured graph serves every position.
 """
 
 import torch
@@ -61,9 +61,9 @@ def kv_write(
     position: torch.Tensor,
     pdl: bool = False,
 ) -> Launch:
-    """k_cache[b, h, position] = k[b, h], and v likewise; past the capacity nothing is written.
+    """k_cache[b, h, position] = k[b, h], and v likewise; outside the cache nothing is written.
 
-    k, v [batch, Hkv, D], batch and heads strided at will; caches [batch, Hkv, capacity, D],
+    k, v [batch, Hkv, D]; batch and heads may have any stride. Caches [batch, Hkv, capacity, D],
     contiguous; all of one dtype. position int32 [1] on the device.
 
     Raises:

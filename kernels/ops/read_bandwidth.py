@@ -1,10 +1,10 @@
-"""How fast can this GPU read memory? Sums a buffer and writes next to nothing.
+"""Sums a buffer, to measure how fast a GPU reads memory.
 
 Bytes moved: the buffer once, plus one float32 per program: numel * itemsize + 4 * programs. There
-is one addition per element, so on any current GPU the reads decide the time. The copy kernels that
-are commonly used for this measure reads and writes together, which DRAM does more slowly.
+is one addition per element, so on any current GPU the reads determine the time. The copy kernels
+that are commonly used for this measure reads and writes together, which is slower in DRAM.
 
-Program p of P sums blocks p, p + P, p + 2P, ... so that all programs walk through memory abreast.
+Program p of P sums the blocks p, p + P, p + 2P, ...: all programs advance through memory together.
 """
 
 import torch
@@ -16,7 +16,7 @@ NUM_WARPS = 8
 
 
 def partial_sums_reference(x: torch.Tensor, programs: int, block: int = BLOCK) -> torch.Tensor:
-    """What the kernel computes, in float64: partial[p] = sum of the blocks p, p + P, p + 2P, ...
+    """partial[p] = sum of the blocks p, p + P, p + 2P, ..., in float64.
 
     x: [numel], any float dtype. Returns float64 [programs].
     """
@@ -33,7 +33,7 @@ def _partial_sums_kernel(x_ptr, partial_ptr, numel, BLOCK: tl.constexpr):
     programs = tl.num_programs(0)
     lane = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
-    # 64-bit offsets: a buffer of 4 GiB and more has more elements than an int32 counts.
+    # 64-bit offsets: a buffer of 4 GiB or more has more than 2^31 elements.
     start = program.to(tl.int64) * BLOCK
     stride = programs.to(tl.int64) * BLOCK
     for first in range(start, numel, stride):

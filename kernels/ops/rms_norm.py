@@ -1,4 +1,4 @@
-"""RMSNorm of rows: hidden states before a product, or heads of Q and K (QK-norm).
+"""out = x / sqrt(mean(x^2) + eps) * weight: RMSNorm of hidden states, or of heads (QK-norm).
 
 Bytes moved: x read, out written, the weight: rows * features * 2 * itemsize + the weight's bytes.
 One program holds one row in registers, so x is read once.
@@ -26,7 +26,7 @@ def rms_norm_reference(x: torch.Tensor, norm: Norm) -> torch.Tensor:
 
 @triton.jit
 def normed(x, weight, features, eps):
-    """A row x [block] (float32, zero past its features) normalised and multiplied by `weight`."""
+    """RMSNorm of a row x [block] (float32, zero past its features) with `weight`."""
     mean_square = tl.sum(x * x, axis=0) / features
     return x * tl.rsqrt(mean_square + eps) * weight
 
@@ -60,7 +60,7 @@ def _rms_norm_kernel(
 
 
 def rms_norm(x: torch.Tensor, norm: Norm, out: torch.Tensor, pdl: bool = False) -> Launch:
-    """out = x / sqrt(mean(x^2) + eps) * weight, row by row, float32 inside and rounded once.
+    """out = x / sqrt(mean(x^2) + eps) * weight, row by row; computed in float32 and rounded once.
 
     x and out [rows, features] or [batch, heads, features], of one dtype; all dimensions but the
     last may be strided. out may be x itself: a row is read before it is written.
@@ -96,7 +96,7 @@ def rms_norm(x: torch.Tensor, norm: Norm, out: torch.Tensor, pdl: bool = False) 
 
 
 def check_norm_weight(norm: Norm, features: int, device: torch.device) -> None:
-    """Raise `ValueError` unless the norm fits rows of this many features, in one program each."""
+    """Raise `ValueError` unless the norm has this many features and one program holds a row."""
     if not 1 <= features <= MAX_FEATURES:
         raise ValueError(f"{features} features: must be 1 to {MAX_FEATURES}")
     check_norm(norm, features, device)

@@ -1,7 +1,7 @@
-"""Residual addition and the RMSNorm after it: one launch instead of two.
+"""residual += x, out = RMSNorm(residual): one launch instead of two.
 
 Bytes moved: x read, the residual read and written, out written, the weight: rows * features * 4 *
-itemsize + the weight's bytes. Two launches would read the sum once more.
+itemsize + the weight's bytes. Two launches would read the sum again.
 """
 
 import torch
@@ -49,7 +49,7 @@ def _rms_norm_residual_kernel(
     residual = tl.load(residual_ptr + start + column, mask=mask, other=0.0).to(tl.float32)
     total = (residual + x).to(residual_ptr.dtype.element_ty)
     tl.store(residual_ptr + start + column, total, mask=mask)
-    # The norm of what was stored, as if a second kernel had read it back.
+    # The norm of the rounded sum, as if a second kernel had read it back.
     out = normed(total.to(tl.float32), weight, features, eps)
     tl.store(out_ptr + start + column, out.to(out_ptr.dtype.element_ty), mask=mask)
 
@@ -62,7 +62,7 @@ def rms_norm_residual(
     x, residual, out [rows, features], contiguous, of one dtype. out may be x, never the residual.
 
     Raises:
-        ValueError: other shapes, dtypes, layouts or devices; an out that is the residual; more than
+        ValueError: other shapes, dtypes, layouts or devices; out is the residual; more than
             `rms_norm.MAX_FEATURES` features.
     """
     if x.dim() != 2:

@@ -3,8 +3,8 @@
 Bytes moved: q and k read and written, one row of each table: 2 * batch * (Hq + Hkv) * D * itemsize
 + 4 * D.
 
-Source: RoFormer (arXiv 2104.09864). Pairs lie half a head apart, as in the checkpoints of Hugging
-Face's Llama, Qwen and Mistral, or side by side, as in the paper, GPT-J and Cohere.
+The elements of a pair are half a head apart, as in the checkpoints of Hugging Face's Llama, Qwen
+and Mistral. Source: RoFormer (arXiv 2104.09864), where they are neighbours.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
+from decodescope.kernels.device.head_rows import rotated, store_halves
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
@@ -42,29 +43,22 @@ class RopeTable:
 
     @property
     def positions(self) -> int:
-        """Positions it holds, from 0 on."""
+        """Number of positions, which start at 0."""
         return int(self.cos.shape[0])
 
     @property
     def head_dim(self) -> int:
-        """Elements of a head that it rotates."""
+        """Elements of a head."""
         return 2 * int(self.cos.shape[1])
 
 
-def rotated_reference(
-    x: torch.Tensor, table: RopeTable, position: int, interleaved: bool = False
-) -> torch.Tensor:
-    """Every head of x [..., D] turned to `position`, in float64.
+def rotated_reference(x: torch.Tensor, table: RopeTable, position: int) -> torch.Tensor:
+    """Every head of x [..., D] rotated to `position`, in float64.
 
-    out_a = x_a cos - x_b sin, out_b = x_b cos + x_a sin; the pair (a, b) is (i, i + D/2), or
-    (2i, 2i + 1) where interleaved.
+    out[i] = x[i] cos - x[i + D/2] sin, out[i + D/2] = x[i + D/2] cos + x[i] sin.
     """
     cos, sin = table.cos[position].double(), table.sin[position].double()
-    x = x.double()
-    if interleaved:
-        low, high = x[..., 0::2], x[..., 1::2]
-        return torch.stack((low * cos - high * sin, high * cos + low * sin), dim=-1).flatten(-2)
-    low, high = x.chunk(2, dim=-1)
+    low, high = x.double().chunk(2, dim=-1)
     return torch.cat((low * cos - high * sin, high * cos + low * sin), dim=-1)
 
 
@@ -83,7 +77,6 @@ def _rotate_kernel(
     k_head_stride,
     HALF: tl.constexpr,
     BLOCK: tl.constexpr,
-    INTERLEAVED: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -98,21 +91,14 @@ def _rotate_kernel(
     sin = tl.load(sin_ptr + row + pair, mask=mask, other=0.0)
     wait_for_previous(PDL)
     if head < q_heads:
-        low_ptr = q_ptr + sequence * q_batch_stride + head * q_head_stride
+        head_ptr = q_ptr + sequence * q_batch_stride + head * q_head_stride
     else:
-        low_ptr = k_ptr + sequence * k_batch_stride + (head - q_heads) * k_head_stride
-    if INTERLEAVED:
-        low_ptr += 2 * pair
-        high_ptr = low_ptr + 1
-    else:
-        low_ptr += pair
-        high_ptr = low_ptr + HALF
-    low = tl.load(low_ptr, mask=mask, other=0.0).to(tl.float32)
-    high = tl.load(high_ptr, mask=mask, other=0.0).to(tl.float32)
+        head_ptr = k_ptr + sequence * k_batch_stride + (head - q_heads) * k_head_stride
+    low = tl.load(head_ptr + pair, mask=mask, other=0.0).to(tl.float32)
+    high = tl.load(head_ptr + HALF + pair, mask=mask, other=0.0).to(tl.float32)
     if known:
-        dtype = q_ptr.dtype.element_ty
-        tl.store(low_ptr, (low * cos - high * sin).to(dtype), mask=mask)
-        tl.store(high_ptr, (high * cos + low * sin).to(dtype), mask=mask)
+        low, high = rotated(low, high, cos, sin)
+        store_halves(head_ptr + pair, low, high, mask, 2 * HALF)
 
 
 def rotate(
@@ -120,13 +106,12 @@ def rotate(
     k: torch.Tensor,
     rope: RopeTable,
     position: torch.Tensor,
-    interleaved: bool = False,
     pdl: bool = False,
 ) -> Launch:
-    """Turn q and k to `position` as `rotated_reference` says, in place; float32 inside.
+    """Rotate q and k to `position` in place, as `rotated_reference`; computed in float32.
 
-    q [batch, Hq, D] and k [batch, Hkv, D] of one dtype, batch and heads strided at will; position
-    int32 [1] on the device. At a position outside the table nothing changes.
+    q [batch, Hq, D] and k [batch, Hkv, D] of one dtype; batch and heads may have any stride.
+    position int32 [1] on the device. At a position outside the table nothing changes.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a table for another head_dim.
@@ -157,7 +142,6 @@ def rotate(
         k.stride(1),
         HALF=head_dim // 2,
         BLOCK=triton.next_power_of_2(head_dim // 2),
-        INTERLEAVED=interleaved,
         PDL=pdl,
         num_warps=1,
     )

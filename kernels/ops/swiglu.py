@@ -1,4 +1,4 @@
-"""SwiGLU's activation: the MLP's gate, through SiLU, times its up projection.
+"""out = silu(gate) * up: the activation of SwiGLU.
 
 Bytes moved: gate and up read, out written: rows * features * 3 * itemsize.
 
@@ -46,10 +46,10 @@ def _swiglu_kernel(
 
 
 def swiglu(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, pdl: bool = False) -> Launch:
-    """out = silu(gate) * up, float32 inside and rounded once.
+    """out = silu(gate) * up, computed in float32 and rounded once.
 
-    gate, up, out [rows, features] of one dtype; rows may be strided, as the halves of one gate/up
-    product are. out may be gate or up itself.
+    gate, up, out [rows, features] of one dtype; rows may be strided, like the halves of one gate/up
+    product. out may be gate or up itself.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices.

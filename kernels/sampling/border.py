@@ -1,13 +1,13 @@
 """The border of top-k and top-p: the smallest logit that may still be drawn.
 
 Radix select (Knuth, TAOCP 3, 5.2.5) over keys: 32-bit integers ordered like the logits. The upper
-halves of all keys are counted into 65,536 bins; the last program to arrive goes down from the
-largest logit's bin to the one where the count reaches k. A second launch does the same for the
+halves of all keys are counted in 65,536 bins; the last program to arrive searches from the largest
+logit's bin downwards for the bin where the count reaches k. A second launch does the same for the
 lower halves within this bin. Top-p adds probability mass instead of ones; mass is an integer, so
-that sums do not depend on the order in which atomic additions happen.
+that sums do not depend on the order of the atomic additions.
 
-`upper` and `lower` are used in turns, and each kernel zeroes what the launch before it filled.
-Reads the logits once a launch; they come from the L2 cache, where whoever computed them left them.
+Launches alternate between `upper` and `lower`, and each zeroes what the previous one filled.
+Bytes moved: the logits once a launch, usually from the L2 cache, and the bins.
 """
 
 import triton
@@ -18,6 +18,7 @@ from decodescope.kernels.sampling.numbers import (
     logit_keys,
     logit_of,
     probability_mass,
+    program_logits,
     scaled_logits,
 )
 from decodescope.kernels.sampling.workspace import (
@@ -46,15 +47,11 @@ _TOKENS_AT_ONCE = tl.constexpr(8192)
 def largest_kernel(
     logits_ptr, state_ptr, vocabulary, inverse_temperature, BLOCK: tl.constexpr, PDL: tl.constexpr
 ):
-    """The largest logit of each sequence, and no border yet: what top-p alone starts with."""
+    """LARGEST: the largest logit of each sequence, with no border yet, for top-p without top-k."""
     allow_next(PDL)
     wait_for_previous(PDL)
-    tokens = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    sequence = tl.program_id(1).to(tl.int64)
-    scaled = scaled_logits(
-        logits_ptr + sequence * vocabulary, tokens, tokens < vocabulary, inverse_temperature
-    )
-    state_ptr += sequence * SLOTS
+    _, _, scaled = program_logits(logits_ptr, vocabulary, inverse_temperature, BLOCK)
+    state_ptr += tl.program_id(1).to(tl.int64) * SLOTS
     tl.atomic_max(state_ptr + LARGEST, tl.max(logit_keys(scaled)), sem="relaxed")
     if tl.program_id(0) == 0:
         tl.store(state_ptr + BORDER, 0)
@@ -75,13 +72,11 @@ def upper_half_kernel(
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """BIN: the upper half of the border's key. MASS: of top-p, else of top-k."""
+    """BIN: the upper half of the border's key; with MASS for top-p, else for top-k."""
     allow_next(PDL)
     wait_for_previous(PDL)
-    tokens = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    _, inside, scaled = program_logits(logits_ptr, vocabulary, inverse_temperature, BLOCK)
     sequence = tl.program_id(1).to(tl.int64)
-    inside = tokens < vocabulary
-    scaled = scaled_logits(logits_ptr + sequence * vocabulary, tokens, inside, inverse_temperature)
     keys = logit_keys(scaled)
     state_ptr += sequence * SLOTS
     upper_ptr += sequence * BINS
@@ -96,7 +91,7 @@ def upper_half_kernel(
         tl.atomic_max(state_ptr + LARGEST, tl.max(keys), sem="relaxed")
     tl.atomic_add(upper_ptr + (keys >> HALF), weights, mask=weights > 0, sem="relaxed")
     if arrived_last(counters_ptr + sequence, tl.num_programs(0)):
-        # Not from L1, which does not see the other programs' atomic operations.
+        # .cg: L1 does not see the other programs' atomic operations.
         if MASS:
             total = tl.load(state_ptr + TOTAL, cache_modifier=".cg").to(tl.float64)
             target = tl.ceil(total * tl.cast(top_p, tl.float64)).to(tl.int64)
@@ -122,14 +117,11 @@ def lower_half_kernel(
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """BORDER, the whole key, and FIRST_TIED: which tokens with this very key are kept."""
+    """BORDER, the border's whole key, and FIRST_TIED, the first token with this key to keep."""
     allow_next(PDL)
     wait_for_previous(PDL)
-    tokens = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    _, counted, scaled = program_logits(logits_ptr, vocabulary, inverse_temperature, BLOCK)
     sequence = tl.program_id(1).to(tl.int64)
-    logits_ptr += sequence * vocabulary
-    counted = tokens < vocabulary
-    scaled = scaled_logits(logits_ptr, tokens, counted, inverse_temperature)
     keys = logit_keys(scaled)
     state_ptr += sequence * SLOTS
     lower_ptr += sequence * LOWER_BINS
@@ -154,7 +146,11 @@ def lower_half_kernel(
             wanted = (missing + each - 1) // each
             if wanted < tied:
                 first_tied = _nth_tied_from_the_end(
-                    logits_ptr, vocabulary, inverse_temperature, border, wanted
+                    logits_ptr + sequence * vocabulary,
+                    vocabulary,
+                    inverse_temperature,
+                    border,
+                    wanted,
                 )
         tl.store(state_ptr + BORDER, border)
         tl.store(state_ptr + FIRST_TIED, first_tied)
@@ -162,7 +158,7 @@ def lower_half_kernel(
 
 @triton.jit
 def _lower_bin_reaching(lower_ptr, target):
-    """The bin of a lower half where the running sum reaches `target`, and what it adds to that."""
+    """The bin of a lower half where the running sum reaches `target`, and how much it must add."""
     last = target * 0 + (GROUP - 1)
     group, above = _bin_reaching(lower_ptr + BINS, last, target, GROUP)
     target -= above
@@ -172,7 +168,7 @@ def _lower_bin_reaching(lower_ptr, target):
 
 @triton.jit
 def _bin_reaching(histogram_ptr, first, target, AT_ONCE: tl.constexpr):
-    """From bin `first` down: the bin where the running sum reaches `target`, and the sum before."""
+    """From bin `first` downwards, where the running sum reaches `target`, and the sum before it."""
     above = target * 0
     found = first * 0 - 1
     while (found < 0) & (first >= 0):
@@ -188,7 +184,7 @@ def _bin_reaching(histogram_ptr, first, target, AT_ONCE: tl.constexpr):
 
 @triton.jit
 def _nth_tied_from_the_end(logits_ptr, vocabulary, inverse_temperature, border, wanted):
-    """The token that is number `wanted`, from 1, among those with this key, highest token first."""
+    """Of the tokens with this key, the one that is number `wanted`, from 1, highest token first."""
     token = border * 0
     end = token + vocabulary
     while (wanted > 0) & (end > 0):

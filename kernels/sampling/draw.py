@@ -1,7 +1,7 @@
 """Draws one of the kept tokens: the largest of logit / temperature plus Gumbel noise.
 
-Programs offer their best token to an atomic maximum of integers, which come in one order whoever is
-first; the last program to arrive writes the token.
+Programs offer their best token to an atomic maximum of integers, so the result does not depend on
+their order; the last program to arrive writes the token.
 """
 
 import triton
@@ -9,7 +9,7 @@ import triton.language as tl
 
 from decodescope.kernels.device.choice import choice_keys, chosen_index
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.sampling.numbers import gumbel_noise, logit_keys, scaled_logits
+from decodescope.kernels.sampling.numbers import gumbel_noise, logit_keys, program_logits
 from decodescope.kernels.sampling.workspace import (
     BEST,
     BIN,
@@ -38,21 +38,20 @@ def draw_kernel(
     inverse_temperature,
     seed,
     NO_KEY: tl.constexpr,
-    FILTERED: tl.constexpr,
     HISTORY: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """HISTORY: `out` is the tokens by position, and the position moves on; else the ids alone."""
+    """With HISTORY, `out` holds tokens by position and the position advances; else ids alone.
+
+    Without filters, lower_ptr is None and every token is kept.
+    """
     allow_next(PDL)
     wait_for_previous(PDL)
-    first = tl.program_id(0) * BLOCK
-    tokens = first + tl.arange(0, BLOCK)
+    tokens, kept, scaled = program_logits(logits_ptr, vocabulary, inverse_temperature, BLOCK)
     sequence = tl.program_id(1).to(tl.int64)
-    kept = tokens < vocabulary
-    scaled = scaled_logits(logits_ptr + sequence * vocabulary, tokens, kept, inverse_temperature)
     state_ptr += sequence * SLOTS
-    if FILTERED:
+    if lower_ptr is not None:
         keys = logit_keys(scaled)
         border = tl.load(state_ptr + BORDER)
         filled = kept & ((keys >> HALF) == tl.load(state_ptr + BIN))
@@ -60,7 +59,7 @@ def draw_kernel(
         tied = (keys == border) & (tokens >= tl.load(state_ptr + FIRST_TIED))
         kept &= (keys > border) | tied
     position = tl.load(position_ptr)
-    noise = gumbel_noise(seed, position, tl.program_id(1), first, BLOCK)
+    noise = gumbel_noise(seed, position, tl.program_id(1), tl.program_id(0) * BLOCK, BLOCK)
     scores = tl.where(kept, choice_keys(scaled + noise, tokens), NO_KEY)
     tl.atomic_max(state_ptr + BEST, tl.max(scores), sem="relaxed")
     if arrived_last(counters_ptr + sequence, tl.num_programs(0)):

@@ -1,7 +1,7 @@
 """The numbers of sampling on the device: scaled logits, their keys, probability mass, Gumbel noise.
 
-The functions here do what those of `reference` do, operation by operation: look there for why.
-Launch with `EXACT`, so that no multiplication is fused with an addition.
+The functions repeat those of `reference` operation by operation; it explains why. Launch with
+`EXACT`, so that no multiplication is fused with an addition.
 """
 
 from typing import Any
@@ -10,6 +10,18 @@ import triton
 import triton.language as tl
 
 EXACT: dict[str, Any] = {"enable_fp_fusion": False}
+
+
+@triton.jit
+def program_logits(logits_ptr, vocabulary, inverse_temperature, BLOCK: tl.constexpr):
+    """The BLOCK tokens of this program, which of them exist, and their scaled logits.
+
+    Program (i, j) has block i of sequence j.
+    """
+    tokens = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = tokens < vocabulary
+    logits_ptr += tl.program_id(1).to(tl.int64) * vocabulary
+    return tokens, inside, scaled_logits(logits_ptr, tokens, inside, inverse_temperature)
 
 
 @triton.jit
@@ -55,11 +67,11 @@ def probability_mass(scaled, largest):
 
 @triton.jit
 def gumbel_noise(seed, position, sequence, first, BLOCK: tl.constexpr):
-    """g = -log(-log u) of the tokens first .. first + BLOCK - 1; `first` is divisible by 4."""
+    """g = -log(-log u) of tokens first to first + BLOCK - 1; `first` is a multiple of 4."""
     counters = first // 4 + tl.arange(0, BLOCK // 4)
     zeros = counters * 0
     a, b, c, d = tl.philox(seed, counters, zeros + position, zeros + sequence, zeros)
-    # One after the other: a, b, c, d of the first counter, then of the next.
+    # In this order: a, b, c, d of the first counter, then those of the next.
     bits = tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), (BLOCK,))
     v = tl.maximum(bits.to(tl.float32), 0.5) * 2.3283064365386963e-10
     return -_log(-_log1p_negative(tl.minimum(v, 0.99999994039535522)))

@@ -1,23 +1,23 @@
-"""Sampling in plain PyTorch: what the kernels beside it compute, and the way to sample on a CPU.
+"""Sampling in plain PyTorch: the reference of the sampling kernels, and how a CPU samples.
 
-Needs no Triton and runs on any device. Random numbers, probability mass and comparisons are made of
-operations that are exact everywhere (integers, and single float32 additions and multiplications in
-one order, no fused ones), so kernels and reference choose the same tokens, bit for bit.
+Needs no Triton and runs on any device. Random numbers, probability mass and comparisons use only
+operations that are exact everywhere (integers, and float32 additions and multiplications in a fixed
+order, not fused), so kernels and reference choose the same tokens, bit for bit.
 
 The choice is the Gumbel-max trick: argmax over the kept tokens of logit / temperature + g, with
 g = -log(-log u) independent for each token, is a draw from their softmax (Gumbel 1954; Maddison et
 al., "A* Sampling", 2014, https://arxiv.org/abs/1411.0030). u comes from Philox4x32-10 (Salmon et
 al., "Parallel random numbers: as easy as 1, 2, 3", 2011), whose output depends on key and counter
-alone: the key is the seed, the counter (token // 4, position, sequence, 0), and token % 4 picks one
-of its four words. So a draw depends on nothing that was drawn before.
+alone: the key is the seed, the counter (token // 4, position, sequence, 0), and token % 4 selects
+one of its four words. So a draw does not depend on earlier draws.
 """
 
 import torch
 
-# Above it the probability mass of a row, in units of 2^-40 of its largest, would not fit an int64.
+# The probability mass of a longer row, in units of 2^-40 of its largest, would not fit an int64.
 MAX_VOCABULARY = 1 << 20
 
-# Infinities become these where a difference is taken; it stays finite.
+# Replaces infinities before a subtraction, so that the difference stays finite.
 _LARGEST = 1e38
 _WORD = 0xFFFFFFFF
 _LOG_COEFFICIENTS = (
@@ -59,10 +59,10 @@ def scaled_logits(logits: torch.Tensor, temperature: float) -> torch.Tensor:
 def kept_tokens(scaled: torch.Tensor, top_k: int | None, top_p: float | None) -> torch.Tensor:
     """Which tokens may be drawn, bool [batch, vocabulary].
 
-    First those whose logit is at least the k-th largest, then of these the fewest whose probability
-    adds up to top_p, most probable first: transformers' top-k and top-p in its order. Of equal
-    logits at the border top-k keeps all, as there; top-p as many as it needs, those of the highest
-    ids, where transformers leaves the choice to an unstable sort.
+    First those whose logit is at least the k-th largest; then the fewest of these, most probable
+    first, whose probability adds up to top_p: transformers' filters in transformers' order. Of
+    equal logits at the border top-k keeps all, as transformers does. Top-p keeps as many as it
+    needs, highest ids first, where transformers leaves the choice to an unstable sort.
     """
     kept = torch.ones_like(scaled, dtype=torch.bool)
     if top_k is not None:
@@ -79,7 +79,7 @@ def kept_tokens(scaled: torch.Tensor, top_k: int | None, top_p: float | None) ->
 
 
 def probability_mass(scaled: torch.Tensor) -> torch.Tensor:
-    """floor(2^40 exp(z - max z)), int64: sums of it do not depend on their order.
+    """floor(2^40 exp(z - max z)), int64: its sums do not depend on their order.
 
     The exponential is Cephes' expf: 2^n times a polynomial.
     """
@@ -93,7 +93,7 @@ def probability_mass(scaled: torch.Tensor) -> torch.Tensor:
 
 
 def gumbel_noise(seed: int, position: int, like: torch.Tensor) -> torch.Tensor:
-    """g = -log(-log u), float32, of the shape [batch, vocabulary] and on the device of `like`."""
+    """g = -log(-log u), float32, with the shape [batch, vocabulary] and device of `like`."""
     batch, vocabulary = like.shape
     counters = torch.arange(-(-vocabulary // 4), device=like.device)
     sequences = torch.arange(batch, device=like.device)[:, None]
@@ -118,17 +118,17 @@ def philox(seed: int, counter: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, 
 
 
 def to_float32(value: float) -> float:
-    """The float32 nearest to `value`, which is what a kernel gets of it."""
+    """The float32 nearest to `value`, which a kernel computes with."""
     return float(torch.tensor(value, dtype=torch.float32))
 
 
 def inverse_float32(temperature: float) -> float:
-    """What logits are multiplied by instead of being divided by the temperature."""
+    """1 / temperature in float32, which the logits are multiplied by."""
     return to_float32(1.0 / temperature)
 
 
 def _product_words(factor: int, word: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """High and low 32 bits of a product; int64 wraps around, which leaves its 64 bits right."""
+    """High and low 32 bits of a product; overflow of int64 keeps the low 64 bits correct."""
     product = word * factor
     return (product >> 32) & _WORD, product & _WORD
 
@@ -144,7 +144,7 @@ def _log(x: torch.Tensor) -> torch.Tensor:
 
 
 def _log1p_negative(v: torch.Tensor) -> torch.Tensor:
-    """log(1 - v) of 0 < v < 1; where v is small, without rounding 1 - v."""
+    """log(1 - v) of 0 < v < 1; for small v without rounding 1 - v."""
     return torch.where(v < 0.29, _log_of_parts(-v, torch.zeros_like(v)), _log(1.0 - v))
 
 

@@ -1,8 +1,8 @@
-"""What sampling kernels share between their launches, and how their programs find the last one.
+"""Memory that sampling kernels share between launches, and how programs find the last of them.
 
-`state` holds the slots below for every sequence. Kernels leave the memory as they found it: the
-histograms zero, the counters zero, `BEST` at `NO_KEY`, `LARGEST` and `TOTAL` zero, so that a CUDA
-graph can replay them. The other slots are written before they are read.
+`state` holds the slots below for every sequence. The last kernel resets the memory: histograms and
+counters zero, `BEST` at `NO_KEY`, `LARGEST` and `TOTAL` zero, so that a CUDA graph can be replayed.
+The other slots are written before they are read.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from decodescope.kernels.host.workspace import NO_KEY
 HALF = tl.constexpr(16)
 BINS = tl.constexpr(1 << 16)
 LOW = tl.constexpr((1 << 16) - 1)
-# The lower half's bins may all be in use, so sums of groups of them follow. The upper half's would
-# gather most logits in few groups, where atomic additions wait for each other.
+# All of the lower half's bins may be in use, so sums of groups of them follow the bins. The upper
+# half has no groups: most logits would be in few of them, whose atomic additions would serialise.
 GROUP = tl.constexpr(256)
 LOWER_BINS = tl.constexpr((1 << 16) + 256)
 
@@ -35,7 +35,7 @@ SLOTS = tl.constexpr(8)
 
 @dataclass(frozen=True, slots=True)
 class SamplingWorkspace:
-    """Memory of `sample` and `choose` for up to `batch` sequences, 1 MiB each.
+    """Memory of `sample` for up to `batch` sequences, 1 MiB each.
 
     upper int64 [batch, 65536], lower int64 [batch, 65536 + 256]: histograms over a half of the
     keys, the lower one with its groups; state int64 [batch, slots]; counters int32 [batch + 1], the
@@ -49,7 +49,7 @@ class SamplingWorkspace:
 
     @property
     def batch(self) -> int:
-        """Sequences it has room for."""
+        """Largest number of sequences."""
         return int(self.state.shape[0])
 
     def check(self, batch: int, device: torch.device) -> None:
@@ -75,8 +75,8 @@ def new_sampling_workspace(batch: int, device: torch.device | str) -> SamplingWo
 
 @triton.jit
 def arrived_last(counter_ptr, programs):
-    """Whether this program is the last of `programs` to get here; then the counter is zero again,
-    and what the others had written before they came can be read."""
+    """Whether this program is the last of `programs` to arrive. If so, the counter is reset, and
+    what the others wrote before they arrived is visible."""
     tl.debug_barrier()
     last = tl.atomic_add(counter_ptr, 1, sem="acq_rel") == programs - 1
     if last:
@@ -94,7 +94,7 @@ def add_to_lower(lower_ptr, keys, weights, mask):
 
 @triton.jit
 def clear_lower(lower_ptr, keys, mask):
-    """Zero what `add_to_lower` filled."""
+    """Zero the bins and groups that `add_to_lower` filled."""
     half = keys & LOW
     tl.store(lower_ptr + half, half * 0, mask=mask)
     tl.store(lower_ptr + BINS + (half >> 8), half * 0, mask=mask)

@@ -42,7 +42,7 @@ def _kernel_choice(sampling: SamplingSettings, batch: int, device: torch.device)
             "--temperature: sampling on a GPU needs triton, which is not installed; leave it out "
             "to decode greedily"
         )
-    from decodescope.kernels.sampling.sample import choose
+    from decodescope.kernels.sampling.sample import sample
     from decodescope.kernels.sampling.workspace import new_sampling_workspace
 
     workspace = new_sampling_workspace(batch, device)
@@ -51,7 +51,7 @@ def _kernel_choice(sampling: SamplingSettings, batch: int, device: torch.device)
 
     def choice(logits: torch.Tensor, position: int) -> torch.Tensor:
         ids = torch.empty(batch, dtype=torch.int64, device=device)
-        choose(logits.contiguous(), device_position.fill_(position), ids, workspace, **options)
+        sample(logits.contiguous(), device_position.fill_(position), ids, workspace, **options)
         return ids
 
     return choice

@@ -1,7 +1,6 @@
 import pytest
 import torch
-from transformers.models.cohere.modeling_cohere import apply_rotary_pos_emb as side_by_side
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as half_apart
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from decodescope.kernels.ops.rope import RopeTable, rotate, rotated_reference
 
@@ -29,7 +28,6 @@ def relative_error(out: torch.Tensor, expected: torch.Tensor) -> float:
     return ((out.double() - expected).norm() / expected.norm()).item()
 
 
-@pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("dtype", list(LIMITS))
 @pytest.mark.parametrize(
     ("batch", "heads", "kv_heads", "head_dim", "position"),
@@ -42,50 +40,42 @@ def test_every_head_turns(
     head_dim: int,
     position: int,
     dtype: torch.dtype,
-    interleaved: bool,
     device: str,
 ) -> None:
     rope = table(11, head_dim, device, scaling=1.25)
     q = random(batch, heads, head_dim, dtype=dtype, device=device)
     k = random(batch, kv_heads, head_dim, dtype=dtype, device=device)
-    expected_q = rotated_reference(q, rope, position, interleaved)
-    expected_k = rotated_reference(k, rope, position, interleaved)
+    expected_q = rotated_reference(q, rope, position)
+    expected_k = rotated_reference(k, rope, position)
     q_again, k_again = q.clone(), k.clone()
-    rotate(q, k, rope, at(position, device), interleaved)
-    rotate(q_again, k_again, rope, at(position, device), interleaved)
+    rotate(q, k, rope, at(position, device))
+    rotate(q_again, k_again, rope, at(position, device))
     assert relative_error(q, expected_q) < LIMITS[dtype]
     assert relative_error(k, expected_k) < LIMITS[dtype]
     assert torch.equal(q, q_again)
     assert torch.equal(k, k_again)
 
 
-@pytest.mark.parametrize("interleaved", [False, True])
-def test_agrees_with_transformers_in_fp32(interleaved: bool, device: str) -> None:
+def test_agrees_with_transformers_in_fp32(device: str) -> None:
     rope = table(8, 32, device)
     q, k = random(2, 4, 32, device=device), random(2, 2, 32, device=device)
     row = slice(5, 6)
-    if interleaved:
-        cos = rope.cos[row].repeat_interleave(2, dim=-1)
-        sin = rope.sin[row].repeat_interleave(2, dim=-1)
-        expected = side_by_side(q[:, :, None], k[:, :, None], cos[None], sin[None])
-    else:
-        cos = torch.cat((rope.cos[row], rope.cos[row]), dim=-1)
-        sin = torch.cat((rope.sin[row], rope.sin[row]), dim=-1)
-        expected = half_apart(q[:, :, None], k[:, :, None], cos[None], sin[None])
-    rotate(q, k, rope, at(5, device), interleaved)
+    cos = torch.cat((rope.cos[row], rope.cos[row]), dim=-1)
+    sin = torch.cat((rope.sin[row], rope.sin[row]), dim=-1)
+    expected = apply_rotary_pos_emb(q[:, :, None], k[:, :, None], cos[None], sin[None])
+    rotate(q, k, rope, at(5, device))
     torch.testing.assert_close(q, expected[0][:, :, 0], atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(k, expected[1][:, :, 0], atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("interleaved", [False, True])
-def test_turns_keep_lengths_and_add_up(interleaved: bool, device: str) -> None:
+def test_turns_keep_lengths_and_add_up(device: str) -> None:
     rope = table(30, 64, device)
     q, k = random(1, 3, 64, device=device), random(1, 1, 64, device=device)
     twice, k_twice = q.clone(), k.clone()
     once, k_once = q.clone(), k.clone()
-    rotate(once, k_once, rope, at(29, device), interleaved)
-    rotate(twice, k_twice, rope, at(12, device), interleaved)
-    rotate(twice, k_twice, rope, at(17, device), interleaved)
+    rotate(once, k_once, rope, at(29, device))
+    rotate(twice, k_twice, rope, at(12, device))
+    rotate(twice, k_twice, rope, at(17, device))
     torch.testing.assert_close(twice, once, atol=3e-6, rtol=0)
     torch.testing.assert_close(once.norm(dim=-1), q.norm(dim=-1), atol=1e-5, rtol=0)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from decodescope.kernels.sampling.reference import choose_reference
-from decodescope.kernels.sampling.sample import choose, sample
+from decodescope.kernels.sampling.sample import sample
 from decodescope.kernels.sampling.workspace import SamplingWorkspace, new_sampling_workspace
 
 FILTERS: dict[str, dict[str, Any]] = {
@@ -38,7 +38,7 @@ def chosen(
     logits: torch.Tensor, position: int, workspace: SamplingWorkspace, **options: Any
 ) -> torch.Tensor:
     out = torch.full((logits.shape[0],), -7, dtype=torch.int64, device=logits.device)
-    choose(logits, at(position, str(logits.device)), out, workspace, **options)
+    sample(logits, at(position, str(logits.device)), out, workspace, **options)
     return out
 
 
@@ -172,7 +172,10 @@ def test_draws_anew_at_every_position(device: str) -> None:
         ({"logits": torch.zeros(2, 0)}, "contiguous"),
         ({"logits": torch.empty(2, (1 << 20) + 1)}, "at most 1048576"),
         ({"position": torch.zeros(1)}, "position is torch.float32"),
-        ({"out_ids": torch.zeros(2)}, "out_ids is torch.float32"),
+        ({"out": torch.zeros(2)}, "out is torch.float32"),
+        ({"out": torch.zeros(3, dtype=torch.int64)}, r"out .*\[3\].*\[2\]"),
+        ({"out": torch.zeros(3, 9, dtype=torch.int64)}, r"out .*\[3, 9\].*\[2, 9\]"),
+        ({"out": torch.zeros(2, 0, dtype=torch.int64)}, r"capacity \+ 1\]"),
         ({"workspace": new_sampling_workspace(1, "cpu")}, "workspace for 1 sequences"),
         ({"temperature": 0.0}, "temperature 0.0"),
         ({"temperature": float("nan")}, "temperature nan"),
@@ -187,21 +190,12 @@ def test_refuses_what_it_cannot_do(change: dict[str, Any], complaint: str) -> No
     arguments: dict[str, Any] = {
         "logits": torch.zeros(2, 8),
         "position": torch.zeros(1, dtype=torch.int32),
-        "out_ids": torch.zeros(2, dtype=torch.int64),
+        "out": torch.zeros(2, dtype=torch.int64),
         "workspace": new_sampling_workspace(2, "cpu"),
         "temperature": 1.0,
     }
     with pytest.raises(ValueError, match=complaint):
-        choose(**(arguments | change))
-
-
-@pytest.mark.parametrize("tokens", [torch.zeros(2), torch.zeros(3, 9, dtype=torch.int64)])
-def test_refuses_a_history_of_another_shape(tokens: torch.Tensor) -> None:
-    position = torch.zeros(1, dtype=torch.int32)
-    with pytest.raises(ValueError, match="tokens"):
-        sample(
-            torch.zeros(2, 8), position, tokens, new_sampling_workspace(2, "cpu"), temperature=1.0
-        )
+        sample(**(arguments | change))
 
 
 def captured(launch: Callable[[], None]) -> torch.cuda.CUDAGraph:
