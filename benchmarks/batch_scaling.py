@@ -21,6 +21,7 @@ from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.machine.read_peak import read_peak
 from decodescope.variants.measuring.measure import WARM_UP_STEPS
 from decodescope.variants.measuring.pacing import StepPacer
+from decodescope.variants.measuring.window import mean_bytes_read
 from decodescope.variants.model.loading import LoadedModel, load_model, resolve_model
 from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.workload import DecodeWorkload
@@ -63,11 +64,10 @@ def run_once(step: DecodeStep, workload: DecodeWorkload, prompt: torch.Tensor) -
         step.step()
         times += pacer.after_step()
     times += pacer.drain()
-    kv_bytes = [step.kv_bytes_read(position) for position in range(first, step.position)]
     return BatchRun(
         tokens_per_s(times, workload.batch),
         step_times(times).p50,
-        step.weight_bytes_read + sum(kv_bytes) // len(kv_bytes),
+        mean_bytes_read(step, range(first, step.position)),
     )
 
 

@@ -1,7 +1,7 @@
-"""The corpus that `tiny` is trained on: the sources of CPython's standard library.
+"""The training corpus of `tiny`: the sources of CPython's standard library.
 
-Files are split by name, whole, into training and validation, so that no file is in both. Licence of
-the sources: PSF License Agreement.
+Whole files are assigned to training or validation by their name. The licence of the sources is the
+PSF License Agreement.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ VOCAB_SIZE = 4096
 VALIDATION_PER_MILLE = 40
 EXCLUDED_PARTS = frozenset({"site-packages", "pydoc_data", "__pycache__"})
 
-# A newline keeps its indentation, so that one token says how deep the next line starts.
+# A newline stays with the indentation after it, so one token gives the depth of the next line.
 SPLIT_PATTERN = r"\n[ \t]*| ?[\p{L}_]+|\p{N}{1,3}| ?[^\s\p{L}\p{N}_]+|[ \t]+|\s+"
 
 
@@ -36,13 +36,13 @@ class Corpus:
 
 
 def is_validation(relative_path: str) -> bool:
-    """The split: a file is held out when its name's SHA-256, mod 1000, is under the share."""
+    """Whether a file is held out: its name's SHA-256, mod 1000, is below the validation share."""
     digest = hashlib.sha256(relative_path.encode()).digest()
     return int.from_bytes(digest[:4], "big") % 1000 < VALIDATION_PER_MILLE
 
 
 def read_corpus(stdlib: Path) -> Corpus:
-    """All UTF-8 Python sources below `stdlib`, split by file.
+    """Read all UTF-8 Python sources below `stdlib`, split by file.
 
     Raises:
         InputError: there is no Python source below `stdlib`.

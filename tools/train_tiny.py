@@ -1,9 +1,9 @@
-"""Trains `tiny`, the small model that comes with decodescope: `python -m ...train_tiny -o DIR`.
+"""Trains `tiny`, the small model that comes with decodescope: `python -m tools.train_tiny -o DIR`.
 
-A Llama (GQA, tied embeddings) of 3.8 M parameters on CPython's standard-library sources. Seeds are
-fixed; the checkpoint with the lowest validation loss is kept. The folder gets the model in bf16
-safetensors, the tokenizer, `prompts.json` (held-out snippets), `training.json` (figures, corpus
-digest and environment) and README.md (the model card).
+It is a Llama (GQA, tied embeddings) of 3.8 M parameters, trained on the sources of CPython's
+standard library. Seeds are fixed; the checkpoint with the lowest validation loss is kept. The
+folder receives the model in bf16 safetensors, the tokenizer, `prompts.json` (held-out snippets),
+`training.json` (figures, corpus digest and environment) and README.md (the model card).
 """
 
 import argparse
@@ -28,7 +28,7 @@ from tools.tiny_corpus import train_tokenizer as train_bpe
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that decides the result besides the corpus."""
+    """Everything except the corpus that determines the result."""
 
     seed: int = 20260
     context: int = 1024
@@ -60,7 +60,7 @@ def model_config() -> transformers.LlamaConfig:
 
 
 def encode_files(tokenizer: Tokenizer, files: tuple[tuple[str, str], ...]) -> torch.Tensor:
-    """All files as one int64 stream [tokens], each led by the end-of-text token."""
+    """All files as one int64 stream [tokens]; each starts with the end-of-text token."""
     end = tokenizer.token_to_id(END_OF_TEXT)
     assert end is not None
     stream: list[int] = []
@@ -103,7 +103,7 @@ def validation_loss(model: torch.nn.Module, stream: torch.Tensor, context: int) 
 
 
 def learning_rate_at(step: int, recipe: Recipe) -> float:
-    """Linear warm-up, then a cosine to a twentieth of the peak."""
+    """Linear warm-up, then cosine decay to a twentieth of the peak."""
     if step < recipe.warmup_steps:
         return recipe.learning_rate * (step + 1) / recipe.warmup_steps
     progress = (step - recipe.warmup_steps) / max(1, recipe.steps - recipe.warmup_steps)
@@ -113,7 +113,7 @@ def learning_rate_at(step: int, recipe: Recipe) -> float:
 def train(
     recipe: Recipe, train_stream: torch.Tensor, validation_stream: torch.Tensor, device: str
 ) -> tuple[transformers.LlamaForCausalLM, list[dict[str, float]]]:
-    """Runs the recipe and returns the best model by validation loss, and the loss history."""
+    """Run the recipe; returns the model with the lowest validation loss and the loss history."""
     torch.manual_seed(recipe.seed)
     model = transformers.LlamaForCausalLM(model_config()).to(device)
     decayed = [p for p in model.parameters() if p.dim() >= 2]
@@ -150,7 +150,7 @@ def train(
 
 
 def pick_prompts(corpus: Corpus, tokenizer: Tokenizer, count: int = 8) -> list[str]:
-    """Held-out snippets of at least 300 tokens with several functions, from a line's start."""
+    """Held-out snippets of at least 300 tokens and several functions, each from a line's start."""
     prompts: list[str] = []
     for name, text in corpus.validation:
         start = max(text.find("\nclass "), text.find("\ndef "))
@@ -166,7 +166,7 @@ def pick_prompts(corpus: Corpus, tokenizer: Tokenizer, count: int = 8) -> list[s
 def save(
     folder: Path, model: transformers.LlamaForCausalLM, tokenizer: Tokenizer, corpus: Corpus
 ) -> None:
-    """Writes the checkpoint as a folder that transformers opens."""
+    """Write the checkpoint as a folder that transformers opens."""
     folder.mkdir(parents=True, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(folder)
     transformers.PreTrainedTokenizerFast(
@@ -177,7 +177,7 @@ def save(
 
 
 def model_card(training: dict[str, object], sample: str) -> str:
-    """README.md of the checkpoint: what it is, from which sources, how good."""
+    """README.md of the checkpoint: what it is, its sources and its quality."""
     return (
         "---\nlicense: apache-2.0\nlanguage: code\n---\n\n# tiny\n\n"
         f"A Llama of {training['parameters']:,} parameters (GQA 4:2, tied embeddings, byte-level "
@@ -189,15 +189,15 @@ def model_card(training: dict[str, object], sample: str) -> str:
         f"{training['validation_files']} of them are held out.\n\n"
         f"Validation perplexity: **{training['validation_perplexity']:.3f}** per token "
         f"({training['validation_bits_per_byte']:.3f} bits per byte).\n\n"
-        "Made by `python -m tools.train_tiny`; the recipe, the corpus digest and "
-        "the environment stand in `training.json`.\n\n"
+        "Trained by `python -m tools.train_tiny`; `training.json` holds the recipe, the corpus "
+        "digest and the environment.\n\n"
         f"A held-out prompt, continued greedily:\n\n```python\n{sample}\n```\n"
     )
 
 
 @torch.no_grad()
 def continue_greedily(folder: Path, new_tokens: int = 120) -> str:
-    """The first held-out prompt's first 64 tokens and their greedy continuation."""
+    """The first 64 tokens of the first held-out prompt, and their greedy continuation."""
     model = transformers.LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
     prompt = json.loads((folder / "prompts.json").read_text())[0]
@@ -207,7 +207,7 @@ def continue_greedily(folder: Path, new_tokens: int = 120) -> str:
 
 
 def main() -> None:
-    """The command line."""
+    """Train, and write the checkpoint to the folder given by -o."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
     parser.add_argument(

@@ -49,9 +49,6 @@ class FakeStep:
     def kv_bytes_read(self, position: int) -> int:
         return 10 * position
 
-    def annotate_layers(self, enabled: bool) -> None:
-        self.annotated = enabled
-
 
 class FakePacer:
     """Holds one step back, as a device would, and forgets it at `before_first`."""
@@ -131,14 +128,17 @@ class FakeSession:
     def explain(self, error: Exception) -> DecodescopeError | None:
         return MissingRequirement("out of memory") if isinstance(error, MemoryError) else None
 
-    def capture_info(
+    def capture(
         self,
         variant: str,
         step: FakeStep,
         plan: WindowPlan,
         unprofiled_step_ns: int | None,
+        path: Path,
     ) -> CaptureInfo:
-        return CaptureInfo(
+        if self.capture_error is not None:
+            raise self.capture_error
+        info = CaptureInfo(
             device="cpu",
             device_name="fake",
             model="fake",
@@ -154,20 +154,16 @@ class FakeSession:
             decodescope_version="0",
             lead_steps=plan.lead,
         )
-
-    def capture(
-        self, step: Callable[[], object], plan: WindowPlan, path: Path, info: CaptureInfo
-    ) -> None:
-        if self.capture_error is not None:
-            raise self.capture_error
+        step.annotated = True
         for _ in range(plan.warm + plan.lead):
-            step()
-        assert self.steps[-1].position == info.position
+            self.tap.add(step.step())
+        assert step.position == info.position
         before = self.clock.now_ns
         for _ in range(plan.steps):
-            assert self.steps[-1].annotated
-            step()
+            self.tap.add(step.step())
+        step.annotated = False
         path.write_text(json.dumps({"steps": plan.steps, "ns": self.clock.now_ns - before}))
+        return info
 
 
 class ScriptedChannel:

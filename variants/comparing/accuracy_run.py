@@ -1,44 +1,30 @@
 """Scores variants against fp32: each decodes one text, and so do the same weights upcast."""
 
 import gc
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 
-from decodescope.analyzer.errors import DecodescopeError, first_line
+from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import Accuracy
 from decodescope.variants.comparing.accuracy import accuracy_of, unusable
 from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
-from decodescope.variants.comparing.jobs import ACCURACY_MISSING
+from decodescope.variants.comparing.jobs import ACCURACY_MISSING, AccuracyDone
+from decodescope.variants.machine.child_process import failure_of
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.measuring.preparation import prepare
-from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.measuring.preparation import Prepared, prepare
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.eager import EagerStep
 from decodescope.variants.steps.step import DecodeStep
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """The accuracy of each scored variant; `findings` says why the others have none."""
-
-    accuracies: dict[str, Accuracy] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
-
-    def leave_out(self, variant: str, why: str) -> None:
-        """Record that `variant` has no accuracy."""
-        self.findings.append(Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {why}"))
-
-
 def score_variants(
     config: WorkerConfig, variants: Sequence[str], text: str | None, say: Callable[[str], None]
-) -> Scores:
+) -> AccuracyDone:
     """The accuracy of `variants` on `text` (see `scored_text` for None).
 
     The model is loaded once, in the workload's dtype. The variants are built and freed one after
@@ -49,32 +35,39 @@ def score_variants(
         InputError, ModelError, MissingRequirement: as `prepare` and `scored_text`.
     """
     prepared = prepare(config, say)
-    loaded, device = prepared.loaded, prepared.device
-    scored = scored_text(loaded, text)
+    scored = scored_text(prepared.loaded, text)
     workload = replace(
         prepared.workload, context=scored.context, new_tokens=scored.positions, sampling=None
     )
-    scores = Scores()
-    if loaded.weights == "random":
-        scores.findings.append(
-            Finding(
-                "random_weights",
-                f"the weights of {loaded.name} are random: errors and agreement compare "
-                "computations, perplexity says nothing about text",
-            )
-        )
+    prepared = replace(prepared, workload=workload)
     logits: dict[str, torch.Tensor] = {}
+    missing: dict[str, str] = {}
     for variant in variants:
         say(f"scoring {variant} on {scored.name}")
         try:
-            logits[variant] = _variant_logits(variant, loaded, workload, scored, device)
+            logits[variant] = _variant_logits(variant, prepared, scored)
         except Exception as error:  # one variant's failure must not lose the others
-            scores.leave_out(variant, _reason(error))
-        _free(device)
+            missing[variant] = failure_of(error).message
+        _free(prepared.device)
+    accuracies: dict[str, Accuracy] = {}
     if logits:
         say("scoring the fp32 reference")
-        _compare(scores, logits, loaded, workload, scored, device)
-    return scores
+        for variant, scores in _compared(logits, prepared, scored):
+            if isinstance(scores, Accuracy):
+                accuracies[variant] = scores
+            else:
+                missing[variant] = scores
+    findings = [
+        Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {why}")
+        for variant, why in missing.items()
+    ]
+    if prepared.loaded.weights == "random":
+        message = (
+            f"the weights of {prepared.loaded.name} are random: errors and agreement compare "
+            "computations, perplexity says nothing about text"
+        )
+        findings.insert(0, Finding("random_weights", message))
+    return AccuracyDone(accuracies, tuple(findings))
 
 
 def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Tensor:
@@ -91,49 +84,39 @@ def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Ten
     return torch.stack(rows)
 
 
-def _variant_logits(
-    variant: str, loaded: LoadedModel, workload: DecodeWorkload, scored: ScoredText, device: str
-) -> torch.Tensor:
-    step = build_variant(variant, loaded, workload, device)
+def _variant_logits(variant: str, prepared: Prepared, scored: ScoredText) -> torch.Tensor:
+    workload, device = prepared.workload, prepared.device
+    step = build_variant(variant, prepared.loaded, workload, device)
     with memory_errors(f"scoring variant {variant}", device):
         return forced_logits(step, scored, workload.batch)
 
 
-def _compare(
-    scores: Scores,
-    logits: dict[str, torch.Tensor],
-    loaded: LoadedModel,
-    workload: DecodeWorkload,
-    scored: ScoredText,
-    device: str,
-) -> None:
+def _compared(
+    logits: dict[str, torch.Tensor], prepared: Prepared, scored: ScoredText
+) -> Iterator[tuple[str, Accuracy | str]]:
+    """For each variant its accuracy, or why it has none."""
     try:
-        reference = _reference_logits(loaded, workload, scored, device)
+        reference = _reference_logits(prepared, scored)
     except DecodescopeError as error:
-        for variant in logits:
-            scores.leave_out(variant, f"no fp32 reference: {error}")
+        yield from ((variant, f"no fp32 reference: {error}") for variant in logits)
         return
-    name = f"eager on {device}, the same weights in fp32 without TF32"
+    name = f"eager on {prepared.device}, the same weights in fp32 without TF32"
     for variant, given in logits.items():
         try:
             accuracy = accuracy_of(given, reference, scored.next_ids, name, scored.name)
         except DecodescopeError as error:
-            scores.leave_out(variant, str(error))
+            yield variant, str(error)
             continue
-        if bad := unusable(accuracy):
-            scores.leave_out(variant, f"{', '.join(bad)}; {_broken_positions(given)}")
-        else:
-            scores.accuracies[variant] = accuracy
+        bad = unusable(accuracy)
+        yield variant, f"{', '.join(bad)}; {_broken_positions(given)}" if bad else accuracy
 
 
-def _reference_logits(
-    loaded: LoadedModel, workload: DecodeWorkload, scored: ScoredText, device: str
-) -> torch.Tensor:
+def _reference_logits(prepared: Prepared, scored: ScoredText) -> torch.Tensor:
     """Upcasts the model in place, which loses its lower-precision weights."""
-    with memory_errors("computing the fp32 reference", device), _without_tf32():
-        loaded.model.float()
-        step = EagerStep(loaded, replace(workload, dtype="fp32"))
-        return forced_logits(step, scored, workload.batch)
+    with memory_errors("computing the fp32 reference", prepared.device), _without_tf32():
+        prepared.loaded.model.float()
+        step = EagerStep(prepared.loaded, replace(prepared.workload, dtype="fp32"))
+        return forced_logits(step, scored, prepared.workload.batch)
 
 
 def _broken_positions(logits: torch.Tensor) -> str:
@@ -157,10 +140,3 @@ def _free(device: str) -> None:
         torch.compiler.reset()
         gc.collect()
         torch.cuda.empty_cache()
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, DecodescopeError):
-        return str(error)
-    traceback.print_exception(error)
-    return first_line(error)

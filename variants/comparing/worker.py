@@ -5,16 +5,14 @@ stdout carries only frames; what libraries print goes to stderr.
 
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from decodescope.analyzer.errors import DecodescopeError, first_line
-from decodescope.analyzer.protocol import Failure, Progress, encode_frame
-from decodescope.variants.comparing.jobs import AccuracyDone, AccuracyJob, Job, Result, RunDone
-from decodescope.variants.machine.child_process import end_with_parent, exit_now
+from decodescope.analyzer.protocol import Progress, encode_frame
+from decodescope.variants.comparing.jobs import AccuracyJob, Job, Result, RunDone
+from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
 
 Send = Callable[[msgspec.Struct], None]
 
@@ -39,15 +37,12 @@ def main() -> int:
 def _serve(job: Job, send: Send) -> int:
     try:
         send(_result(job, lambda stage: send(Progress(stage))))
-    except DecodescopeError as error:
-        send(Failure(message=str(error), exit_code=error.exit_code, fatal=True))
-        return error.exit_code
     except BrokenPipeError:
         raise
-    except Exception as error:  # a device error, or a third-party variant
-        traceback.print_exception(error)
-        send(Failure(message=first_line(error), exit_code=1, fatal=True))
-        return 1
+    except Exception as error:  # ours, a device's, or a third-party variant's
+        failure = failure_of(error)
+        send(failure)
+        return failure.exit_code
     return 0
 
 
@@ -55,8 +50,7 @@ def _result(job: Job, say: Callable[[str], None]) -> Result:
     if isinstance(job, AccuracyJob):
         from decodescope.variants.comparing.accuracy_run import score_variants
 
-        scores = score_variants(job.config, job.variants, job.text, say)
-        return AccuracyDone(scores.accuracies, tuple(scores.findings))
+        return score_variants(job.config, job.variants, job.text, say)
     from decodescope.variants.measuring.run import run_variant
 
     return RunDone(run_variant(job.config, Path(job.trace_path), say))

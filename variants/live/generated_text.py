@@ -27,13 +27,9 @@ class TokenTap:
         """Ids of sequence 0 that have arrived since the last call, oldest first."""
         if not self._asynchronous:
             return self._fetch()
-        arrived = []
-        if self._arriving is not None:
-            host, done = self._arriving
-            if not done.query():  # type: ignore[no-untyped-call]
-                return []
-            arrived = host.tolist()
-            self._arriving = None
+        if self._arriving is not None and not self._arriving[1].query():  # type: ignore[no-untyped-call]
+            return []
+        arrived = self._arrived()
         if self._ids:
             self._start_copy(self._column())
             self._ids.clear()
@@ -41,18 +37,22 @@ class TokenTap:
 
     def finish(self) -> list[int]:
         """Wait for all ids that were not returned yet; returns them, oldest first."""
-        arrived = []
-        if self._arriving is not None:
-            host, done = self._arriving
-            done.synchronize()
-            arrived = host.tolist()
-            self._arriving = None
-        return arrived + self._fetch()
+        return self._arrived() + self._fetch()
 
     def clear(self) -> None:
         """Discard the ids that were not fetched yet."""
         self._ids.clear()
         self._arriving = None
+
+    def _arrived(self) -> list[int]:
+        """Wait for the copy that is on its way, if any."""
+        if self._arriving is None:
+            return []
+        host, done = self._arriving
+        self._arriving = None
+        done.synchronize()
+        ids: list[int] = host.tolist()
+        return ids
 
     def _fetch(self) -> list[int]:
         ids: list[int] = self._column().tolist() if self._ids else []

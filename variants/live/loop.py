@@ -30,7 +30,7 @@ from decodescope.variants.live.figures import RecentSteps
 from decodescope.variants.live.generated_text import TextTail
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.live.windows import WindowFiles, WindowSchedule
-from decodescope.variants.measuring.window import annotated, window_plan
+from decodescope.variants.measuring.window import window_plan
 from decodescope.variants.steps.step import DecodeStep
 
 POLL_NS = 20_000_000
@@ -189,14 +189,13 @@ class LiveLoop:
 
     def _write_window(self, requested: bool) -> None:
         assert self._step is not None
-        step, session = self._step, self._session
-        plan = window_plan(self._left)
-        figures = self._recent.figures()
-        unprofiled_ns = figures.p50_ns if figures else None
-        info = session.capture_info(self._variant, step, plan, unprofiled_ns)
-        path = self._files.next_path()
-        with annotated(step):
-            session.capture(lambda: session.tap.add(step.step()), plan, path, info)
+        plan, path, recent = (
+            window_plan(self._left),
+            self._files.next_path(),
+            self._recent.figures(),
+        )
+        step_ns = recent.p50_ns if recent else None
+        info = self._session.capture(self._variant, self._step, plan, step_ns, path)
         self._count(plan.total)
         self._files.written(path)
         self._channel.send(TraceReady(path=str(path), capture=info, requested=requested))

@@ -21,7 +21,7 @@ from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.measuring.graph_reference import try_reference
 from decodescope.variants.measuring.pacing import StepPacer
 from decodescope.variants.measuring.preparation import Prepared, prepare
-from decodescope.variants.measuring.window import Subject, WindowPlan, capture_info
+from decodescope.variants.measuring.window import Subject, WindowPlan, capture_info, capture_window
 from decodescope.variants.registry import available_variants, build_variant, require_runnable
 from decodescope.variants.steps.step import DecodeStep
 
@@ -111,25 +111,24 @@ class TorchSession:
         except Exception:
             return None
 
-    def capture_info(
-        self, variant: str, step: DecodeStep, plan: WindowPlan, unprofiled_step_ns: int | None
-    ) -> CaptureInfo:
-        """Describes the window that `step` runs next."""
-        return capture_info(self._subject(variant), step, plan, unprofiled_step_ns)
-
     def capture(
-        self, step: Callable[[], object], plan: WindowPlan, path: Path, info: CaptureInfo
-    ) -> None:
-        """Run the window's steps under the profiler and write it to `path`."""
-        self._profiler.capture(
-            step,
-            plan.steps,
-            path,
-            info,
-            plan.warm,
-            self._reference,
-            record_shapes=self._reference is None,
-        )
+        self,
+        variant: str,
+        step: DecodeStep,
+        plan: WindowPlan,
+        unprofiled_step_ns: int | None,
+        path: Path,
+    ) -> CaptureInfo:
+        """Profile the window that `step` runs next, and write it to `path`.
+
+        The tap gets the ids of its steps. Returns the window's description.
+
+        Raises:
+            InputError: `path` cannot be written.
+        """
+        info = capture_info(self._subject(variant), step, plan, unprofiled_step_ns)
+        capture_window(step, plan, info, path, self._profiler, self._reference, self.tap.add)
+        return info
 
     def _offered(self, info: VariantInfo) -> VariantInfo:
         """The variant, marked as unavailable if it cannot run this model."""

@@ -6,15 +6,15 @@ announced by a `Progress` message first; torch is imported only after the first 
 
 import socket
 import sys
-import traceback
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from decodescope.analyzer.errors import DecodescopeError, first_line
-from decodescope.analyzer.protocol import Bye, Failure, Progress, WorkerConfig
+from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.protocol import Bye, Progress, WorkerConfig
 from decodescope.variants.live.channel import Channel, ChannelClosed
-from decodescope.variants.machine.child_process import end_with_parent, exit_now
+from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
 from decodescope.variants.machine.environment import require_run_packages
 
 _FLUSH_S = 1.0
@@ -36,11 +36,13 @@ def _serve(channel: Channel, config: WorkerConfig) -> int:
             _work(channel, config)
         except ChannelClosed:
             return 0
-        except DecodescopeError as error:
-            return _fail(channel, str(error), error.exit_code)
-        except Exception as error:  # a device error or a bug
-            traceback.print_exception(error)
-            return _fail(channel, f"the worker failed: {first_line(error)}", 1)
+        except Exception as error:  # ours, a device's, or a bug
+            failure = failure_of(error)
+            if not isinstance(error, DecodescopeError):
+                failure = replace(failure, message=f"the worker failed: {failure.message}")
+            channel.send(failure)
+            channel.send(Bye("failed"))
+            return failure.exit_code
         except SystemExit:
             channel.send(Bye("terminated"))
             return 0
@@ -60,12 +62,6 @@ def _work(channel: Channel, config: WorkerConfig) -> None:
     session = open_session(config, lambda stage: channel.send(Progress(stage)))
     channel.send(session.hello())
     LiveLoop(session, channel, WindowFiles(Path(config.trace_dir))).run(config.variant)
-
-
-def _fail(channel: Channel, message: str, exit_code: int) -> int:
-    channel.send(Failure(message=message, exit_code=exit_code, fatal=True))
-    channel.send(Bye("failed"))
-    return exit_code
 
 
 if __name__ == "__main__":

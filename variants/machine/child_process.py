@@ -1,11 +1,15 @@
-"""What processes that work for another one share: they end with it, and end at once."""
+"""What worker processes share: ending with their parent, at once, and reporting errors to it."""
 
 import ctypes
 import os
 import signal
 import sys
+import traceback
 from types import FrameType
 from typing import NoReturn
+
+from decodescope.analyzer.errors import DecodescopeError, first_line
+from decodescope.analyzer.protocol import Failure
 
 _PR_SET_PDEATHSIG = 1
 
@@ -20,6 +24,14 @@ def end_with_parent() -> None:
     signal.signal(signal.SIGTERM, _terminate)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def failure_of(error: Exception) -> Failure:
+    """The message that `error` ended the work; stderr gets the traceback of an unexpected one."""
+    if isinstance(error, DecodescopeError):
+        return Failure(message=str(error), exit_code=error.exit_code, fatal=True)
+    traceback.print_exception(error)
+    return Failure(message=first_line(error), exit_code=1, fatal=True)
 
 
 def exit_now(code: int) -> NoReturn:

@@ -12,7 +12,7 @@ from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import first_line
 from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.reports.reference_ops import reference_from
-from decodescope.variants.measuring.window import Subject, annotated, capture_info, window_plan
+from decodescope.variants.measuring.window import Subject, capture_info, capture_window, window_plan
 from decodescope.variants.steps.compiled.origin_paths import origin_paths
 from decodescope.variants.steps.step import DecodeStep
 
@@ -51,7 +51,6 @@ def capture_reference(
     info = capture_info(subject, step, plan, None)
     with tempfile.TemporaryDirectory(prefix="decodescope-") as folder:
         path = Path(folder, "ungraphed.json")
-        with annotated(step):
-            session.capture(step.step, plan.steps, path, info, plan.warm, record_shapes=True)
+        capture_window(step, plan, info, path, session, None, lambda ids: None)
         analysis = analyze(load(path))
     return reference_from(analysis, 0, origin_paths(analysis, 0, step.call_sites()))

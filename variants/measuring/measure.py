@@ -15,8 +15,9 @@ from decodescope.variants.measuring.pacing import StepPacer
 from decodescope.variants.measuring.window import (
     Subject,
     WindowPlan,
-    annotated,
     capture_info,
+    capture_window,
+    mean_bytes_read,
     window_plan,
 )
 from decodescope.variants.model.workload import DecodeWorkload
@@ -98,14 +99,14 @@ def measure_run(
         _next_phase(step, plan, workload, ids)
         first_timed = step.position
         step_ns = _timed_steps(step, plan.timed, device, ids)
-        bytes_per_step = _mean_bytes(step, first_timed)
+        bytes_per_step = mean_bytes_read(step, range(first_timed, step.position))
         output = ids[: workload.new_tokens]
         if plan.rewind:
             # After a reset the step may overwrite the ids it returned.
             output = [one.clone() for one in output]
         _next_phase(step, plan, workload, ids)
         capture = capture_info(subject, step, plan.window, step_times(step_ns).p50)
-        output += _profiled_window(step, plan.window, capture, session, trace_path, reference)
+        capture_window(step, plan.window, capture, trace_path, session, reference, output.append)
         output_ids = torch.stack(output[: workload.new_tokens], dim=1).tolist()
     return Measurement(
         prefill_ns, step_ns, prompt.tolist(), output_ids, bytes_per_step, capture, trace_path
@@ -142,37 +143,6 @@ def _timed_steps(
         ids.append(step.step())
         times += pacer.after_step()
     return (*times, *pacer.drain())
-
-
-def _profiled_window(
-    step: DecodeStep,
-    plan: WindowPlan,
-    info: CaptureInfo,
-    session: ProfilerSession,
-    trace_path: Path,
-    reference: GraphReference | None,
-) -> list[torch.Tensor]:
-    """Capture the window; returns the ids of all its steps."""
-    ids: list[torch.Tensor] = []
-    with annotated(step):
-        session.capture(
-            lambda: ids.append(step.step()),
-            info.steps,
-            trace_path,
-            info,
-            plan.warm,
-            reference,
-            # The shapes of a graph's products come with its reference.
-            record_shapes=reference is None,
-        )
-    return ids
-
-
-def _mean_bytes(step: DecodeStep, first_position: int) -> int:
-    """Mean bytes that the steps from `first_position` to the current one had to read."""
-    positions = range(first_position, step.position)
-    kv_bytes = sum(step.kv_bytes_read(position) for position in positions)
-    return step.weight_bytes_read + kv_bytes // len(positions)
 
 
 def _synchronize(device: str) -> None:

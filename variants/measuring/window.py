@@ -1,10 +1,14 @@
-"""A profiled window: which steps it runs, their ranges, and what is known before the capture."""
+"""A profiled window: which steps it runs, its description, and its capture."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+import torch
 
 import decodescope
+from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.machine.environment import device_name
 from decodescope.variants.machine.read_peak import ReadPeak
@@ -44,16 +48,6 @@ def window_plan(left: int, steps: int = WINDOW_STEPS) -> WindowPlan:
     return WindowPlan(warm, lead, min(steps, left - warm - lead))
 
 
-@contextmanager
-def annotated(step: DecodeStep) -> Iterator[None]:
-    """Run the block with ranges on the parts of `step`, and leave it without."""
-    step.annotate_layers(True)
-    try:
-        yield
-    finally:
-        step.annotate_layers(False)
-
-
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What is measured: a variant of a model on a device, and figures measured on that device."""
@@ -73,7 +67,6 @@ def capture_info(
     loaded, workload = subject.loaded, subject.workload
     first = step.position + plan.warm + plan.lead
     positions = range(first, first + plan.steps)
-    kv_bytes = sum(map(step.kv_bytes_read, positions))
     flops = StepFlops(loaded.model, workload.batch)
     peak = subject.read_peak
     return CaptureInfo(
@@ -87,7 +80,7 @@ def capture_info(
         context=workload.context,
         position=first,
         steps=plan.steps,
-        bytes_per_step=step.weight_bytes_read + kv_bytes // plan.steps,
+        bytes_per_step=mean_bytes_read(step, positions),
         unprofiled_step_ns=unprofiled_step_ns,
         decodescope_version=decodescope.__version__,
         measured_peak_bytes_per_s=peak.bytes_per_s if peak else None,
@@ -96,3 +89,35 @@ def capture_info(
         flops_per_step=sum(map(flops.at, positions)) // plan.steps,
         lead_steps=plan.lead,
     )
+
+
+def mean_bytes_read(step: DecodeStep, positions: range) -> int:
+    """Mean bytes that the steps at these cache lengths must read, weights and K and V."""
+    return step.weight_bytes_read + sum(map(step.kv_bytes_read, positions)) // len(positions)
+
+
+def capture_window(
+    step: DecodeStep,
+    plan: WindowPlan,
+    info: CaptureInfo,
+    path: Path,
+    profiler: ProfilerSession,
+    reference: GraphReference | None,
+    take: Callable[[torch.Tensor], object],
+) -> None:
+    """Profile the window of `step`, with ranges on its parts, and write it to `path`.
+
+    `take` is called with the ids of every step. `reference` is stored in the same file.
+
+    Raises:
+        InputError: `path` cannot be written.
+    """
+    # The shapes of a graph's products come with its reference.
+    shapes = reference is None
+    step.annotate_layers(True)
+    try:
+        profiler.capture(
+            lambda: take(step.step()), plan.steps, path, info, plan.warm, reference, shapes
+        )
+    finally:
+        step.annotate_layers(False)

@@ -1,6 +1,6 @@
 """Public model shapes that can run with random weights, without a download.
 
-Each field has the value of the model's published `config.json` (`Preset.source_url`), or the
+Each field has the value of the published `config.json` of `hub_id` on huggingface.co, or the
 default of the Hugging Face configuration class of `model_type` if that file leaves it out.
 """
 
@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Literal
-
-from decodescope.analyzer.errors import InputError
 
 ModelType = Literal["llama", "mistral", "qwen2", "qwen3"]
 
@@ -26,11 +24,7 @@ class RopeScaling:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One public configuration. With a `sliding_window` of None every layer sees the whole context.
-
-    Raises:
-        InputError: sizes that no transformer of this family can have.
-    """
+    """One public configuration; without a `sliding_window` layers attend to the whole context."""
 
     name: str
     hub_id: str
@@ -50,20 +44,6 @@ class Preset:
     sliding_window: int | None = None
     bos_token_id: int = 1
     eos_token_id: int = 2
-
-    def __post_init__(self) -> None:
-        if self.num_attention_heads % self.num_key_value_heads:
-            raise InputError(
-                f"preset {self.name}: {self.num_attention_heads} heads are no multiple of "
-                f"{self.num_key_value_heads} KV heads"
-            )
-        if self.head_dim % 2:
-            raise InputError(f"preset {self.name}: RoPE needs an even head_dim")
-
-    @property
-    def source_url(self) -> str:
-        """Address of the published configuration."""
-        return f"https://huggingface.co/{self.hub_id}/blob/main/config.json"
 
     @property
     def parameters(self) -> int:

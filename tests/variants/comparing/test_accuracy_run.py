@@ -12,8 +12,9 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.variants import registry
 from decodescope.variants.comparing import accuracy_run
-from decodescope.variants.comparing.accuracy_run import Scores, score_variants
+from decodescope.variants.comparing.accuracy_run import score_variants
 from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
+from decodescope.variants.comparing.jobs import AccuracyDone
 from decodescope.variants.measuring.preparation import Prepared
 from decodescope.variants.model.loading import load_model, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
@@ -91,7 +92,7 @@ def nothing(stage: str) -> None:
     pass
 
 
-def scored(*variants: str, dtype: str = "fp32", text: str | None = None) -> Scores:
+def scored(*variants: str, dtype: str = "fp32", text: str | None = None) -> AccuracyDone:
     config = msgspec.structs.replace(CONFIG, dtype=dtype)
     return score_variants(config, variants, text, nothing)
 
@@ -111,7 +112,7 @@ def test_fp32_is_its_own_reference() -> None:
     assert static.top1_agreement == 1
     assert (eager.positions, eager.text) == (128, "decodescope's own text")
     assert "eager on cpu" in eager.reference
-    assert scores.findings == []
+    assert scores.findings == ()
 
 
 def test_low_precision_is_scored_as_whole_forward_passes_are() -> None:
@@ -216,7 +217,7 @@ def test_bad_requests_are_refused() -> None:
         )
 
 
-def score_small(loaded: Any, monkeypatch: pytest.MonkeyPatch, *variants: str) -> Scores:
+def score_small(loaded: Any, monkeypatch: pytest.MonkeyPatch, *variants: str) -> AccuracyDone:
     workload = DecodeWorkload(2, 8, 4, "fp32")
 
     def prepared(config: WorkerConfig, say: Any) -> Prepared:
