@@ -22,13 +22,12 @@ from torch.profiler.profiler import _KinetoProfile
 
 from decodescope.analyzer.files import replacing
 from decodescope.analyzer.readers.kineto.reader import read_kineto
-from decodescope.analyzer.reference import REFERENCE_KEY, GraphReference
+from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
-from decodescope.analyzer.timing.kernel_floor import kernel_floor_ns
+from decodescope.analyzer.timing.gaps import kernel_floor_ns
 
 STEP_RANGE = "decode_step"
 LEAD_RANGE = "decode_lead"
-METADATA_KEY = "decodescope"
 NVTX_DOMAIN = "decodescope"
 
 _GZIP_LEVEL = 2
@@ -86,7 +85,7 @@ class ProfilerSession:
     def warm_up(self) -> None:
         """Start and stop the profiler once: its first start takes seconds, later ones do not.
 
-        On "cuda" then measure the kernel floor (see `decodescope.analyzer.timing.kernel_floor`).
+        On "cuda" then measure the kernel floor (see `kernel_floor_ns`).
         """
         with _without_chatter():
             profiler = self._prepared()
@@ -180,7 +179,7 @@ def _queue_burst(x: torch.Tensor) -> None:
 def _write(
     profiler: _KinetoProfile, path: Path, info: CaptureInfo, reference: GraphReference | None
 ) -> None:
-    members: dict[str, CaptureInfo | GraphReference] = {METADATA_KEY: info}
+    members: dict[str, CaptureInfo | GraphReference] = {CAPTURE_KEY: info}
     if reference is not None:
         members[REFERENCE_KEY] = reference
     with replacing(path) as temporary, tempfile.TemporaryDirectory() as folder:

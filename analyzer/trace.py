@@ -1,9 +1,11 @@
-"""What a reader hands to the analyses: one trace as sorted columns, joined once.
+"""A trace as sorted columns: what a reader returns and what every analysis reads.
 
 All times are integer nanoseconds on the trace's own clock; add `Trace.base_ns` for the wall clock.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,23 +16,57 @@ from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
 Int8s = NDArray[np.int8]
+Bools = NDArray[np.bool_]
 
 KERNEL, MEMCPY, MEMSET, CPU_OPERATOR, GRAPH = 0, 1, 2, 3, 4
 CPU_DEVICE = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GpuOps:
-    """Kernels, copies and fills, sorted by (start, end, device, stream); -1 stands for "not given".
+class Columns:
+    """Base of the structures of arrays: every field is a column, every index a row."""
 
-    `name` indexes `Trace.names`; `kind` is KERNEL, MEMCPY, MEMSET, CPU_OPERATOR or GRAPH (a whole
-    graph launch of which only the span is known); `launch` indexes `Trace.calls` (the host call
-    that put the op on the device), -1 if that call is not in the trace. In a CPU capture the leaf
-    operators stand here on device `CPU_DEVICE`, one stream for each thread.
-    """
+    __slots__ = ()
+
+    def take(self, rows: Int64s | Bools | slice) -> Self:
+        """The chosen rows of every column."""
+        return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})  # type: ignore[type-var, arg-type]
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
+        """The rows of all parts, one after another; without parts, int64 columns of length 0."""
+        columns: dict[str, NDArray[np.int64]] = {}
+        for one in fields(cls):  # type: ignore[arg-type]
+            found = [getattr(part, one.name) for part in parts]
+            columns[one.name] = np.concatenate(found or [np.zeros(0, dtype=np.int64)])
+        return cls(**columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals(Columns):
+    """Intervals [start, end) in ns, one a row."""
 
     start_ns: Int64s
     end_ns: Int64s
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def length_ns(self) -> Int64s:
+        """end - start of each interval."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GpuOps(Intervals):
+    """Kernels, copies and fills, sorted by (start, end, device, stream); -1 means "not given".
+
+    `name` indexes `Trace.names`; `kind` is KERNEL, MEMCPY, MEMSET, CPU_OPERATOR or GRAPH (a whole
+    graph launch whose ops were not recorded); `launch` indexes `Trace.calls` (the host call that
+    launched the op), -1 if that call is not in the trace. In a CPU capture, the leaf operators are
+    the ops, on device `CPU_DEVICE`, with one stream per thread.
+    """
+
     name: Int32s
     device: Int64s
     stream: Int64s
@@ -41,34 +77,27 @@ class GpuOps:
     graph_node_id: Int64s
     launch: Int64s
 
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HostEvents:
+class HostEvents(Intervals):
     """Events of host threads, sorted by (start, longest first).
 
     Used for API calls (runtime and driver), CPU operators and ranges; `correlation` and
-    `external_id` are -1 where the kind of event has none.
+    `external_id` are -1 where an event has none.
     """
 
-    start_ns: Int64s
-    end_ns: Int64s
     name: Int32s
     pid: Int64s
     tid: Int64s
     correlation: Int64s
     external_id: Int64s
 
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OperatorWork:
-    """What operators of known arithmetic (matrix products) had to move and compute, one row for
-    each such operator call: bytes of inputs and outputs, each once, and FLOPs (a multiply-add
+class OperatorWork(Columns):
+    """The bytes and FLOPs of the operator calls whose arithmetic is known (matrix products).
+
+    One row per call: bytes of inputs and outputs, each counted once, and FLOPs (a multiply-add
     counts as two). Sorted by `external_id`, which joins an operator with the GPU ops it launched.
     """
 
@@ -80,20 +109,14 @@ class OperatorWork:
         return len(self.external_id)
 
 
-def no_work() -> OperatorWork:
-    """Of a trace that says nothing about its operators' shapes."""
-    none = np.zeros(0, dtype=np.int64)
-    return OperatorWork(none, none, none)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """One recorded trace. `names` is sorted; every `name` column indexes it.
 
     `device_names` maps device ordinals to names, `capture` is what decodescope wrote about its own
-    window (None for foreign files), `findings` what the reader had to leave out or repair.
-    `reference` is what graph replays are attributed by, `work` what is known of operators, `rank`
-    the place of the recorded process in its distributed run, where the file says it.
+    window (None for other files), `findings` lists what the reader left out or repaired.
+    `reference` attributes the ops of graph replays, `work` holds the operators' known work, `rank`
+    is the rank of the recorded process in its distributed run, if the file names it.
     """
 
     source: Source
@@ -107,12 +130,22 @@ class Trace:
     capture: CaptureInfo | None
     base_ns: int
     reference: GraphReference | None = None
-    work: OperatorWork = field(default_factory=no_work)
+    work: OperatorWork = field(default_factory=lambda: OperatorWork.concatenate(()))
     rank: int | None = None
 
     @property
     def on_cpu(self) -> bool:
-        """Whether leaf operators of a CPU stand for GPU ops."""
+        """Whether the leaf operators of a CPU capture are the ops."""
         if self.capture is None or self.capture.device != "cpu":
             return False
         return bool((self.ops.kind == CPU_OPERATOR).all())
+
+    @property
+    def kernel_kind(self) -> int:
+        """The kind of op that counts as a kernel: CPU_OPERATOR in a CPU capture, else KERNEL."""
+        return CPU_OPERATOR if self.on_cpu else KERNEL
+
+    @property
+    def cpu_pid(self) -> int:
+        """The process of a CPU capture, -1 without operators."""
+        return int(self.cpu_ops.pid[0]) if len(self.cpu_ops) else -1

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.common import RESULTS, figures_table, has_gpu, share_cell, write_record
 from decodescope.analyzer.formatting import milliseconds, rate
-from decodescope.analyzer.reports.run_figures import step_times, tokens_per_s
+from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.machine.read_peak import read_peak
 from decodescope.variants.measuring.measure import WARM_UP_STEPS

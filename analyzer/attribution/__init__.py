@@ -1,1 +1,1 @@
-"""Which range of the model every GPU op belongs to, also in a CUDA graph replay."""
+"""Which range of the model each GPU op belongs to, also in CUDA graph replays."""

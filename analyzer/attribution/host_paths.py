@@ -1,21 +1,44 @@
-"""The path that a host thread was in at a time: its open ranges, else its framework operators."""
+"""What a host thread was doing at a given time: its open ranges, operators and API call."""
 
 import re
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from decodescope.analyzer.attribution.range_names import path_part
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
-from decodescope.analyzer.timing.steps import is_step_name
-from decodescope.analyzer.trace import HostEvents, Int64s, Trace
+from decodescope.analyzer.schema.report import HostActivity
+from decodescope.analyzer.timing.steps import is_step_name, step_kind
+from decodescope.analyzer.trace import Bools, HostEvents, Int64s, Trace
 
-# Frames that PyTorch puts around other operators: what is inside says more.
+# torch.compile opens this range around every call of generated code; it is no part of the model.
+_NOISE = re.compile(r"## Call CompiledFxGraph .*##$")
+# PyTorch opens these operators around others, which describe the work better.
 _WRAPPER = re.compile(
     r"Torch-Compiled Region|## Call CompiledFxGraph|CompiledFunction(?:Backward)?$"
     r"|autograd::engine::evaluate_function"
 )
+
+
+def path_part(name: str) -> str | None:
+    """A range's name in paths: step markers lose their number; None for a range to leave out."""
+    return None if _NOISE.match(name) else step_kind(name)
+
+
+def host_activity(trace: Trace, at_ns: int, pid: int, tid: int) -> HostActivity:
+    """The thread's open ranges as a path, its deepest operator and its CUDA call at `at_ns`.
+
+    An event is open from its start until just before its end. Of nested calls (a driver call
+    below a runtime call), the outermost counts: it is the one that the program made. Scans all host
+    events up to that time, so it is meant for the few gaps that are listed.
+    """
+    parts = (path_part(name) for name in _open(trace, trace.ranges, at_ns, pid, tid))
+    operators = _open(trace, trace.cpu_ops, at_ns, pid, tid)
+    calls = _open(trace, trace.calls, at_ns, pid, tid)
+    return HostActivity(
+        range="/".join(part for part in parts if part is not None) or None,
+        operator=operators[-1] if operators else None,
+        call=calls[0] if calls else None,
+    )
 
 
 def host_nodes(
@@ -24,12 +47,12 @@ def host_nodes(
     at_ns: Int64s,
     pid: Int64s,
     tid: Int64s,
-    below_markers: NDArray[np.bool_],
+    below_markers: Bools,
 ) -> Int64s:
     """The node of the innermost range open at each time on its thread, `NO_NODE` for none.
 
-    Where the host opened none, the outermost operator that was open stands in, as a node of its
-    own; where it opened only a step marker, the operator stands below it if `below_markers`.
+    If no range is open, the outermost open operator replaces it, as a node of its own; if only a
+    step marker is open, the operator is added below it where `below_markers` is set.
     """
     node = _innermost_range(trace, tree, at_ns, pid, tid)
     steps = np.array([is_step_name(name) for name in tree.names], dtype=np.bool_)
@@ -47,6 +70,13 @@ def host_nodes(
     ]
     node[rows] = np.array(below, dtype=np.int64)[pair]
     return node
+
+
+def _open(trace: Trace, events: HostEvents, at_ns: int, pid: int, tid: int) -> list[str]:
+    """Names of the thread's open events, outermost first."""
+    begun = events.take(slice(int(events.start_ns.searchsorted(at_ns, side="right"))))
+    is_open = (begun.end_ns > at_ns) & (begun.tid == tid) & (begun.pid == pid)
+    return [trace.names[name] for name in begun.name[is_open].tolist()]
 
 
 def _innermost_range(
@@ -95,7 +125,7 @@ def _changes(
 
 
 def _outermost_operator(trace: Trace, at_ns: Int64s, pid: Int64s, tid: Int64s) -> Int64s:
-    """The outermost open operator that wraps no others, else the wrapper; -1 for none."""
+    """The outermost open operator that is no wrapper, else the wrapper; -1 for none."""
     operators = trace.cpu_ops
     found = np.full(len(at_ns), -1, dtype=np.int64)
     if not len(at_ns) or not len(operators):

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from decodescope.analyzer.trace import Int64s
+from decodescope.analyzer.trace import Bools, Int64s
 
 GRAPH_REPLAY = "(graph replay)"
 NO_NODE = -1
@@ -15,7 +14,7 @@ NO_NODE = -1
 class PathTree:
     """Nodes by number; a parent's number is smaller than its children's.
 
-    `operator` says which nodes stand for framework operators and not for ranges.
+    `operator` marks the nodes that are framework operators instead of ranges.
     """
 
     ids: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -28,7 +27,7 @@ class PathTree:
         return len(self.parents)
 
     def child(self, parent: int, name: str, *, operator: bool = False) -> int:
-        """The node of that name below `parent` (`NO_NODE`: at the top), made if it is new."""
+        """The node of that name below `parent` (`NO_NODE`: at the top), added if it is new."""
         node = self.ids.setdefault((parent, name), len(self.parents))
         if node == len(self.parents):
             self.parents.append(parent)
@@ -45,8 +44,8 @@ class PathTree:
             node = self.parents[node]
         return found[::-1]
 
-    def within(self, top: int) -> NDArray[np.bool_]:
-        """For each node whether it is `top` or lies below it."""
+    def within(self, top: int) -> Bools:
+        """For each node, whether it is `top` or below it."""
         inside = np.zeros(len(self), dtype=np.bool_)
         inside[top] = True
         for node in range(top + 1, len(self)):
@@ -55,14 +54,14 @@ class PathTree:
         return inside
 
     def paths(self) -> tuple[str, ...]:
-        """The whole path of each node, its parts joined with "/"."""
+        """The full path of each node, its parts joined with "/"."""
         full: list[str] = []
         for parent, name in zip(self.parents, self.names, strict=True):
             full.append(name if parent == NO_NODE else f"{full[parent]}/{name}")
         return tuple(full)
 
     def add_up(self, exclusive: Int64s) -> Int64s:
-        """Each node's value with those of all nodes below it; `exclusive` is [nodes, …]."""
+        """Each node's value plus those of all nodes below it; `exclusive` is [nodes, …]."""
         total = exclusive.copy()
         parents, depths = np.array(self.parents), np.array(self.depths)
         for depth in range(int(depths.max(initial=0)), 0, -1):

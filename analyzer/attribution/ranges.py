@@ -1,10 +1,10 @@
 """Which range path each op and each launch call belongs to.
 
 An op belongs to the innermost range that was open on the launching thread when its launch call
-began, and to every range around that one; where the host opened none, to its framework operator.
-In a CPU capture the operator's own start counts. The ops of a graph replay stand where the same
-ops of an ungraphed step do; what is not found there stands under the range around the launch, as a
-child `(graph replay)`.
+began, and to every range around that one; without an open range, to its framework operator. In a
+CPU capture, the operator's own start counts. The ops of a graph replay get the paths of the same
+ops of an ungraphed step; an op that is not found there is put under the range around the launch,
+in a child `(graph replay)`.
 """
 
 from dataclasses import dataclass
@@ -12,15 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.attribution.graph_nodes import follow_graph_nodes
 from decodescope.analyzer.attribution.host_paths import host_nodes
 from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, NO_NODE, PathTree
-from decodescope.analyzer.attribution.replay_paths import enter_replays, node_confidences
-from decodescope.analyzer.attribution.replays import EXACT, NONE, PARTIAL, attribute_replays
+from decodescope.analyzer.attribution.replays import (
+    EXACT,
+    NONE,
+    PARTIAL,
+    Replays,
+    attribute_replays,
+    reference_path,
+)
 from decodescope.analyzer.schema.report import Attribution
 from decodescope.analyzer.timing.launches import LaunchCalls
-from decodescope.analyzer.timing.steps import Steps
-from decodescope.analyzer.trace import HostEvents, Int8s, Int64s, Trace
+from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import Bools, HostEvents, Int8s, Int64s, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,18 +33,17 @@ class Ranges:
     """Which range path each op and each launch call belongs to.
 
     `op_node` (one for each op of the trace) and `call_node` (one for each row of `LaunchCalls`)
-    index `paths` and `parents`; -1 stands for none. A call stands at the range around it, the
-    launch of a graph of which nothing was found in the reference at `(graph replay)`.
-    `confidence` is that of each op's path, `node_confidence` that of each path: EXACT, PARTIAL or
-    NONE. `node_matched` is the share of the graph launches' ops that have a partner in the
-    reference, NaN of paths that are not PARTIAL. `reference_op` is each op's partner in
-    `trace.reference.ops`, -1 for none.
+    index `paths` and the nodes of `tree`; -1 means none. The node of a call is the range around it,
+    or `(graph replay)` for a graph launch without any partner in the reference. `confidence` is
+    that of each op's path, `node_confidence` that of each path: EXACT, PARTIAL or NONE.
+    `node_matched` is the share of the graph launches' ops that have a partner in the reference, NaN
+    for paths that are not PARTIAL. `reference_op` is each op's partner in `trace.reference.ops`, -1
+    for none.
     """
 
     op_node: Int64s
     call_node: Int64s
     paths: tuple[str, ...]
-    parents: Int64s
     tree: PathTree
     confidence: Int8s
     reference_op: Int64s
@@ -47,30 +51,29 @@ class Ranges:
     node_matched: NDArray[np.float64]
 
 
-def find_ranges(trace: Trace, launches: LaunchCalls, steps: Steps) -> Ranges:
+def find_ranges(timeline: Timeline) -> Ranges:
     """The path of every op and launch call."""
+    trace, launches = timeline.trace, timeline.launches
     tree = PathTree()
     row = _launch_rows(trace, launches)
     replayed = row >= 0
     replayed[replayed] = launches.is_graph[row[replayed]]
     launched_at, call_node = _host_nodes(trace, launches, tree, row)
-    found = attribute_replays(trace, launched_at, replayed, steps.op_step, tree)
-    follow_graph_nodes(trace.ops, replayed, launched_at, steps.op_step, found)
-    op_node = enter_replays(trace, tree, launched_at, replayed, found)
+    found = attribute_replays(timeline, tree, launched_at, replayed)
+    op_node = _enter_replays(trace, tree, launched_at, replayed, found)
     partners = np.bincount(row[found.reference_op >= 0], minlength=len(launches))
     for graph in np.flatnonzero(launches.is_graph & (call_node >= 0) & (partners == 0)).tolist():
         call_node[graph] = tree.child(int(call_node[graph]), GRAPH_REPLAY)
     matched = np.full(len(row), np.nan)
     matched[replayed] = (partners / launches.ops)[row[replayed]]
     confidence = np.where(replayed, found.confidence, EXACT)
-    node_confidence, node_matched = node_confidences(
+    node_confidence, node_matched = _node_confidences(
         tree, launched_at, op_node, np.flatnonzero(replayed & (confidence == PARTIAL)), matched
     )
     return Ranges(
         op_node=op_node,
         call_node=call_node,
         paths=tree.paths(),
-        parents=np.array(tree.parents, dtype=np.int64),
         tree=tree,
         confidence=np.where(op_node == NO_NODE, NONE, confidence).astype(np.int8),
         reference_op=found.reference_op,
@@ -97,11 +100,11 @@ def _host_nodes(
 ) -> tuple[Int64s, Int64s]:
     """The host's path at the launch of each op, and at each launch call.
 
-    An op whose launch call tells no path goes by the operator with its external id.
+    If its launch call has no path, an op gets that of the operator with its external id.
     """
     ops, calls, operators = trace.ops, trace.calls, trace.cpu_ops
     if trace.on_cpu:
-        pid = np.full(len(ops), operators.pid[0] if len(operators) else 0)
+        pid = np.full(len(ops), trace.cpu_pid)
         every = np.ones(len(ops), dtype=np.bool_)
         return host_nodes(trace, tree, ops.start_ns, pid, ops.stream, every), row[:0]
     made = launches.call
@@ -126,7 +129,7 @@ def _host_nodes(
 
 
 def _operators_of(operators: HostEvents, external_id: Int64s) -> Int64s:
-    """The one operator with each external id; -1 where there is none or more than one."""
+    """The one operator with each external id; -1 if there is none or more than one."""
     if not len(external_id) or not len(operators):
         return np.full(len(external_id), -1, dtype=np.int64)
     order = np.argsort(operators.external_id, kind="stable")
@@ -134,3 +137,63 @@ def _operators_of(operators: HostEvents, external_id: Int64s) -> Int64s:
     first = np.searchsorted(ids, external_id, side="left")
     found = np.searchsorted(ids, external_id, side="right") - first == 1
     return np.where(found, order[np.minimum(first, len(ids) - 1)], -1)
+
+
+def _enter_replays(
+    trace: Trace, tree: PathTree, node: Int64s, replayed: Bools, found: Replays
+) -> Int64s:
+    """Each op's node, given that of its launch: replayed ops move to their partner's path, or to
+    `(graph replay)` if they have no partner."""
+    entered = node.copy()
+    paired = np.flatnonzero(found.reference_op >= 0)
+    if trace.reference is not None and len(paired):
+        count = len(trace.reference.ops)
+        pairs, pair = np.unique(
+            node[paired] * count + found.reference_op[paired], return_inverse=True
+        )
+        nodes = []
+        for code in pairs.tolist():
+            top, partner = divmod(code, count)
+            above = reference_path(trace.reference, tree, top) or ""
+            below = trace.reference.ops[partner].path.removeprefix(above).strip("/")
+            for part in below.split("/") if below else ():
+                top = tree.child(top, part)
+            nodes.append(top)
+        entered[paired] = np.array(nodes, dtype=np.int64)[pair]
+    lost = np.flatnonzero(replayed & (found.reference_op < 0) & (node != NO_NODE))
+    tops, which = np.unique(node[lost], return_inverse=True)
+    unknown = [tree.child(top, GRAPH_REPLAY) for top in tops.tolist()]
+    entered[lost] = np.array(unknown, dtype=np.int64)[which]
+    return entered
+
+
+def _node_confidences(
+    tree: PathTree,
+    launched_at: Int64s,
+    op_node: Int64s,
+    partial: Int64s,
+    matched: NDArray[np.float64],
+) -> tuple[Int8s, NDArray[np.float64]]:
+    """The confidence of each path, and the share of ops matched if it is PARTIAL (else NaN).
+
+    A path is PARTIAL if one of its ops is (`partial` lists those) and the path is below the range
+    around that op's launch: the op certainly belongs to that range itself. Its share is the mean of
+    `matched`, the shares of the launches, over those ops.
+    """
+    confidence = np.full(len(tree), EXACT, dtype=np.int8)
+    confidence[[name == GRAPH_REPLAY for name in tree.names]] = NONE
+    total, ops = np.zeros((2, len(tree)))
+    pairs, pair = np.unique(
+        launched_at[partial] * len(tree) + op_node[partial], return_inverse=True
+    )
+    sums = np.bincount(pair, weights=matched[partial], minlength=len(pairs)).tolist()
+    counts = np.bincount(pair, minlength=len(pairs)).tolist()
+    for code, of_pair, count in zip(pairs.tolist(), sums, counts, strict=True):
+        top, node = divmod(code, len(tree))
+        while node != top:
+            confidence[node] = PARTIAL
+            total[node] += of_pair
+            ops[node] += count
+            node = tree.parents[node]
+    with np.errstate(invalid="ignore"):
+        return confidence, total / ops

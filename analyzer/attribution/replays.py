@@ -1,66 +1,60 @@
-"""Which op of an ungraphed step each op of a CUDA graph's replay corresponds to.
+"""Which op of an ungraphed step each op of a CUDA graph replay corresponds to.
 
-A replay shows no host ranges. The same step, run once without its graph, does (`GraphReference`),
-and it puts the same ops on the device in the same order on each stream. So the ops of a step are
-aligned by name with the reference's ops below the range that launched the graph. Ops launched
-directly between graphs take part as landmarks; their own path stays as it is.
+A replay has no host ranges. The same step, run once without its graph, has them
+(`GraphReference`), and it runs the same ops in the same order on each stream. So the ops of a step
+are aligned by name with the reference's ops below the range that launched the graph. Ops launched
+directly between graphs take part as landmarks and keep their own path.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from decodescope.analyzer.attribution.alignment import OpSequence, align_step
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
-from decodescope.analyzer.attribution.step_alignment import OpSequence, align_step
 from decodescope.analyzer.reference import GraphReference
-from decodescope.analyzer.trace import Int8s, Int64s, Trace
+from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s, Trace
 
 EXACT, PARTIAL, NONE = range(3)
-# The profiler names the kind of memory of a copy or fill differently in a replay.
+_Replay = tuple[int, int, int]
+# In a replay, the profiler names the memory of a copy or fill differently.
 _COPY_OR_FILL = re.compile(r"(?i)(memcpy|memset)\b")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replays:
-    """What alignment found for each op of the trace: `reference_op` indexes the reference's ops
-    (-1: none), `confidence` is EXACT, PARTIAL or NONE."""
+    """The result for each op of the trace: `reference_op` indexes the reference's ops (-1: none),
+    `confidence` is EXACT, PARTIAL or NONE."""
 
     reference_op: Int64s
     confidence: Int8s
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Names:
-    """One number for each name, the same in the trace and in the reference."""
-
-    of_op: Int64s
-    of_reference: Int64s
-
-
-def attribute_replays(
-    trace: Trace, node: Int64s, replayed: NDArray[np.bool_], op_step: Int64s, tree: PathTree
-) -> Replays:
+def attribute_replays(timeline: Timeline, tree: PathTree, node: Int64s, replayed: Bools) -> Replays:
     """Find the partner in the reference of every op that a graph launch put on a device.
 
-    `node` is the range around each op's launch, `op_step` its step; `replayed` says which ops are
-    graph launches'. Without a reference nothing is found.
+    `node` is the range around each op's launch; `replayed` marks the ops of graph launches. Without
+    a reference nothing is found.
     """
+    trace, op_step = timeline.trace, timeline.steps.op_step
     count = len(trace.ops)
     found = Replays(np.full(count, -1, dtype=np.int64), np.full(count, NONE, dtype=np.int8))
     reference = trace.reference
     if reference is None:
         return found
-    names = _common_names(trace, reference)
-    node = np.where(op_step >= 0, node, NO_NODE)
-    for top in np.unique(node[replayed & (node != NO_NODE)]).tolist():
+    names, sequence = _common_names(trace, reference)
+    in_step = np.where(op_step >= 0, node, NO_NODE)
+    for top in np.unique(in_step[replayed & (in_step != NO_NODE)]).tolist():
         below = _reference_below(reference, tree, top)
         if len(below):
-            inside = np.flatnonzero((node != NO_NODE) & tree.within(top)[node])
-            own = replayed & (node == top)
-            _attribute(trace, reference, names, below, inside, own, op_step, found)
+            inside = np.flatnonzero((in_step != NO_NODE) & tree.within(top)[in_step])
+            own = replayed & (in_step == top)
+            by_step = list(_by_step(inside, op_step))
+            _attribute(trace.ops, names, by_step, own, (below, sequence.take(below)), found)
+    _follow_graph_nodes(trace.ops, node, replayed, op_step, found)
     return found
 
 
@@ -81,40 +75,39 @@ def _reference_below(reference: GraphReference, tree: PathTree, top: int) -> Int
 
 
 def _attribute(
-    trace: Trace,
-    reference: GraphReference,
-    names: _Names,
-    below: Int64s,
-    inside: Int64s,
-    replayed: NDArray[np.bool_],
-    op_step: Int64s,
+    ops: GpuOps,
+    names: Int64s,
+    steps: Sequence[Int64s],
+    replayed: Bools,
+    wanted: tuple[Int64s, OpSequence],
     found: Replays,
 ) -> None:
-    """Align each step's ops of `inside` with the reference's ops `below`."""
-    ops = trace.ops
-    streams = np.array([op.stream for op in reference.ops], dtype=np.int64)
-    wanted = OpSequence(names.of_reference[below], streams[below])
+    """Align the replayed ops of each step with some of the reference's ops (`wanted`: their indices
+    and their sequence); `names` are the numbers of all ops' names."""
+    below, sequence = wanted
     by_nodes = bool((ops.graph_node_id[replayed] >= 0).all())
     known: dict[tuple[bytes, ...], tuple[Int64s, bool]] = {}
-    for mine in _by_step(inside, op_step):
+    for mine in steps:
         own = replayed[mine]
         if not own.any():
             continue
-        step = OpSequence(names.of_op[mine], _device_streams(ops.device[mine], ops.stream[mine]))
+        step = OpSequence(names[mine], _device_streams(ops.device[mine], ops.stream[mine]))
         order = None
         if by_nodes:
             order = np.lexsort((ops.graph_node_id[mine], ops.launch[mine]))
         shape = (step.name, step.stream, own, *(() if order is None else (order,)))
         key = tuple(column.tobytes() for column in shape)
         if key not in known:
-            known[key] = align_step(step, own, order, wanted)
+            known[key] = align_step(step, own, order, sequence)
         partner, certain = known[key]
         paired = partner >= 0
         found.reference_op[mine[paired]] = below[partner[paired]]
         found.confidence[mine[paired]] = EXACT if certain else PARTIAL
 
 
-def _common_names(trace: Trace, reference: GraphReference) -> _Names:
+def _common_names(trace: Trace, reference: GraphReference) -> tuple[Int64s, OpSequence]:
+    """One number for each name, the same in the trace and in the reference: those of the trace's
+    ops, and the reference's ops as a sequence."""
     numbers: dict[str, int] = {}
 
     def number(name: str) -> int:
@@ -122,10 +115,9 @@ def _common_names(trace: Trace, reference: GraphReference) -> _Names:
         return numbers.setdefault(kind[1].lower() if kind else name, len(numbers))
 
     table = np.array([number(name) for name in trace.names], dtype=np.int64)
-    return _Names(
-        table[trace.ops.name],
-        np.array([number(op.name) for op in reference.ops], dtype=np.int64),
-    )
+    names = np.array([number(op.name) for op in reference.ops], dtype=np.int64)
+    streams = np.array([op.stream for op in reference.ops], dtype=np.int64)
+    return table[trace.ops.name], OpSequence(names, streams)
 
 
 def _device_streams(device: Int64s, stream: Int64s) -> Int64s:
@@ -140,3 +132,39 @@ def _by_step(ops: Int64s, op_step: Int64s) -> Iterator[Int64s]:
     order = ops[np.argsort(op_step[ops], kind="stable")]
     if len(order):
         yield from np.split(order, np.flatnonzero(np.diff(op_step[order])) + 1)
+
+
+def _follow_graph_nodes(
+    ops: GpuOps, node: Int64s, replayed: Bools, op_step: Int64s, found: Replays
+) -> None:
+    """Give an op the partner of its graph node in a replay whose alignment is certain.
+
+    This attributes replays of which some ops are missing. Both replays must be the same launch of
+    the same graph within their steps and below the same range (`node`); the node then decides every
+    op of such a replay. CUPTI numbers a node `graph id << 32 | number within the graph`.
+    """
+    rows = np.flatnonzero(replayed & (ops.graph_node_id >= 0) & (op_step >= 0))
+    rows = rows[np.argsort(ops.launch[rows], kind="stable")]
+    certain: dict[_Replay, tuple[Int64s, Int64s]] = {}
+    doubtful: list[tuple[_Replay, Int64s]] = []
+    launched: dict[_Replay, int] = {}
+    for mine in np.split(rows, np.flatnonzero(np.diff(ops.launch[rows])) + 1):
+        if not len(mine):
+            continue
+        graph = int(ops.graph_node_id[mine[0]]) >> 32
+        in_step = (int(op_step[mine[0]]), int(node[mine[0]]), graph)
+        launched[in_step] = launched.get(in_step, -1) + 1
+        replay = (in_step[1], graph, launched[in_step])
+        if (found.confidence[mine] == EXACT).all():
+            if replay not in certain:
+                order = mine[np.argsort(ops.graph_node_id[mine])]
+                certain[replay] = (ops.graph_node_id[order], found.reference_op[order])
+        else:
+            doubtful.append((replay, mine))
+    for replay, mine in doubtful:
+        if replay in certain:
+            nodes, partners = certain[replay]
+            at = np.minimum(np.searchsorted(nodes, ops.graph_node_id[mine]), len(nodes) - 1)
+            known = nodes[at] == ops.graph_node_id[mine]
+            found.reference_op[mine] = np.where(known, partners[at], -1)
+            found.confidence[mine] = np.where(known, EXACT, NONE)

@@ -15,7 +15,7 @@ from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import GAP_CLASSES, Confidence
 from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
-from decodescope.analyzer.timing.timeline import depth_changes
+from decodescope.analyzer.timing.intervals import depth_changes
 from decodescope.analyzer.trace import Int64s, Trace
 
 GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")

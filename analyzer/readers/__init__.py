@@ -1,1 +1,1 @@
-"""Turns files into a `Trace`: Kineto (torch.profiler), Nsight Systems, recordings, ranks."""
+"""Reads files into a `Trace`: Kineto (torch.profiler), Nsight Systems, recordings, ranks."""

@@ -1,15 +1,14 @@
-"""Bytes of a trace file in pieces, decompressed on the way, with a bound on how many there are."""
+"""The bytes of a trace file in pieces, decompressed while reading, with a limit on their number."""
 
 import zlib
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 from decodescope.analyzer.errors import TraceError
 
 GZIP_MAGIC = b"\x1f\x8b"
-PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20
 MAX_DECOMPRESSED_BYTES = 8 << 30
 _GZIP_WINDOW = 31
 
@@ -35,10 +34,10 @@ class ByteSource:
         return next(self._pieces, b"")
 
     def _raw(self, stream: BinaryIO, head: bytes) -> Iterator[bytes]:
-        piece = head + stream.read(PIECE_BYTES)
+        piece = head + stream.read(_PIECE_BYTES)
         while piece:
             yield piece
-            piece = stream.read(PIECE_BYTES)
+            piece = stream.read(_PIECE_BYTES)
 
     def _gunzip(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         total = 0
@@ -51,7 +50,7 @@ class ByteSource:
                         return
                     decompressor = zlib.decompressobj(_GZIP_WINDOW)
                 try:
-                    unpacked = decompressor.decompress(pending, PIECE_BYTES)
+                    unpacked = decompressor.decompress(pending, _PIECE_BYTES)
                 except zlib.error:
                     self.truncated = True
                     return
@@ -68,7 +67,7 @@ class ByteSource:
 
 
 def open_stream(path: str) -> BinaryIO:
-    """Open a file to read; raises `TraceError` saying why it cannot be read."""
+    """Open a file for reading; raises `TraceError` with the reason if that fails."""
     file = Path(path)
     if file.is_dir():
         raise TraceError(f"{path}: is a folder, not a trace; name the trace file inside it")
@@ -81,8 +80,3 @@ def open_stream(path: str) -> BinaryIO:
         raise TraceError(
             f"{path}: cannot be read ({reason}); check the path and its rights"
         ) from None
-
-
-def bytes_stream(data: bytes) -> BinaryIO:
-    """The same interface over bytes in memory."""
-    return BytesIO(data)

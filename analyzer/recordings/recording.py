@@ -15,7 +15,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
@@ -32,9 +32,7 @@ from decodescope.analyzer.protocol import (
     TraceReady,
     WorkerMessage,
 )
-from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
 from decodescope.analyzer.schema.report import Finding
-from decodescope.analyzer.trace import Trace
 
 MAGIC = b"DSREC"
 VERSION = 1
@@ -249,29 +247,6 @@ def read_recording(path: Path | str) -> Recording:
             return _scan(path, file)
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
-
-
-def trace_windows(path: Path | str) -> tuple[RecordedFrame, ...]:
-    """The captured windows of the recording at `path`, oldest first.
-
-    Raises:
-        TraceError: as `read_recording`.
-    """
-    return read_recording(path).windows
-
-
-def load_trace(path: Path | str) -> Trace:
-    """The last captured window of the recording at `path`; its source format is "recording".
-
-    Raises:
-        TraceError: as `read_recording`, no window inside, or a window that is no trace.
-    """
-    recording = read_recording(path)
-    if not recording.windows:
-        raise TraceError(f"{path}: the recording holds no captured window; record a longer run")
-    trace = read_kineto_bytes(recording.trace_bytes(recording.windows[-1]), str(path))
-    source = msgspec.structs.replace(trace.source, format="recording")
-    return replace(trace, source=source, findings=(*recording.findings, *trace.findings))
 
 
 def _check_header(path: Path, file: BinaryIO) -> None:

@@ -1,1 +1,1 @@
-"""Assembles reports from the analyses."""
+"""Builds reports from timelines, attribution and rooflines."""

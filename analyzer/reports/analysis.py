@@ -1,82 +1,88 @@
-"""One trace in, every figure about it out."""
+"""One trace in, all its figures out."""
 
 from dataclasses import dataclass
 
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.reports.device_report import device_report
-from decodescope.analyzer.reports.gap_report import largest_gaps
+from decodescope.analyzer.reports.gap_report import idle_by_class, largest_gaps
 from decodescope.analyzer.reports.health import health
-from decodescope.analyzer.reports.kernel_table import kernel_reports
-from decodescope.analyzer.reports.launch_report import launch_report
+from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.roofline.verdict import verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Observer, Report
-from decodescope.analyzer.timing.gaps import Gaps, busy_by_device, find_gaps
-from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
-from decodescope.analyzer.timing.step_idle import step_idle_ns
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Observer, Report, StepReport
 from decodescope.analyzer.timing.step_timeline import StepTimeline, step_timeline
-from decodescope.analyzer.timing.steps import (
-    Steps,
-    find_steps,
-    median_step,
-    step_reports,
-    step_time_ns,
-)
-from decodescope.analyzer.timing.timeline import Union
+from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Analysis:
-    """A report and the columns it was made from, for views that draw time."""
+class Analysis(Timeline):
+    """A report, and the timeline and ranges it was made from, for views that draw time."""
 
-    report: Report
-    trace: Trace
-    busy: dict[int, Union]
-    gaps: Gaps
-    launches: LaunchCalls
-    steps: Steps
     ranges: Ranges
+    report: Report
 
     def step_timeline(self, index: int = -1) -> StepTimeline | None:
         """What ran when in one step, None if there is no such step or it launched nothing."""
-        return step_timeline(self.trace, self.gaps, self.steps, index)
+        return step_timeline(self, index)
 
 
 def analyze(trace: Trace) -> Analysis:
     """Compute every figure of `Report`. Works for any trace, also one without GPU activity."""
-    busy = busy_by_device(trace)
-    launches = find_launch_calls(trace)
-    gaps = find_gaps(trace, busy.values(), launches)
-    steps = find_steps(trace, busy, launches)
-    ranges = find_ranges(trace, launches, steps)
-    idle_ns = step_idle_ns(trace, busy, gaps, launches, steps)
-    devices = tuple(device_report(trace, device, busy[device], gaps) for device in busy)
-    launch_figures = launch_report(trace, launches, busy)
-    observer = _observer(trace, steps)
+    timeline = find_timeline(trace)
+    ranges = find_ranges(timeline)
+    devices = tuple(device_report(timeline, device) for device in timeline.busy)
+    launches = launch_report(timeline)
+    observer = _observer(timeline)
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
-        health=health(trace, launches, steps, observer),
+        health=health(timeline, observer),
         devices=devices,
-        launches=launch_figures,
-        steps=step_reports(trace, steps, idle_ns),
-        kernels=kernel_reports(trace, launches, ranges.reference_op),
-        ranges=range_reports(trace, ranges, gaps),
-        verdict=verdict(devices, launch_figures, trace.capture, _step_ns(observer)),
+        launches=launches,
+        steps=_step_reports(timeline),
+        kernels=kernel_reports(timeline, ranges.reference_op),
+        ranges=range_reports(timeline, ranges),
+        verdict=verdict(devices, launches, trace.capture, _step_ns(observer)),
         capture=trace.capture,
         observer=observer,
-        largest_gaps=largest_gaps(trace, busy, gaps, launches, steps, ranges),
+        largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(ranges),
-        waterfall=waterfall(trace, busy, gaps, launches, steps),
+        waterfall=waterfall(timeline),
     )
-    return Analysis(report, trace, busy, gaps, launches, steps, ranges)
+    columns = (timeline.busy, timeline.launches, timeline.gaps, timeline.steps)
+    return Analysis(trace, *columns, ranges, report)
 
 
-def _observer(trace: Trace, steps: Steps) -> Observer | None:
-    index = median_step(trace, steps)
-    profiled = step_time_ns(trace, steps, index) if index is not None else None
+def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
+    trace, steps = timeline.trace, timeline.steps
+    rows = zip(
+        *(trace.ranges.length_ns[steps.marker].tolist(), steps.busy_ns.tolist()),
+        *((steps.span_end_ns - steps.span_start_ns).tolist(), steps.gpu_ops.tolist()),
+        *(steps.launch_calls.tolist(), step_idle_ns(timeline)),
+        strict=True,
+    )
+    return tuple(
+        StepReport(
+            index=index,
+            name=timeline.step_name(index),
+            host_ns=host_ns,
+            gpu_span_ns=span_ns if gpu_ops else None,
+            busy_ns=busy_ns,
+            idle_ns=span_ns - busy_ns if gpu_ops else None,
+            launch_calls=calls,
+            gpu_ops=gpu_ops,
+            gaps=idle_by_class(idle_ns),
+        )
+        for index, (host_ns, busy_ns, span_ns, gpu_ops, calls, idle_ns) in enumerate(rows)
+    )
+
+
+def _observer(timeline: Timeline) -> Observer | None:
+    trace, steps = timeline.trace, timeline.steps
+    index = steps.median()
+    profiled = int(steps.time_ns[index]) if index is not None else None
     unprofiled = trace.capture.unprofiled_step_ns if trace.capture else None
     if profiled is None and unprofiled is None:
         return None

@@ -1,29 +1,30 @@
-"""What each device and each of its streams did: busy, idle, overlap, and the gaps by class."""
+"""What each device and each of its streams did: busy, idle and overlap time, gaps by class."""
 
 import numpy as np
 
 from decodescope.analyzer.reports.gap_report import device_label, gap_totals
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StreamReport
 from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS, Gaps
-from decodescope.analyzer.timing.timeline import Union, busy_ns, overlap_ns
-from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int64s, Trace
+from decodescope.analyzer.timing.intervals import busy_ns, overlap_ns
+from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import GpuOps, Int64s
 
 
-def device_report(trace: Trace, device: int, busy: Union, gaps: Gaps) -> DeviceReport:
-    """The figures of one device; `busy` are its busy intervals."""
+def device_report(timeline: Timeline, device: int) -> DeviceReport:
+    """The figures of one device."""
+    trace, gaps, busy = timeline.trace, timeline.gaps, timeline.busy[device]
     mine = np.flatnonzero(trace.ops.device == device)
     here = np.flatnonzero(gaps.device == device)
     by_class, host_wait = _totals(gaps, here)
     window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
-    stands_for_kernel = CPU_OPERATOR if trace.on_cpu else KERNEL
     floor_ns = gaps.floors_ns[device]
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
-    streams = _stream_reports(trace, mine, gaps, here)
+    streams = _stream_reports(trace.ops, mine, gaps, here)
     return DeviceReport(
         device=device_label(trace, device),
         name=trace.device_names.get(device, ""),
         gpu_ops=len(mine),
-        kernels=int(np.count_nonzero(trace.ops.kind[mine] == stands_for_kernel)),
+        kernels=int(np.count_nonzero(trace.ops.kind[mine] == trace.kernel_kind)),
         window_ns=window_ns,
         busy_ns=busy.busy_ns,
         idle_ns=window_ns - busy.busy_ns,
@@ -38,8 +39,7 @@ def device_report(trace: Trace, device: int, busy: Union, gaps: Gaps) -> DeviceR
 
 def _totals(gaps: Gaps, chosen: Int64s) -> tuple[dict[str, GapTotal], dict[str, GapTotal]]:
     """The chosen gaps by class, and those of host_wait by label."""
-    kind, label = gaps.kind[chosen], gaps.label[chosen]
-    length_ns = gaps.end_ns[chosen] - gaps.start_ns[chosen]
+    kind, label, length_ns = gaps.kind[chosen], gaps.label[chosen], gaps.length_ns[chosen]
     waits = kind == HOST_WAIT
     return (
         gap_totals(kind, length_ns, GAP_CLASSES),
@@ -48,10 +48,9 @@ def _totals(gaps: Gaps, chosen: Int64s) -> tuple[dict[str, GapTotal], dict[str, 
 
 
 def _stream_reports(
-    trace: Trace, mine: Int64s, gaps: Gaps, here: Int64s
+    ops: GpuOps, mine: Int64s, gaps: Gaps, here: Int64s
 ) -> tuple[StreamReport, ...]:
     """The streams of the ops `mine`, in order of their number; `here` are the device's gaps."""
-    ops = trace.ops
     ended_by = ops.stream[gaps.next[here]]
     reports = []
     for stream, own in _by_stream(ops.stream[mine], mine):

@@ -1,8 +1,11 @@
-"""How measured values are spread: nearest-rank percentiles and buckets of powers of two."""
+"""How measured values are distributed: nearest-rank percentiles, histograms, step times."""
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from decodescope.analyzer.schema.report import Percentiles
+from decodescope.analyzer.schema.run_report import StepTimes
 from decodescope.analyzer.trace import Int64s
 
 _BOUNDS = np.left_shift(np.int64(1), np.arange(63, dtype=np.int64))
@@ -11,8 +14,8 @@ _BOUNDS = np.left_shift(np.int64(1), np.arange(63, dtype=np.int64))
 def histogram(values_ns: Int64s) -> tuple[tuple[int, int], ...]:
     """(upper bound, count) of the occupied buckets 1, 2, 4, 8, …, in order.
 
-    A value falls into the first bucket whose bound it does not exceed, so the first one also holds
-    what is not positive.
+    A value belongs to the first bucket whose bound it does not exceed, so the first bucket also
+    holds all values <= 0.
     """
     if not len(values_ns):
         return ()
@@ -21,15 +24,32 @@ def histogram(values_ns: Int64s) -> tuple[tuple[int, int], ...]:
 
 
 def percentiles(values_ns: Int64s) -> Percentiles | None:
-    """Nearest-rank percentiles (always a measured value), None of nothing."""
+    """Nearest-rank percentiles (always a measured value), None without values."""
     if not len(values_ns):
         return None
-    p50, p90, p99 = np.percentile(values_ns, (50, 90, 99), method="inverted_cdf")
+    p50, p90, p99 = _ranked(values_ns)
     return Percentiles(
-        p50=int(p50),
-        p90=int(p90),
-        p99=int(p99),
+        p50=p50,
+        p90=p90,
+        p99=p99,
         min=int(values_ns.min()),
         max=int(values_ns.max()),
         histogram=histogram(values_ns),
     )
+
+
+def step_times(step_ns: Sequence[int]) -> StepTimes:
+    """Percentiles (nearest measured step, never interpolated) and mean of step times."""
+    times = np.asarray(step_ns, dtype=np.int64)
+    return StepTimes(*_ranked(times), mean=round(float(times.mean())))
+
+
+def tokens_per_s(step_ns: Sequence[int], batch: int) -> float:
+    """batch * steps / their total time; 0 if no time passed."""
+    total_ns = sum(step_ns)
+    return batch * len(step_ns) * 1e9 / total_ns if total_ns else 0.0
+
+
+def _ranked(values: Int64s) -> tuple[int, int, int]:
+    p50, p90, p99 = np.percentile(values, (50, 90, 99), method="inverted_cdf")
+    return int(p50), int(p90), int(p99)

@@ -1,119 +1,97 @@
-"""Whether the figures of a trace can be trusted, and what a reader of them must know."""
+"""Whether the figures of a trace can be trusted, and what their reader must know."""
+
+from collections.abc import Iterator
 
 import numpy as np
 
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer
-from decodescope.analyzer.timing.host_calls import graph_launch_calls
-from decodescope.analyzer.timing.launches import LaunchCalls
-from decodescope.analyzer.timing.lost_launches import lost_launches
-from decodescope.analyzer.timing.steps import Steps
+from decodescope.analyzer.timing.launches import graph_launch_calls, lost_launches
+from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Trace
 
 DISTORTED = 1.2
-_HARMLESS = frozenset(
-    {
-        "profiler_overhead",
-        "cpu_capture",
-        "no_steps",
-        "empty_steps",
-        "distorted_window",
-        "missing_ranks",
-    }
+_HARMLESS = (
+    *("profiler_overhead", "cpu_capture", "no_steps", "empty_steps", "distorted_window"),
+    "missing_ranks",
 )
 
 
-def health(trace: Trace, launches: LaunchCalls, steps: Steps, observer: Observer | None) -> Health:
+def health(timeline: Timeline, observer: Observer | None) -> Health:
     """Status and findings.
 
-    "no_gpu_activity" without a single op; "degraded" where ops are unlinked or the reader had to
-    leave something out; otherwise "ok".
+    "no_gpu_activity" without a single op; "degraded" if ops are unlinked or the reader left
+    something out; otherwise "ok".
     """
+    trace = timeline.trace
     unlinked = 0 if trace.on_cpu else int(np.count_nonzero(trace.ops.launch < 0))
-    findings = [*trace.findings, *_findings(trace, launches, steps, observer, unlinked)]
+    own = (Finding(*found) for found in _findings(timeline, observer, unlinked))
+    findings = (*trace.findings, *own)
     status: HealthStatus = "ok"
     if not len(trace.ops):
         status = "no_gpu_activity"
     elif any(finding.code not in _HARMLESS for finding in findings):
         status = "degraded"
-    return Health(status=status, unlinked_gpu_ops=unlinked, findings=tuple(findings))
+    return Health(status=status, unlinked_gpu_ops=unlinked, findings=findings)
 
 
 def _findings(
-    trace: Trace, launches: LaunchCalls, steps: Steps, observer: Observer | None, unlinked: int
-) -> list[Finding]:
-    findings = []
-    count = len(trace.ops)
-    if not count:
-        findings.append(
-            Finding(
-                "no_gpu_activity", "no kernel, copy or fill in this trace: nothing ran on a GPU"
-            )
-        )
-        return findings
+    timeline: Timeline, observer: Observer | None, unlinked: int
+) -> Iterator[tuple[str, str]]:
+    trace, launches, steps = timeline.trace, timeline.launches, timeline.steps
+    if not len(trace.ops):
+        yield "no_gpu_activity", "no kernel, copy or fill in this trace: nothing ran on a GPU"
+        return
     if trace.on_cpu:
-        findings.append(Finding("cpu_capture", "device: cpu; leaf operators stand for GPU ops"))
+        yield "cpu_capture", "device: cpu; leaf operators stand for GPU ops"
     if unlinked:
-        findings.append(
-            Finding(
-                "unlinked_gpu_ops",
-                f"{unlinked} of {count} GPU ops have no launch call in the trace; "
-                "they count as busy, the gaps before them as unlinked",
-            )
+        yield (
+            "unlinked_gpu_ops",
+            f"{unlinked} of {len(trace.ops)} GPU ops have no launch call in the trace; "
+            "they count as busy, the gaps before them as unlinked",
         )
     early = trace.ops.start_ns[launches.first_op] < trace.calls.start_ns[launches.call]
     if early.any():
-        findings.append(
-            Finding(
-                "starts_before_call",
-                f"{int(early.sum())} ops start before their launch call: the clocks of host and "
-                "device disagree",
-            )
+        yield (
+            "starts_before_call",
+            f"{int(early.sum())} ops start before their launch call: the clocks of host and "
+            "device disagree",
         )
     if jumped := _calls_that_overlap(trace):
-        findings.append(
-            Finding(
-                "overlapping_calls",
-                f"{jumped} of {len(trace.calls)} API calls begin inside another call of their "
-                "thread and end after it: "
-                "the host's clock went backwards, or the trace mixes threads",
-            )
+        yield (
+            "overlapping_calls",
+            f"{jumped} of {len(trace.calls)} API calls begin inside another call of their "
+            "thread and end after it: "
+            "the host's clock went backwards, or the trace mixes threads",
         )
     lost, made = lost_launches(trace, launches)
     if len(lost):
-        findings.append(
-            Finding(
-                "launches_without_ops",
-                f"{len(lost)} of {made} kernel launches have no kernel in the trace, which was cut "
-                "or lost records: busy time, queue depths and the ops of steps lack them",
-            )
+        yield (
+            "launches_without_ops",
+            f"{len(lost)} of {made} kernel launches have no kernel in the trace, which was cut "
+            "or lost records: busy time, queue depths and the ops of steps lack them",
         )
     graphs = np.flatnonzero(graph_launch_calls(trace))
     empty_graphs = np.setdiff1d(graphs, launches.call)
     if len(empty_graphs):
-        findings.append(
-            Finding(
-                "graph_launch_without_ops",
-                f"{len(empty_graphs)} of {len(graphs)} graph launches have no GPU op in the trace: "
-                "what they ran is missing from every figure",
-            )
+        yield (
+            "graph_launch_without_ops",
+            f"{len(empty_graphs)} of {len(graphs)} graph launches have no GPU op in the trace: "
+            "what they ran is missing from every figure",
         )
     if observer is not None and observer.ratio is not None and observer.ratio > DISTORTED:
-        findings.append(
-            Finding(
-                "distorted_window",
-                f"a profiled step took {observer.ratio:.2f} times as long: gaps and launch times "
-                "are of slowed steps",
-            )
+        yield (
+            "distorted_window",
+            f"a profiled step took {observer.ratio:.2f} times as long: gaps and launch times "
+            "are of slowed steps",
         )
     if not len(steps):
-        findings.append(Finding("no_steps", "no step markers, so no figures per step"))
+        yield "no_steps", "no step markers, so no figures per step"
     elif not steps.gpu_ops.any():
-        findings.append(Finding("empty_steps", "no GPU op was launched inside a step marker"))
-    return findings
+        yield "empty_steps", "no GPU op was launched inside a step marker"
 
 
 def _calls_that_overlap(trace: Trace) -> int:
-    """How many calls overlap in part with the one that began before them on their thread."""
+    """How many calls partly overlap with the previous one of their thread."""
     calls = trace.calls
     order = np.lexsort((-calls.end_ns, calls.start_ns, calls.tid, calls.pid))
     one, after = order[:-1], order[1:]

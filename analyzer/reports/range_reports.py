@@ -3,34 +3,32 @@
 from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.attribution.ranges import Ranges
+from decodescope.analyzer.reports.gap_report import idle_by_class
 from decodescope.analyzer.schema.report import GAP_CLASSES, Confidence, RangeReport
 from decodescope.analyzer.timing.gaps import Gaps
-from decodescope.analyzer.timing.timeline import grouped_busy_ns
-from decodescope.analyzer.trace import GpuOps, Int64s, Trace
+from decodescope.analyzer.timing.intervals import grouped_busy_ns
+from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import Bools, GpuOps, Int64s
 
 _CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
 
 
-def range_reports(trace: Trace, ranges: Ranges, gaps: Gaps) -> tuple[RangeReport, ...]:
+def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]:
     """The range paths that put work on a GPU, parents before children, largest sibling first.
 
     `gpu_ns` is the union of the ops of the whole subtree, summed over devices; `idle_ns` is the
-    time of the gaps that one of its ops ended. Gaps before ops without a path are in no row.
+    time of the gaps that its ops ended. Gaps before ops without a path are in no row.
     """
     tree = ranges.tree
-    gpu_ns = _gpu_ns(trace.ops, tree, ranges.op_node)
+    gpu_ns = _gpu_ns(timeline.trace.ops, tree, ranges.op_node)
     gpu_ops = tree.add_up(_counts(ranges.op_node, len(tree)))
     launch_calls = tree.add_up(_counts(ranges.call_node, len(tree)))
-    idle_ns = tree.add_up(_idle_ns(ranges, gaps))
+    idle_ns = tree.add_up(_idle_ns(ranges, timeline.gaps))
     reports = []
     for node in _in_order(tree, gpu_ns, gpu_ops):
-        by_class = {
-            name: ns for name, ns in zip(GAP_CLASSES, idle_ns[node].tolist(), strict=True) if ns
-        }
         matched = float(ranges.node_matched[node])
         reports.append(
             RangeReport(
@@ -39,8 +37,8 @@ def range_reports(trace: Trace, ranges: Ranges, gaps: Gaps) -> tuple[RangeReport
                 gpu_ops=int(gpu_ops[node]),
                 launch_calls=int(launch_calls[node]),
                 confidence=_CONFIDENCES[ranges.node_confidence[node]],
-                idle_ns=sum(by_class.values()),
-                gaps=by_class,
+                idle_ns=int(idle_ns[node].sum()),
+                gaps=idle_by_class(idle_ns[node]),
                 kind="operator" if tree.operator[node] else "range",
                 matched=None if np.isnan(matched) else matched,
             )
@@ -57,18 +55,17 @@ def _idle_ns(ranges: Ranges, gaps: Gaps) -> Int64s:
     idle = np.zeros((len(ranges.tree), len(GAP_CLASSES)), dtype=np.int64)
     node = ranges.op_node[gaps.next]
     ended = np.flatnonzero(node != NO_NODE)
-    length_ns = gaps.end_ns[ended] - gaps.start_ns[ended]
-    np.add.at(idle, (node[ended], gaps.kind[ended].astype(np.int64)), length_ns)
+    np.add.at(idle, (node[ended], gaps.kind[ended].astype(np.int64)), gaps.length_ns[ended])
     return idle
 
 
 def _gpu_ns(ops: GpuOps, tree: PathTree, op_node: Int64s) -> Int64s:
-    """Busy time of each subtree. Ops that no other op of their device overlaps add up; only the
-    others need the union of their intervals."""
+    """Busy time of each subtree. Ops that overlap with no other op of their device simply add up;
+    the others need the union of their intervals."""
     alone = _alone(ops)
     itself = np.zeros(len(tree), dtype=np.int64)
     sole = np.flatnonzero(alone & (op_node != NO_NODE))
-    np.add.at(itself, op_node[sole], ops.end_ns[sole] - ops.start_ns[sole])
+    np.add.at(itself, op_node[sole], ops.length_ns[sole])
     total = tree.add_up(itself)
     rest = np.flatnonzero(~alone & (op_node != NO_NODE))
     devices, device = np.unique(ops.device[rest], return_inverse=True)
@@ -84,7 +81,7 @@ def _gpu_ns(ops: GpuOps, tree: PathTree, op_node: Int64s) -> Int64s:
     return total
 
 
-def _alone(ops: GpuOps) -> NDArray[np.bool_]:
+def _alone(ops: GpuOps) -> Bools:
     alone = np.ones(len(ops), dtype=np.bool_)
     for device in np.unique(ops.device).tolist():
         mine = np.flatnonzero(ops.device == device)

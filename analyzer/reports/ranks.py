@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.readers.ranks.merge import Ranks, merge_ranks
+from decodescope.analyzer.readers.ranks.merge import merge_ranks
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.schema.rank_report import RankReport, RanksReport
@@ -15,15 +15,15 @@ from decodescope.analyzer.schema.report import SCHEMA_VERSION
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RanksAnalysis:
-    """The report, and the analyses that it was made from: (rank, its own), and the merged one."""
+    """The report, and the analyses it was made from: (rank, its own), and the merged one."""
 
     report: RanksReport
     ranks: tuple[tuple[int, Analysis], ...]
     merged: Analysis | None
 
 
-def load_ranks(paths: Sequence[Path | str]) -> Ranks:
-    """Read the traces of several ranks.
+def analyze_ranks(paths: Sequence[Path | str]) -> RanksAnalysis:
+    """Read and analyse one file for each rank.
 
     Raises:
         InputError: no file, one file twice, or two files with the same events.
@@ -32,12 +32,7 @@ def load_ranks(paths: Sequence[Path | str]) -> Ranks:
     if not paths:
         raise InputError("no trace files; name one for each rank")
     _refuse_twice([str(path) for path in paths])
-    return merge_ranks([load(path) for path in paths])
-
-
-def analyze_ranks(paths: Sequence[Path | str]) -> RanksAnalysis:
-    """Read and analyse one file for each rank. Raises as `load_ranks`."""
-    ranks = load_ranks(paths)
+    ranks = merge_ranks([load(path) for path in paths])
     alone = tuple((rank, analyze(trace)) for rank, trace in ranks.ranks)
     merged = None if ranks.merged is None else analyze(ranks.merged)
     report = RanksReport(

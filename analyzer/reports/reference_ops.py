@@ -1,13 +1,13 @@
-"""Makes the reference by which graph replays are attributed, from an ungraphed step."""
+"""Builds the reference that attributes graph replays, from an ungraphed step."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from decodescope.analyzer.attribution.range_names import path_part
+from decodescope.analyzer.attribution.host_paths import path_part
 from decodescope.analyzer.reference import GraphReference, ReferenceOp
 from decodescope.analyzer.reports.analysis import Analysis
-from decodescope.analyzer.roofline.op_work import UNKNOWN, op_work
+from decodescope.analyzer.roofline.roofline import UNKNOWN, op_work
 
 
 def reference_from(
@@ -15,15 +15,15 @@ def reference_from(
 ) -> GraphReference:
     """The ops of one step of an ungraphed window, in order of their start.
 
-    Paths begin at the step's marker; an op launched where the host had no range of the step open
-    has the path "". `deeper` gives ops of `analysis.trace` (by index) a more precise path, whole
-    and from the step's marker down. Bytes and FLOPs are those of the operators, where known.
+    Paths begin at the step's marker; an op launched while no range of the step was open has the
+    path "". `deeper` gives ops of `analysis.trace` (by index) a more precise full path from the
+    step's marker down. Bytes and FLOPs are those of the operators, if known.
 
     Raises:
         IndexError: the window has no step of that number.
     """
     trace, ranges, steps = analysis.trace, analysis.ranges, analysis.steps
-    marker = path_part(trace.names[trace.ranges.name[steps.marker[step]]])
+    marker = path_part(analysis.step_name(step))
     mine = np.flatnonzero(steps.op_step == step % len(steps))
     paths = {
         node: _path_from(analysis, node, marker)

@@ -1,11 +1,17 @@
-"""Memory bandwidth: what share of a device's peak a step used.
+"""Memory bandwidth: the share of a device's peak that a step reached.
 
 MBU = bytes a step must read / step time / peak bandwidth.
 """
 
+from decodescope.analyzer.roofline.datasheet import datasheet_peak_bytes_per_s
+from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.schema.run_report import Bandwidth
 
-MEMORY_BOUND_MBU = 0.6
+
+def peak_bytes_per_s(capture: CaptureInfo | None, device_name: str) -> float | None:
+    """The peak measured with the capture, else the datasheet's, else None."""
+    measured = capture.measured_peak_bytes_per_s if capture is not None else None
+    return measured or datasheet_peak_bytes_per_s(device_name)
 
 
 def achieved_bytes_per_s(bytes_per_step: int, step_ns: int) -> float:
@@ -19,7 +25,7 @@ def bandwidth(
     measured_peak_bytes_per_s: float | None,
     datasheet_peak_bytes_per_s: float | None,
 ) -> Bandwidth:
-    """Achieved bandwidth and MBU, against the measured peak where there is one."""
+    """Achieved bandwidth and MBU, against the measured peak if there is one."""
     achieved = achieved_bytes_per_s(bytes_per_step, step_ns)
     peak = measured_peak_bytes_per_s or datasheet_peak_bytes_per_s
     return Bandwidth(

@@ -1,27 +1,51 @@
-"""How near kernels come to what their device can do, where their work is known."""
+"""How close kernels come to the limits of their device, for kernels whose work is known.
+
+The work of an operator that was traced with its shapes counts for the longest of the kernels that
+it launched (the reduction of a split product has none). An op of a graph replay has the work of its
+partner in the trace's reference.
+"""
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from decodescope.analyzer.roofline.datasheet import (
-    datasheet_peak_bytes_per_s,
-    datasheet_peak_flops_per_s,
-    slowest_peak_flops_per_s,
-)
-from decodescope.analyzer.roofline.op_work import UNKNOWN, OpWork
+from decodescope.analyzer.roofline.bandwidth import peak_bytes_per_s
+from decodescope.analyzer.roofline.datasheet import datasheet_peak
 from decodescope.analyzer.schema.report import Roofline
-from decodescope.analyzer.trace import Trace
+from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int64s, Trace
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpWork:
+    """One row for each op of the trace; `UNKNOWN` if the trace does not say."""
+
+    bytes: Int64s
+    flops: Int64s
+
+
+def op_work(trace: Trace, reference_op: Int64s) -> OpWork:
+    """Bytes and FLOPs of every op; `reference_op` indexes `Trace.reference.ops`, -1 for none."""
+    moved, computed = np.full((2, len(trace.ops)), UNKNOWN, dtype=np.int64)
+    if trace.reference is not None:
+        known = np.flatnonzero(reference_op >= 0)
+        rows = [trace.reference.ops[index] for index in reference_op[known].tolist()]
+        moved[known] = [UNKNOWN if row.bytes is None else row.bytes for row in rows]
+        computed[known] = [UNKNOWN if row.flops is None else row.flops for row in rows]
+    op, row = _longest_of_each_operator(trace)
+    moved[op], computed[op] = trace.work.bytes[row], trace.work.flops[row]
+    return OpWork(moved, computed)
 
 
 def rooflines(trace: Trace, work: OpWork) -> dict[int, Roofline]:
-    """By name (an index of `Trace.names`), of the ops whose bytes and FLOPs are known.
+    """By name (an index of `Trace.names`), for the ops whose bytes and FLOPs are known.
 
-    The peak bandwidth is the one measured with the capture, else the datasheet's; the peak of
-    arithmetic is the datasheet's for the capture's dtype. Of a trace from elsewhere the dtype is
-    not known: its kernels have a limit only where memory takes longer than arithmetic would at the
-    slowest dtype.
+    The peak bandwidth is the one measured with the capture, else the datasheet's; the peak
+    arithmetic is the datasheet's for the capture's dtype. The dtype of other traces is unknown:
+    their kernels have a limit only if memory takes longer than arithmetic at the slowest dtype.
     """
     ops = trace.ops
     known = np.flatnonzero((work.bytes != UNKNOWN) & (work.flops != UNKNOWN))
@@ -32,7 +56,7 @@ def rooflines(trace: Trace, work: OpWork) -> dict[int, Roofline]:
     memory_s, compute_s, slowest_s = np.zeros((3, len(names)))
     for into, values in (
         (calls, np.ones(len(known), dtype=np.int64)),
-        (total_ns, ops.end_ns[known] - ops.start_ns[known]),
+        (total_ns, ops.length_ns[known]),
         (moved, work.bytes[known]),
         (computed, work.flops[known]),
         (memory_s, work.bytes[known] / peaks[device_row, 0]),
@@ -46,13 +70,28 @@ def rooflines(trace: Trace, work: OpWork) -> dict[int, Roofline]:
 
 
 def _peaks(trace: Trace, device: int) -> tuple[float, float, float]:
-    """bytes/s, FLOP/s of the capture's dtype and of the slowest one; NaN where one is not known."""
+    """bytes/s, FLOP/s of the capture's dtype and of the slowest dtype; NaN if unknown."""
     capture, name = trace.capture, trace.device_names.get(device, "")
-    measured = capture.measured_peak_bytes_per_s if capture else None
-    bytes_per_s = measured or datasheet_peak_bytes_per_s(name)
-    flops_per_s = datasheet_peak_flops_per_s(name, capture.dtype) if capture else None
-    slowest = slowest_peak_flops_per_s(name)
-    return bytes_per_s or math.nan, flops_per_s or math.nan, slowest or math.nan
+    sheet = datasheet_peak(name)
+    flops_per_s = sheet.flops_per_s if sheet else {}
+    return (
+        peak_bytes_per_s(capture, name) or math.nan,
+        flops_per_s.get(capture.dtype, math.nan) if capture else math.nan,
+        min(flops_per_s.values(), default=math.nan),
+    )
+
+
+def _longest_of_each_operator(trace: Trace) -> tuple[Int64s, Int64s]:
+    """Ops, and the row of `Trace.work` with the work of each."""
+    ops, operators = trace.ops, trace.work.external_id
+    kernels = np.flatnonzero((ops.kind == KERNEL) | (ops.kind == CPU_OPERATOR))
+    row = np.searchsorted(operators, ops.external_id[kernels])
+    found = np.append(operators, UNKNOWN)[row] == ops.external_id[kernels]
+    found &= ops.external_id[kernels] >= 0
+    op, row = kernels[found], row[found]
+    order = np.lexsort((-ops.length_ns[op], row))
+    rows, first = np.unique(row[order], return_index=True)
+    return op[order[first]], rows
 
 
 def _roofline(

@@ -3,13 +3,13 @@
 Launch-bound: host_wait and launch_latency gaps are more than 15 % of the window and the median
 queue depth is at most 1. Memory-bound: the step reads its bytes at 60 % or more of the peak
 bandwidth. Compute-bound: it does its FLOPs at 60 % or more of the datasheet's dense peak for its
-dtype. Mixed: more than one of them holds, or none does; then the reasons say what dominates. A
-verdict is only given where its inputs are known.
+dtype. Mixed: several of these hold, or none; the reasons then say what dominates. Without its
+inputs there is no verdict.
 """
 
 from collections.abc import Sequence
 
-from decodescope.analyzer.roofline.bandwidth import MEMORY_BOUND_MBU, bandwidth
+from decodescope.analyzer.roofline.bandwidth import bandwidth
 from decodescope.analyzer.roofline.datasheet import datasheet_peak, datasheet_peak_bytes_per_s
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
@@ -23,6 +23,7 @@ from decodescope.analyzer.schema.run_report import Bandwidth
 
 LAUNCH_BOUND_IDLE_SHARE = 0.15
 LAUNCH_BOUND_QUEUE_DEPTH = 1.0
+MEMORY_BOUND_MBU = 0.6
 COMPUTE_BOUND_SHARE = 0.6
 _LATE_CLASSES = ("host_wait", "launch_latency")
 
@@ -35,8 +36,8 @@ def verdict(
 ) -> Verdict:
     """Judge one window.
 
-    `step_ns` is the step time that the bytes of `capture` are read in, unprofiled where known.
-    The peak is the one measured with the capture, for lack of it the datasheet's.
+    `step_ns` is the time in which a step reads the bytes of `capture`, unprofiled if known. The
+    peak is the one measured with the capture, else the datasheet's.
     """
     window_ns = sum(device.window_ns for device in devices)
     if not window_ns:
@@ -56,20 +57,14 @@ def verdict(
     return Verdict(bound, tuple(because))
 
 
-def _bound(
-    launch_bound: bool | None, memory_bound: bool | None, compute_bound: bool | None
-) -> Bound:
-    """Unknown arithmetic leaves the other two to decide: a decode step seldom nears its peak."""
-    holding: list[Bound] = []
-    if launch_bound:
-        holding.append("launch")
-    if memory_bound:
-        holding.append("memory")
-    if compute_bound:
-        holding.append("compute")
+def _bound(launch: bool | None, memory: bool | None, compute: bool | None) -> Bound:
+    """Unknown arithmetic leaves the decision to the others: decode steps rarely near its peak."""
+    conditions: tuple[tuple[Bound, bool | None], ...]
+    conditions = (("launch", launch), ("memory", memory), ("compute", compute))
+    holding = [bound for bound, holds in conditions if holds]
     if holding:
         return holding[0] if len(holding) == 1 else "mixed"
-    return "unknown" if launch_bound is None or memory_bound is None else "mixed"
+    return "unknown" if launch is None or memory is None else "mixed"
 
 
 def _launch_condition(
@@ -143,7 +138,7 @@ def _compute_condition(
 
 
 def _dominant(devices: Sequence[DeviceReport], window_ns: int, used: Bandwidth) -> str:
-    """What takes most of a window that nothing alone bounds: its kernels, or a class of gaps."""
+    """What takes most of a window that no condition bounds: its kernels, or a class of gaps."""
     busy = sum(device.busy_ns for device in devices) / window_ns
     if busy >= 0.5:
         return (

@@ -1,43 +1,36 @@
 """Where the time of one profiled step went, as parts that add up to it.
 
 step time = limit + kernel inefficiency + idle of each class + host tail, where
-limit = bytes a step must read / peak bandwidth, kernel inefficiency = busy - limit (negative where
-kernels ran faster than the peak allows, which says that the bytes or the peak are wrong). Busy and
-idle are those of the step's devices inside its GPU span, as far as that lies within the step time
-(the next step's ops may begin before this one's have ended); the host tail is the rest of it.
+limit = bytes a step must read / peak bandwidth and kernel inefficiency = busy - limit (negative if
+kernels ran faster than the peak allows: then the bytes or the peak are wrong). Busy and idle are
+those of the step's devices inside its GPU span, up to the end of the step time (the next step's ops
+may begin before this one's have ended); the host tail is the rest of the step time.
 """
 
 import numpy as np
 
-from decodescope.analyzer.roofline.datasheet import datasheet_peak_bytes_per_s
-from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
-from decodescope.analyzer.timing.gaps import Gaps
-from decodescope.analyzer.timing.launches import LaunchCalls
-from decodescope.analyzer.timing.step_idle import gaps_of_devices, idle_between
-from decodescope.analyzer.timing.steps import Steps, median_step, step_time_ns
-from decodescope.analyzer.timing.timeline import Union
-from decodescope.analyzer.trace import Trace
+from decodescope.analyzer.roofline.bandwidth import peak_bytes_per_s
+from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, WaterfallPart
+from decodescope.analyzer.timing.timeline import Timeline, idle_between
 
 
-def waterfall(
-    trace: Trace, unions: dict[int, Union], gaps: Gaps, launches: LaunchCalls, steps: Steps
-) -> tuple[WaterfallPart, ...]:
+def waterfall(timeline: Timeline) -> tuple[WaterfallPart, ...]:
     """The parts of the step with the median time; empty without steps.
 
-    The limit is taken from the peak measured with the capture, else from its device's datasheet.
-    Where peak or bytes are unknown, one part `busy` stands for limit and inefficiency.
+    The limit is taken from the peak measured with the capture, else from its device's datasheet. If
+    the peak or the bytes are unknown, one part `busy` replaces limit and inefficiency.
     """
-    index = median_step(trace, steps)
+    steps = timeline.steps
+    index = steps.median()
     if index is None:
         return ()
-    step_ns = step_time_ns(trace, steps, index)
+    step_ns = int(steps.time_ns[index])
     start = steps.span_start_ns[index : index + 1]
     end = np.minimum(steps.span_end_ns[index : index + 1], start + step_ns)
-    together = gaps_of_devices(trace, unions, gaps, launches, steps.devices[index])
-    idle = idle_between(together, start, end)[0].tolist()
+    idle = idle_between(timeline.gaps_of(steps.devices[index]), start, end)[0].tolist()
     used_ns = int(end[0] - start[0])
     return (
-        *_busy_parts(used_ns - sum(idle), _limit_ns(trace)),
+        *_busy_parts(used_ns - sum(idle), _limit_ns(timeline.trace.capture)),
         *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),
         WaterfallPart("host_tail", step_ns - used_ns),
     )
@@ -52,12 +45,10 @@ def _busy_parts(busy_ns: int, limit_ns: int | None) -> tuple[WaterfallPart, ...]
     )
 
 
-def _limit_ns(trace: Trace) -> int | None:
-    capture = trace.capture
+def _limit_ns(capture: CaptureInfo | None) -> int | None:
     if capture is None or capture.bytes_per_step <= 0:
         return None
-    measured = capture.measured_peak_bytes_per_s
-    peak = measured or datasheet_peak_bytes_per_s(capture.device_name)
+    peak = peak_bytes_per_s(capture, capture.device_name)
     if not peak or not np.isfinite(peak):
         return None
     return round(capture.bytes_per_step * 1e9 / peak)

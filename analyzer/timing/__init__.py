@@ -1,1 +1,1 @@
-"""What ran when: busy and idle, gaps and their classes, launches, steps."""
+"""What ran when: busy and idle time, gaps and their classes, launches, steps."""

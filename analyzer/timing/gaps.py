@@ -1,14 +1,15 @@
-"""Idle gaps of a device and why each was there. The classes add up to the idle time exactly.
+"""Idle gaps of a device and their causes. The classes add up to the idle time exactly.
 
-A gap lies between two consecutive busy intervals of one device. `prev` is the op that ends last
-before it, `next` the op that ends it, `call` the launch call of `next`. First match wins:
+A gap is the idle time between two consecutive busy intervals of one device. `prev` is the op that
+ends last before it, `next` the op that ends it, `call` the launch call of `next`. The first match
+wins:
 
 1. unlinked: `call` is not in the trace.
 2. graph_internal: `prev` and `next` belong to the same graph launch.
 3. host_wait: `call` began after `prev` ended, so the host was late.
 4. kernel_floor: `call` had returned when `prev` ended, and the gap is at most the floor.
-5. dependency: `prev` ran on another stream than `next`, or the launching thread put a wait for an
-   event between its previous launch call and `call`.
+5. dependency: `prev` ran on another stream than `next`, or the launching thread made a stream wait
+   for an event between its previous launch call and `call`.
 6. launch_latency: the rest; called before `prev` ended, started late.
 """
 
@@ -17,12 +18,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from decodescope.analyzer.timing.host_calls import calls_by_thread, calls_named, graph_launch_calls
-from decodescope.analyzer.timing.launches import LaunchCalls
-from decodescope.analyzer.timing.timeline import Union, covered_until, union
-from decodescope.analyzer.trace import Int8s, Int64s, Trace
+from decodescope.analyzer.timing.intervals import Union, covered_until, union
+from decodescope.analyzer.timing.launches import (
+    LaunchCalls,
+    by_thread,
+    calls_named,
+    graph_launch_calls,
+)
+from decodescope.analyzer.trace import KERNEL, Bools, Int8s, Int64s, Intervals, Trace
 
 UNLINKED, GRAPH_INTERNAL, HOST_WAIT, KERNEL_FLOOR, DEPENDENCY, LAUNCH_LATENCY = range(6)
 HOST_WAIT_LABELS = ("sync", "allocation", "memcpy_api", "python")
@@ -34,11 +38,27 @@ _LABEL_APIS = (
 )
 _WAIT_EVENT = re.compile(r"StreamWaitEvent")
 QUEUED_AHEAD_NS = 50_000
+MIN_BURST_GAPS = 100
+_BURST_PERCENT = 99
 Floors = Mapping[int, int | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gaps:
+class _Idle(Intervals):
+    """Gaps as columns, before they are classified.
+
+    `device` is that of `next`; `prev` and `next` index `Trace.ops`, `call` indexes `Trace.calls`
+    (-1: not in the trace).
+    """
+
+    device: Int64s
+    prev: Int64s
+    next: Int64s
+    call: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gaps(_Idle):
     """Gaps as columns, by device and then by start.
 
     `prev` and `next` index `Trace.ops`, `call` indexes `Trace.calls` (-1: not in the trace), `kind`
@@ -46,32 +66,9 @@ class Gaps:
     holds each device's kernel floor, None where it is not known.
     """
 
-    start_ns: Int64s
-    end_ns: Int64s
-    device: Int64s
-    prev: Int64s
-    next: Int64s
-    call: Int64s
     kind: Int8s
     label: Int8s
     floors_ns: Floors
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Intervals:
-    """Idle intervals before they have a class; the columns are those of `Gaps`."""
-
-    start_ns: Int64s
-    end_ns: Int64s
-    prev: Int64s
-    next: Int64s
-
-    @property
-    def length_ns(self) -> Int64s:
-        return self.end_ns - self.start_ns
 
 
 def busy_by_device(trace: Trace) -> dict[int, Union]:
@@ -89,45 +86,66 @@ def find_gaps(
 ) -> Gaps:
     """Every gap of `unions`, the busy intervals of one device each (indexing `Trace.ops`).
 
-    A union may also hold several devices at once; its gaps, in which none of them did anything,
-    count for the device of `next`. The floor is the one measured with the capture, for lack of it
-    the median of each device's gaps before ops that were queued `QUEUED_AHEAD_NS` ahead and had
-    nothing to wait for but `prev`. `floors_ns` gives floors that are known already.
+    A union may also cover several devices; its gaps, in which all of them are idle, count for the
+    device of `next`. The floor is `floors_ns` if given, else the one measured with the capture,
+    else the median of each device's gaps before ops that were queued `QUEUED_AHEAD_NS` ahead and
+    had to wait for nothing but `prev`.
     """
-    idle = _between(unions)
-    device = trace.ops.device[idle.next]
-    call = trace.ops.launch[idle.next]
+    idle = _between(trace, unions)
     if trace.on_cpu:
-        kind = np.full(len(device), HOST_WAIT, dtype=np.int8)
-        label = np.full(len(device), _PYTHON, dtype=np.int8)
+        kind = np.full(len(idle), HOST_WAIT, dtype=np.int8)
+        label = np.full(len(idle), _PYTHON, dtype=np.int8)
         floors_ns = dict.fromkeys(np.unique(trace.ops.device).tolist())
     else:
-        kind = _host_classes(trace, idle, call)
-        waited = _waited(trace, launches, idle, call)
+        kind = _host_classes(trace, idle)
+        waited = _waited(trace, launches, idle)
         if floors_ns is None:
-            floors_ns = _floors(trace, idle, (kind == LAUNCH_LATENCY) & ~waited, call)
+            floors_ns = _floors(trace, idle, (kind == LAUNCH_LATENCY) & ~waited)
         _classify_queued(trace, idle, kind, waited, floors_ns)
-        label = _host_wait_labels(trace, idle.start_ns, call, kind)
+        label = _host_wait_labels(trace, idle, kind)
+    start_ns, end_ns = idle.start_ns, idle.end_ns
     return Gaps(
-        idle.start_ns, idle.end_ns, device, idle.prev, idle.next, call, kind, label, floors_ns
+        start_ns, end_ns, idle.device, idle.prev, idle.next, idle.call, kind, label, floors_ns
     )
 
 
-def _between(unions: Collection[Union]) -> _Intervals:
+def kernel_floor_ns(trace: Trace) -> int | None:
+    """The gap between kernels that the host queued long before; no variant gets below it.
+
+    `trace` is a recording of a burst: short kernels that were all queued behind a long one. The
+    floor is the 99th percentile (nearest rank) of the gaps between consecutive kernels, counting
+    gaps whose next kernel was queued (its launch call had returned) at least `QUEUED_AHEAD_NS`
+    before. None if fewer than `MIN_BURST_GAPS` gaps count: the host was not ahead.
+    """
+    ops, calls = trace.ops, trace.calls
+    kernels = np.flatnonzero((ops.kind == KERNEL) & (ops.launch >= 0))
+    before, after = kernels[:-1], kernels[1:]
+    gap_ns = ops.start_ns[after] - ops.end_ns[before]
+    queued = calls.end_ns[ops.launch[after]] + QUEUED_AHEAD_NS <= ops.end_ns[before]
+    counted = np.sort(gap_ns[queued & (ops.stream[before] == ops.stream[after])])
+    if len(counted) < MIN_BURST_GAPS:
+        return None
+    return int(counted[-(-len(counted) * _BURST_PERCENT // 100) - 1])
+
+
+def _between(trace: Trace, unions: Collection[Union]) -> _Idle:
     none = np.zeros(0, dtype=np.int64)
-    return _Intervals(
-        np.concatenate([none, *(busy.end_ns[:-1] for busy in unions)]),
-        np.concatenate([none, *(busy.start_ns[1:] for busy in unions)]),
-        np.concatenate([none, *(busy.last_ending[:-1] for busy in unions)]),
-        np.concatenate([none, *(busy.first[1:] for busy in unions)]),
+    following = np.concatenate([none, *(busy.first[1:] for busy in unions)])
+    return _Idle(
+        start_ns=np.concatenate([none, *(busy.end_ns[:-1] for busy in unions)]),
+        end_ns=np.concatenate([none, *(busy.start_ns[1:] for busy in unions)]),
+        device=trace.ops.device[following],
+        prev=np.concatenate([none, *(busy.last_ending[:-1] for busy in unions)]),
+        next=following,
+        call=trace.ops.launch[following],
     )
 
 
-def _host_classes(trace: Trace, idle: _Intervals, call: Int64s) -> Int8s:
+def _host_classes(trace: Trace, idle: _Idle) -> Int8s:
     """The classes that do not depend on the floor; `LAUNCH_LATENCY` stands for all the others."""
-    kind = np.full(len(call), UNLINKED, dtype=np.int8)
-    linked = np.flatnonzero(call >= 0)
-    called = call[linked]
+    kind = np.full(len(idle), UNLINKED, dtype=np.int8)
+    linked = np.flatnonzero(idle.call >= 0)
+    called = idle.call[linked]
     one_graph = trace.ops.launch[idle.prev[linked]] == called
     one_graph &= graph_launch_calls(trace)[called]
     late = trace.calls.start_ns[called] > idle.start_ns[linked]
@@ -135,17 +153,15 @@ def _host_classes(trace: Trace, idle: _Intervals, call: Int64s) -> Int8s:
     return kind
 
 
-def _floors(
-    trace: Trace, idle: _Intervals, back_to_back: NDArray[np.bool_], call: Int64s
-) -> Floors:
+def _floors(trace: Trace, idle: _Idle, back_to_back: Bools) -> Floors:
     devices = np.unique(trace.ops.device).tolist()
     measured = trace.capture.kernel_floor_ns if trace.capture else None
     if measured is not None:
         return dict.fromkeys(devices, measured)
     queued = np.flatnonzero(back_to_back)
-    ahead_ns = idle.start_ns[queued] - trace.calls.end_ns[call[queued]]
+    ahead_ns = idle.start_ns[queued] - trace.calls.end_ns[idle.call[queued]]
     ahead = queued[ahead_ns >= QUEUED_AHEAD_NS]
-    length_ns, device = idle.length_ns[ahead], trace.ops.device[idle.next[ahead]]
+    length_ns, device = idle.length_ns[ahead], idle.device[ahead]
     return {one: _lower_median(length_ns[device == one]) for one in devices}
 
 
@@ -157,44 +173,38 @@ def _lower_median(values: Int64s) -> int | None:
 
 
 def _classify_queued(
-    trace: Trace, idle: _Intervals, kind: Int8s, waited: NDArray[np.bool_], floors_ns: Floors
+    trace: Trace, idle: _Idle, kind: Int8s, waited: Bools, floors_ns: Floors
 ) -> None:
-    """Set the class of the gaps whose work was called in time."""
-    ops, queued = trace.ops, np.flatnonzero(kind == LAUNCH_LATENCY)
-    nxt = idle.next[queued]
-    device = ops.device[nxt]
+    """Set the class of the gaps whose `next` was launched in time."""
+    queued = np.flatnonzero(kind == LAUNCH_LATENCY)
     floor_ns = np.full(len(queued), -1, dtype=np.int64)
     for one, floor in floors_ns.items():
         if floor is not None:
-            floor_ns[device == one] = floor
-    at_floor = trace.calls.end_ns[ops.launch[nxt]] <= idle.start_ns[queued]
+            floor_ns[idle.device[queued] == one] = floor
+    at_floor = trace.calls.end_ns[idle.call[queued]] <= idle.start_ns[queued]
     at_floor &= idle.length_ns[queued] <= floor_ns
     kind[queued[waited[queued]]] = DEPENDENCY
     kind[queued[at_floor]] = KERNEL_FLOOR
 
 
-def _waited(
-    trace: Trace, launches: LaunchCalls, idle: _Intervals, call: Int64s
-) -> NDArray[np.bool_]:
+def _waited(trace: Trace, launches: LaunchCalls, idle: _Idle) -> Bools:
     """Whether `next` may have waited for another stream or device, or for an event."""
     ops = trace.ops
     waited = ops.stream[idle.prev] != ops.stream[idle.next]
-    waited |= ops.device[idle.prev] != ops.device[idle.next]
-    linked = np.flatnonzero(call >= 0)
-    waited[linked] |= _event_wait_before(trace, launches)[call[linked]]
+    waited |= ops.device[idle.prev] != idle.device
+    linked = np.flatnonzero(idle.call >= 0)
+    waited[linked] |= _event_wait_before(trace, launches)[idle.call[linked]]
     return np.asarray(waited)
 
 
-def _event_wait_before(trace: Trace, launches: LaunchCalls) -> NDArray[np.bool_]:
+def _event_wait_before(trace: Trace, launches: LaunchCalls) -> Bools:
     """For each host call: whether its thread called StreamWaitEvent since its last launch call."""
-    calls = trace.calls
-    waited = np.zeros(len(calls), dtype=np.bool_)
+    waited, is_launch = np.zeros((2, len(trace.calls)), dtype=np.bool_)
     is_wait = calls_named(trace, _WAIT_EVENT)
     if not is_wait.any():
         return waited
-    is_launch = np.zeros(len(calls), dtype=np.bool_)
     is_launch[launches.call] = True
-    for mine in calls_by_thread(trace, np.flatnonzero(is_wait | is_launch)):
+    for mine in by_thread(trace.calls, np.flatnonzero(is_wait | is_launch)):
         waits_before = np.cumsum(is_wait[mine])
         launching = is_launch[mine]
         since_last = np.diff(waits_before[launching], prepend=0)
@@ -202,32 +212,27 @@ def _event_wait_before(trace: Trace, launches: LaunchCalls) -> NDArray[np.bool_]
     return waited
 
 
-def _host_wait_labels(trace: Trace, start: Int64s, call: Int64s, kind: Int8s) -> Int8s:
+def _host_wait_labels(trace: Trace, idle: _Idle, kind: Int8s) -> Int8s:
     """What the launching thread did from the gap's start to the call.
 
     The label is the kind of API whose calls cover most of that time, if they cover at least half
     of it; otherwise the thread ran its own (Python) code.
     """
-    label = np.full(len(start), -1, dtype=np.int8)
+    label = np.full(len(idle), -1, dtype=np.int8)
     late = np.flatnonzero(kind == HOST_WAIT)
     label[late] = _PYTHON
     if not len(late):
         return label
-    calls = trace.calls
+    calls, call, since = trace.calls, idle.call[late], idle.start_ns[late]
+    until, tid, pid = calls.start_ns[call], calls.tid[call], calls.pid[call]
     covered = np.zeros((len(_LABEL_APIS), len(late)), dtype=np.int64)
-    until = calls.start_ns[call[late]]
     for row, api in enumerate(_LABEL_APIS):
-        chosen = np.flatnonzero(calls_named(trace, api))
-        for mine in calls_by_thread(trace, chosen):
-            one = mine[0]
-            here = (calls.tid[call[late]] == calls.tid[one]) & (
-                calls.pid[call[late]] == calls.pid[one]
-            )
+        for mine in by_thread(calls, np.flatnonzero(calls_named(trace, api))):
+            here = (tid == calls.tid[mine[0]]) & (pid == calls.pid[mine[0]])
             waiting = union(calls.start_ns[mine], calls.end_ns[mine])
-            covered[row, here] = covered_until(waiting, until[here]) - covered_until(
-                waiting, start[late[here]]
-            )
+            covered[row, here] = covered_until(waiting, until[here])
+            covered[row, here] -= covered_until(waiting, since[here])
     best = covered.argmax(axis=0)
-    enough = 2 * covered.max(axis=0) >= until - start[late]
+    enough = 2 * covered.max(axis=0) >= until - since
     label[late[enough]] = best[enough]
     return label

@@ -1,28 +1,33 @@
-"""Launch calls: the host API calls that put work on a device, and how long that took to start."""
+"""Host API calls by name and thread, and which of them launched work on a device."""
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from decodescope.analyzer.timing.host_calls import graph_launch_calls
 from decodescope.analyzer.timing.queue_depth import queue_depth_at_calls
-from decodescope.analyzer.trace import Int64s, Trace
+from decodescope.analyzer.trace import Bools, Columns, HostEvents, Int64s, Trace
+
+_GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+_KERNEL_LAUNCH = re.compile(r"Launch(?:Cooperative)?Kernel")
+_BEGIN_CAPTURE = re.compile(r"StreamBeginCapture")
+_END_CAPTURE = re.compile(r"StreamEndCapture")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LaunchCalls:
+class LaunchCalls(Columns):
     """One row for each call that put at least one GPU op on a device, in order of call start.
 
-    `call` indexes `Trace.calls`, `first_op` is its earliest op in `Trace.ops`, `ops` how many it
-    has. `queue_depth` counts the ops of that device that are launched and not yet started at the
-    call's start, its own included (a graph launch adds all its ops).
+    `call` indexes `Trace.calls`, `first_op` is its earliest op in `Trace.ops`, `ops` the number of
+    its ops. `queue_depth` is the number of ops of that device that are launched but not yet started
+    when the call starts, including its own (a graph launch adds all its ops).
     """
 
     call: Int64s
     first_op: Int64s
     ops: Int64s
-    is_graph: NDArray[np.bool_]
+    is_graph: Bools
     queue_depth: Int64s
 
     def __len__(self) -> int:
@@ -30,7 +35,7 @@ class LaunchCalls:
 
 
 def find_launch_calls(trace: Trace) -> LaunchCalls:
-    """The launch calls of a trace; ops without a call in the trace take no part."""
+    """The launch calls of a trace; ops whose call is not in the trace are ignored."""
     linked = np.flatnonzero(trace.ops.launch >= 0)
     call, first, ops = np.unique(trace.ops.launch[linked], return_index=True, return_counts=True)
     first_op = linked[first]
@@ -41,3 +46,51 @@ def find_launch_calls(trace: Trace) -> LaunchCalls:
         is_graph=graph_launch_calls(trace)[call],
         queue_depth=queue_depth_at_calls(trace, call, first_op),
     )
+
+
+def lost_launches(trace: Trace, launches: LaunchCalls) -> tuple[Int64s, int]:
+    """The kernel launches without an op (indices of `Trace.calls`), and the number of all launches.
+
+    Their ops are missing because the end of the trace was cut off or records were lost. Launches
+    captured into a graph do not count. Calls with one correlation id (a driver call below a runtime
+    call) are one launch.
+    """
+    calls = trace.calls
+    is_launch = calls_named(trace, _KERNEL_LAUNCH) & ~_while_capturing(trace)
+    made = np.flatnonzero(is_launch & (calls.correlation > 0))
+    made = made[np.sort(np.unique(calls.correlation[made], return_index=True)[1])]
+    with_ops = calls.correlation[launches.call]
+    return made[~np.isin(calls.correlation[made], with_ops)], len(made)
+
+
+def calls_named(trace: Trace, pattern: re.Pattern[str]) -> Bools:
+    """For each host call, whether `pattern` is found in its name."""
+    used = np.bincount(trace.calls.name, minlength=len(trace.names))
+    matches = np.zeros(len(used), dtype=np.bool_)
+    for name in np.flatnonzero(used).tolist():
+        matches[name] = bool(pattern.search(trace.names[name]))
+    return np.asarray(matches[trace.calls.name], dtype=np.bool_)
+
+
+def graph_launch_calls(trace: Trace) -> Bools:
+    """For each host call, whether its name says that it launches a graph."""
+    return calls_named(trace, _GRAPH_LAUNCH)
+
+
+def by_thread(events: HostEvents, chosen: Int64s) -> Iterator[Int64s]:
+    """The chosen events of each thread, in their order in `chosen`."""
+    pid, tid = events.pid[chosen], events.tid[chosen]
+    order = np.lexsort((tid, pid))
+    if len(order):
+        changes = (np.diff(pid[order]) != 0) | (np.diff(tid[order]) != 0)
+        yield from np.split(chosen[order], np.flatnonzero(changes) + 1)
+
+
+def _while_capturing(trace: Trace) -> Bools:
+    """Whether each call began while its thread captured a graph."""
+    begins, ends = calls_named(trace, _BEGIN_CAPTURE), calls_named(trace, _END_CAPTURE)
+    capturing = np.zeros(len(trace.calls), dtype=np.bool_)
+    if begins.any():
+        for mine in by_thread(trace.calls, np.arange(len(trace.calls))):
+            capturing[mine] = np.cumsum(begins[mine].astype(np.int64) - ends[mine]) > 0
+    return capturing

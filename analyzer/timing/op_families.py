@@ -5,8 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from decodescope.analyzer.timing.intervals import covered_until, union
 from decodescope.analyzer.timing.step_timeline import StepTimeline, column_edges
-from decodescope.analyzer.timing.timeline import covered_until, union
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s
 
 FAMILIES = ("matmul", "attention", "reduction", "elementwise", "copy", "other")

@@ -1,7 +1,7 @@
 """How many ops wait on the device: at each launch call, and over time.
 
 An op is queued from the start of its launch call (a graph launch queues all its ops at once) to its
-own start. Ops without a launch call in the trace take no part.
+own start. Ops whose launch call is not in the trace are ignored.
 """
 
 from collections.abc import Sequence
@@ -10,27 +10,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.schema.report import QueueDepth
-from decodescope.analyzer.timing.timeline import Union, depth_at_starts, depth_changes
-from decodescope.analyzer.trace import Int64s, Trace
+from decodescope.analyzer.timing.intervals import Union, depth_at_starts, depth_changes
+from decodescope.analyzer.trace import Int64s, Intervals, Trace
 
 _PARTS = 120
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Queue:
-    """The depth of one device's queue along its window: intervals without a break, none empty."""
+class _Queue(Intervals):
+    """The depth of one device's queue along its window: adjacent intervals, none empty."""
 
-    start_ns: Int64s
-    end_ns: Int64s
     depth: Int64s
-
-    @property
-    def lengths_ns(self) -> Int64s:
-        return self.end_ns - self.start_ns
 
 
 def queue_depth_at_calls(trace: Trace, call: Int64s, first_op: Int64s) -> Int64s:
-    """The depth of the called device's queue at the start of each `call`, its own ops included."""
+    """The depth of the device's queue at the start of each `call`, including its own ops."""
     depth = np.zeros(len(call), dtype=np.int64)
     call_device = trace.ops.device[first_op]
     for device in np.unique(call_device).tolist():
@@ -41,14 +35,14 @@ def queue_depth_at_calls(trace: Trace, call: Int64s, first_op: Int64s) -> Int64s
 
 
 def queue_depth_over_time(trace: Trace, unions: dict[int, Union]) -> QueueDepth | None:
-    """The figures of `QueueDepth`; None where no op is linked or no time passed."""
+    """The figures of `QueueDepth`; None if no op is linked or no time passed."""
     found = (_queue(trace, device, busy) for device, busy in unions.items())
     queues = [queue for queue in found if queue is not None]
     if not queues:
         return None
-    window_ns = sum(int(queue.lengths_ns.sum()) for queue in queues)
-    empty_ns = sum(int(queue.lengths_ns[queue.depth == 0].sum()) for queue in queues)
-    weighted = sum(float(queue.lengths_ns.astype(np.float64) @ queue.depth) for queue in queues)
+    window_ns = sum(int(queue.length_ns.sum()) for queue in queues)
+    empty_ns = sum(int(queue.length_ns[queue.depth == 0].sum()) for queue in queues)
+    weighted = sum(float(queue.length_ns.astype(np.float64) @ queue.depth) for queue in queues)
     bucket_ns, over_time = _deepest_in_parts(queues)
     return QueueDepth(
         mean=weighted / window_ns,
@@ -60,7 +54,7 @@ def queue_depth_over_time(trace: Trace, unions: dict[int, Union]) -> QueueDepth 
 
 
 def _queue(trace: Trace, device: int, busy: Union) -> _Queue | None:
-    """None where the device has no linked op, or its window no length."""
+    """None if the device has no linked op or its window has no length."""
     launched_ns, started_ns = _queued(trace, device)
     begin, end = busy.start_ns[:1], busy.end_ns[-1:]
     if not len(launched_ns) or begin[0] == end[0]:
@@ -73,7 +67,7 @@ def _queue(trace: Trace, device: int, busy: Union) -> _Queue | None:
 
 
 def _deepest_in_parts(queues: Sequence[_Queue]) -> tuple[int, tuple[int, ...]]:
-    """The length of a part, and for each part the largest depth of any of the queues in it."""
+    """The length of a part, and the largest depth of any of the queues in each part."""
     begin = min(int(queue.start_ns[0]) for queue in queues)
     end = max(int(queue.end_ns[-1]) for queue in queues)
     part_ns = -(-(end - begin) // _PARTS)
@@ -83,14 +77,14 @@ def _deepest_in_parts(queues: Sequence[_Queue]) -> tuple[int, tuple[int, ...]]:
         first = np.searchsorted(queue.end_ns, starts, side="right")
         until = np.searchsorted(queue.start_ns, starts + part_ns, side="left")
         bounds = np.column_stack((first, until)).ravel()
-        # reduceat gives the element at `first` where no interval lies between the two bounds.
+        # reduceat returns the element at `first` if no interval is between the two bounds.
         found = np.maximum.reduceat(np.append(queue.depth, 0), bounds)[::2]
         deepest = np.maximum(deepest, np.where(first < until, found, 0))
     return part_ns, tuple(deepest.tolist())
 
 
 def _queued(trace: Trace, device: int) -> tuple[Int64s, Int64s]:
-    """When each linked op of a device was launched, and when it started (never before that)."""
+    """When each linked op of a device was launched, and when it started (at the earliest then)."""
     ops = trace.ops
     mine = (ops.device == device) & (ops.launch >= 0)
     launched_ns = trace.calls.start_ns[ops.launch[mine]]

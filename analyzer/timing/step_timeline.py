@@ -1,4 +1,4 @@
-"""One step as it is drawn: what ran when, which gaps lay between, and both summed per column."""
+"""One step as it is drawn: its ops and gaps over time, and both summed per column of pixels."""
 
 from dataclasses import dataclass
 
@@ -6,10 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.timing.gaps import Gaps
-from decodescope.analyzer.timing.steps import Steps, step_time_ns
-from decodescope.analyzer.timing.timeline import covered_until, union
-from decodescope.analyzer.trace import Int8s, Int32s, Int64s, Trace
+from decodescope.analyzer.timing.intervals import covered_until, union
+from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import Bools, Int8s, Int32s, Int64s, Intervals
 
 NO_GAP = -1
 
@@ -18,7 +17,7 @@ NO_GAP = -1
 class StepTimeline:
     """The ops and gaps of one device during one step, clipped to it, in ns from its first op.
 
-    The step lasts `length_ns`: to the next step's first op, so a gap after the last op is in it.
+    The step lasts `length_ns`, until the next step's first op: a gap after its last op is included.
     `op_kinds` holds KERNEL, MEMCPY, MEMSET or CPU_OPERATOR, `op_names` indexes `names`,
     `gap_classes` indexes `GAP_CLASSES`. Ops are sorted by start, gaps too.
     """
@@ -38,31 +37,33 @@ class StepTimeline:
     names: tuple[str, ...]
 
 
-def step_timeline(trace: Trace, gaps: Gaps, steps: Steps, index: int = -1) -> StepTimeline | None:
-    """The timeline of step `index` (negative counts from the end, as in a list), or None."""
+def step_timeline(timeline: Timeline, index: int = -1) -> StepTimeline | None:
+    """The timeline of step `index` (negative counts from the end, as in a list).
+
+    None if there is no such step or it launched nothing.
+    """
+    trace, steps = timeline.trace, timeline.steps
     if not -len(steps) <= index < len(steps):
         return None
     index %= len(steps)
     if not steps.gpu_ops[index]:
         return None
-    start = int(steps.span_start_ns[index])
-    span = int(steps.span_end_ns[index]) - start
-    length = max(step_time_ns(trace, steps, index), span)
+    start, end = int(steps.span_start_ns[index]), int(steps.span_end_ns[index])
+    length = max(int(steps.time_ns[index]), end - start)
     device = int(steps.device[index])
-    ops = _overlapping(
-        trace.ops.start_ns, trace.ops.end_ns, trace.ops.device == device, start, length
-    )
-    between = _overlapping(gaps.start_ns, gaps.end_ns, gaps.device == device, start, length)
+    ops = trace.ops.take(_inside(trace.ops, trace.ops.device == device, start, length))
+    gaps = timeline.gaps
+    between = _inside(gaps, gaps.device == device, start, length)
     return StepTimeline(
         index=index,
-        name=trace.names[trace.ranges.name[steps.marker[index]]],
+        name=timeline.step_name(index),
         device=device,
         length_ns=length,
-        op_starts_ns=_clip(trace.ops.start_ns[ops], start, length),
-        op_ends_ns=_clip(trace.ops.end_ns[ops], start, length),
-        op_kinds=trace.ops.kind[ops],
-        op_names=trace.ops.name[ops],
-        op_streams=trace.ops.stream[ops],
+        op_starts_ns=_clip(ops.start_ns, start, length),
+        op_ends_ns=_clip(ops.end_ns, start, length),
+        op_kinds=ops.kind,
+        op_names=ops.name,
+        op_streams=ops.stream,
         gap_starts_ns=_clip(gaps.start_ns[between], start, length),
         gap_ends_ns=_clip(gaps.end_ns[between], start, length),
         gap_classes=gaps.kind[between],
@@ -81,8 +82,8 @@ def busy_fraction(timeline: StepTimeline, columns: int) -> NDArray[np.float64]:
 def largest_gap(timeline: StepTimeline, columns: int) -> tuple[Int64s, Int8s]:
     """For each column the whole length (ns) of the longest gap that touches it, and its class.
 
-    Lengths are int64 [columns], 0 where no gap lies; classes index `GAP_CLASSES`, `NO_GAP` there.
-    Of equally long gaps the first counts.
+    Lengths are int64 [columns], 0 without a gap; classes index `GAP_CLASSES`, `NO_GAP` without one.
+    The first of equally long gaps counts.
     """
     lengths = np.zeros(columns, dtype=np.int64)
     classes = np.full(columns, NO_GAP, dtype=np.int8)
@@ -106,22 +107,20 @@ def largest_gap(timeline: StepTimeline, columns: int) -> tuple[Int64s, Int8s]:
 
 
 def column_edges(timeline: StepTimeline, columns: int) -> Int64s:
-    """Where columns begin and end: int64 [columns + 1] from 0 to `length_ns`, in whole ns."""
+    """The edges of the columns: int64 [columns + 1] from 0 to `length_ns`, in whole ns."""
     whole = np.arange(columns + 1, dtype=np.int64) * (timeline.length_ns // max(columns, 1))
     rest = np.arange(columns + 1, dtype=np.int64) * (timeline.length_ns % max(columns, 1))
     return np.asarray(whole + rest // max(columns, 1), dtype=np.int64)
 
 
 def gap_class_name(index: int) -> str:
-    """The class that a value of `gap_classes` stands for, "" for `NO_GAP`."""
+    """The gap class of a value of `gap_classes`, "" for `NO_GAP`."""
     return GAP_CLASSES[index] if index >= 0 else ""
 
 
-def _overlapping(
-    start_ns: Int64s, end_ns: Int64s, mine: NDArray[np.bool_], start: int, length: int
-) -> Int64s:
-    inside = mine & (start_ns < start + length) & (end_ns > start)
-    return np.flatnonzero(inside).astype(np.int64, copy=False)
+def _inside(intervals: Intervals, mine: Bools, start: int, length: int) -> Int64s:
+    inside = mine & (intervals.start_ns < start + length) & (intervals.end_ns > start)
+    return np.flatnonzero(inside)
 
 
 def _clip(times_ns: Int64s, start: int, length: int) -> Int64s:

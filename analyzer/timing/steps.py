@@ -1,6 +1,6 @@
 """Decode steps: which ops each step launched, and how busy the device was meanwhile.
 
-Steps are read from host markers only and never guessed. Markers are, first kind found wins:
+Steps are read from host markers only and never guessed. Markers are (the first kind found wins)
 decodescope's own `decode_step`, the profiler's `ProfilerStep#N`, and the step ranges that serving
 engines and scripts write (`execute_context_…`, `step 7`, `iteration_3`).
 """
@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.schema.report import GAP_CLASSES, StepReport
+from decodescope.analyzer.timing.intervals import Union, covered_until, merged
 from decodescope.analyzer.timing.launches import LaunchCalls
-from decodescope.analyzer.timing.timeline import Union, covered_until, merged
 from decodescope.analyzer.trace import HostEvents, Int64s, Trace
 
 _NUMBER = r"(?:[\s_#:./-]*\d+)?$"
@@ -35,11 +34,16 @@ class Steps:
     """One row for each step, in order of host start.
 
     `marker` indexes `Trace.ranges`. `span_start_ns` and `span_end_ns` are the first start and last
-    end of the ops the step launched (both 0 where `gpu_ops` is 0), `device` the one with most of
-    them and `devices` all of them, `busy_ns` the time inside the span in which any of these did
-    anything. `following` is the next step that the same thread marked, -1 for none: steps of
-    several ranks or threads lie between each other. `op_step` gives for each op of the trace its
+    end of the ops that the step launched (its GPU span; both 0 if `gpu_ops` is 0), `device` is the
+    one with most of them and `devices` lists all of them, `busy_ns` is the time inside the span in
+    which any of these was busy. `following` is the next step marked by the same thread, -1 for
+    none: steps of several ranks or threads interleave. `op_step` gives each op of the trace its
     step, -1 for none.
+
+    `time_ns` is how long the step took while profiled: from the start of its GPU span to that of
+    `following`, so that the times of consecutive steps add up. The last step, and one that
+    `following` overtakes, takes as long as its host marker or its GPU span, whichever is longer; a
+    step without ops takes as long as its host marker.
     """
 
     marker: Int64s
@@ -48,6 +52,7 @@ class Steps:
     devices: tuple[tuple[int, ...], ...]
     span_start_ns: Int64s
     span_end_ns: Int64s
+    time_ns: Int64s
     busy_ns: Int64s
     gpu_ops: Int64s
     launch_calls: Int64s
@@ -56,38 +61,55 @@ class Steps:
     def __len__(self) -> int:
         return len(self.marker)
 
+    def median(self) -> int | None:
+        """The step with the (lower) median time among those followed by another step with ops.
+
+        If there is no such step, among all steps with ops; None if no step has any.
+        """
+        launched = np.flatnonzero(self.gpu_ops)
+        after = self.following[launched]
+        followed = launched[(after >= 0) & (self.gpu_ops[after] > 0)]
+        candidates = followed if len(followed) else launched
+        if not len(candidates):
+            return None
+        ordered = candidates[np.argsort(self.time_ns[candidates], kind="stable")]
+        return int(ordered[(len(ordered) - 1) // 2])
+
 
 def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> Steps:
-    """The steps of a trace; empty where it has no step markers."""
+    """The steps of a trace; empty if it has no step markers."""
     marker = step_markers(trace)
     count = len(marker)
     calls = trace.calls
     call_step = _step_at(trace.ranges, marker, calls.start_ns, calls.pid, calls.tid)
     if trace.on_cpu:
-        pid = np.full(len(trace.ops), _only_pid(trace), dtype=np.int64)
+        pid = np.full(len(trace.ops), trace.cpu_pid, dtype=np.int64)
         op_step = _step_at(trace.ranges, marker, trace.ops.start_ns, pid, trace.ops.stream)
     else:
         op_step = np.full(len(trace.ops), -1, dtype=np.int64)
         linked = trace.ops.launch >= 0
         op_step[linked] = call_step[trace.ops.launch[linked]]
     launching = call_step[launches.call]
+    following = _following(trace.ranges, marker)
     device, start, end, devices = _spans(trace, op_step, count)
+    gpu_ops = np.bincount(op_step[op_step >= 0], minlength=count).astype(np.int64)
     return Steps(
         marker=marker,
-        following=_following(trace.ranges, marker),
+        following=following,
         device=device,
         devices=devices,
         span_start_ns=start,
         span_end_ns=end,
+        time_ns=_times_ns(trace.ranges.length_ns[marker], start, end, gpu_ops, following),
         busy_ns=_busy_ns(unions, devices, start, end),
-        gpu_ops=np.bincount(op_step[op_step >= 0], minlength=count).astype(np.int64),
+        gpu_ops=gpu_ops,
         launch_calls=np.bincount(launching[launching >= 0], minlength=count).astype(np.int64),
         op_step=op_step,
     )
 
 
 def by_devices(devices: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:
-    """The steps that used the same devices, together; those that used none are left out."""
+    """The steps grouped by the devices that they used, without those that used none."""
     together: dict[tuple[int, ...], list[int]] = {}
     for index, used in enumerate(devices):
         if used:
@@ -95,70 +117,8 @@ def by_devices(devices: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list
     return together
 
 
-def step_reports(trace: Trace, steps: Steps, idle_ns: Int64s) -> tuple[StepReport, ...]:
-    """The steps as they stand in the report; `idle_ns` is that of each step and gap class."""
-    host_ns = trace.ranges.end_ns[steps.marker] - trace.ranges.start_ns[steps.marker]
-    reports = []
-    for index in range(len(steps)):
-        span_ns = int(steps.span_end_ns[index] - steps.span_start_ns[index])
-        launched = bool(steps.gpu_ops[index])
-        reports.append(
-            StepReport(
-                index=index,
-                name=trace.names[trace.ranges.name[steps.marker[index]]],
-                host_ns=int(host_ns[index]),
-                gpu_span_ns=span_ns if launched else None,
-                busy_ns=int(steps.busy_ns[index]),
-                idle_ns=span_ns - int(steps.busy_ns[index]) if launched else None,
-                launch_calls=int(steps.launch_calls[index]),
-                gpu_ops=int(steps.gpu_ops[index]),
-                gaps={
-                    name: ns
-                    for name, ns in zip(GAP_CLASSES, idle_ns[index].tolist(), strict=True)
-                    if ns
-                },
-            )
-        )
-    return tuple(reports)
-
-
-def step_time_ns(trace: Trace, steps: Steps, index: int) -> int:
-    """How long one step took while profiled.
-
-    From the start of its GPU span to the start of the next step's of its thread, so that the times
-    of consecutive steps add up. The last step, and one that the next overtakes, takes as long as
-    its host marker or its GPU span, whichever is longer.
-    """
-    marker = steps.marker[index]
-    host_start, host_end = int(trace.ranges.start_ns[marker]), int(trace.ranges.end_ns[marker])
-    if not steps.gpu_ops[index]:
-        return host_end - host_start
-    start, end = int(steps.span_start_ns[index]), int(steps.span_end_ns[index])
-    after = int(steps.following[index])
-    if after >= 0 and steps.gpu_ops[after]:
-        next_start = int(steps.span_start_ns[after])
-        if next_start > start:
-            return next_start - start
-    return max(host_end - host_start, end - start)
-
-
-def median_step(trace: Trace, steps: Steps) -> int | None:
-    """Index of the step with the (lower) median time among those followed by another one with ops.
-
-    Where there is none such, among all steps with ops; None where no step has any.
-    """
-    launched = np.flatnonzero(steps.gpu_ops)
-    after = steps.following[launched]
-    followed = launched[(after >= 0) & (steps.gpu_ops[after] > 0)]
-    candidates: list[int] = (followed if len(followed) else launched).tolist()
-    if not candidates:
-        return None
-    ordered = sorted(candidates, key=lambda i: (step_time_ns(trace, steps, i), i))
-    return ordered[(len(ordered) - 1) // 2]
-
-
 def is_step_name(name: str) -> bool:
-    """Whether a range of this name marks steps."""
+    """Whether a range of this name marks a step."""
     return any(pattern.match(name) for pattern in MARKERS)
 
 
@@ -176,6 +136,15 @@ def step_markers(trace: Trace) -> Int64s:
             chosen = np.flatnonzero(np.isin(trace.ranges.name, named))
             return _outermost(trace.ranges, chosen)
     return np.zeros(0, dtype=np.int64)
+
+
+def _times_ns(
+    host_ns: Int64s, start: Int64s, end: Int64s, gpu_ops: Int64s, following: Int64s
+) -> Int64s:
+    times = np.maximum(host_ns, end - start)
+    until_next = start[following] - start
+    both = (following >= 0) & (gpu_ops > 0) & (gpu_ops[following] > 0)
+    return np.where(both & (until_next > 0), until_next, times)
 
 
 def _outermost(ranges: HostEvents, chosen: Int64s) -> Int64s:
@@ -202,8 +171,8 @@ def _following(ranges: HostEvents, marker: Int64s) -> Int64s:
 def _step_at(ranges: HostEvents, marker: Int64s, at_ns: Int64s, pid: Int64s, tid: Int64s) -> Int64s:
     """The step whose marker contains each time, -1 for none.
 
-    Markers of one process hold for all its threads, unless two of its threads mark steps of their
-    own at the same time; then each holds for its own thread only.
+    A marker counts for all threads of its process, unless two of them mark steps of their own at
+    the same time; then each marker counts for its own thread only.
     """
     step = np.full(len(at_ns), -1, dtype=np.int64)
     for process in np.unique(ranges.pid[marker]).tolist():
@@ -225,10 +194,6 @@ def _containing(start: Int64s, end: Int64s, step: Int64s, at_ns: Int64s) -> Int6
     index = np.searchsorted(start, at_ns, side="right") - 1
     inside = (index >= 0) & (at_ns < end[index])
     return np.where(inside, step[index], -1)
-
-
-def _only_pid(trace: Trace) -> int:
-    return int(trace.cpu_ops.pid[0]) if len(trace.cpu_ops) else -1
 
 
 def _spans(

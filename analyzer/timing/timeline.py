@@ -1,144 +1,77 @@
-"""Arithmetic on intervals of integer nanoseconds.
+"""What ran when in one trace, computed once: the columns that every report is made from."""
 
-An interval is [start, end) with start <= end. Columns of starts and ends are int64 of equal length
-and sorted by start unless a function says otherwise.
-"""
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from decodescope.analyzer.trace import Int64s
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.timing.gaps import Gaps, busy_by_device, find_gaps
+from decodescope.analyzer.timing.intervals import Union, merged
+from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
+from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
+from decodescope.analyzer.trace import Int64s, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Union:
-    """Disjoint intervals in order, each as long as possible.
+class Timeline:
+    """A trace with the busy intervals of each device (by device number), its launch calls, the gaps
+    of all devices, and its steps."""
 
-    `first` and `last_ending` index the input: the interval that opens each one, and among those
-    that end last in it the latest in input order.
+    trace: Trace
+    busy: dict[int, Union]
+    launches: LaunchCalls
+    gaps: Gaps
+    steps: Steps
+
+    def gaps_of(self, devices: tuple[int, ...]) -> Gaps:
+        """The intervals in which none of `devices` was busy; on one device, its gaps."""
+        if len(self.busy) == 1:
+            return self.gaps
+        busy = merged([self.busy[device] for device in devices])
+        return find_gaps(self.trace, (busy,), self.launches, self.gaps.floors_ns)
+
+    def step_name(self, index: int) -> str:
+        """The name of a step's marker."""
+        return self.trace.names[int(self.trace.ranges.name[self.steps.marker[index]])]
+
+
+def find_timeline(trace: Trace) -> Timeline:
+    """The timeline of any trace, also of one without GPU activity."""
+    busy = busy_by_device(trace)
+    launches = find_launch_calls(trace)
+    gaps = find_gaps(trace, busy.values(), launches)
+    return Timeline(trace, busy, launches, gaps, find_steps(trace, busy, launches))
+
+
+def step_idle_ns(timeline: Timeline) -> Int64s:
+    """Idle ns inside each step's GPU span: int64 [steps, classes], classes as in `GAP_CLASSES`.
+
+    A step is idle while none of the devices that it used is busy. On one device these are the
+    device's gaps; on several, their common gaps, each with the class given by the op that ends it
+    (see `gaps`). Either way the classes add up to the step's idle time; 0 for a step without ops.
     """
-
-    start_ns: Int64s
-    end_ns: Int64s
-    first: Int64s
-    last_ending: Int64s
-
-    @property
-    def busy_ns(self) -> int:
-        """Time covered: sum of (end - start)."""
-        return int((self.end_ns - self.start_ns).sum())
+    steps = timeline.steps
+    idle_ns = np.zeros((len(steps), len(GAP_CLASSES)), dtype=np.int64)
+    for devices, indices in by_devices(steps.devices).items():
+        start, end = steps.span_start_ns[indices], steps.span_end_ns[indices]
+        idle_ns[indices] = idle_between(timeline.gaps_of(devices), start, end)
+    return idle_ns
 
 
-def union(start_ns: Int64s, end_ns: Int64s) -> Union:
-    """Union of intervals sorted by start. Intervals that touch are joined."""
-    count = len(start_ns)
-    if count == 0:
-        empty = np.zeros(0, dtype=np.int64)
-        return Union(empty, empty, empty, empty)
-    reach = np.maximum.accumulate(end_ns)
-    opens = np.concatenate(([True], start_ns[1:] > reach[:-1]))
-    first = np.flatnonzero(opens).astype(np.int64, copy=False)
-    last = np.append(first[1:] - 1, count - 1)
-    end = reach[last]
-    ends_last = end_ns == np.repeat(end, last - first + 1)
-    positions = np.where(ends_last, np.arange(count, dtype=np.int64), -1)
-    return Union(start_ns[first], end, first, np.maximum.reduceat(positions, first))
+def idle_between(gaps: Gaps, start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """Time of the gaps (of one union, in order) between each start and end, by class."""
+    return _idle_until(gaps, end_ns) - _idle_until(gaps, start_ns)
 
 
-def merged(unions: Sequence[Union]) -> Union:
-    """The union of unions, whose indices all point into one list of intervals sorted by start."""
-    if len(unions) == 1:
-        return unions[0]
-    start, end, first, last_ending = (
-        np.concatenate([getattr(one, column) for one in unions])
-        for column in ("start_ns", "end_ns", "first", "last_ending")
-    )
-    order = np.lexsort((first, start))
-    joined = union(start[order], end[order])
-    reach = np.repeat(joined.end_ns, np.diff(joined.first, append=len(order)))
-    ends_last = np.where(end[order] == reach, last_ending[order], -1)
-    return Union(
-        joined.start_ns,
-        joined.end_ns,
-        first[order][joined.first],
-        np.maximum.reduceat(ends_last, joined.first),
-    )
-
-
-def busy_ns(start_ns: Int64s, end_ns: Int64s) -> int:
-    """Length of the union of intervals in any order."""
-    order = np.argsort(start_ns, kind="stable")
-    return union(start_ns[order], end_ns[order]).busy_ns
-
-
-def grouped_busy_ns(
-    group: NDArray[np.integer], start_ns: Int64s, end_ns: Int64s, groups: int
-) -> Int64s:
-    """Length of the union of each group's intervals, in any order; int64 of length `groups`.
-
-    The running latest end is taken over ranks of ends, shifted by group, so that no sum of times
-    can overflow.
-    """
-    totals = np.zeros(groups, dtype=np.int64)
-    count = len(start_ns)
-    if count == 0:
-        return totals
-    order = np.lexsort((start_ns, group))
-    group, start_ns, end_ns = group[order].astype(np.int64), start_ns[order], end_ns[order]
-    by_end = np.argsort(end_ns, kind="stable")
-    rank = np.empty(count, dtype=np.int64)
-    rank[by_end] = np.arange(count)
-    latest = np.maximum.accumulate(rank + group * count) - group * count
-    reach = end_ns[by_end][latest]
-    same_group = group[1:] == group[:-1]
-    covered_until = np.where(same_group, np.maximum(reach[:-1], start_ns[1:]), start_ns[1:])
-    added = np.concatenate((end_ns[:1] - start_ns[:1], np.maximum(end_ns[1:] - covered_until, 0)))
-    np.add.at(totals, group, added)
-    return totals
-
-
-def covered_until(intervals: Union, times_ns: Int64s) -> Int64s:
-    """How much of the union lies before each time."""
-    if not len(intervals.start_ns):
-        return np.zeros(len(times_ns), dtype=np.int64)
-    lengths = intervals.end_ns - intervals.start_ns
-    before = np.concatenate(([0], np.cumsum(lengths)))
-    index = np.searchsorted(intervals.start_ns, times_ns, side="right")
-    inside = np.maximum(intervals.end_ns[index - 1] - times_ns, 0)
-    return np.asarray(before[index] - np.where(index > 0, inside, 0), dtype=np.int64)
-
-
-def overlap_ns(start_ns: Int64s, end_ns: Int64s) -> int:
-    """Time during which two or more intervals (sorted by start) run at once."""
-    if len(start_ns) < 2:
-        return 0
-    reach = np.maximum.accumulate(end_ns)[:-1]
-    until = np.minimum(end_ns[1:], reach)
-    doubled = until > start_ns[1:]
-    return union(start_ns[1:][doubled], until[doubled]).busy_ns
-
-
-def depth_at_starts(arrive_ns: Int64s, leave_ns: Int64s, at_ns: Int64s) -> Int64s:
-    """How many have arrived at or before each time and not left by then (in any order)."""
-    arrived = np.searchsorted(np.sort(arrive_ns), at_ns, side="right")
-    left = np.searchsorted(np.sort(leave_ns), at_ns, side="right")
-    return np.asarray(arrived - left, dtype=np.int64)
-
-
-def depth_changes(arrive_ns: Int64s, leave_ns: Int64s) -> tuple[Int64s, Int64s]:
-    """When the number that arrived and have not left changes, and to what (in any order).
-
-    One entry for each distinct time. Whatever leaves before it arrives counts as leaving then.
-    """
-    times = np.concatenate((arrive_ns, np.maximum(leave_ns, arrive_ns)))
-    steps = np.repeat(np.array([1, -1], dtype=np.int64), len(arrive_ns))
-    order = np.argsort(times, kind="stable")
-    distinct, first = np.unique(times[order], return_index=True)
-    if not len(distinct):
-        return distinct, distinct
-    depth = np.cumsum(steps[order])
-    last = np.append(first[1:], len(times)) - 1
-    return distinct, np.asarray(depth[last], dtype=np.int64)
+def _idle_until(gaps: Gaps, times_ns: Int64s) -> Int64s:
+    """How much of the gaps of each class precedes each time: int64 [times, classes]."""
+    rows = np.arange(len(gaps))
+    total = np.zeros((len(gaps) + 1, len(GAP_CLASSES)), dtype=np.int64)
+    total[rows + 1, gaps.kind] = gaps.length_ns
+    np.cumsum(total, axis=0, out=total)
+    begun = np.searchsorted(gaps.start_ns, times_ns, side="right")
+    until = total[begun]
+    inside = np.flatnonzero(begun)
+    last = begun[inside] - 1
+    until[inside, gaps.kind[last]] -= np.maximum(gaps.end_ns[last] - times_ns[inside], 0)
+    return until

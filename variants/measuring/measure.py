@@ -8,7 +8,7 @@ import torch
 
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.reference import GraphReference
-from decodescope.analyzer.reports.run_figures import step_times
+from decodescope.analyzer.reports.distributions import step_times
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.measuring.pacing import StepPacer

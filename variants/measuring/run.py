@@ -9,15 +9,15 @@ from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
 from decodescope.analyzer.reports.per_step import (
     gpu_ops_per_step,
     idle_fraction,
     launch_calls_per_step,
 )
-from decodescope.analyzer.reports.run_figures import observer_of, step_times, tokens_per_s
 from decodescope.analyzer.roofline.bandwidth import bandwidth
 from decodescope.analyzer.roofline.datasheet import datasheet_peak_bytes_per_s
-from decodescope.analyzer.schema.report import SCHEMA_VERSION
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, Observer
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.read_peak import read_peak
@@ -88,7 +88,7 @@ def _report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> Ru
         bandwidth=bandwidth(
             measured.bytes_per_step, times.p50, capture.measured_peak_bytes_per_s, sheet
         ),
-        observer=observer_of(window),
+        observer=window.observer or Observer(None, None, None),
         waterfall=window.waterfall,
         verdict=window.verdict,
         health=window.health,

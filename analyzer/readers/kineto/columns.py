@@ -1,119 +1,46 @@
-"""Sorts typed events by what they are and turns each kind into columns."""
+"""Sorts typed events by category and turns each category into columns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, Names
 from decodescope.analyzer.readers.kineto.event import Event, EventArgs, Id
-from decodescope.analyzer.readers.kineto.microseconds import LIMIT_NS, to_nanoseconds
+from decodescope.analyzer.readers.kineto.microseconds import to_nanoseconds
 from decodescope.analyzer.readers.kineto.operator_work import WorkColumns
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
 
-GPU_KINDS = {
-    "kernel": KERNEL,
-    "Kernel": KERNEL,
-    "concurrent_kernel": KERNEL,
-    "gpu_memcpy": MEMCPY,
-    "Memcpy": MEMCPY,
-    "gpu_memset": MEMSET,
-    "Memset": MEMSET,
+_GPU_KINDS = {
+    **dict.fromkeys(("kernel", "Kernel", "concurrent_kernel"), KERNEL),
+    **dict.fromkeys(("gpu_memcpy", "Memcpy"), MEMCPY),
+    **dict.fromkeys(("gpu_memset", "Memset"), MEMSET),
     "gpu_graph": GRAPH,
 }
-CALL_CATEGORIES = (
-    "cuda_runtime",
-    "cuda_driver",
-    "Runtime",
-    "Driver",
-    "hip_runtime",
-    "hip_driver",
-    "xpu_runtime",
-    "xpu_driver",
-    "privateuse1_runtime",
-    "privateuse1_driver",
+_CALL_CATEGORIES = (
+    *("cuda_runtime", "cuda_driver", "Runtime", "Driver", "hip_runtime", "hip_driver"),
+    *("xpu_runtime", "xpu_driver", "privateuse1_runtime", "privateuse1_driver"),
 )
-CPU_OP_CATEGORIES = ("cpu_op", "Operator")
-RANGE_CATEGORIES = ("user_annotation",)
-MODULE_PREFIX = "nn.Module: "
-UNNAMED = "(unnamed)"
+_CPU_OP_CATEGORIES = ("cpu_op", "Operator")
+_RANGE_CATEGORIES = ("user_annotation",)
+_MODULE_PREFIX = "nn.Module: "
 _NO_ARGS = EventArgs()
-_NOT_GIVEN = -1
-
-
-class _Numbers(dict[str | None, int]):
-    """Gives each text that is asked for the next number."""
-
-    def __missing__(self, text: str | None) -> int:
-        if not text:
-            return self[UNNAMED]
-        self[text] = number = len(self)
-        return number
-
-
-class Names:
-    """Interns strings in order of appearance."""
-
-    def __init__(self) -> None:
-        self._ids = _Numbers()
-
-    def index(self, events: Sequence[Event]) -> Int64s:
-        numbers = map(self._ids.__getitem__, [event.name for event in events])
-        return np.fromiter(numbers, dtype=np.int64, count=len(events))
-
-    def of_text(self, text: str) -> int:
-        return self._ids[text]
-
-    def texts(self) -> tuple[str, ...]:
-        """In order of their index."""
-        return tuple(text for text in self._ids if text)
-
-    def sorted_table(self) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-        """The names in alphabetical order, and the new index of each old one."""
-        table = tuple(sorted(self.texts()))
-        moved = np.zeros(len(table), dtype=np.int32)
-        for new, text in enumerate(table):
-            moved[self._ids[text]] = new
-        return table, moved
-
-
-class ColumnGroup:
-    """Columns of one kind of event, gathered batch by batch."""
-
-    def __init__(self, columns: tuple[str, ...]) -> None:
-        self._columns = columns
-        self._parts: dict[str, list[Int64s]] = {name: [] for name in columns}
-
-    def append(self, part: dict[str, Int64s]) -> None:
-        for name in self._columns:
-            self._parts[name].append(part[name])
-
-    def column(self, name: str) -> Int64s:
-        parts = self._parts[name]
-        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-
-    def columns(self) -> dict[str, Int64s]:
-        return {name: self.column(name) for name in self._columns}
-
-
-_HOST_COLUMNS = HostEvents.__slots__
-_GPU_COLUMNS = tuple(name for name in GpuOps.__slots__ if name != "launch")
 
 
 class EventColumns:
-    """Takes batches of events; afterwards `gpu`, `calls`, `cpu_ops`, `ranges` hold their columns,
-    and `work` what is known of the operators' work.
+    """Takes batches of events; afterwards `gpu`, `calls`, `cpu_ops` and `ranges` hold their columns
+    in parts, and `work` the operators' known work.
 
-    `dropped` counts events of those kinds without a usable time or duration, `overhead_events` and
-    `overhead_ns` what the profiler says it cost, `events` everything seen, `open_ended` begin/end
-    pairs, which Kineto does not write and which are not read.
+    `events` counts all events, `with_phase` those with a phase, `dropped` those of the categories
+    above without a usable time or duration, `overhead_events` and `overhead_ns` the profiler's own
+    pauses, `open_ended` begin/end pairs, which Kineto does not write and which are not read.
     """
 
     def __init__(self) -> None:
         self.names = Names()
-        self.gpu = ColumnGroup(_GPU_COLUMNS)
-        self.calls = ColumnGroup(_HOST_COLUMNS)
-        self.cpu_ops = ColumnGroup(_HOST_COLUMNS)
-        self.ranges = ColumnGroup(_HOST_COLUMNS)
+        self.gpu: list[GpuOps] = []
+        self.calls: list[HostEvents] = []
+        self.cpu_ops: list[HostEvents] = []
+        self.ranges: list[HostEvents] = []
         self.work = WorkColumns()
         self.events = 0
         self.with_phase = 0
@@ -124,17 +51,12 @@ class EventColumns:
 
     def add(self, batch: list[Event]) -> None:
         """Append one batch."""
-        gpu: list[Event] = []
-        calls: list[Event] = []
-        cpu_ops: list[Event] = []
-        ranges: list[Event] = []
-        python: list[Event] = []
-        overhead: list[Event] = []
+        gpu, calls, cpu_ops, ranges, python, overhead = (list[Event]() for _ in range(6))
         into: dict[str | None, Callable[[Event], None]] = {
-            **dict.fromkeys(GPU_KINDS, gpu.append),
-            **dict.fromkeys(CALL_CATEGORIES, calls.append),
-            **dict.fromkeys(CPU_OP_CATEGORIES, cpu_ops.append),
-            **dict.fromkeys(RANGE_CATEGORIES, ranges.append),
+            **dict.fromkeys(_GPU_KINDS, gpu.append),
+            **dict.fromkeys(_CALL_CATEGORIES, calls.append),
+            **dict.fromkeys(_CPU_OP_CATEGORIES, cpu_ops.append),
+            **dict.fromkeys(_RANGE_CATEGORIES, ranges.append),
             "python_function": python.append,
             "overhead": overhead.append,
         }
@@ -181,41 +103,43 @@ class EventColumns:
             arg.stream if arg.stream is not None else event.tid
             for arg, event in zip(args, events, strict=True)
         ]
-        kinds = [GPU_KINDS[event.cat or ""] for event in events]
+        kinds = [_GPU_KINDS[event.cat or ""] for event in events]
         self.gpu.append(
-            {
-                "start_ns": start,
-                "end_ns": end,
-                "name": self.names.index(events),
-                "device": self._integers(device),
-                "stream": self._integers(stream),
-                "kind": np.array(kinds, dtype=np.int64),
-                "correlation": self._integers([arg.correlation for arg in args]),
-                "external_id": self._integers(_external_ids(args)),
-                "graph_id": self._integers([arg.graph_id for arg in args]),
-                "graph_node_id": self._integers([arg.graph_node_id for arg in args]),
-            }
+            GpuOps(
+                start_ns=start,
+                end_ns=end,
+                name=self.names.index([event.name for event in events]),
+                device=self._integers(device),
+                stream=self._integers(stream),
+                kind=np.array(kinds, dtype=np.int8),
+                correlation=self._integers([arg.correlation for arg in args]),
+                external_id=self._integers(_external_ids(args)),
+                graph_id=self._integers([arg.graph_id for arg in args]),
+                graph_node_id=self._integers([arg.graph_node_id for arg in args]),
+                launch=np.full(len(events), NOT_GIVEN, dtype=np.int64),
+            )
         )
 
     def _add_host(
-        self, events: list[Event], group: ColumnGroup, work: WorkColumns | None = None
+        self, events: list[Event], group: list[HostEvents], work: WorkColumns | None = None
     ) -> None:
         if not events:
             return
         events, start, end = self._times(events)
         args = [event.args or _NO_ARGS for event in events]
-        columns = {
-            "start_ns": start,
-            "end_ns": end,
-            "name": self.names.index(events),
-            "pid": self._integers([event.pid for event in events]),
-            "tid": self._integers([event.tid for event in events]),
-            "correlation": self._integers([arg.correlation for arg in args]),
-            "external_id": self._integers(_external_ids(args)),
-        }
-        group.append(columns)
+        names = [event.name for event in events]
+        part = HostEvents(
+            start_ns=start,
+            end_ns=end,
+            name=self.names.index(names),
+            pid=self._integers([event.pid for event in events]),
+            tid=self._integers([event.tid for event in events]),
+            correlation=self._integers([arg.correlation for arg in args]),
+            external_id=self._integers(_external_ids(args)),
+        )
+        group.append(part)
         if work is not None:
-            work.add([event.name for event in events], args, columns)
+            work.add(names, args, part)
 
     def _add_overhead(self, events: list[Event]) -> None:
         if not events:
@@ -228,26 +152,26 @@ class EventColumns:
 
     def _integers(self, values: list[Id]) -> Int64s:
         try:
-            return np.array([_NOT_GIVEN if v is None else v for v in values], dtype=np.int64)
+            return np.array([NOT_GIVEN if v is None else v for v in values], dtype=np.int64)
         except (ValueError, TypeError, OverflowError):
             return np.array([self._integer(value) for value in values], dtype=np.int64)
 
     def _integer(self, value: Id) -> int:
-        """An id as int64; text that is no number gets a negative id of its own."""
+        """An id as int64; text that is not a number gets a negative id of its own."""
         if value is None:
-            return _NOT_GIVEN
+            return NOT_GIVEN
         try:
             number = int(value)
         except (ValueError, OverflowError):
             return -2 - self.names.of_text(str(value))
-        return number if abs(number) < 2**62 else _NOT_GIVEN
+        return number if abs(number) < 2**62 else NOT_GIVEN
 
 
 def _modules(python: list[Event]) -> list[Event]:
-    """Calls of modules as ranges, named as the module; other Python functions are left out."""
-    modules = [event for event in python if event.name and event.name.startswith(MODULE_PREFIX)]
+    """Calls of modules as ranges named like the module; other Python functions are ignored."""
+    modules = [event for event in python if event.name and event.name.startswith(_MODULE_PREFIX)]
     for event in modules:
-        event.name = (event.name or "").removeprefix(MODULE_PREFIX)
+        event.name = (event.name or "").removeprefix(_MODULE_PREFIX)
     return modules
 
 

@@ -1,16 +1,15 @@
-"""The operators of a CPU capture that stand for GPU ops.
+"""The operators of a CPU capture that are treated as GPU ops.
 
-They are the innermost operators that do work. Views, allocations and checks put nothing on a GPU
-either and are passed over; a matrix product counts as one operator although PyTorch's CPU version
-calls others (a bias copy, checks) before its own loop.
+They are the innermost operators that do work. Views, allocations and checks are ignored, as they
+launch nothing on a GPU either; a matrix product counts as one operator, although PyTorch's CPU
+version calls others (a bias copy, checks) before its own loop.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, GpuOps, HostEvents, Int64s
+from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, Bools, GpuOps, HostEvents, Int64s
 
 _NO_WORK = frozenset(
     "aten::" + name
@@ -31,17 +30,17 @@ _WHOLE = frozenset(
 
 def leaf_operators(cpu_ops: HostEvents, names: Sequence[str]) -> GpuOps:
     """The leaf operators as GPU ops on `CPU_DEVICE`, one stream for each thread."""
-    leaf = _leaves(cpu_ops, names)
+    leaf = cpu_ops.take(_leaves(cpu_ops, names))
     none = np.full(len(leaf), -1, dtype=np.int64)
     return GpuOps(
-        start_ns=cpu_ops.start_ns[leaf],
-        end_ns=cpu_ops.end_ns[leaf],
-        name=cpu_ops.name[leaf],
+        start_ns=leaf.start_ns,
+        end_ns=leaf.end_ns,
+        name=leaf.name,
         device=np.full(len(leaf), CPU_DEVICE, dtype=np.int64),
-        stream=cpu_ops.tid[leaf],
+        stream=leaf.tid,
         kind=np.full(len(leaf), CPU_OPERATOR, dtype=np.int8),
         correlation=none,
-        external_id=cpu_ops.external_id[leaf],
+        external_id=leaf.external_id,
         graph_id=none,
         graph_node_id=none,
         launch=none,
@@ -62,8 +61,8 @@ def _leaves(cpu_ops: HostEvents, names: Sequence[str]) -> Int64s:
     return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *leaves]))
 
 
-def _leaves_of_thread(mine: Int64s, cpu_ops: HostEvents, whole: NDArray[np.bool_]) -> Int64s:
-    """Of one thread's operators, sorted by start and longest first, those that are leaves."""
+def _leaves_of_thread(mine: Int64s, cpu_ops: HostEvents, whole: Bools) -> Int64s:
+    """The leaves among one thread's operators, which are sorted by start and longest first."""
     start, end = cpu_ops.start_ns[mine], cpu_ops.end_ns[mine]
     earliest = np.iinfo(np.int64).min
     whole_until = np.maximum.accumulate(np.where(whole, end, earliest))

@@ -1,6 +1,7 @@
-"""One event of a Chrome trace, as far as analyses need it."""
+"""One event of a Chrome trace: the fields that analyses need."""
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -10,9 +11,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class EventArgs(msgspec.Struct, gc=False):
-    """The arguments that analyses need; every other key is skipped unread.
+    """The arguments that analyses need; every other key is skipped.
 
-    What `record_shapes` adds to operators stays JSON until one is asked for.
+    The arguments that `record_shapes` adds to operators stay JSON until one is needed.
     """
 
     device: Id = None
@@ -28,8 +29,13 @@ class EventArgs(msgspec.Struct, gc=False):
     concrete_inputs: msgspec.Raw = msgspec.field(default=_NONE, name="Concrete Inputs")
 
 
+_KEYS = tuple((one.name, one.encode_name, one.type) for one in msgspec.structs.fields(EventArgs))
+_SHAPE_KEYS = tuple((name, key) for name, key, kind in _KEYS if kind is msgspec.Raw)
+_ID_KEYS = tuple((name, key) for name, key, kind in _KEYS if kind is not msgspec.Raw)
+
+
 class Event(msgspec.Struct, gc=False):
-    """One event; `ts` and `dur` stay literals in µs until they are converted exactly."""
+    """One event; `ts` and `dur` stay literals in µs so that they are converted exactly."""
 
     ph: str = ""
     cat: str | None = None
@@ -42,12 +48,12 @@ class Event(msgspec.Struct, gc=False):
 
 
 def clean_text(text: str) -> str:
-    """Put a replacement character for bytes that were no UTF-8 and for halves of pairs."""
+    """Replace bytes that were not UTF-8, and unpaired surrogates, by replacement characters."""
     return _SURROGATE.sub("\ufffd", text)
 
 
 def clean(value: object) -> object:
-    """The same for every string inside a decoded JSON value."""
+    """Clean every string inside a decoded JSON value."""
     if isinstance(value, str):
         return clean_text(value)
     if isinstance(value, list):
@@ -63,35 +69,21 @@ def event_of(value: object) -> Event | None:
         return None
     args = value.get("args")
     known = args if isinstance(args, dict) else {}
+    ids: dict[str, Any] = {name: _text(known.get(key)) for name, key in _ID_KEYS}
+    shapes: dict[str, Any] = {name: _json(known.get(key)) for name, key in _SHAPE_KEYS}
     return Event(
-        ph=_string(value.get("ph")) or "",
-        cat=_string(value.get("cat")),
-        name=_string(value.get("name")),
-        pid=_id(value.get("pid")),
-        tid=_id(value.get("tid")),
+        ph=_text(value.get("ph")) or "",
+        cat=_text(value.get("cat")),
+        name=_text(value.get("name")),
+        pid=_text(value.get("pid")),
+        tid=_text(value.get("tid")),
         ts=_literal(value.get("ts")),
         dur=_literal(value.get("dur")),
-        args=EventArgs(
-            device=_id(known.get("device")),
-            stream=_id(known.get("stream")),
-            correlation=_id(known.get("correlation")),
-            external_id=_id(known.get("External id")),
-            old_external_id=_id(known.get("external id")),
-            graph_id=_id(known.get("graph id")),
-            graph_node_id=_id(known.get("graph node id")),
-            input_dims=_json(known.get("Input Dims")),
-            input_types=_json(known.get("Input type")),
-            input_strides=_json(known.get("Input Strides")),
-            concrete_inputs=_json(known.get("Concrete Inputs")),
-        ),
+        args=EventArgs(**ids, **shapes),
     )
 
 
-def _string(value: object) -> str | None:
-    return clean_text(value) if isinstance(value, str) else None
-
-
-def _id(value: object) -> Id:
+def _text(value: object) -> str | None:
     return clean_text(value) if isinstance(value, str) else None
 
 

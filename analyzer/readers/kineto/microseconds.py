@@ -9,20 +9,19 @@ from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from decodescope.analyzer.trace import Int64s
+from decodescope.analyzer.readers.columns import LIMIT_NS
+from decodescope.analyzer.trace import Bools, Int64s
 
-LIMIT_NS = 2**61
 _PLAIN = b"0123456789.,"
 _MAX_INTEGER_DIGITS = 16
 
 
-def to_nanoseconds(numbers: Sequence[msgspec.Raw]) -> tuple[Int64s, NDArray[np.bool_]]:
+def to_nanoseconds(numbers: Sequence[msgspec.Raw]) -> tuple[Int64s, Bools]:
     """Nanoseconds of JSON number literals in µs, and which of them are usable.
 
-    Unusable are literals that are no finite number (NaN, null, text) or beyond ±2**61 ns; their
-    nanoseconds read 0. More than three decimals are rounded half to even.
+    Literals are unusable if they are not finite numbers (NaN, null, text) or are beyond ±2**61 ns;
+    their nanoseconds are 0. More than three decimals are rounded half to even.
     """
     fast = _fixed_point(b",".join(numbers))
     if fast is not None and len(fast) == len(numbers):

@@ -2,11 +2,11 @@
 `record_shapes=True`.
 
 FLOPs = 2 m n k (times the batch); bytes = every input and the output once, where an axis of
-stride 0 (an expanded tensor) counts once. An operator whose shapes or types are not understood has
-no row: no figure is better than a guess.
+stride 0 (an expanded tensor) counts once. An operator with unknown shapes or types has no row: no
+figure is better than a guess.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Annotated
@@ -14,15 +14,14 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from decodescope.analyzer.readers.columns import row_numbers
 from decodescope.analyzer.readers.kineto.event import EventArgs
-from decodescope.analyzer.schema.report import Finding
-from decodescope.analyzer.timing.row_numbers import row_numbers
-from decodescope.analyzer.trace import Int64s, OperatorWork
+from decodescope.analyzer.trace import Bools, HostEvents, Int64s, OperatorWork
 
 WORK_KEY = "decodescope_work"
 _LARGEST = 1 << 62
 _LINEAR = "aten::linear"
-# Which argument the first matrix is, and which one an `out=` variant writes.
+# The index of the first matrix among the arguments, and of the one that an `out=` variant writes.
 _MATRICES = {
     "aten::mm": (0, 2),
     "aten::bmm": (0, 2),
@@ -46,30 +45,19 @@ _ELEMENT_BYTES = {
 _DTYPE_BYTES = {"5": 2, "6": 4, "15": 2, "23": 1, "24": 1}
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_LARGEST)]
+WorkRows = list[tuple[_Count, _Count, _Count]]
 _shapes = msgspec.json.Decoder(list[list[int]], strict=False)
 _texts = msgspec.json.Decoder(list[str])
 
 
-def work_rows(work: OperatorWork) -> list[tuple[int, int, int]]:
-    """What an exported trace carries under `WORK_KEY`, where its operators have no shapes."""
+def work_rows(work: OperatorWork) -> WorkRows:
+    """The rows that an exported trace has under `WORK_KEY`, since its operators have no shapes."""
     columns = (work.external_id.tolist(), work.bytes.tolist(), work.flops.tolist())
     return list(zip(*columns, strict=True))
 
 
-def stored_work(metadata: Mapping[str, object], findings: list[Finding]) -> OperatorWork | None:
-    """The rows of `work_rows` from a trace file's keys, None if there are none.
-
-    What is unreadable adds to `findings`.
-    """
-    if WORK_KEY not in metadata:
-        return None
-    try:
-        rows = msgspec.convert(metadata[WORK_KEY], list[tuple[_Count, _Count, _Count]])
-    except msgspec.ValidationError as error:
-        findings.append(
-            Finding("bad_operator_work", f"the operators' work is unreadable and ignored ({error})")
-        )
-        return None
+def stored_work(rows: WorkRows) -> OperatorWork:
+    """The work from `work_rows`, sorted by external id; the first row of each id counts."""
     columns = np.array(rows, dtype=np.int64).reshape(-1, 3)
     columns = columns[np.unique(columns[:, 0], return_index=True)[1]]
     return OperatorWork(*np.ascontiguousarray(columns.T))
@@ -87,16 +75,16 @@ class _Tensor:
 
 
 class WorkColumns:
-    """Takes operator calls batch by batch; `work()` gives their rows."""
+    """Takes operator calls batch by batch; `work()` returns their rows."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, bytes, bytes, bytes, bytes], tuple[int, int] | None] = {}
         self._parts: list[Int64s] = []
 
     def add(
-        self, names: Sequence[str | None], args: Sequence[EventArgs], columns: dict[str, Int64s]
+        self, names: Sequence[str | None], args: Sequence[EventArgs], events: HostEvents
     ) -> None:
-        """Append one batch of operators; `columns` are those of `HostEvents`."""
+        """Append one batch of operators: their names, arguments and columns."""
         mine: list[int] = []
         rows: list[tuple[int, int, bool]] = []
         for index, name in enumerate(names):
@@ -106,13 +94,13 @@ class WorkColumns:
                     mine.append(index)
                     rows.append((*found, name == _LINEAR))
         if mine:
-            place = [columns[key][mine] for key in ("external_id", "start_ns", "end_ns")]
-            thread = [columns[key][mine] for key in ("pid", "tid")]
-            self._parts.append(np.stack((*place, *thread, *np.array(rows, dtype=np.int64).T)))
+            own = events.take(np.array(mine))
+            columns = (own.external_id, own.start_ns, own.end_ns, own.pid, own.tid)
+            self._parts.append(np.stack((*columns, *np.array(rows, dtype=np.int64).T)))
 
     def work(self) -> OperatorWork:
-        """The rows by external id, without those whose id is not theirs alone, and without
-        `linear` where the product inside it has a row."""
+        """The rows by external id, without rows that share their id, and without `linear` if the
+        product inside it has a row."""
         none = np.zeros((8, 0), dtype=np.int64)
         rows = np.concatenate([none, *self._parts], axis=1)
         rows = rows[:, ~_wraps_another(rows)]
@@ -137,7 +125,7 @@ class WorkColumns:
         return self._known[key]
 
 
-def _wraps_another(rows: Int64s) -> np.ndarray:
+def _wraps_another(rows: Int64s) -> Bools:
     """Which rows are `linear` with another row inside it on the same thread."""
     _, start, end, pid, tid, _, _, is_linear = rows
     thread = row_numbers(pid, tid)
@@ -195,7 +183,7 @@ def _product_shape(name: str, left: list[int], right: list[int]) -> list[int] | 
 def _tensors(
     shapes: list[list[int]], types: list[str], strides: list[list[int]]
 ) -> list[_Tensor | None] | None:
-    """The tensors among the arguments, None in the place of others; None if one is not known."""
+    """The tensors among the arguments, with None for other arguments; None if one is unknown."""
     if len(shapes) != len(types):
         return None
     tensors: list[_Tensor | None] = []

@@ -1,26 +1,29 @@
-"""Reads Chrome traces as torch.profiler (Kineto) writes them into a `Trace`."""
+"""Reads Chrome traces written by torch.profiler (Kineto) into a `Trace`."""
 
 import re
-from typing import BinaryIO
+from collections.abc import Iterator
+from dataclasses import replace
+from io import BytesIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 import numpy as np
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.readers.byte_source import ByteSource, bytes_stream, open_stream
-from decodescope.analyzer.readers.kineto.columns import ColumnGroup, EventColumns
+from decodescope.analyzer.readers.byte_source import ByteSource, open_stream
+from decodescope.analyzer.readers.columns import sorted_gpu_ops, sorted_host_events
+from decodescope.analyzer.readers.kineto.columns import EventColumns
 from decodescope.analyzer.readers.kineto.cpu_leaves import leaf_operators
-from decodescope.analyzer.readers.kineto.lead_steps import without_lead
-from decodescope.analyzer.readers.kineto.operator_work import stored_work
+from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows, stored_work
 from decodescope.analyzer.readers.kineto.stream import EventStream
-from decodescope.analyzer.readers.sorted_columns import sorted_gpu_ops, sorted_host_events
-from decodescope.analyzer.reference import reference_of
+from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
-from decodescope.analyzer.trace import CPU_DEVICE, HostEvents, Int32s, Int64s, Trace
+from decodescope.analyzer.timing.steps import step_markers
+from decodescope.analyzer.trace import CPU_DEVICE, GpuOps, HostEvents, Trace
 
-CAPTURE_KEY = "decodescope"
 _MAX_RANKS = 1 << 24
 _PROFILER_STEP = re.compile(r"ProfilerStep\s*#\s*\d+$")
+_Stored = TypeVar("_Stored")
 
 
 def read_kineto(path: str) -> Trace:
@@ -34,7 +37,7 @@ def read_kineto_bytes(data: bytes, path: str) -> Trace:
 
     Raises `TraceError` if the bytes hold no trace.
     """
-    return _read(bytes_stream(data), path)
+    return _read(BytesIO(data), path)
 
 
 def _read(stream: BinaryIO, path: str) -> Trace:
@@ -53,21 +56,32 @@ def _read(stream: BinaryIO, path: str) -> Trace:
 
 
 def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
-    findings = _reader_findings(columns, events)
-    capture = _capture(events.metadata, findings)
-    reference = reference_of(events.metadata, findings)
-    stored = stored_work(events.metadata, findings)
+    findings = [Finding(*found) for found in _reader_findings(columns, events)]
+
+    def stored(key: str, kind: type[_Stored], code: str, what: str) -> _Stored | None:
+        """What decodescope wrote into the file under `key`; a finding if it is unreadable."""
+        if key not in events.metadata:
+            return None
+        try:
+            return msgspec.convert(events.metadata[key], kind)
+        except msgspec.ValidationError as error:
+            findings.append(Finding(code, f"{what} is unreadable and ignored ({error})"))
+            return None
+
+    capture = stored(CAPTURE_KEY, CaptureInfo, "bad_capture_info", "the decodescope block")
+    what = "the reference of the graph replays"
+    reference = stored(REFERENCE_KEY, GraphReference, "bad_reference", what)
+    rows = stored(WORK_KEY, WorkRows, "bad_operator_work", "the operators' work")
     names, moved = columns.names.sorted_table()
-    calls = sorted_host_events(_renamed(columns.calls, moved))
-    cpu_ops = sorted_host_events(_renamed(columns.cpu_ops, moved))
-    ranges = sorted_host_events(_renamed(columns.ranges, moved))
+    calls = sorted_host_events(columns.calls, moved)
+    cpu_ops = sorted_host_events(columns.cpu_ops, moved)
+    ranges = sorted_host_events(columns.ranges, moved)
     cpu_ops, ranges = _promote_profiler_steps(cpu_ops, ranges, names)
-    if capture is not None and capture.device == "cpu" and not columns.gpu.column("start_ns").size:
+    gpu = GpuOps.concatenate(columns.gpu)
+    if capture is not None and capture.device == "cpu" and not len(gpu):
         ops = leaf_operators(cpu_ops, names)
     else:
-        gpu = _renamed(columns.gpu, moved)
-        gpu["external_id"] = _operator_ids(gpu["external_id"], gpu["correlation"])
-        ops = sorted_gpu_ops(gpu, calls, findings)
+        ops = sorted_gpu_ops(_without_copied_ids(gpu), moved, calls, findings)
     base = events.metadata.get("baseTimeNanoseconds")
     trace = Trace(
         source=Source(path=path, format="kineto", events=columns.events),
@@ -81,64 +95,68 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         capture=capture,
         base_ns=base if isinstance(base, int) else 0,
         reference=reference,
-        work=columns.work.work() if stored is None else stored,
+        work=columns.work.work() if rows is None else stored_work(rows),
         rank=_rank(events.metadata),
     )
-    return without_lead(trace)
+    return _without_lead(trace)
 
 
-def _reader_findings(columns: EventColumns, events: EventStream) -> list[Finding]:
-    findings = []
+def _without_lead(trace: Trace) -> Trace:
+    """The trace without what its capture's lead steps issued; any other trace unchanged.
+
+    The first recorded step follows a synchronisation, so the device waits for the host as it never
+    does in steady decoding. Our captures therefore begin with steps that have no marker
+    (`CaptureInfo.lead_steps`), and no figure counts them. This drops the GPU ops whose launch call
+    (whose start, if the call is unknown) precedes the first marker, and every API call, operator
+    and range that began before it. So device windows begin with the first op of the first marked
+    step.
+    """
+    if trace.capture is None or not trace.capture.lead_steps:
+        return trace
+    markers = step_markers(trace)
+    if not len(markers):
+        return trace
+    first_ns = int(trace.ranges.start_ns[markers[0]])
+    issued_ns = trace.ops.start_ns.copy()
+    linked = trace.ops.launch >= 0
+    issued_ns[linked] = trace.calls.start_ns[trace.ops.launch[linked]]
+    kept_calls = trace.calls.start_ns >= first_ns
+    ops = trace.ops.take(issued_ns >= first_ns)
+    linked = ops.launch >= 0
+    ops.launch[linked] = (np.cumsum(kept_calls) - 1)[ops.launch[linked]]
+    return replace(
+        trace,
+        ops=ops,
+        calls=trace.calls.take(kept_calls),
+        cpu_ops=trace.cpu_ops.take(trace.cpu_ops.start_ns >= first_ns),
+        ranges=trace.ranges.take(trace.ranges.start_ns >= first_ns),
+    )
+
+
+def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[tuple[str, str]]:
     if events.truncated:
-        findings.append(
-            Finding("truncated", f"the file ends early; its {columns.events} whole events are used")
-        )
+        yield "truncated", f"the file ends early; its {columns.events} whole events are used"
     if events.broken_at is not None:
-        findings.append(
-            Finding(
-                "broken_json",
-                f"no JSON from byte {events.broken_at} on; "
-                f"the {columns.events} events before it are used",
-            )
+        yield (
+            "broken_json",
+            f"no JSON from byte {events.broken_at} on; "
+            f"the {columns.events} events before it are used",
         )
     if columns.dropped:
-        findings.append(
-            Finding(
-                "dropped_events",
-                f"{columns.dropped} events without a usable start or duration were left out",
-            )
+        yield (
+            "dropped_events",
+            f"{columns.dropped} events without a usable start or duration were left out",
         )
     if events.skipped:
-        findings.append(
-            Finding("no_events", f"{events.skipped} entries of the event list are no events")
-        )
+        yield "no_events", f"{events.skipped} entries of the event list are no events"
     if columns.open_ended:
-        findings.append(
-            Finding("open_ended_events", f"{columns.open_ended} begin/end pairs are not read")
-        )
+        yield "open_ended_events", f"{columns.open_ended} begin/end pairs are not read"
     if columns.overhead_events:
-        findings.append(
-            Finding(
-                "profiler_overhead",
-                f"the profiler reports {columns.overhead_events} pauses of its own, "
-                f"{columns.overhead_ns / 1e6:.3f} ms in all",
-            )
+        yield (
+            "profiler_overhead",
+            f"the profiler reports {columns.overhead_events} pauses of its own, "
+            f"{columns.overhead_ns / 1e6:.3f} ms in all",
         )
-    return findings
-
-
-def _capture(metadata: dict[str, object], findings: list[Finding]) -> CaptureInfo | None:
-    if CAPTURE_KEY not in metadata:
-        return None
-    try:
-        return msgspec.convert(metadata[CAPTURE_KEY], CaptureInfo)
-    except msgspec.ValidationError as error:
-        findings.append(
-            Finding(
-                "bad_capture_info", f"the decodescope block is unreadable and ignored ({error})"
-            )
-        )
-        return None
 
 
 def _device_names(metadata: dict[str, object], capture: CaptureInfo | None) -> dict[int, str]:
@@ -158,30 +176,23 @@ def _rank(metadata: dict[str, object]) -> int | None:
     return rank if isinstance(rank, int) and 0 <= rank < _MAX_RANKS else None
 
 
-def _renamed(group: ColumnGroup, moved: Int32s) -> dict[str, np.ndarray]:
-    return {**group.columns(), "name": moved[group.column("name")]}
-
-
-def _operator_ids(external_id: Int64s, correlation: Int64s) -> Int64s:
-    """Old versions wrote an op's correlation id as its external id too: that names no operator."""
-    given = external_id > 0
-    if given.any() and (external_id[given] == correlation[given]).all():
-        return np.full_like(external_id, -1)
-    return external_id
+def _without_copied_ids(gpu: GpuOps) -> GpuOps:
+    """Drop external ids that are copies of correlation ids, as old versions wrote them: they name
+    no operators."""
+    given = gpu.external_id > 0
+    if given.any() and (gpu.external_id[given] == gpu.correlation[given]).all():
+        return replace(gpu, external_id=np.full_like(gpu.external_id, -1))
+    return gpu
 
 
 def _promote_profiler_steps(
     cpu_ops: HostEvents, ranges: HostEvents, names: tuple[str, ...]
 ) -> tuple[HostEvents, HostEvents]:
-    """Old files list the profiler's step markers among the operators: move them to the ranges."""
+    """Move the profiler's step markers to the ranges; old files list them among the operators."""
     markers = [index for index, name in enumerate(names) if _PROFILER_STEP.match(name)]
     moving = np.isin(cpu_ops.name, markers)
     if not moving.any():
         return cpu_ops, ranges
-    joined = {
-        field: np.concatenate((getattr(ranges, field), getattr(cpu_ops, field)[moving]))
-        for field in HostEvents.__slots__
-    }
-    order = np.lexsort((-joined["end_ns"], joined["start_ns"]))
-    stay = {field: getattr(cpu_ops, field)[~moving] for field in HostEvents.__slots__}
-    return HostEvents(**stay), HostEvents(**{name: c[order] for name, c in joined.items()})
+    joined = HostEvents.concatenate((ranges, cpu_ops.take(moving)))
+    order = np.lexsort((-joined.end_ns, joined.start_ns))
+    return cpu_ops.take(~moving), joined.take(order)

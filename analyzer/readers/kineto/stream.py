@@ -1,9 +1,9 @@
-"""Events of a Chrome trace, batch by batch, without ever holding the whole document.
+"""Events of a Chrome trace, batch by batch, without holding the whole document in memory.
 
 The array of events is cut where one event seems to end and the next to begin, and each cut is
 proved by decoding: text that starts at an event and is a valid list once "]" is added can only
-have been cut between two events. What the typed decoder does not take (NaN, odd types, broken
-text) goes event by event through the standard library's decoder.
+have been cut between two events. Text that the typed decoder rejects (NaN, odd types, broken text)
+goes through the standard library's decoder, event by event.
 """
 
 import json
@@ -42,14 +42,14 @@ class _Incomplete(Exception):
 
 
 class _Broken(Exception):
-    """The text is no JSON here."""
+    """The text is not JSON here."""
 
 
 class EventStream:
     """Iterate `batches()`; afterwards `metadata` holds the document's other keys.
 
-    `truncated` says that the document ended early, `broken_at` at which byte it stopped being
-    JSON, `skipped` counts array elements that are no events.
+    `truncated` is set if the document ended early, `broken_at` is the byte at which it stopped
+    being JSON, `skipped` counts array elements that are not events.
     """
 
     def __init__(self, source: ByteSource) -> None:
@@ -63,7 +63,7 @@ class EventStream:
         self._offset = 0
 
     def batches(self) -> Iterator[list[Event]]:
-        """Batches of events in file order. Raises `TraceError` if this is no JSON trace at all."""
+        """Batches of events in file order. Raises `TraceError` if this is not a JSON trace."""
         first = self._peek()
         if first == b"":
             what = "a broken gzip file" if self._source.truncated else "an empty file"
@@ -141,21 +141,19 @@ class EventStream:
     def _decode_first(self, length: int) -> list[Event]:
         try:
             return _batch_decoder.decode(b"[" + self._buffer[:length] + b"]")
-        except msgspec.ValidationError:
-            raise
-        except msgspec.DecodeError:
-            if not self._blank_non_finite():
+        except msgspec.DecodeError as error:
+            if isinstance(error, msgspec.ValidationError) or not self._blank_non_finite():
                 raise
             return _batch_decoder.decode(b"[" + self._buffer[:length] + b"]")
 
     def _blank_non_finite(self) -> bool:
-        """Put empty strings for values such as nan and inf, which are no JSON; whether any were."""
+        """Replace values such as nan and inf, which are not JSON, by ""; whether there were any."""
         before = self._buffer
         self._buffer = _NON_FINITE.sub(lambda found: b'""'.ljust(len(found[0])), before)
         return self._buffer != before
 
     def _careful_batch(self) -> tuple[list[Event], bool]:
-        """Every whole event of the buffer, and whether the array ended."""
+        """All complete events of the buffer, and whether the array ended."""
         batch: list[Event] = []
         self._blank_non_finite()
         text = self._buffer.decode("utf-8", "surrogateescape")
@@ -204,7 +202,7 @@ class EventStream:
                     return value
 
     def _peek(self) -> bytes:
-        """The next character that is no white space, b"" at the end of the file."""
+        """The next character that is not white space, b"" at the end of the file."""
         while True:
             stripped = self._buffer.lstrip(_SPACE)
             self._offset += len(self._buffer) - len(stripped)
@@ -256,5 +254,5 @@ def _decode_at(decoder: json.JSONDecoder, text: str, position: int) -> tuple[obj
 
 
 def _byte_length(text: str, position: int) -> int:
-    """How many bytes of the file the text before `position` was."""
+    """The number of bytes of the file before `position` of the text."""
     return len(text[:position].encode("utf-8", "surrogateescape"))

@@ -1,7 +1,7 @@
 """An Nsight Systems SQLite export, opened read-only, as columns of integers and looked-up texts.
 
-Tables and columns come and go with the version of the exporter, so both are optional here: a table
-that is absent has no rows, a column that is absent or NULL reads -1.
+Tables and columns depend on the version of the exporter, so both are optional: a missing table has
+no rows, a missing or NULL column reads as -1.
 """
 
 import sqlite3
@@ -15,7 +15,7 @@ import numpy as np
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import open_stream
-from decodescope.analyzer.readers.kineto.microseconds import LIMIT_NS
+from decodescope.analyzer.readers.columns import LIMIT_NS
 from decodescope.analyzer.trace import Int64s
 
 _HEADER_BYTES = 100
@@ -34,8 +34,8 @@ _USABLE = (
 
 
 class NsysDatabase:
-    """Use it as a context manager. `tables` maps each table to its columns; `rows_read` counts
-    events handed out, `dropped` those left out because their times are no usable integers."""
+    """A context manager. `tables` maps each table to its columns; `rows_read` counts the events
+    returned, `dropped` those left out because their times are not usable integers."""
 
     def __init__(self, path: str) -> None:
         """Raises `TraceError` for a file that is locked, damaged or not Nsight's."""
@@ -71,7 +71,7 @@ class NsysDatabase:
         self._connection.close()
 
     def unreadable(self, error: Exception) -> TraceError:
-        """What to tell the user about an error of SQLite's."""
+        """The error to raise for an error of SQLite."""
         text = "damaged" if isinstance(error, UnicodeDecodeError) else str(error)
         if "locked" in text or "busy" in text:
             remedy = "another program is writing it; wait until nsys has finished"
@@ -91,10 +91,10 @@ class NsysDatabase:
         where: str = "1",
         text: Callable[[str], int] | None = None,
     ) -> dict[str, Int64s]:
-        """`start_ns`, `end_ns` and the asked-for integer columns of the rows with usable times.
+        """`start_ns`, `end_ns` and the given integer columns of the rows with usable times.
 
-        With `text`, the column `text` holds what that function makes of the row's text, -1 where
-        the row has none.
+        With `text`, the column `text` holds that function's result for the row's text, -1 if the
+        row has none.
         """
         names = ("start_ns", "end_ns", *columns, *(("text",) if text else ()))
         parts: list[list[Int64s]] = [[] for _ in names]
@@ -124,7 +124,7 @@ class NsysDatabase:
     def rows(
         self, table: str, columns: Sequence[str], where: str = "1"
     ) -> Iterator[tuple[object, ...]]:
-        """Rows of plain columns, in chunks; none if one of the columns is missing."""
+        """Rows of plain columns; none if one of the columns is missing."""
         if not all(self.has(table, column) for column in columns):
             return
         selected = ", ".join(f'"{column}"' for column in columns)
@@ -174,8 +174,8 @@ def _indices(texts: Sequence[object], index_of: Callable[[str], int]) -> list[in
 
 
 def _open(path: str) -> sqlite3.Connection:
-    """Open without ever writing: with SQLite's locks where the folder allows them, else as a file
-    that does not change, unless a side file shows that changes are under way."""
+    """Open without ever writing: with SQLite's locks if the folder allows them, else as a file that
+    does not change, unless a side file shows that changes are in progress."""
     location = f"file:{quote(str(Path(path).absolute()))}?mode=ro"
     connection = _connect(location)
     try:
@@ -195,7 +195,7 @@ def _connect(location: str) -> sqlite3.Connection:
 
 
 def _cut_short(path: str) -> bool:
-    """Whether the header counts more pages than there are: SQLite reads zeros for half a page."""
+    """Whether the header counts more pages than the file has; SQLite reads zeros for half pages."""
     with open_stream(path) as stream:
         header = stream.read(_HEADER_BYTES)
     if len(header) < _HEADER_BYTES:

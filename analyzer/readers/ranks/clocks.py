@@ -1,4 +1,4 @@
-"""Whether the clocks of several ranks agree, told by collectives that must overlap in time.
+"""Whether the clocks of several ranks agree: collectives must overlap in time.
 
 No rank can end an all-reduce, all-gather or reduce-scatter before every rank of its group has begun
 it. So the same collective on two ranks overlaps in time, unless the two clocks differ.
@@ -17,10 +17,10 @@ _COLLECTIVE = re.compile(r"(?:nccl|rccl)\w*Kernel_(AllReduce|AllGather|ReduceSca
 
 
 def clock_findings(ranks: Sequence[tuple[int, Trace]]) -> list[Finding]:
-    """A finding for each rank of whose collectives some lie apart from those of the first rank.
+    """A finding for each rank with collectives that do not overlap with those of the first rank.
 
-    The k-th collective of one rank is taken for the k-th of the other; ranks with other kinds or
-    numbers of them tell nothing. How far the clocks differ at least is the largest distance between
+    The k-th collective of one rank is matched with the k-th of the other; ranks with other kinds or
+    numbers of collectives are skipped. The clocks differ by at least the largest distance between
     the two intervals of one collective.
     """
     if not ranks:

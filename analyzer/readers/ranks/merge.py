@@ -1,8 +1,7 @@
-"""Puts the traces of several ranks of one run on one clock."""
+"""Merges the traces of several ranks of one run on one clock."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
@@ -10,20 +9,19 @@ import numpy as np
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.ranks.clocks import clock_findings
 from decodescope.analyzer.schema.report import Finding, Source
-from decodescope.analyzer.trace import GpuOps, HostEvents, Int64s, OperatorWork, Trace
+from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s, OperatorWork, Trace
 
-# From this on (2001) times without a base are wall-clock times themselves, as old Kineto wrote.
+# Later times (since 2001) without a base are wall-clock times, as old Kineto wrote them.
 _WALL_CLOCK_NS = 10**18
 _ID_SHIFT = 32
-_HOST_GROUPS = ("calls", "cpu_ops", "ranges")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranks:
     """One trace for each rank, by rank, and all of them as one.
 
-    `merged` has one device for each (rank, device) and is None where the traces share no clock;
-    `findings` say what is wrong with the set.
+    `merged` has one device for each (rank, device) and is None if the traces share no clock;
+    `findings` lists what is wrong with the set.
     """
 
     ranks: tuple[tuple[int, Trace], ...]
@@ -35,7 +33,7 @@ def merge_ranks(traces: Sequence[Trace]) -> Ranks:
     """Number the traces by the rank they name, else by their order, and put them on one clock.
 
     Time 0 of the merged trace is the earliest base among them. Process ids, correlation ids and
-    external ids are raised by 2**32 per rank, so that they stay apart.
+    external ids are raised by 2**32 per rank, so that they stay unique.
 
     Raises:
         InputError: two traces hold the same events.
@@ -85,7 +83,7 @@ def _numbered(traces: Sequence[Trace], findings: list[Finding]) -> list[tuple[in
 
 
 def _have_one_clock(ranks: Sequence[tuple[int, Trace]], findings: list[Finding]) -> bool:
-    """Whether the traces can lie on one clock; `findings` says why not."""
+    """Whether the traces can be put on one clock; if not, `findings` says why."""
     why = ""
     spans = {rank: _wall_span(trace) for rank, trace in ranks}
     without = [rank for rank, span in spans.items() if span is None]
@@ -106,9 +104,8 @@ def _have_one_clock(ranks: Sequence[tuple[int, Trace]], findings: list[Finding])
 
 
 def _wall_span(trace: Trace) -> tuple[int, int] | None:
-    """First start and last end of all events on the wall clock, None if that is not known."""
-    groups = [trace.ops, *(getattr(trace, name) for name in _HOST_GROUPS)]
-    groups = [group for group in groups if len(group)]
+    """First start and last end of all events on the wall clock, None if unknown."""
+    groups = [one for one in (trace.ops, trace.calls, trace.cpu_ops, trace.ranges) if len(one)]
     if not groups:
         return None
     start = min(int(group.start_ns[0]) for group in groups)
@@ -118,19 +115,62 @@ def _wall_span(trace: Trace) -> tuple[int, int] | None:
     return trace.base_ns + start, trace.base_ns + end
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """One rank's trace and what changes in the merged one: its times are `later_ns` later, `names`
+    holds the new number of each name, and process and event ids are raised by `place` * 2**32."""
+
+    rank: int
+    trace: Trace
+    place: int
+    later_ns: int
+    names: Int32s
+
+    def events(self, events: HostEvents) -> HostEvents:
+        return replace(
+            events,
+            start_ns=events.start_ns + self.later_ns,
+            end_ns=events.end_ns + self.later_ns,
+            name=self.names[events.name],
+            pid=events.pid + (self.place << _ID_SHIFT),
+            correlation=self.apart(events.correlation),
+            external_id=self.apart(events.external_id),
+        )
+
+    def ops(self, device: Int64s, launch: Int64s) -> GpuOps:
+        ops = self.trace.ops
+        return replace(
+            ops,
+            start_ns=ops.start_ns + self.later_ns,
+            end_ns=ops.end_ns + self.later_ns,
+            name=self.names[ops.name],
+            device=device,
+            correlation=self.apart(ops.correlation),
+            external_id=self.apart(ops.external_id),
+            launch=launch,
+        )
+
+    def work(self) -> OperatorWork:
+        work = self.trace.work
+        return replace(work, external_id=self.apart(work.external_id))
+
+    def apart(self, ids: Int64s) -> Int64s:
+        return np.where((ids > 0) & (ids < 1 << _ID_SHIFT), ids + (self.place << _ID_SHIFT), ids)
+
+
 def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> Trace:
     traces = [trace for _, trace in ranks]
     base_ns = min(trace.base_ns for trace in traces)
     names = tuple(sorted({name for trace in traces for name in trace.names}))
-    place = {name: index for index, name in enumerate(names)}
-    renamed = [np.array([place[name] for name in trace.names], dtype=np.int32) for trace in traces]
-    later = [trace.base_ns - base_ns for trace in traces]
-    hosts = {group: _hosts(group, traces, later, renamed) for group in _HOST_GROUPS}
-    calls, call_order = hosts["calls"]
-    devices = _devices(ranks)
-    launch_moved = np.empty(len(call_order), dtype=np.int64)
-    launch_moved[call_order] = np.arange(len(call_order))
+    number = {name: index for index, name in enumerate(names)}
+    parts = []
+    for place, (rank, trace) in enumerate(ranks):
+        renamed = np.array([number[name] for name in trace.names], dtype=np.int32)
+        parts.append(_Part(rank, trace, place, trace.base_ns - base_ns, renamed))
+    calls, call_order = _in_order([part.events(part.trace.calls) for part in parts])
+    devices = _devices(parts)
     formats = {trace.source.format for trace in traces}
+    work = OperatorWork.concatenate([part.work() for part in parts])
     return Trace(
         source=Source(
             path=", ".join(trace.source.path for trace in traces),
@@ -138,107 +178,55 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
             events=sum(trace.source.events for trace in traces),
         ),
         names=names,
-        device_names=_device_names(ranks, devices),
-        ops=_ops(ranks, later, renamed, devices, launch_moved),
+        device_names=_device_names(parts, devices),
+        ops=_ops(parts, devices, call_order),
         calls=calls,
-        cpu_ops=hosts["cpu_ops"][0],
-        ranges=hosts["ranges"][0],
+        cpu_ops=_in_order([part.events(part.trace.cpu_ops) for part in parts])[0],
+        ranges=_in_order([part.events(part.trace.ranges) for part in parts])[0],
         findings=(*findings, *_rank_findings(ranks)),
         capture=None,
         base_ns=base_ns,
-        work=_work(traces),
+        work=work.take(np.argsort(work.external_id, kind="stable")),
     )
 
 
-def _hosts(
-    group: str, traces: Sequence[Trace], later: Sequence[int], renamed: Sequence[np.ndarray]
-) -> tuple[HostEvents, Int64s]:
-    """One kind of host events of all traces, and in which order they now stand."""
-    parts = [
-        _host_columns(getattr(trace, group), later[place], renamed[place], place)
-        for place, trace in enumerate(traces)
-    ]
-    columns, order = _in_order(parts, ("start_ns", "-end_ns", "pid", "tid"))
-    return HostEvents(**columns), order
+def _in_order(parts: Sequence[HostEvents]) -> tuple[HostEvents, Int64s]:
+    """The events of all parts as `Trace` orders them, and their order in the concatenated parts."""
+    joined = HostEvents.concatenate(parts)
+    order = np.lexsort((joined.tid, joined.pid, -joined.end_ns, joined.start_ns))
+    return joined.take(order), order
 
 
-def _host_columns(
-    events: HostEvents, later_ns: int, name: np.ndarray, place: int
-) -> dict[str, Any]:
-    return {
-        "start_ns": events.start_ns + later_ns,
-        "end_ns": events.end_ns + later_ns,
-        "name": name[events.name],
-        "pid": events.pid + (place << _ID_SHIFT),
-        "tid": events.tid,
-        "correlation": _apart(events.correlation, place),
-        "external_id": _apart(events.external_id, place),
-    }
-
-
-def _apart(ids: Int64s, place: int) -> Int64s:
-    return np.where((ids > 0) & (ids < 1 << _ID_SHIFT), ids + (place << _ID_SHIFT), ids)
-
-
-def _in_order(
-    parts: Sequence[dict[str, Any]], keys: Sequence[str]
-) -> tuple[dict[str, Any], Int64s]:
-    """The parts' columns one after another, sorted by the keys, and that order."""
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    ties = [-joined[key[1:]] if key.startswith("-") else joined[key] for key in keys]
-    order = np.lexsort(tuple(reversed(ties)))
-    return {name: column[order] for name, column in joined.items()}, order
-
-
-def _devices(ranks: Sequence[tuple[int, Trace]]) -> dict[tuple[int, int], int]:
+def _devices(parts: Sequence[_Part]) -> dict[tuple[int, int], int]:
     """(place, device) -> number in the merged trace, of the devices that did anything."""
     used = [
-        (place, int(device))
-        for place, (_, trace) in enumerate(ranks)
-        for device in np.unique(trace.ops.device)
+        (part.place, one) for part in parts for one in np.unique(part.trace.ops.device).tolist()
     ]
     return {key: number for number, key in enumerate(used)}
 
 
-def _ops(
-    ranks: Sequence[tuple[int, Trace]],
-    later: Sequence[int],
-    renamed: Sequence[np.ndarray],
-    devices: dict[tuple[int, int], int],
-    launch_moved: Int64s,
-) -> GpuOps:
-    parts: list[dict[str, Any]] = []
+def _ops(parts: Sequence[_Part], devices: dict[tuple[int, int], int], call_order: Int64s) -> GpuOps:
+    launch_moved = np.argsort(call_order)
+    moved = []
     calls_before = 0
-    for place, (_, trace) in enumerate(ranks):
-        ops = trace.ops
-        part = {column.name: getattr(ops, column.name) for column in fields(ops)}
+    for part in parts:
+        ops = part.trace.ops
         own, index = np.unique(ops.device, return_inverse=True)
-        numbers = np.array([devices[place, int(one)] for one in own], dtype=np.int64)
+        numbers = np.array([devices[part.place, one] for one in own.tolist()], dtype=np.int64)
         linked = ops.launch >= 0
         launch = np.full(len(ops), -1, dtype=np.int64)
         launch[linked] = launch_moved[ops.launch[linked] + calls_before]
-        part |= {
-            "start_ns": ops.start_ns + later[place],
-            "end_ns": ops.end_ns + later[place],
-            "name": renamed[place][ops.name],
-            "device": numbers[index],
-            "correlation": _apart(ops.correlation, place),
-            "external_id": _apart(ops.external_id, place),
-            "launch": launch,
-        }
-        parts.append(part)
-        calls_before += len(trace.calls)
-    columns, _ = _in_order(parts, ("start_ns", "end_ns", "device", "stream"))
-    return GpuOps(**columns)
+        moved.append(part.ops(numbers[index], launch))
+        calls_before += len(part.trace.calls)
+    joined = GpuOps.concatenate(moved)
+    keys = (joined.stream, joined.device, joined.end_ns, joined.start_ns)
+    return joined.take(np.lexsort(keys))
 
 
-def _device_names(
-    ranks: Sequence[tuple[int, Trace]], devices: dict[tuple[int, int], int]
-) -> dict[int, str]:
+def _device_names(parts: Sequence[_Part], devices: dict[tuple[int, int], int]) -> dict[int, str]:
     names = {}
     for (place, device), number in devices.items():
-        rank, trace = ranks[place]
-        model = trace.device_names.get(device)
+        rank, model = parts[place].rank, parts[place].trace.device_names.get(device)
         names[number] = (
             f"rank {rank} · {model} (GPU {device})" if model else f"rank {rank} · GPU {device}"
         )
@@ -251,16 +239,3 @@ def _rank_findings(ranks: Sequence[tuple[int, Trace]]) -> list[Finding]:
         for rank, trace in ranks
         for finding in trace.findings
     ]
-
-
-def _work(traces: Sequence[Trace]) -> OperatorWork:
-    parts = [
-        {
-            "external_id": _apart(trace.work.external_id, place),
-            "bytes": trace.work.bytes,
-            "flops": trace.work.flops,
-        }
-        for place, trace in enumerate(traces)
-    ]
-    columns, _ = _in_order(parts, ("external_id",))
-    return OperatorWork(**columns)

@@ -58,11 +58,10 @@ def html_page(
 ) -> str:
     """An HTML page with one view for each analysed window, in order, under its name."""
     from decodescope.analyzer.html.report_page import VariantView, html_report
-    from decodescope.analyzer.timing.steps import median_step
 
     views = []
     for name, analysis in analyses.items():
-        index = median_step(analysis.trace, analysis.steps)
+        index = analysis.steps.median()
         timeline = None if index is None else analysis.step_timeline(index)
         views.append(VariantView(name, analysis.report, timeline))
     return html_report(title, views, comparison)

@@ -1,13 +1,14 @@
 """The Kineto reader: every shape that files have, read exactly."""
 
 import json
+from io import BytesIO
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.readers.byte_source import ByteSource, bytes_stream
+from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.kineto.stream import EventStream
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, KERNEL, MEMCPY, MEMSET, Trace
@@ -279,7 +280,7 @@ class SmallPieces(ByteSource):
     """Hands out its bytes a few at a time, so that every cut falls somewhere awkward."""
 
     def __init__(self, data: bytes, size: int) -> None:
-        super().__init__(bytes_stream(b""), "pieces.json")
+        super().__init__(BytesIO(b""), "pieces.json")
         self._data, self._size = data, size
 
     def read(self) -> bytes:

@@ -23,13 +23,12 @@ from decodescope.analyzer.protocol import (
     TraceReady,
     VariantInfo,
 )
+from decodescope.analyzer.readers.reading import read_recorded_window
 from decodescope.analyzer.recordings.recording import (
     MAGIC,
     VERSION,
     RecordingWriter,
-    load_trace,
     read_recording,
-    trace_windows,
 )
 from decodescope.analyzer.schema.report import CaptureInfo
 
@@ -145,7 +144,6 @@ def test_windows_are_embedded_and_bounded_per_variant(path, tmp_path):
     assert numbers == [0, 1, 2, 5, 9]
     assert [w.message.path for w in recording.windows][-1] == "window-0009.json"
     assert [w.message.requested for w in recording.windows] == [False] * 4 + [True]
-    assert trace_windows(path) == recording.windows
 
 
 def test_a_window_whose_file_is_gone_is_left_out(path):
@@ -155,7 +153,7 @@ def test_a_window_whose_file_is_gone_is_left_out(path):
 
 def test_the_last_window_is_the_trace_of_a_recording(path, tmp_path):
     record(path, [window(tmp_path, 1), hello(), window(tmp_path, 2), stats(1)])
-    trace = load_trace(path)
+    trace = read_recorded_window(path)
     assert trace.source.format == "recording"
     assert trace.source.path == str(path)
     assert (trace.ops.end_ns - trace.ops.start_ns).tolist() == [3_500]
@@ -165,7 +163,7 @@ def test_the_last_window_is_the_trace_of_a_recording(path, tmp_path):
 def test_a_recording_without_windows_is_no_trace(path):
     record(path, [hello()])
     with pytest.raises(TraceError, match=r"run\.dsrec: the recording holds no captured window"):
-        load_trace(path)
+        read_recorded_window(path)
 
 
 def test_every_truncation_keeps_the_whole_frames_and_says_so(path, tmp_path):
@@ -193,7 +191,7 @@ def test_every_truncation_keeps_the_whole_frames_and_says_so(path, tmp_path):
 )
 def test_what_is_no_recording_is_refused_in_one_line(path, data, says):
     path.write_bytes(data)
-    for reader in (read_recording, load_trace, trace_windows):
+    for reader in (read_recording, read_recorded_window):
         with pytest.raises(TraceError, match=says) as raised:
             reader(path)
         assert str(path) in str(raised.value)
@@ -218,7 +216,7 @@ def test_a_window_that_cannot_be_unpacked_is_a_trace_error(path, tmp_path):
     data[start : start + 3] = b"abc"
     path.write_bytes(data)
     with pytest.raises(TraceError, match="cannot be unpacked"):
-        load_trace(path)
+        read_recorded_window(path)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
@@ -234,7 +232,7 @@ def test_damaged_recordings_give_frames_or_one_line(path, tmp_path, data):
     try:
         recording = read_recording(path.with_name("damaged"))
         list(recording.frames)
-        load_trace(path.with_name("damaged"))
+        read_recorded_window(path.with_name("damaged"))
     except TraceError as error:
         assert "\n" not in str(error)  # noqa: PT017
 

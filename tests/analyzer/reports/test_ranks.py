@@ -15,7 +15,6 @@ from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.ranks.merge import merge_ranks
 from decodescope.analyzer.readers.reading import load
-from decodescope.analyzer.reports.ranks import load_ranks
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.trace import GpuOps, HostEvents, Trace
 from tests.helpers.kineto_events import (
@@ -155,18 +154,18 @@ def test_the_report_of_several_files(tmp_path: Path) -> None:
 def test_no_file_one_file_and_one_file_twice(tmp_path: Path) -> None:
     path = save(tmp_path, "a.json", 0, BASE)
     with pytest.raises(InputError, match="no trace files"):
-        load_ranks([])
-    alone = load_ranks([path])
+        analyze_ranks([])
+    alone = analyze_ranks([path])
     assert alone.merged is not None
-    assert alone.merged.device_names == {0: "rank 0 · GPU 0"}
+    assert alone.merged.trace.device_names == {0: "rank 0 · GPU 0"}
     with pytest.raises(InputError, match="named twice"):
-        load_ranks([path, tmp_path / "." / "a.json"])
+        analyze_ranks([path, tmp_path / "." / "a.json"])
     (tmp_path / "link.json").symlink_to(path)
     with pytest.raises(InputError, match="named twice"):
-        load_ranks([path, tmp_path / "link.json"])
+        analyze_ranks([path, tmp_path / "link.json"])
     (tmp_path / "copy.json").write_bytes(path.read_bytes())
     with pytest.raises(InputError, match="the same events as"):
-        load_ranks([path, tmp_path / "copy.json"])
+        analyze_ranks([path, tmp_path / "copy.json"])
 
 
 @st.composite

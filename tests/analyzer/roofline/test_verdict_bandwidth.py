@@ -7,7 +7,6 @@ from decodescope.analyzer.roofline.bandwidth import bandwidth
 from decodescope.analyzer.roofline.datasheet import (
     datasheet_peak,
     datasheet_peak_bytes_per_s,
-    datasheet_peak_flops_per_s,
 )
 from decodescope.analyzer.roofline.verdict import verdict
 from decodescope.analyzer.schema.report import (
@@ -70,7 +69,8 @@ def test_datasheet_peaks(name: str, gigabytes_per_s: int) -> None:
     ],
 )
 def test_datasheet_peaks_of_arithmetic(name: str, dtype: str, teraflops: float | None) -> None:
-    peak = datasheet_peak_flops_per_s(name, dtype)
+    sheet = datasheet_peak(name)
+    peak = sheet.flops_per_s.get(dtype) if sheet else None
     assert peak == (None if teraflops is None else pytest.approx(teraflops * 1e12))
 
 

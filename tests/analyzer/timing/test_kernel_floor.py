@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.timing.gaps import QUEUED_AHEAD_NS
-from decodescope.analyzer.timing.kernel_floor import MIN_GAPS, kernel_floor_ns
+from decodescope.analyzer.timing.gaps import MIN_BURST_GAPS, QUEUED_AHEAD_NS, kernel_floor_ns
 from tests.helpers.kineto_events import Event, call, event, op, trace_of
 
 KERNEL_NS = 900
@@ -26,7 +25,7 @@ def burst(gaps: list[int], delay_ns: int, every_ns: int = 2 * LAUNCH_NS) -> list
     return events
 
 
-@given(st.lists(st.integers(0, 100_000), min_size=MIN_GAPS, max_size=2 * MIN_GAPS))
+@given(st.lists(st.integers(0, 100_000), min_size=MIN_BURST_GAPS, max_size=2 * MIN_BURST_GAPS))
 def test_the_floor_is_the_99th_percentile(gaps: list[int]) -> None:
     ranked = sorted(gaps)
     assert (
@@ -36,7 +35,7 @@ def test_the_floor_is_the_99th_percentile(gaps: list[int]) -> None:
 
 def test_only_gaps_of_work_queued_well_before_count() -> None:
     """The delay ends while half of the burst is queued: only that half counts."""
-    half = MIN_GAPS + 20
+    half = MIN_BURST_GAPS + 20
     delay_ns = half * 2 * LAUNCH_NS + QUEUED_AHEAD_NS
     gaps = [1_000 + number for number in range(2 * half)]
     events = burst(gaps, delay_ns)
@@ -46,7 +45,7 @@ def test_only_gaps_of_work_queued_well_before_count() -> None:
     assert kernel_floor_ns(trace) == 1_000 + math.ceil(0.99 * half) - 1
 
 
-@pytest.mark.parametrize("gaps", [0, 1, MIN_GAPS - 1])
+@pytest.mark.parametrize("gaps", [0, 1, MIN_BURST_GAPS - 1])
 def test_too_few_gaps_give_no_floor(gaps: int) -> None:
     assert kernel_floor_ns(trace_of(*burst([1_000] * gaps, 10**9))) is None
 

@@ -1,10 +1,10 @@
-"""What a host thread was in, against a slow look at every event."""
+"""What a host thread was doing, against a slow search through all events."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from decodescope.analyzer.attribution.host_paths import host_activity
 from decodescope.analyzer.schema.report import HostActivity
-from decodescope.analyzer.timing.host_activity import host_activity
 from tests.helpers.kineto_events import PID, Event, call, event, span, trace_of
 
 

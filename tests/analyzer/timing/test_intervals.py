@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.readers.kineto.microseconds import to_nanoseconds
-from decodescope.analyzer.timing.timeline import (
+from decodescope.analyzer.timing.intervals import (
     busy_ns,
     covered_until,
     depth_at_starts,

@@ -1,0 +1,176 @@
+"""The columns that all readers build: names as numbers, events in order, ops with their calls."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s
+
+UNNAMED = "(unnamed)"
+NOT_GIVEN = -1
+# Times beyond this are not usable.
+LIMIT_NS = 2**61
+
+
+class _Numbers(dict[str | None, int]):
+    """Assigns the next number to each new text."""
+
+    def __missing__(self, text: str | None) -> int:
+        if not text:
+            return self[UNNAMED]
+        self[text] = number = len(self)
+        return number
+
+
+class Names:
+    """Interns strings in order of appearance; None and "" are `UNNAMED`."""
+
+    def __init__(self) -> None:
+        self._ids = _Numbers()
+
+    def index(self, texts: Sequence[str | None]) -> Int32s:
+        """The number of each text."""
+        numbers = map(self._ids.__getitem__, texts)
+        return np.fromiter(numbers, dtype=np.int32, count=len(texts))
+
+    def of_text(self, text: str) -> int:
+        """The number of one text."""
+        return self._ids[text]
+
+    def texts(self) -> tuple[str, ...]:
+        """The texts in order of their numbers."""
+        return tuple(text for text in self._ids if text)
+
+    def sorted_table(self) -> tuple[tuple[str, ...], Int32s]:
+        """The names in alphabetical order, and the new number of each old one."""
+        table = tuple(sorted(self.texts()))
+        moved = np.zeros(len(table), dtype=np.int32)
+        for new, text in enumerate(table):
+            moved[self._ids[text]] = new
+        return table, moved
+
+
+def sorted_host_events(parts: Sequence[HostEvents], names: Int32s) -> HostEvents:
+    """Host events by (start, longest first), then by pid, thread, correlation and name, so that the
+    order of a file does not matter. `names` holds the new number of each name."""
+    events = HostEvents.concatenate(parts)
+    events = replace(events, name=names[events.name])
+    ties = (events.name, events.correlation, events.tid, events.pid)
+    return events.take(np.lexsort((*ties, -events.end_ns, events.start_ns)))
+
+
+def sorted_gpu_ops(
+    ops: GpuOps, names: Int32s, calls: HostEvents, findings: list[Finding]
+) -> GpuOps:
+    """GPU ops by (start, end, device, stream, correlation, name), each with its launch call.
+
+    `names` holds the new number of each name. Correlation ids that several calls share are reported
+    to `findings`.
+    """
+    ops = replace(ops, name=names[ops.name], kind=ops.kind.astype(np.int8, copy=False))
+    ties = (ops.name, ops.correlation, ops.stream, ops.device)
+    ops = ops.take(np.lexsort((*ties, ops.end_ns, ops.start_ns)))
+    launch, shared = join_launches(ops, calls)
+    if shared:
+        findings.append(
+            Finding(
+                "duplicate_correlation",
+                f"{shared} host calls share a correlation id with another one; each op went to the "
+                "call with its external id too, else to the last such call before it",
+            )
+        )
+    return replace(ops, launch=launch)
+
+
+def row_numbers(*columns: Int64s) -> Int64s:
+    """A number from 0 for each row of the columns: equal rows share one, greater rows have a
+    greater one."""
+    order = np.lexsort(tuple(reversed(columns)))
+    changes = np.zeros(len(order), dtype=np.int64)
+    for column in columns:
+        changes[1:] |= np.diff(column[order]) != 0
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.cumsum(changes)
+    return numbers
+
+
+def join_launches(ops: GpuOps, calls: HostEvents) -> tuple[Int64s, int]:
+    """For each op the index of its launch call, or -1; and how many calls share a correlation id.
+
+    An op belongs to the call with its correlation id. If several calls have that id (concatenated
+    files of several processes, an id that wrapped), only those with the op's external id count, if
+    there are any; of these, the last one that began no later than the op started, else the first.
+    A call inside another of the same id and thread (a driver call below a runtime call) is ignored.
+    """
+    candidates, shared = _outermost_candidates(calls)
+    launch = np.full(len(ops), -1, dtype=np.int64)
+    linked = np.flatnonzero(ops.correlation > 0)
+    if not len(candidates) or not len(linked):
+        return launch, shared
+    ids = calls.correlation[candidates]
+    first = np.searchsorted(ids, ops.correlation[linked], side="left")
+    after = np.searchsorted(ids, ops.correlation[linked], side="right")
+    found = after > first
+    launch[linked[found]] = candidates[first[found]]
+    several = linked[after - first > 1]
+    if len(several):
+        launch[several] = _closest(ops.take(several), calls, candidates)
+    return launch, shared
+
+
+def _closest(ops: GpuOps, calls: HostEvents, among: Int64s) -> Int64s:
+    chosen = among[_last_before(ops.start_ns, ops.correlation, calls.take(among))]
+    with_external = among[calls.external_id[among] > 0]
+    candidates = calls.take(with_external)
+    key = row_numbers(
+        np.concatenate((ops.correlation, candidates.correlation)),
+        np.concatenate((ops.external_id, candidates.external_id)),
+    )
+    op_key, call_key = key[: len(ops)], key[len(ops) :]
+    meant = np.isin(op_key, call_key)
+    order = np.argsort(call_key, kind="stable")
+    keyed = replace(candidates.take(order), correlation=call_key[order])
+    exact = _last_before(ops.start_ns[meant], op_key[meant], keyed)
+    chosen[meant] = with_external[order][exact]
+    return chosen
+
+
+def _last_before(at_ns: Int64s, key: Int64s, calls: HostEvents) -> Int64s:
+    """For each time, the last call of the same key that began no later, else that key's first.
+
+    The key of a call is its `correlation`. The calls are sorted by key and then by start; each key
+    has at least one call.
+    """
+    call_key = calls.correlation
+    order = np.lexsort(
+        (
+            np.repeat((0, 1), (len(call_key), len(key))),
+            np.concatenate((calls.start_ns, at_ns)),
+            np.concatenate((call_key, key)),
+        )
+    )
+    is_call = order < len(call_key)
+    calls_before = np.empty(len(order), dtype=np.int64)
+    calls_before[order] = np.cumsum(is_call)
+    latest = calls_before[len(call_key) :] - 1
+    return np.maximum(latest, np.searchsorted(call_key, key, side="left"))
+
+
+def _outermost_candidates(calls: HostEvents) -> tuple[Int64s, int]:
+    candidates = np.flatnonzero(calls.correlation > 0)
+    order = np.argsort(calls.correlation[candidates], kind="stable")
+    candidates = candidates[order].astype(np.int64, copy=False)
+    if len(candidates) < 2:
+        return candidates, 0
+    before, after = candidates[:-1], candidates[1:]
+    nested = (
+        (calls.correlation[before] == calls.correlation[after])
+        & (calls.pid[before] == calls.pid[after])
+        & (calls.tid[before] == calls.tid[after])
+        & (calls.end_ns[after] <= calls.end_ns[before])
+    )
+    candidates = candidates[np.concatenate(([True], ~nested))]
+    ids = calls.correlation[candidates]
+    return candidates, int(np.count_nonzero(ids[1:] == ids[:-1]))

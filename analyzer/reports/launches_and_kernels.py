@@ -1,0 +1,92 @@
+"""The launch calls of a trace, and its kernels by total time."""
+
+import numpy as np
+
+from decodescope.analyzer.reports.distributions import percentiles
+from decodescope.analyzer.roofline.roofline import op_work, rooflines
+from decodescope.analyzer.schema.report import KernelReport, LaunchReport, ShortKernels
+from decodescope.analyzer.timing.queue_depth import queue_depth_over_time
+from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import KERNEL, Bools, Int32s, Int64s
+
+
+def launch_report(timeline: Timeline) -> LaunchReport:
+    """Counts and distributions over launch calls; latencies are those of each call's first op."""
+    trace, launches = timeline.trace, timeline.launches
+    calls = trace.calls.take(launches.call)
+    begin_ns = trace.ops.start_ns[launches.first_op]
+    queue_ns = begin_ns - calls.end_ns
+    depth = launches.queue_depth
+    return LaunchReport(
+        calls=len(launches),
+        by_api=_by_api(trace.names, calls.name),
+        graph_launches=int(launches.is_graph.sum()),
+        gpu_ops_per_graph_launch=tuple(launches.ops[launches.is_graph].tolist()),
+        api_ns=percentiles(calls.length_ns),
+        queue_ns=percentiles(queue_ns[queue_ns >= 0]),
+        launch_latency_ns=percentiles(begin_ns - calls.start_ns),
+        median_queue_depth=float(np.median(depth)) if len(depth) else None,
+        queue_depth=queue_depth_over_time(trace, timeline.busy),
+        short_kernels=_short_kernels(timeline),
+    )
+
+
+def kernel_reports(timeline: Timeline, reference_op: Int64s) -> tuple[KernelReport, ...]:
+    """One row for each kernel name (in a CPU capture: each leaf operator), longest total first.
+
+    `mean_ns` is total / count rounded down, `share` total / sum of all totals. `reference_op` is
+    each op's partner in `Trace.reference`, or -1.
+    """
+    trace, launches = timeline.trace, timeline.launches
+    mine = np.flatnonzero(trace.ops.kind == trace.kernel_kind)
+    names, index, counts = np.unique(trace.ops.name[mine], return_inverse=True, return_counts=True)
+    totals = np.zeros(len(names), dtype=np.int64)
+    np.add.at(totals, index, trace.ops.length_ns[mine])
+    short_ops = launches.first_op[_alone_and_short(timeline)[1]]
+    short = np.bincount(trace.ops.name[short_ops], minlength=len(trace.names))[names]
+    everything = int(totals.sum())
+    known = rooflines(trace, op_work(trace, reference_op))
+    rows = zip(names.tolist(), counts.tolist(), totals.tolist(), short.tolist(), strict=True)
+    return tuple(
+        KernelReport(
+            name=trace.names[name],
+            count=count,
+            total_ns=total,
+            mean_ns=total // count,
+            share=total / everything if everything else 0.0,
+            short_calls=short_calls,
+            roofline=known.get(name),
+        )
+        for name, count, total, short_calls in sorted(
+            rows, key=lambda row: (-row[2], trace.names[row[0]])
+        )
+    )
+
+
+def _by_api(names: tuple[str, ...], called: Int32s) -> dict[str, int]:
+    apis, counts = np.unique(called, return_counts=True)
+    pairs = sorted(zip(counts.tolist(), apis.tolist(), strict=True), key=lambda p: (-p[0], p[1]))
+    return {names[name]: count for count, name in pairs}
+
+
+def _short_kernels(timeline: Timeline) -> ShortKernels | None:
+    """Number, share and times of the short kernels; None if no call launched a kernel alone."""
+    trace, launches = timeline.trace, timeline.launches
+    alone, short = _alone_and_short(timeline)
+    if not alone.any():
+        return None
+    return ShortKernels(
+        count=int(short.sum()),
+        share=float(short.sum() / alone.sum()),
+        gpu_ns=int(trace.ops.length_ns[launches.first_op[short]].sum()),
+        api_ns=int(trace.calls.length_ns[launches.call[short]].sum()),
+    )
+
+
+def _alone_and_short(timeline: Timeline) -> tuple[Bools, Bools]:
+    """Whether each launch call launched one kernel and nothing else, and whether that kernel also
+    ran for less time than the call took."""
+    ops, launches = timeline.trace.ops, timeline.launches
+    alone = (ops.kind[launches.first_op] == KERNEL) & (launches.ops == 1) & ~launches.is_graph
+    api_ns = timeline.trace.calls.length_ns[launches.call]
+    return alone, alone & (ops.length_ns[launches.first_op] < api_ns)

@@ -1,0 +1,134 @@
+"""Arithmetic on intervals of integer nanoseconds: unions, overlap, coverage, queue depth.
+
+An interval is [start, end) with start <= end. Columns of starts and ends are int64 of equal length,
+sorted by start unless a function says otherwise.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decodescope.analyzer.trace import Int64s, Intervals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Union(Intervals):
+    """Disjoint intervals in order, each as long as possible.
+
+    `first` and `last_ending` index the input: the interval that opens each one, and the one that
+    ends last in it (the latest in input order, if several do).
+    """
+
+    first: Int64s
+    last_ending: Int64s
+
+    @property
+    def busy_ns(self) -> int:
+        """Time covered: sum of (end - start)."""
+        return int(self.length_ns.sum())
+
+
+def union(start_ns: Int64s, end_ns: Int64s) -> Union:
+    """Union of intervals sorted by start. Intervals that touch are joined."""
+    count = len(start_ns)
+    if count == 0:
+        empty = np.zeros(0, dtype=np.int64)
+        return Union(empty, empty, empty, empty)
+    reach = np.maximum.accumulate(end_ns)
+    opens = np.concatenate(([True], start_ns[1:] > reach[:-1]))
+    first = np.flatnonzero(opens).astype(np.int64, copy=False)
+    last = np.append(first[1:] - 1, count - 1)
+    end = reach[last]
+    ends_last = end_ns == np.repeat(end, last - first + 1)
+    positions = np.where(ends_last, np.arange(count, dtype=np.int64), -1)
+    return Union(start_ns[first], end, first, np.maximum.reduceat(positions, first))
+
+
+def merged(unions: Sequence[Union]) -> Union:
+    """The union of unions whose indices all point into one list of intervals sorted by start."""
+    if len(unions) == 1:
+        return unions[0]
+    parts = Union.concatenate(unions)
+    parts = parts.take(np.lexsort((parts.first, parts.start_ns)))
+    joined = union(parts.start_ns, parts.end_ns)
+    reach = np.repeat(joined.end_ns, np.diff(joined.first, append=len(parts)))
+    ends_last = np.where(parts.end_ns == reach, parts.last_ending, -1)
+    last_ending = np.maximum.reduceat(ends_last, joined.first)
+    return Union(joined.start_ns, joined.end_ns, parts.first[joined.first], last_ending)
+
+
+def busy_ns(start_ns: Int64s, end_ns: Int64s) -> int:
+    """Length of the union of intervals in any order."""
+    order = np.argsort(start_ns, kind="stable")
+    return union(start_ns[order], end_ns[order]).busy_ns
+
+
+def grouped_busy_ns(
+    group: NDArray[np.integer], start_ns: Int64s, end_ns: Int64s, groups: int
+) -> Int64s:
+    """Length of the union of each group's intervals, in any order; int64 of length `groups`.
+
+    The running latest end is taken over the ranks of the ends, shifted by group, so that no sum of
+    times can overflow.
+    """
+    totals = np.zeros(groups, dtype=np.int64)
+    count = len(start_ns)
+    if count == 0:
+        return totals
+    order = np.lexsort((start_ns, group))
+    group, start_ns, end_ns = group[order].astype(np.int64), start_ns[order], end_ns[order]
+    by_end = np.argsort(end_ns, kind="stable")
+    rank = np.empty(count, dtype=np.int64)
+    rank[by_end] = np.arange(count)
+    latest = np.maximum.accumulate(rank + group * count) - group * count
+    reach = end_ns[by_end][latest]
+    same_group = group[1:] == group[:-1]
+    covered_until = np.where(same_group, np.maximum(reach[:-1], start_ns[1:]), start_ns[1:])
+    added = np.concatenate((end_ns[:1] - start_ns[:1], np.maximum(end_ns[1:] - covered_until, 0)))
+    np.add.at(totals, group, added)
+    return totals
+
+
+def covered_until(intervals: Union, times_ns: Int64s) -> Int64s:
+    """How much of the union lies before each time."""
+    if not len(intervals):
+        return np.zeros(len(times_ns), dtype=np.int64)
+    before = np.concatenate(([0], np.cumsum(intervals.length_ns)))
+    index = np.searchsorted(intervals.start_ns, times_ns, side="right")
+    inside = np.maximum(intervals.end_ns[index - 1] - times_ns, 0)
+    return np.asarray(before[index] - np.where(index > 0, inside, 0), dtype=np.int64)
+
+
+def overlap_ns(start_ns: Int64s, end_ns: Int64s) -> int:
+    """Time during which two or more intervals (sorted by start) run at once."""
+    if len(start_ns) < 2:
+        return 0
+    reach = np.maximum.accumulate(end_ns)[:-1]
+    until = np.minimum(end_ns[1:], reach)
+    doubled = until > start_ns[1:]
+    return union(start_ns[1:][doubled], until[doubled]).busy_ns
+
+
+def depth_at_starts(arrive_ns: Int64s, leave_ns: Int64s, at_ns: Int64s) -> Int64s:
+    """How many arrived at or before each time and have not left by then; in any order."""
+    arrived = np.searchsorted(np.sort(arrive_ns), at_ns, side="right")
+    left = np.searchsorted(np.sort(leave_ns), at_ns, side="right")
+    return np.asarray(arrived - left, dtype=np.int64)
+
+
+def depth_changes(arrive_ns: Int64s, leave_ns: Int64s) -> tuple[Int64s, Int64s]:
+    """The times at which the number present changes, and the number from then on; in any order.
+
+    One entry for each distinct time. An item that leaves before it arrives leaves as it arrives.
+    """
+    times = np.concatenate((arrive_ns, np.maximum(leave_ns, arrive_ns)))
+    steps = np.repeat(np.array([1, -1], dtype=np.int64), len(arrive_ns))
+    order = np.argsort(times, kind="stable")
+    distinct, first = np.unique(times[order], return_index=True)
+    if not len(distinct):
+        return distinct, distinct
+    depth = np.cumsum(steps[order])
+    last = np.append(first[1:], len(times)) - 1
+    return distinct, np.asarray(depth[last], dtype=np.int64)
