@@ -14,9 +14,9 @@ from markupsafe import Markup
 from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
 from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.timing.intervals import covered_until, union
 from decodescope.analyzer.timing.op_families import FAMILIES, op_families
 from decodescope.analyzer.timing.step_timeline import StepTimeline
-from decodescope.analyzer.timing.intervals import covered_until, union
 from decodescope.analyzer.trace import Int8s, Int64s
 from decodescope.analyzer.views.names import cut_middle, shorten_kernel
 
