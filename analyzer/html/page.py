@@ -1,11 +1,13 @@
-"""Turns templates into one page that needs nothing else: style and script stand inside it.
+"""Renders the templates to one self-contained page: style and script are inside it.
 
-Everything that comes from a trace or a model is escaped, and its control characters are made
-visible. The policy in the page's head forbids every request and every script but the page's own.
+Text from a trace or a model is escaped, and its control characters are made visible. The content
+security policy of the page forbids every request and every script except its own.
 """
 
 import base64
 import hashlib
+import html
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +15,18 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from decodescope.analyzer import formatting
-from decodescope.analyzer.formatting import UNKNOWN, plain_text, significant
-from decodescope.analyzer.html import cells
+from decodescope.analyzer.formatting import UNKNOWN, percent, plain_text, significant
 from decodescope.analyzer.views import words
 from decodescope.analyzer.views.class_colors import FAMILY_COLORS, GAP_COLORS, PART_COLORS
 from decodescope.analyzer.views.names import cut_middle, shorten_kernel
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
+_BOUND_WORDS = {"mixed": "mixed", "unknown": "bound unknown"}
 
 
 def render_page(**values: Any) -> str:
-    """The page that `report.html.j2` makes of `values`."""
+    """`report.html.j2` rendered with `values`."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -42,9 +44,9 @@ def render_page(**values: Any) -> str:
         "rate": formatting.rate,
         "cut": cut_middle,
         "kernel": shorten_kernel,
-        "breakable": cells.breakable,
-        "bound": cells.bound_words,
-        "flops": cells.flops_rate,
+        "breakable": breakable,
+        "bound": bound_words,
+        "flops": flops_rate,
         "change": words.change_text,
         "interval": lambda found: formatting.interval_text(found, significant),
         "part": words.part_words,
@@ -52,7 +54,7 @@ def render_page(**values: Any) -> str:
         "signed": formatting.signed_duration,
     }
     environment.globals |= {
-        "share": cells.share,
+        "share": share,
         "unknown": UNKNOWN,
         "weights_note": formatting.weights_note,
         "family_colors": FAMILY_COLORS,
@@ -65,13 +67,38 @@ def render_page(**values: Any) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """What an expression of a template puts into the page, before it is escaped."""
+    """The value of a template's expression as it is shown, before escaping."""
     if value is None:
         return UNKNOWN
     return plain_text(value) if type(value) is str else value
 
 
 def _policy_hash(script: str) -> str:
-    """How a content security policy names a script: the base64 of its SHA-256."""
+    """A script's name in a content security policy: the base64 of its SHA-256."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+def bound_words(bound: str) -> str:
+    """What bounds a step, in words."""
+    return _BOUND_WORDS.get(bound, f"{bound}-bound")
+
+
+def breakable(name: str) -> Markup:
+    """A name from code with line breaks allowed between its parts."""
+    return Markup(re.sub(r"(::|[/_])", r"\1<wbr>", html.escape(plain_text(name))))
+
+
+def flops_rate(flops_per_s: float) -> str:
+    """FLOP/s in tera, giga or mega."""
+    for factor, unit in ((1e12, "T"), (1e9, "G")):
+        if flops_per_s >= factor:
+            return f"{significant(flops_per_s / factor)} {unit}FLOP/s"
+    return f"{significant(flops_per_s / 1e6)} MFLOP/s"
+
+
+def share(part: float | None, whole: float | None) -> str:
+    """`part` of `whole` in per cent with the sign, a dash if either is missing."""
+    if part is None or not whole:
+        return UNKNOWN
+    return f"-{percent(-part / whole)} %" if part < 0 else f"{percent(part / whole)} %"

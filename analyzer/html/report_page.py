@@ -1,41 +1,89 @@
 """One offline HTML page about one or several analysed traces, and what changed between them.
 
-Every figure on it is read from a `Report`, a `Comparison` or a `Diff`; nothing is computed here but
-how it is drawn and written.
+Every figure on it is read from a `Report`, a `Comparison` or a `Diff`; this module only chooses the
+charts and what stands beside them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 from msgspec.structs import replace
 
 from decodescope.analyzer.html.page import render_page
+from decodescope.analyzer.html.svg_histogram import (
+    Buckets,
+    histogram_svg,
+    queue_svg,
+    shared_bounds,
+)
 from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
-from decodescope.analyzer.html.svg_timeline import steps_svg
+from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import Bar, composition_svg, waterfalls_svg
-from decodescope.analyzer.html.view import VariantView, view_pages
-from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
-from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, Finding
+from decodescope.analyzer.schema.comparison_report import Comparison, ComparisonResult, Diff
+from decodescope.analyzer.schema.report import (
+    GAP_CLASSES,
+    CaptureInfo,
+    DeviceReport,
+    LaunchReport,
+    Report,
+)
 from decodescope.analyzer.schema.run_report import RunReport
-
-__all__ = ["VariantView", "html_report"]
+from decodescope.analyzer.timing.op_families import FAMILIES, op_families
+from decodescope.analyzer.timing.step_timeline import StepTimeline
+from decodescope.analyzer.views.names import RangeRow, range_rows
+from decodescope.analyzer.views.words import ops_word
 
 _SIMILAR = 0.6
+_LAUNCH_CHART_PX = 362.0
+_MODEL_FACTS = ("model", "weights", "dtype", "batch", "context", "device", "device_name")
+
+Captioned = tuple[str, Markup]
 
 
 @dataclass(frozen=True, slots=True)
-class _Changes:
-    """What a comparison of runs and a diff of traces have in common on the page."""
+class VariantView:
+    """One trace to show: its name on the page, its report, and one step of it to draw."""
 
-    pairs: tuple[Pair, ...]
-    variants: tuple[VariantRates, ...]
-    runs: tuple[RunReport, ...]
-    rounds: int
-    findings: tuple[Finding, ...]
-    gate: Gate | None
-    rates: Markup | None
-    ratios: Markup | None
+    name: str
+    report: Report
+    timeline: StepTimeline | None
+
+    @property
+    def step_name(self) -> str:
+        """The name of the drawn step; with several devices it includes the device."""
+        if self.timeline is None or len(self.report.devices) < 2:
+            return self.name
+        return f"{self.name}, device {self.timeline.device}"
+
+
+@dataclass(frozen=True, slots=True)
+class _ViewPage:
+    """A view with its place on the page and its charts; a chart without data is None."""
+
+    anchor: str
+    name: str
+    report: Report
+    ops: str
+    step_name: str
+    step: Markup | None
+    excerpt: Markup | None
+    families: tuple[str, ...]
+    gap_charts: tuple[Captioned, ...]
+    launch_charts: tuple[Captioned, ...]
+    queue_chart: Markup | None
+    ranges: list[RangeRow]
+
+    @property
+    def gap_classes(self) -> list[str]:
+        """The gap classes that occur on any device."""
+        gaps = [device.gaps for device in self.report.devices]
+        return [name for name in GAP_CLASSES if any(name in by and by[name].count for by in gaps)]
+
+    @property
+    def several_streams(self) -> bool:
+        """Whether any device ran more than one stream."""
+        return any(len(device.streams) > 1 for device in self.report.devices)
 
 
 def html_report(
@@ -43,71 +91,121 @@ def html_report(
 ) -> str:
     """The whole page as text.
 
-    `views` are shown in their order, each with its own section; where there are several, their
-    waterfalls and steps also stand on one scale. The two sides of a diff are called as its views.
+    `views` are shown in their order, each with its own section. The waterfalls and steps of several
+    views are also drawn on one scale. The two sides of a diff are named after its views.
     """
-    pages = view_pages(views)
+    pages = _view_pages(views)
     bars: list[Bar] = [(v.name, v.report.waterfall) for v in views if v.report.waterfall]
     steps = [(view.step_name, view.timeline) for view in views if view.timeline is not None]
-    lengths = [sum(part.ns for part in parts) for _, parts in bars]
+    changes = _changes(comparison, views)
+    runs = comparison.runs if isinstance(comparison, Comparison) else ()
     return render_page(
         title=title,
         views=pages,
-        changes=None if comparison is None else _changes(comparison, views),
-        models=_models(views, comparison),
+        changes=changes,
+        runs=runs,
+        rates=rates_svg(changes.variants) if changes and changes.variants else None,
+        ratios=ratios_svg(changes.pairs) if changes else None,
+        models=_models(views, runs),
         bars=bars,
         parts=_parts(bars),
         waterfalls=waterfalls_svg(bars) if bars else None,
-        composition=composition_svg(bars) if not _similar(lengths) else None,
+        composition=None if _similar(bars) else composition_svg(bars),
         steps=steps_svg(steps) if len(steps) > 1 else None,
         families=list(dict.fromkeys(name for page in pages for name in page.families)),
         gap_classes=[
             name for name in GAP_CLASSES if any(name in page.gap_classes for page in pages)
         ],
-        environment=_environment(comparison),
+        environment=_environment(runs),
     )
 
 
-def _changes(comparison: Comparison | Diff, views: Sequence[VariantView]) -> _Changes:
-    if isinstance(comparison, Diff):
-        pair = comparison.pair
-        if len(views) == 2:
-            pair = replace(pair, base=views[0].name, other=views[1].name)
-        pairs = (pair,)
-        return _Changes(
-            pairs, (), (), 0, comparison.findings, comparison.gate, None, ratios_svg(pairs)
+def _view_pages(views: Sequence[VariantView]) -> list[_ViewPage]:
+    """The views in their order; their gap histograms share one axis."""
+    bounds = shared_bounds(
+        [
+            total.histogram
+            for view in views
+            for device in view.report.devices
+            for total in device.gaps.values()
+        ]
+    )
+    return [_view_page(number, view, bounds) for number, view in enumerate(views)]
+
+
+def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> _ViewPage:
+    step, report = view.timeline, view.report
+    queue = report.launches.queue_depth
+    families = op_families(step).tolist() if step is not None else ()
+    several = len(report.devices) > 1
+    return _ViewPage(
+        anchor=f"view-{number}",
+        name=view.name,
+        report=report,
+        ops=ops_word(report),
+        step_name=view.step_name,
+        step=step_svg(view.step_name, step) if step is not None else None,
+        excerpt=excerpt_svg(view.step_name, step) if step is not None else None,
+        families=tuple(FAMILIES[index] for index in sorted(set(families))),
+        gap_charts=tuple(
+            (f"{view.name}, device {device.device}" if several else view.name, chart)
+            for device in report.devices
+            if (chart := _gap_chart(view.name, device, bounds)) is not None
+        ),
+        launch_charts=_launch_charts(view.name, report.launches),
+        queue_chart=queue_svg(view.name, queue) if queue is not None else None,
+        ranges=range_rows(report.ranges),
+    )
+
+
+def _gap_chart(name: str, device: DeviceReport, bounds: Sequence[int]) -> Markup | None:
+    series: Mapping[str, Buckets] = {
+        f"g-{kind}": total.histogram for kind, total in device.gaps.items() if total.histogram
+    }
+    title = f"Gaps of {name}, device {device.device}, by length"
+    return histogram_svg(title, series, bounds) if series else None
+
+
+def _launch_charts(name: str, launches: LaunchReport) -> tuple[Captioned, ...]:
+    charts = {
+        "call time": launches.api_ns,
+        "queue time": launches.queue_ns,
+        "call to start": launches.launch_latency_ns,
+    }
+    found = {what: times.histogram for what, times in charts.items() if times and times.histogram}
+    return tuple(
+        (
+            what,
+            histogram_svg(
+                f"{what} of {name}",
+                {"h-launches": buckets},
+                shared_bounds([buckets]),
+                _LAUNCH_CHART_PX,
+            ),
         )
-    result = comparison.comparison
-    return _Changes(
-        pairs=result.pairs,
-        variants=result.variants,
-        runs=comparison.runs,
-        rounds=result.rounds,
-        findings=result.findings,
-        gate=result.gate,
-        rates=rates_svg(result.variants) if result.variants else None,
-        ratios=ratios_svg(result.pairs),
+        for what, buckets in found.items()
     )
 
 
-def _models(
-    views: Sequence[VariantView], comparison: Comparison | Diff | None
-) -> list[dict[str, str | int]]:
+def _changes(
+    comparison: Comparison | Diff | None, views: Sequence[VariantView]
+) -> ComparisonResult | None:
+    """The result of a comparison; a diff becomes one without rounds."""
+    if not isinstance(comparison, Diff):
+        return comparison.comparison if comparison else None
+    pair = comparison.pair
+    if len(views) == 2:
+        pair = replace(pair, base=views[0].name, other=views[1].name)
+    return ComparisonResult(0, (), (pair,), comparison.findings, comparison.gate)
+
+
+def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dict[str, object]]:
     """What was decoded, each once: nobody may take random weights for trained ones."""
-    runs = comparison.runs if isinstance(comparison, Comparison) else ()
     sources: list[RunReport | CaptureInfo] = [*runs]
     sources += [view.report.capture for view in views if view.report.capture is not None]
-    found: list[dict[str, str | int]] = []
+    found: list[dict[str, object]] = []
     for source in sources:
-        facts: dict[str, str | int] = {
-            "model": source.model,
-            "weights": source.weights,
-            "dtype": source.dtype,
-            "batch": source.batch,
-            "context": source.context,
-            "device": source.device,
-            "device_name": source.device_name,
-        }
+        facts = {name: getattr(source, name) for name in _MODEL_FACTS}
         if facts not in found:
             found.append(facts)
     return found
@@ -121,15 +219,16 @@ def _parts(bars: Sequence[Bar]) -> list[str]:
     return [name for name in [*names, *sorted(used - set(names))] if name in used]
 
 
-def _similar(lengths: Sequence[int]) -> bool:
-    """Whether all of them can be told apart on the scale of the longest."""
+def _similar(bars: Sequence[Bar]) -> bool:
+    """Whether all bars can be told apart on the scale of the longest."""
+    lengths = [sum(part.ns for part in parts) for _, parts in bars]
     return not lengths or min(lengths) >= _SIMILAR * max(lengths)
 
 
-def _environment(comparison: Comparison | Diff | None) -> dict[str, list[str]]:
+def _environment(runs: Sequence[RunReport]) -> dict[str, list[str]]:
     """Each fact of the runs' environments with all values it had."""
     facts: dict[str, list[str]] = {}
-    for run in comparison.runs if isinstance(comparison, Comparison) else ():
+    for run in runs:
         for key, value in run.environment.items():
             values = facts.setdefault(key, [])
             if value is not None and f"{value}" not in values:

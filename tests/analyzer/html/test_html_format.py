@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.formatting import UNKNOWN, plain_text, signed_duration
-from decodescope.analyzer.html.cells import (
+from decodescope.analyzer.html.page import (
     breakable,
     flops_rate,
     share,
