@@ -23,9 +23,10 @@ class LiveSource:
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """A recording, played back with its own timing."""
+    """A recording, played by `link`; None plays it with its own timing."""
 
     path: Path
+    link: Link | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,8 @@ def open_feed(source: Source) -> Feed:
     if isinstance(source, ReplaySource):
         from decodescope.tui.link.replay import ReplayLink
 
-        return Feed(source, Session("replay", source.path.name), ReplayLink(source.path))
+        link = source.link or ReplayLink(source.path)
+        return Feed(source, Session("replay", source.path.name), link)
     names = ", ".join(path.name for path in source.paths)
     feed = Feed(source, Session("trace", names))
     choices = [Choice(path.name, str(path.parent)) for path in source.paths]
