@@ -9,7 +9,14 @@ import rich_click as click
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.files import check_writable
-from decodescope.cli.options import DTYPE, FILE, json_option, output_option
+from decodescope.cli.options import (
+    FILE,
+    dtype_option,
+    file_option,
+    json_option,
+    number_option,
+    output_option,
+)
 from decodescope.cli.output import (
     library_output_to_stderr,
     print_result,
@@ -39,10 +46,9 @@ def bench() -> None:
 @bench.command("analyzer")
 @json_option
 @output_option
-@click.option("--repeats", metavar="N", type=click.IntRange(min=1), default=5, show_default=True)
-@click.option(
+@number_option("--repeats", type=click.IntRange(min=1), default=5, show_default=True)
+@number_option(
     "--events",
-    metavar="N",
     type=click.IntRange(min=1000),
     default=230_000,
     show_default=True,
@@ -100,15 +106,13 @@ class _KernelOptions:
     help="A hub id, a checkpoint folder, or PRESET@random; only its shapes count. "
     f"[default: {_MODEL}, with --block {_BLOCK_MODEL}]",
 )
-@click.option("--batch", metavar="N", type=int, default=1, show_default=True)
-@click.option(
+@number_option("--batch", default=1, show_default=True)
+@number_option(
     "--context",
-    metavar="N",
-    type=int,
     help=f"Tokens in the KV cache. [default: {_CONTEXT}, with --block 64, 128, 256 and 512, with "
     f"--tune {_TUNE_CONTEXT}]",
 )
-@click.option("--dtype", type=DTYPE, help="[default: bf16, with --block bf16 and fp16]")
+@dtype_option(help="[default: bf16, with --block bf16 and fp16]")
 @click.option(
     "--block",
     is_flag=True,
@@ -120,17 +124,13 @@ class _KernelOptions:
     help="Find the fastest tiles for the whole fused step and keep them for later runs: for the "
     "kernels without measured tiles on this GPU, or for all kernels if every one has some.",
 )
-@click.option(
+@number_option(
     "--tokens",
-    metavar="N",
-    type=int,
     help="With --tune: new tokens that the KV cache has room for, as in the later runs. "
     f"[default: {_TUNE_TOKENS}]",
 )
-@click.option(
+@file_option(
     "--table",
-    metavar="FILE",
-    type=FILE,
     help="With --tune: a table of tiles to add the results to, such as the bundled one.",
 )
 @json_option

@@ -9,9 +9,12 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.options import (
     FILE,
+    file_option,
+    gate_option,
     json_option,
     measuring_options,
     model_options,
+    number_option,
     sampling_options,
     worker_config,
 )
@@ -32,30 +35,21 @@ if TYPE_CHECKING:
 @click.command()
 @model_options
 @click.option("--variants", metavar="A,B,...", required=True, help="The first is the base.")
-@click.option(
+@number_option(
     "--repeats",
-    metavar="N",
-    type=int,
     default=5,
     show_default=True,
     help="Rounds; each measures every variant once, in a process of its own.",
 )
 @measuring_options
 @sampling_options
-@click.option("--text", metavar="FILE", type=FILE, help="The text that accuracy is scored on.")
+@file_option("--text", help="The text that accuracy is scored on.")
 @click.option(
     "--out", metavar="DIR", type=FILE, help="Keep the traces; write JSON, Markdown and HTML."
 )
 @json_option
-@click.option(
-    "--baseline", metavar="FILE", type=FILE, help="An earlier comparison.json to compare with."
-)
-@click.option(
-    "--fail-on-regression",
-    metavar="PCT",
-    type=click.FloatRange(min=0),
-    help="With --baseline: exit with 1 if a variant is slower by more than this.",
-)
+@file_option("--baseline", help="An earlier comparison.json to compare with.")
+@gate_option(help="With --baseline: exit with 1 if a variant is slower by more than this.")
 def compare(
     variants: str,
     repeats: int,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from decodescope.cli.options import FILE, json_option
+from decodescope.cli.options import FILE, gate_option, json_option
 from decodescope.cli.output import (
     end_on_regression,
     html_page,
@@ -19,12 +19,7 @@ from decodescope.cli.output import (
 @click.argument("other", metavar="B", type=FILE)
 @json_option
 @click.option("--out", metavar="DIR", type=FILE, help="Write diff.json, diff.md and diff.html.")
-@click.option(
-    "--fail-on-regression",
-    metavar="PCT",
-    type=click.FloatRange(min=0),
-    help="Exit with 1 if B's step is slower than A's by more than this.",
-)
+@gate_option(help="Exit with 1 if B's step is slower than A's by more than this.")
 def diff(
     base: Path, other: Path, as_json: bool, out: Path | None, fail_on_regression: float | None
 ) -> None:

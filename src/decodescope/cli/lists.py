@@ -3,6 +3,7 @@
 import rich_click as click
 
 from decodescope.analyzer.errors import MissingRequirement
+from decodescope.cli.options import device_option
 from decodescope.cli.output import print_rich
 
 
@@ -15,7 +16,7 @@ def models() -> None:
 
 
 @click.command()
-@click.option("--device", type=click.Choice(["cuda", "cpu"]))
+@device_option
 def variants(device: str | None) -> None:
     """List the variants of the decode step, and whether they run here."""
     from decodescope.variants.listings import variants_table

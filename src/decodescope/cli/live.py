@@ -10,7 +10,7 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.files import check_writable
 from decodescope.cli.options import (
-    FILE,
+    file_option,
     model_options,
     sampling_options,
     variant_option,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @model_options
 @variant_option
 @sampling_options
-@click.option("--record", metavar="FILE", type=FILE, help="Record what the app receives.")
+@file_option("--record", help="Record what the app receives.")
 def live(record: Path | None, **options: Any) -> None:
     """Decode live in a worker process and watch it in the terminal (the default)."""
     if not sys.stdout.isatty():

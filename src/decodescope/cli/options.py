@@ -1,6 +1,7 @@
 """The options that several commands share, and the worker's configuration they add up to."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from decodescope.analyzer.protocol import WorkerConfig
 
 FILE = click.Path(path_type=Path)
-DTYPE = click.Choice(["bf16", "fp16", "fp32"])
 DEFAULT_TOKENS = 128
 
 Command = Callable[..., None]
@@ -30,10 +30,15 @@ def _together(*options: Option) -> Option:
     return add
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-output_option = click.option(
-    "-o", "--output", metavar="FILE", type=FILE, help="Write the JSON to a file."
+number_option = partial(click.option, metavar="N", type=int)
+file_option = partial(click.option, metavar="FILE", type=FILE)
+dtype_option = partial(click.option, "--dtype", type=click.Choice(["bf16", "fp16", "fp32"]))
+gate_option = partial(
+    click.option, "--fail-on-regression", metavar="PCT", type=click.FloatRange(min=0)
 )
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+output_option = file_option("-o", "--output", help="Write the JSON to a file.")
+device_option = click.option("--device", type=click.Choice(["cuda", "cpu"]))
 rows_option = click.option(
     "--by",
     type=click.Choice(["kernel", "range", "gap"]),
@@ -51,14 +56,9 @@ model_options = _together(
         help="A hub id, a checkpoint folder, PRESET@random, or tiny. "
         "[default: llama-3.2-1b@random on a GPU, tiny without]",
     ),
-    click.option("--batch", metavar="N", type=int, default=1, show_default=True),
-    click.option(
-        "--context",
-        metavar="N",
-        type=int,
-        help="Prompt tokens before the first decode step. [default: 128]",
-    ),
-    click.option("--device", type=click.Choice(["cuda", "cpu"])),
+    number_option("--batch", default=1, show_default=True),
+    number_option("--context", help="Prompt tokens before the first decode step. [default: 128]"),
+    device_option,
     click.option(
         "--trust-remote-code", is_flag=True, help="Allow a checkpoint to run its own Python code."
     ),
@@ -72,31 +72,27 @@ sampling_options = _together(
         type=float,
         help="Draw tokens from softmax(logits / T). [default: greedy, as 0]",
     ),
-    click.option("--top-k", metavar="N", type=int, help="Draw from the N most likely tokens only."),
+    number_option("--top-k", help="Draw from the N most likely tokens only."),
     click.option(
         "--top-p",
         metavar="P",
         type=float,
         help="Draw from the fewest tokens whose probabilities add up to P.",
     ),
-    click.option(
-        "--seed", metavar="N", type=int, help="The same seed draws the same tokens. [default: 0]"
-    ),
+    number_option("--seed", help="The same seed draws the same tokens. [default: 0]"),
 )
 
 # What is measured: run, compare.
 measuring_options = _together(
-    click.option(
+    number_option(
         "--tokens",
-        metavar="N",
-        type=int,
         default=DEFAULT_TOKENS,
         show_default=True,
         help="Decode steps: the first few warm up, the last few are profiled, the rest are timed.",
     ),
     click.option("--prompt", metavar="TEXT", help="Prompt text; its tokens are the context."),
     click.option("--prompt-ids", metavar="1,2,3", help="Prompt token ids; they are the context."),
-    click.option("--dtype", type=DTYPE),
+    dtype_option(),
 )
 
 

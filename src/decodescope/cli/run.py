@@ -8,7 +8,7 @@ import rich_click as click
 
 from decodescope.analyzer.files import check_writable
 from decodescope.cli.options import (
-    FILE,
+    file_option,
     json_option,
     measuring_options,
     model_options,
@@ -25,7 +25,7 @@ from decodescope.cli.output import library_output_to_stderr, print_result, progr
 @measuring_options
 @sampling_options
 @json_option
-@click.option("--trace", metavar="FILE", type=FILE, help="Keep the profiled window (.json[.gz]).")
+@file_option("--trace", help="Keep the profiled window (.json[.gz]).")
 def run(trace: Path | None, as_json: bool, **options: Any) -> None:
     """Measure one variant's decode step and profile a window of it."""
     measure(options, trace, as_json)
