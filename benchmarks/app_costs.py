@@ -1,4 +1,4 @@
-"""What the app itself costs: seconds to its first paint, and CPU at rest, with a recording.
+"""The cost of the app itself: seconds to its first paint, and CPU at rest, with a recording.
 
 Each repeat opens a bundled recording in a pseudo-terminal and times the first paint: the first
 screen that names the model. It then counts CPU seconds over some time while the replay runs, while

@@ -1,16 +1,16 @@
-"""What attention costs inside a whole step at a long context, as a share of the read peak.
+"""The cost of attention inside a whole step at a long context, as a share of the read peak.
 
-Times one captured step of the fused kernels in three ways, in turn within each round: at the last
-position of the context, at position 1 (the same graph, with another position on the device), and
-without the attention launches. The cost of attention in a layer is the difference to the first way,
-divided by the layers:
+Times one captured step of the fused kernels in three ways, which alternate within each round: at
+the last position of the context, at position 1 (the same graph with another position on the
+device), and without the attention launches. The cost of attention in a layer is the difference
+between the first way and another one, divided by the number of layers:
 
-- length: against position 1; what reading the rows costs, launches and combination left out
-- launches: against no attention at all; all that it costs, what it hides of its neighbours included
-- alone: the kernel for itself from cold memory, as `bench kernels` measures it
+- length: against position 1; the cost of reading the rows, without launches and combination
+- launches: against no attention; the whole cost, with its effect on the overlap of its neighbours
+- alone: the kernel by itself from cold memory, as `bench kernels` measures it
 
 Writes benchmarks/results/attention-share.json with the figures of every round. The KV cache holds
-random numbers: no prompt is needed for times.
+random numbers, because times do not depend on the prompt.
 """
 
 import argparse
@@ -51,13 +51,13 @@ DTYPE: DType = "bf16"
 SHORT_POSITION = 1
 ROUNDS = 9
 REPLAYS = 40
-# Steps of an 8B model without a pause reach an H200's 700 W within a second; it then lowers its
-# clock, by up to a third, and what runs is compared with what ran at another clock.
+# Steps of an 8B model without a pause take an H200 to 700 W within a second. It then lowers its
+# clock by up to a third, and steps at different clocks would be compared.
 REST_S = 0.25
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Attention in one layer: nanoseconds of each round, and the bytes of K and V they are for."""
+    """Attention in one layer: nanoseconds of each round, and the bytes of K and V that it reads."""
 
     ns_per_layer: RoundSpread
     bytes: int
@@ -72,8 +72,8 @@ def attention_cost(
     bytes_read: int,
     peak_bytes_per_s: float,
 ) -> Cost:
-    """The cost from steps with and steps with less attention, round by round; no rate where noise
-    leaves no difference."""
+    """The cost from steps with attention and steps with less of it, round by round; no rate if the
+    noise hides the difference."""
     pairs = zip(with_ns, less_ns, strict=True)
     cost_ns = RoundSpread.of([(more - less) / layers for more, less in pairs])
     rate = bytes_read * 1e9 / cost_ns.median if cost_ns.median > 0 else None
@@ -87,7 +87,7 @@ def row_bytes(plan: StepPlan) -> int:
 
 
 def step_ways(plan: StepPlan, position: int, clock: Clock) -> dict[str, Call]:
-    """The three ways to run the step; each sets the position, which a step moves on by one."""
+    """The three ways to run the step; each sets the position, which a step advances by one."""
 
     def launch() -> None:
         launches.launch_step(plan, keep_logits=False)
@@ -122,7 +122,7 @@ def time_ways(
 
 
 def attention_alone(plan: StepPlan, position: int, peak: ReadPeak) -> KernelFigures:
-    """The kernel for itself, as `bench kernels` measures it, with the step's tile."""
+    """The kernel by itself, as `bench kernels` measures it, with the step's tile."""
     batch = plan.buffers.x.shape[0]
     gpu = torch.cuda.get_device_properties(0)
     pdl = can_overlap(torch.device("cuda"))
@@ -199,7 +199,7 @@ def _rate_cells(size: int, bytes_per_s: float | None, share: float | None) -> tu
 
 
 def main() -> int:
-    """The command line; 3 without what it needs."""
+    """The command line; 3 if a requirement is missing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="llama-3.1-8b@random")
     parser.add_argument("--context", type=int, default=8192, help="tokens that attention sees")

@@ -2,8 +2,8 @@
 
 Writes benchmarks/results/compare-<model>.json: the rounds' tokens/s, the ratio with its interval,
 accuracy, and for each variant's profiled window the launches, the idle time by class and inside
-graphs, the time in which GPU ops overlap, the share of idle time that is unlinked, and how many GPU
-ops have a range path of which confidence. Prints the figures of a token.
+graphs, the time in which GPU ops overlap, the unlinked share of the idle time, and how many GPU ops
+have a range path, by confidence. Prints the figures of a token.
 """
 
 import argparse
@@ -30,7 +30,7 @@ RUN_FIELDS = (
 
 
 def compared(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The JSON of one `decodescope compare`; what it writes goes to `arguments.out`."""
+    """The JSON of one `decodescope compare`, which writes its files to `arguments.out`."""
     command = [sys.executable, "-m", "decodescope", "compare", "--json"]
     command += ["--model", arguments.model, "--variants", arguments.variants]
     command += ["--repeats", str(arguments.repeats)]
@@ -48,7 +48,7 @@ def launch_summary(launches: dict[str, Any]) -> dict[str, Any]:
 
 
 def idle_share_of_graph_span(report: dict[str, Any]) -> float | None:
-    """Idle time between ops of one graph launch, of that and all busy time; None without graphs."""
+    """Idle time between ops of one graph launch ÷ (that + busy time); None without graphs."""
     if not report["launches"]["graph_launches"]:
         return None
     device = report["devices"][0]

@@ -33,7 +33,7 @@ from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.tiling.rules import StepTiles, default_tiles, step_shapes
 
 TOOLS = ("memcheck", "racecheck")
-USUAL_PLACE = Path("/usr/local/cuda/bin/compute-sanitizer")
+DEFAULT_PATH = Path("/usr/local/cuda/bin/compute-sanitizer")
 MODULE = "benchmarks.kernel_sanitizer"
 BATCHES = (1, 3)
 CONTEXT = 301
@@ -55,7 +55,7 @@ _BIASED = _SMALL | {
 _QK_NORMED = _SMALL | {"model_type": "qwen3", "head_dim": 48}
 _WINDOWED = _SMALL | {"model_type": "mistral", "sliding_window": 77}
 
-# Not every pair: each costs the compilation of all kernels.
+# Not every pair: each one compiles all kernels.
 MODELS = (
     (_BIASED, torch.float32),
     (_BIASED, torch.bfloat16),
@@ -94,7 +94,7 @@ def tiles_to_try(parts: FusedModel, batch: int) -> Iterator[StepTiles]:
 
 
 def launch_all() -> int:
-    """Launch every kernel every way; returns how many launches that were."""
+    """Launch every kernel in every way; returns the number of launches."""
     overlaps = can_overlap(torch.device("cuda"))
     launches = 0
     for (fields, dtype), batch in product(MODELS, BATCHES):
@@ -113,7 +113,7 @@ def launch_all() -> int:
 def checked(sanitizer: Path, tool: str) -> dict[str, Any]:
     """One tool's outcome; `errors` is null if it could not finish."""
     command = [str(sanitizer), "--tool", tool, sys.executable, "-m", MODULE, "--run"]
-    # torch's allocator hands out parts of large blocks, whose ends memcheck would not see.
+    # torch's allocator returns parts of large blocks, whose ends memcheck would not see.
     variables = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     done = subprocess.run(
         command, capture_output=True, text=True, env=variables, cwd=ROOT, check=False
@@ -131,7 +131,7 @@ def checked(sanitizer: Path, tool: str) -> dict[str, Any]:
 
 
 def error_count(output: str) -> int | None:
-    """Errors and hazards that a sanitizer's summary names; None without a summary."""
+    """The errors and hazards that a sanitizer's summary counts; None without a summary."""
     summary = re.search(r"ERROR SUMMARY: (\d+) error", output)
     hazards = re.search(r"RACECHECK SUMMARY: (\d+) hazard", output)
     found = [int(match[1]) for match in (summary, hazards) if match]
@@ -156,7 +156,7 @@ def main() -> int:
     if arguments.run:
         sys.stderr.write(f"launches: {launch_all()}\n")
         return 0
-    sanitizer = arguments.sanitizer or shutil.which("compute-sanitizer") or USUAL_PLACE
+    sanitizer = arguments.sanitizer or shutil.which("compute-sanitizer") or DEFAULT_PATH
     if not Path(sanitizer).is_file():
         sys.stderr.write("kernel_sanitizer: no compute-sanitizer; name it with --sanitizer\n")
         return 3

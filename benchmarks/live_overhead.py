@@ -1,4 +1,4 @@
-"""What the attached app costs the model: tokens/s of `live` against `run`, interleaved.
+"""The cost of the attached app to the model: tokens/s of `live` against `run`, interleaved.
 
 Each repeat runs `decodescope run` and then the app in a pseudo-terminal with `--record`; the app's
 tokens/s is the median of its recorded statistics, which count unprofiled steps. Writes

@@ -1,4 +1,4 @@
-"""The example of docs/api.md runs as it stands, and prints what the page says."""
+"""The example of docs/api.md runs unchanged and prints the output on the page."""
 
 import contextlib
 import io
@@ -12,7 +12,7 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-def test_the_example_prints_what_the_page_says(repository: Path) -> None:
+def test_the_example_prints_the_output_on_the_page(repository: Path) -> None:
     page = repository / "docs" / "api.md"
     (example,), (printed,) = blocks(page, "python"), blocks(page, "text")
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""The wheel holds what it must, and the room `kernels` shadows nobody's package."""
+"""The wheel is complete, and the room `kernels` shadows no other package."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ def test_the_modules_beside_the_rooms_are_in_the_wheel(
     assert names <= wheel_names
 
 
-def test_the_wheel_holds_data_and_no_strangers(wheel_names: set[str]) -> None:
+def test_the_wheel_holds_its_data_and_nothing_else(wheel_names: set[str]) -> None:
     assert "decodescope/py.typed" in wheel_names
     assert "decodescope/variants/tiny/model.safetensors" in wheel_names
     assert "decodescope/variants/steps/fused/tiling/tile_table.json" in wheel_names
@@ -49,7 +49,7 @@ def test_the_wheel_holds_data_and_no_strangers(wheel_names: set[str]) -> None:
 
 
 @pytest.mark.parametrize("start", [".", "src"])
-def test_our_kernels_are_not_found_as_hugging_faces(repository: Path, start: str) -> None:
+def test_our_kernels_do_not_shadow_hugging_faces_package(repository: Path, start: str) -> None:
     code = (
         "import importlib.util, sys\n"
         "spec = importlib.util.find_spec('kernels')\n"

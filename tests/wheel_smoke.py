@@ -1,7 +1,7 @@
-"""Run by `make wheel` in an environment that holds the wheel and its base dependencies alone.
+"""Run by `make wheel` in an environment with only the wheel and its base dependencies.
 
-Every module of `analyzer` (but capture) and `tui` must import without torch, every other module
-must at least be there, and the command must open a bundled recording.
+Every module of `analyzer` (except capture), `tui` and `cli` must import without torch. The kernels,
+the bundled model and the recordings must be present, and the command must analyse a recording.
 """
 
 import importlib
@@ -27,7 +27,7 @@ def modules_of(room: str) -> list[str]:
 
 def main() -> None:
     assert "site-packages" in str(decodescope.__file__), decodescope.__file__
-    for room in ("analyzer", "tui"):
+    for room in ("analyzer", "tui", "cli"):
         for name in modules_of(room):
             if name not in NEEDS_TORCH:
                 importlib.import_module(name)
