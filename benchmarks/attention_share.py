@@ -20,7 +20,6 @@ from functools import partial
 from statistics import median
 from time import sleep
 from typing import Any
-from unittest import mock
 
 import msgspec
 import torch
@@ -30,21 +29,23 @@ from rich.table import Table
 from benchmarks.common import RESULTS, figures_table, has_gpu, share_cell, write_record
 from decodescope.analyzer.formatting import UNKNOWN, bytes_size, microseconds
 from decodescope.kernels.device.overlap import can_overlap
+from decodescope.kernels.ops.decode_attention import DecodeAttention
 from decodescope.variants.bench.kernel_bench import (
     TOLERANCES,
     Conditions,
     measure_case,
 )
+from decodescope.variants.bench.kernel_cases import kernel_cases
 from decodescope.variants.bench.operands import Operands
-from decodescope.variants.bench.product_cases import product_cases
 from decodescope.variants.bench.report import KernelFigures, LaunchTimes, RoundSpread
 from decodescope.variants.machine.clock import Call, Clock, CudaClock
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.model.loading import load_model, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused import launches
+from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import StepPlan
+from decodescope.variants.steps.fused.program import StepProgram
 from decodescope.variants.steps.fused.step import build_fused
 
 DTYPE: DType = "bf16"
@@ -88,14 +89,13 @@ def row_bytes(plan: StepPlan) -> int:
 
 def step_ways(plan: StepPlan, position: int, clock: Clock) -> dict[str, Call]:
     """The three ways to run the step; each sets the position, which a step advances by one."""
-
-    def launch() -> None:
-        launches.launch_step(plan, keep_logits=False)
-
+    operations = step_operations(plan)
+    others = [one for one in operations if not isinstance(one.operation, DecodeAttention)]
     plan.buffers.position.fill_(SHORT_POSITION)
-    step = clock.capture(launch)
-    with mock.patch.object(launches, "decode_attention"):
-        bare_step = clock.capture(launch)
+    step, bare_step = (
+        clock.capture(StepProgram(wanted, plan.ranges, plan.pdl).run)
+        for wanted in (operations, others)
+    )
 
     def at(start: int, replay: Call) -> None:
         plan.buffers.position.fill_(start)
@@ -128,7 +128,7 @@ def attention_alone(plan: StepPlan, position: int, peak: ReadPeak) -> KernelFigu
     pdl = can_overlap(torch.device("cuda"))
     conditions = Conditions(gpu.L2_cache_size, peak, TOLERANCES[DTYPE], pdl)
     operands = Operands(plan.parts, batch, position, plan.tiles, "cuda")
-    (case,) = (case for case in product_cases(operands) if case.operation == "attention")
+    (case,) = (case for case in kernel_cases(operands) if case.operation == "attention")
     return measure_case(case, conditions, CudaClock())
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import chain, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.common import RESULTS, ROOT, has_gpu, write_record
 from decodescope.kernels.device.overlap import can_overlap
+from decodescope.variants.bench.kernel_cases import kernel_cases
 from decodescope.variants.bench.operands import Operands
-from decodescope.variants.bench.product_cases import product_cases
-from decodescope.variants.bench.small_cases import small_cases
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.tiling.rules import StepTiles, default_tiles, step_shapes
 
@@ -101,7 +100,7 @@ def launch_all() -> int:
         parts = meta_parts(fields, dtype)
         for tiles, kind in product(tiles_to_try(parts, batch), (Operands, PastTheEnd)):
             operands = kind(parts, batch, CONTEXT, tiles, "cuda")
-            for case in chain(product_cases(operands), small_cases(operands)):
+            for case in kernel_cases(operands):
                 copy = case.copies(1)[0]
                 for pdl in (False, True) if overlaps else (False,):
                     copy.launch(pdl)

@@ -13,6 +13,7 @@ Sources: Flash-Decoding, https://pytorch.org/blog/flash-decoding/; FlashAttentio
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 import triton
@@ -38,6 +39,7 @@ from decodescope.kernels.device.l2_prefetch import (
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import MAX_BATCH, Workspace
@@ -347,3 +349,34 @@ def _check(
         raise ValueError(f"tile of {tile.num_stages} stages: attention holds one block at a time")
     if tile.splits > MAX_SPLITS:
         raise ValueError(f"tile of {tile.splits} splits: at most {MAX_SPLITS} are combined")
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeAttention(KernelOperation):
+    """`decode_attention` with its arguments."""
+
+    q: torch.Tensor
+    k_cache: torch.Tensor
+    v_cache: torch.Tensor
+    position: torch.Tensor
+    scale: float
+    out: torch.Tensor
+    tile: Tile
+    workspace: Workspace
+    window: int | None = None
+    prefetch: WeightMatrix | None = None
+
+    launcher = staticmethod(decode_attention)
+
+    def visible(self, position: int) -> int:
+        """Rows of K and V that a query at `position` sees, its own included."""
+        return position + 1 if self.window is None else min(position + 1, self.window)
+
+    def inputs(self, position: int) -> Tensors:
+        rows = slice(position + 1 - self.visible(position), position + 1)
+        return self.q, self.k_cache[:, :, rows], self.v_cache[:, :, rows]
+
+    def reference(self, position: int) -> Tensors:
+        caches = self.k_cache, self.v_cache
+        out = decode_attention_reference(self.q, *caches, position, self.scale, self.window)
+        return (out,)

@@ -5,6 +5,8 @@ hidden * itemsize + 8). Token and position come from device memory, where the pr
 them.
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -12,6 +14,7 @@ import triton.language as tl
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
 
 BLOCK = 1024
 NUM_WARPS = 4
@@ -92,3 +95,26 @@ def embed(
         PDL=pdl,
         num_warps=NUM_WARPS,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Embed(KernelOperation):
+    """`embed` with its arguments."""
+
+    table: torch.Tensor
+    tokens: torch.Tensor
+    position: torch.Tensor
+    out: torch.Tensor
+
+    launcher = staticmethod(embed)
+
+    @property
+    def weights(self) -> Tensors:
+        # As many rows as sequences; which ones is known on the device only.
+        return (self.table[: self.tokens.shape[0]],)
+
+    def inputs(self, position: int) -> Tensors:
+        return *self.weights, self.tokens[:, position]
+
+    def reference(self, position: int) -> Tensors:
+        return (embed_reference(self.table, self.tokens, position),)

@@ -4,6 +4,8 @@ Bytes moved: k and v read and written: 4 * batch * Hkv * D * itemsize. The posit
 device memory, so one captured graph serves every position.
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -11,6 +13,7 @@ import triton.language as tl
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
 
 
 def kv_write_reference(rows: torch.Tensor, cache: torch.Tensor, position: int) -> torch.Tensor:
@@ -100,3 +103,26 @@ def kv_write(
         PDL=pdl,
         num_warps=1,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class KvWrite(KernelOperation):
+    """`kv_write` with its arguments."""
+
+    k: torch.Tensor
+    v: torch.Tensor
+    k_cache: torch.Tensor
+    v_cache: torch.Tensor
+    position: torch.Tensor
+
+    launcher = staticmethod(kv_write)
+
+    def inputs(self, position: int) -> Tensors:
+        return self.k, self.v
+
+    def outputs(self, position: int) -> Tensors:
+        return self.k_cache[:, :, position], self.v_cache[:, :, position]
+
+    def reference(self, position: int) -> Tensors:
+        written = (self.k, self.k_cache), (self.v, self.v_cache)
+        return tuple(kv_write_reference(*one, position)[:, :, position] for one in written)

@@ -3,6 +3,8 @@
 Bytes moved: W and bias once, x and the norm's weight once, out once.
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -18,6 +20,7 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.product import norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
@@ -124,3 +127,19 @@ def linear(
         weight.rows,
         **product_options(x, weight, tile, pdl),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Linear(KernelOperation):
+    """`linear` with its arguments."""
+
+    x: torch.Tensor
+    weight: WeightMatrix
+    out: torch.Tensor
+    tile: Tile
+    norm: Norm | None = None
+
+    launcher = staticmethod(linear)
+
+    def reference(self, position: int) -> Tensors:
+        return (linear_reference(self.x, self.weight, self.norm),)

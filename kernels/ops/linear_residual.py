@@ -8,6 +8,8 @@ For long inner dimensions `tile.splits` programs share a row; `host/workspace.py
 their sums are added.
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -17,6 +19,7 @@ from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import finished, program_rows
 from decodescope.kernels.host.checks import check_activations, check_apart, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.product import product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
@@ -189,3 +192,26 @@ def linear_residual(
         SPLITS=tile.splits,
         **options,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LinearResidual(KernelOperation):
+    """`linear_residual` with its arguments."""
+
+    x: torch.Tensor
+    weight: WeightMatrix
+    residual: torch.Tensor
+    tile: Tile
+    workspace: Workspace
+
+    launcher = staticmethod(linear_residual)
+
+    def outputs(self, position: int) -> Tensors:
+        return ()
+
+    @property
+    def updated(self) -> Tensors:
+        return (self.residual,)
+
+    def reference(self, position: int) -> Tensors:
+        return (linear_residual_reference(self.x, self.weight, self.residual),)

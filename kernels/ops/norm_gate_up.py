@@ -4,6 +4,8 @@ Bytes moved: G and U once, x and the norm's weight once, out once. The launches 
 also write and read n, both products and silu's result.
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -19,6 +21,7 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.product import norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
@@ -138,3 +141,19 @@ def norm_gate_up(
         intermediate,
         **product_options(x, gate_up, tile, pdl),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class NormGateUp(KernelOperation):
+    """`norm_gate_up` with its arguments."""
+
+    x: torch.Tensor
+    norm: Norm | None
+    gate_up: WeightMatrix
+    out: torch.Tensor
+    tile: Tile
+
+    launcher = staticmethod(norm_gate_up)
+
+    def reference(self, position: int) -> Tensors:
+        return (norm_gate_up_reference(self.x, self.norm, self.gate_up),)

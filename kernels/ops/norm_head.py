@@ -8,6 +8,8 @@ index (`device/choice.py`), so that the result does not depend on the order of t
 last program to arrive writes the token and advances the position.
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -24,6 +26,7 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.product import norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
@@ -241,3 +244,26 @@ def norm_head(
         CHOOSE=choose,
         **product_options(x, head, tile, pdl),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class NormHead(KernelOperation):
+    """`norm_head` with its arguments. The reference gives the logits, not the chosen tokens."""
+
+    x: torch.Tensor
+    norm: Norm | None
+    head: WeightMatrix
+    tokens: torch.Tensor
+    position: torch.Tensor
+    tile: Tile
+    workspace: Workspace
+    logits: torch.Tensor | None = None
+    choose: bool = True
+
+    launcher = staticmethod(norm_head)
+
+    def outputs(self, position: int) -> Tensors:
+        return (self.tokens[:, position + 1],) if self.logits is None else (self.logits,)
+
+    def reference(self, position: int) -> Tensors:
+        return (norm_head_reference(self.x, self.norm, self.head),)

@@ -12,6 +12,8 @@ write their raw rows to the workspace, and the last of a head normalises, rotate
 Sources: RoFormer (arXiv 2104.09864); QK-norm as in Qwen3 (transformers, modeling_qwen3.py).
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -36,6 +38,7 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors, parameters
 from decodescope.kernels.host.product import norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
@@ -338,3 +341,33 @@ def _check(
     if tile.rows < 2:
         raise ValueError("a tile of one row holds no rotation pair")
     return batch
+
+
+@dataclass(frozen=True, slots=True)
+class NormQkvRope(KernelOperation):
+    """`norm_qkv_rope` with its arguments."""
+
+    x: torch.Tensor
+    norm: Norm | None
+    qkv: WeightMatrix
+    rope: RopeTable
+    position: torch.Tensor
+    q: torch.Tensor
+    k_cache: torch.Tensor
+    v_cache: torch.Tensor
+    tile: Tile
+    workspace: Workspace
+    qk_norm: QkNorm | None = None
+
+    launcher = staticmethod(norm_qkv_rope)
+
+    def inputs(self, position: int) -> Tensors:
+        return self.x, *parameters(self.norm), *parameters(self.qkv)
+
+    def outputs(self, position: int) -> Tensors:
+        return self.q, self.k_cache[:, :, position], self.v_cache[:, :, position]
+
+    def reference(self, position: int) -> Tensors:
+        sizes = position, self.q.shape[1], self.k_cache.shape[1]
+        product = self.x, self.norm, self.qkv
+        return norm_qkv_rope_reference(*product, self.rope, *sizes, self.qk_norm)

@@ -6,6 +6,8 @@ One program holds one row in registers, so x is read once.
 Source: Zhang and Sennrich, Root Mean Square Layer Normalization (arXiv 1910.07467).
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -13,6 +15,7 @@ import triton.language as tl
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_norm, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.weights import Norm
 
 MAX_FEATURES = 65536
@@ -105,3 +108,17 @@ def check_norm_weight(norm: Norm, features: int, device: torch.device) -> None:
 def row_warps(block: int) -> int:
     """Warps for a row of `block` elements: 16 bytes of bf16 a thread, up to 16 warps."""
     return min(max(block // 256, 1), 16)
+
+
+@dataclass(frozen=True, slots=True)
+class RmsNorm(KernelOperation):
+    """`rms_norm` with its arguments."""
+
+    x: torch.Tensor
+    norm: Norm
+    out: torch.Tensor
+
+    launcher = staticmethod(rms_norm)
+
+    def reference(self, position: int) -> Tensors:
+        return (rms_norm_reference(self.x, self.norm),)

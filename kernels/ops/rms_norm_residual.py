@@ -4,6 +4,8 @@ Bytes moved: x read, the residual read and written, out written, the weight: row
 itemsize + the weight's bytes. Two launches would read the sum again.
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -11,6 +13,7 @@ import triton.language as tl
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import (
     check_norm_weight,
@@ -88,3 +91,23 @@ def rms_norm_residual(
         PDL=pdl,
         num_warps=row_warps(block),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RmsNormResidual(KernelOperation):
+    """`rms_norm_residual` with its arguments."""
+
+    x: torch.Tensor
+    residual: torch.Tensor
+    norm: Norm
+    out: torch.Tensor
+
+    launcher = staticmethod(rms_norm_residual)
+
+    @property
+    def updated(self) -> Tensors:
+        return (self.residual,)
+
+    def reference(self, position: int) -> Tensors:
+        total, normed = rms_norm_residual_reference(self.x, self.residual, self.norm)
+        return normed, total

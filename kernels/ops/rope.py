@@ -17,6 +17,7 @@ from decodescope.kernels.device.head_rows import rotated, store_halves
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +146,28 @@ def rotate(
         PDL=pdl,
         num_warps=1,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Rotate(KernelOperation):
+    """`rotate` with its arguments."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    rope: RopeTable
+    position: torch.Tensor
+
+    launcher = staticmethod(rotate)
+
+    def inputs(self, position: int) -> Tensors:
+        return self.rope.cos[position], self.rope.sin[position]
+
+    def outputs(self, position: int) -> Tensors:
+        return ()
+
+    @property
+    def updated(self) -> Tensors:
+        return self.q, self.k
+
+    def reference(self, position: int) -> Tensors:
+        return tuple(rotated_reference(x, self.rope, position) for x in self.updated)

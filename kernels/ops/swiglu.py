@@ -5,6 +5,8 @@ Bytes moved: gate and up read, out written: rows * features * 3 * itemsize.
 Source: Shazeer, GLU Variants Improve Transformer (arXiv 2002.05202).
 """
 
+from dataclasses import dataclass
+
 import torch
 import triton
 import triton.language as tl
@@ -12,6 +14,7 @@ import triton.language as tl
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
 
 BLOCK = 1024
 NUM_WARPS = 4
@@ -74,3 +77,20 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, pdl: bool = 
         PDL=pdl,
         num_warps=NUM_WARPS,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SwiGlu(KernelOperation):
+    """`swiglu` with its arguments."""
+
+    gate: torch.Tensor
+    up: torch.Tensor
+    out: torch.Tensor
+
+    launcher = staticmethod(swiglu)
+
+    def inputs(self, position: int) -> Tensors:
+        return self.gate, self.up
+
+    def reference(self, position: int) -> Tensors:
+        return (swiglu_reference(self.gate, self.up),)

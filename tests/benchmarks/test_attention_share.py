@@ -2,7 +2,6 @@
 
 import io
 import sys
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +17,9 @@ from benchmarks.attention_share import (
     time_ways,
 )
 from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.kernels.host.launch import Launch
 from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.ops.decode_attention import DecodeAttention
 from decodescope.variants.bench.report import KernelFigures, LaunchTimes
 from decodescope.variants.machine.clock import Call
 from decodescope.variants.model.loading import LoadedModel
@@ -68,20 +69,18 @@ class LaunchingClock(FakeClock):
 def test_the_ways_differ_in_position_and_attention(
     step: FusedStep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = attention_share.launches.decode_attention
     positions: list[int] = []
 
-    def spy(*arguments: Any, **options: Any) -> Any:
-        positions.append(int(arguments[3]))
-        return real(*arguments, **options)
+    def noted(operation: DecodeAttention, pdl: bool) -> tuple[Launch, ...]:
+        positions.append(int(operation.position))
+        return (Launch(lambda: positions.append(int(operation.position)), ()),)
 
-    monkeypatch.setattr(attention_share.launches, "decode_attention", spy)
+    monkeypatch.setattr(DecodeAttention, "launch", noted)
     clock = LaunchingClock(1.0)
     ways = step_ways(step.plan, 39, clock)
     # One graph has the attention of both layers, the other has none.
     assert clock.captured == 2
     assert positions == [1, 1]
-    assert attention_share.launches.decode_attention is spy
     ways["long"]()
     ways["short"]()
     assert positions == [1, 1, 39, 39, 1, 1]

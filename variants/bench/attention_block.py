@@ -4,18 +4,18 @@ Both decode one token after the same `BlockInputs`, again and again at the same 
 """
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from transformers import DynamicCache
 
 from decodescope.kernels.host.launch import Launch
-from decodescope.kernels.ops.decode_attention import decode_attention
-from decodescope.kernels.ops.linear_residual import linear_residual
-from decodescope.kernels.ops.norm_qkv_rope import norm_qkv_rope
-from decodescope.variants.steps.fused.buffers import step_workspace
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel
+from decodescope.variants.steps.fused.operations import step_operations
+from decodescope.variants.steps.fused.plan import step_plan
 from decodescope.variants.steps.fused.rope_tables import rope_table
 from decodescope.variants.steps.fused.tiling.rules import StepTiles
 
@@ -108,64 +108,38 @@ class EagerBlock:
 
 
 class FusedBlock:
-    """The block in three launches; the result replaces `x` [batch, hidden]."""
+    """The block's three operations of a fused step; the result replaces `x` [batch, hidden]."""
 
     def __init__(
         self, model: Any, parts: FusedModel, inputs: BlockInputs, tiles: StepTiles, pdl: bool
     ) -> None:
-        batch, device = inputs.x.shape[0], inputs.x.device
-        self.x = inputs.x.clone()
-        self._parts = parts
-        self._tiles = tiles
+        workload = DecodeWorkload(len(inputs.x), inputs.length, 1)
+        rope = rope_table(model, workload.cache_length, inputs.x.device)
+        one_layer = replace(parts, layers=parts.layers[:1])
+        plan = step_plan(VariantSpec("fused"), one_layer, rope, workload, tiles)
+        keys, values = plan.cache.layer(0)
+        keys.copy_(_with_free_row(inputs.keys))
+        values.copy_(_with_free_row(inputs.values))
+        plan.buffers.position.fill_(inputs.length)
+        plan.buffers.q.fill_(float("nan"))
+        plan.buffers.attended.fill_(float("nan"))
+        self.x = plan.buffers.x.copy_(inputs.x)
+        self._operations = [placed.operation for placed in step_operations(plan)[1:4]]
         self._pdl = pdl
-        self._rope = rope_table(model, inputs.length + 1, device)
-        self._position = torch.full((1,), inputs.length, dtype=torch.int32, device=device)
-        self._keys, self._values = _with_free_row(inputs.keys), _with_free_row(inputs.values)
-        self._q = self.x.new_full((batch, parts.heads, parts.head_dim), float("nan"))
-        self._attended = torch.full_like(self._q, float("nan"))
-        self._workspace = step_workspace(parts, batch, tiles)
-        self._launches: dict[bool, tuple[Launch, ...]] = {}
+        self._launches: dict[bool, list[Launch]] = {}
 
     def launch(self, follows: bool) -> None:
         """`follows`: another block was launched right before, so that even the first launch may
         overlap with it."""
         if follows not in self._launches:
-            self._launches[follows] = self._first_launches(follows)
+            overlaps = (self._pdl and follows, self._pdl, self._pdl)
+            pairs = zip(self._operations, overlaps, strict=True)
+            self._launches[follows] = [
+                one for operation, pdl in pairs for one in operation.launch(pdl)
+            ]
             return
         for launch in self._launches[follows]:
             launch()
-
-    def _first_launches(self, follows: bool) -> tuple[Launch, ...]:
-        layer, tiles, pdl = self._parts.layers[0], self._tiles, self._pdl
-        projections = norm_qkv_rope(
-            self.x,
-            layer.input_norm,
-            layer.qkv,
-            self._rope,
-            self._position,
-            self._q,
-            self._keys,
-            self._values,
-            tiles.qkv,
-            self._workspace,
-            layer.qk_norm,
-            pdl=pdl and follows,
-        )
-        attention = decode_attention(
-            self._q,
-            self._keys,
-            self._values,
-            self._position,
-            self._parts.scale,
-            self._attended,
-            tiles.attention,
-            self._workspace,
-            layer.window,
-            pdl=pdl,
-        )
-        attended = self._attended.view(self.x.shape[0], -1)
-        output = linear_residual(attended, layer.o, self.x, tiles.o, self._workspace, pdl=pdl)
-        return projections, attention, output
 
 
 @torch.no_grad()

@@ -8,15 +8,14 @@ times.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from statistics import quantiles
 
 import torch
 
 from decodescope.kernels.device.overlap import can_overlap
+from decodescope.variants.bench.kernel_cases import Copy, KernelCase, kernel_cases
 from decodescope.variants.bench.needs import require_gpu
-from decodescope.variants.bench.operands import Copy, KernelCase, Operands
-from decodescope.variants.bench.product_cases import product_cases
+from decodescope.variants.bench.operands import Operands
 from decodescope.variants.bench.report import (
     SCHEMA_VERSION,
     KernelBenchmark,
@@ -24,7 +23,6 @@ from decodescope.variants.bench.report import (
     LaunchTimes,
 )
 from decodescope.variants.bench.shape_model import shape_model
-from decodescope.variants.bench.small_cases import small_cases
 from decodescope.variants.machine.clock import Clock, CudaClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
@@ -106,7 +104,7 @@ def measure_kernels(
 ) -> tuple[KernelFigures, ...]:
     """Every kernel in turn; only one kernel's copies are in memory at a time."""
     figures = []
-    for case in chain(product_cases(operands), small_cases(operands)):
+    for case in kernel_cases(operands):
         say(f"{case.operation}: {case.kernel}")
         figures.append(measure_case(case, conditions, clock))
     return tuple(figures)

@@ -1,7 +1,6 @@
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -21,12 +20,11 @@ from decodescope.variants.bench.kernel_bench import (
     measure_case,
     measure_kernels,
 )
-from decodescope.variants.bench.operands import Copy, KernelCase, Operands, relative_error
-from decodescope.variants.bench.product_cases import product_cases
+from decodescope.variants.bench.kernel_cases import Copy, KernelCase, kernel_cases
+from decodescope.variants.bench.operands import Operands, relative_error
 from decodescope.variants.bench.report import KernelBenchmark, KernelFigures
 from decodescope.variants.bench.result_tables import kernel_table
 from decodescope.variants.bench.shape_model import shape_model
-from decodescope.variants.bench.small_cases import small_cases
 from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
@@ -56,10 +54,6 @@ def operands_of(family: str, dtype: torch.dtype, batch: int, device: str) -> Ope
     return Operands(parts, batch, CONTEXT, tiles, device)
 
 
-def all_cases(operands: Operands) -> Iterator[KernelCase]:
-    return chain(product_cases(operands), small_cases(operands))
-
-
 @pytest.mark.parametrize(
     ("family", "dtype", "batch"),
     [
@@ -72,7 +66,7 @@ def all_cases(operands: Operands) -> Iterator[KernelCase]:
 def test_every_kernel_agrees_with_its_reference_on_every_copy(
     family: str, dtype: torch.dtype, batch: int, device: str
 ) -> None:
-    for case in all_cases(operands_of(family, dtype, batch, device)):
+    for case in kernel_cases(operands_of(family, dtype, batch, device)):
         first, second = case.copies(2)
         second.launch(False)
         first.launch(False)
@@ -100,11 +94,11 @@ def test_bytes_are_those_of_the_tensors_a_launch_must_touch(device: str) -> None
     others = {"head": 8 * batch, "embedding": 8 * batch, "rope": 4 * dim}
     expected = {name: 2 * count + others.get(name, 0) for name, count in elements.items()}
     operands = operands_of("llama-biased", torch.float16, batch, device)
-    assert {case.operation: case.bytes_moved for case in all_cases(operands)} == expected
+    assert {case.operation: case.bytes_moved for case in kernel_cases(operands)} == expected
 
 
 def test_a_window_bounds_the_bytes_of_attention(device: str) -> None:
-    cases = all_cases(operands_of("mistral", torch.float32, 1, device))
+    cases = kernel_cases(operands_of("mistral", torch.float32, 1, device))
     attention = next(case for case in cases if case.operation == "attention")
     assert attention.bytes_moved == 4 * (2 * 1 * 7 * 32 + 2 * 3 * 32)
 

@@ -1,18 +1,55 @@
-"""Everything that one fused step needs."""
+"""All that one fused step needs: the model, the choices, and device memory, allocated once."""
 
 from dataclasses import dataclass
 
+import torch
+import triton
+
 from decodescope.analyzer.schema.report import SamplingSettings
-from decodescope.kernels.host.workspace import Workspace
+from decodescope.kernels.device.attention_splits import workspace_counters, workspace_floats
+from decodescope.kernels.device.overlap import can_overlap
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.kernels.ops.rope import RopeTable
-from decodescope.kernels.sampling.workspace import SamplingWorkspace
+from decodescope.kernels.sampling.workspace import SamplingWorkspace, new_sampling_workspace
+from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.annotations import LayerRanges
-from decodescope.variants.steps.fused.buffers import StepBuffers
-from decodescope.variants.steps.fused.kv_cache import KvCache
+from decodescope.variants.steps.fused.kv_cache import KvCache, new_kv_cache
 from decodescope.variants.steps.fused.model_parts import FusedModel
-from decodescope.variants.steps.fused.static_attention import VisibleRows
 from decodescope.variants.steps.fused.tiling.rules import StepTiles
+from decodescope.variants.steps.fused.torch_operators import VisibleRows
+
+
+@dataclass(frozen=True, slots=True)
+class StepBuffers:
+    """What operations pass on to each other, in the model's dtype unless stated otherwise.
+
+    Of the whole generation: `tokens` int64 [batch, capacity + 1], the id at each position, and
+    `position` int32 [1], the number of tokens in the KV cache. Of one step: the residual stream `x`
+    [batch, hidden], `q` and `attended` [batch, heads, head_dim], `activation` [batch, intermediate]
+    and `logits` float32 [batch, vocabulary].
+
+    Used only if a fusion is left out: `normed` and `added` [batch, hidden], `qkv` [batch, rows],
+    `k` and `v` [batch, KV heads, head_dim], `gate` and `up` as `activation`, `model_logits`.
+    """
+
+    tokens: torch.Tensor
+    position: torch.Tensor
+    x: torch.Tensor
+    q: torch.Tensor
+    attended: torch.Tensor
+    activation: torch.Tensor
+    logits: torch.Tensor
+    normed: torch.Tensor
+    added: torch.Tensor
+    qkv: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    gate: torch.Tensor
+    up: torch.Tensor
+    model_logits: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +57,10 @@ class StepPlan:
     """One step's model, memory and choices. Two plans may share all but the workspace, as long as
     their steps do not run at the same time.
 
-    `pdl`: kernels start while the one before them ends. `prefetch`: attention asks the O projection
-    into L2. Both are what `spec` asks for, where the device can do it. `ranges` are shared by all
-    plans of one built variant; `visible` is updated in steps without our own attention. `draws` is
-    the memory of `sampling`; both are None where decoding is greedy.
+    `pdl`: kernels start while the previous one ends. `prefetch`: attention prefetches the O
+    projection's weights into L2. Both are as `spec` says, if the device supports them. `ranges` are
+    shared by all plans of one built variant; `visible` is updated in steps without our own
+    attention. `draws` is the memory of `sampling`; both are None if decoding is greedy.
     """
 
     spec: VariantSpec
@@ -39,3 +76,81 @@ class StepPlan:
     prefetch: bool
     sampling: SamplingSettings | None = None
     draws: SamplingWorkspace | None = None
+
+
+def step_plan(
+    spec: VariantSpec,
+    parts: FusedModel,
+    rope: RopeTable,
+    workload: DecodeWorkload,
+    tiles: StepTiles,
+) -> StepPlan:
+    """A plan with a cache and buffers of its own for this workload, on the device of `rope`."""
+    device, batch, capacity = rope.cos.device, workload.batch, workload.cache_length
+    overlaps = can_overlap(device)
+    return StepPlan(
+        spec=spec,
+        parts=parts,
+        cache=new_kv_cache(parts, batch, capacity, device),
+        rope=rope,
+        buffers=_new_buffers(parts, batch, capacity, device),
+        tiles=tiles,
+        workspace=step_workspace(parts, batch, tiles, device),
+        visible=VisibleRows({layer.window for layer in parts.layers}, capacity, device),
+        ranges=LayerRanges(None),
+        pdl=overlaps and spec.uses("pdl"),
+        prefetch=overlaps and spec.prefetch,
+        sampling=workload.sampling,
+        draws=None if workload.sampling is None else new_sampling_workspace(batch, device),
+    )
+
+
+def _new_buffers(
+    parts: FusedModel, batch: int, capacity: int, device: torch.device | str
+) -> StepBuffers:
+    def zeros(*shape: int, dtype: torch.dtype = parts.embedding.dtype) -> torch.Tensor:
+        return torch.zeros(batch, *shape, dtype=dtype, device=device)
+
+    return StepBuffers(
+        tokens=zeros(capacity + 1, dtype=torch.int64),
+        position=torch.zeros(1, dtype=torch.int32, device=device),
+        x=zeros(parts.hidden),
+        q=zeros(parts.heads, parts.head_dim),
+        attended=zeros(parts.heads, parts.head_dim),
+        activation=zeros(parts.intermediate),
+        logits=zeros(parts.vocab, dtype=torch.float32),
+        normed=zeros(parts.hidden),
+        added=zeros(parts.hidden),
+        qkv=zeros((parts.heads + 2 * parts.kv_heads) * parts.head_dim),
+        k=zeros(parts.kv_heads, parts.head_dim),
+        v=zeros(parts.kv_heads, parts.head_dim),
+        gate=zeros(parts.intermediate),
+        up=zeros(parts.intermediate),
+        model_logits=zeros(parts.vocab),
+    )
+
+
+def step_workspace(
+    parts: FusedModel, batch: int, tiles: StepTiles, device: torch.device | str
+) -> Workspace:
+    """A workspace that is large enough for every launch of a step with these tiles."""
+    layer = parts.layers[0]
+    splits = tiles.attention.splits
+    needs = [
+        (0, 1),
+        (batch * layer.qkv.rows, parts.heads + parts.kv_heads),
+        (
+            workspace_floats(batch, parts.heads, parts.head_dim, splits),
+            workspace_counters(batch, parts.heads, splits),
+        ),
+        _split_sums(layer.o, tiles.o, batch),
+        _split_sums(layer.down, tiles.down, batch),
+    ]
+    floats, counters = (max(sizes) for sizes in zip(*needs, strict=True))
+    return new_workspace(floats, counters, device)
+
+
+def _split_sums(weight: WeightMatrix, tile: Tile, batch: int) -> tuple[int, int]:
+    """Floats and counters of a product whose inner dimension may be split."""
+    blocks = triton.cdiv(weight.rows, tile.rows)
+    return tile.splits * blocks * tile.rows * batch, blocks

@@ -5,27 +5,22 @@ from dataclasses import replace
 import torch
 
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.kernels.device.overlap import can_overlap
-from decodescope.kernels.sampling.workspace import new_sampling_workspace
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.annotations import LayerRanges
-from decodescope.variants.steps.fused.buffers import new_buffers, step_workspace
 from decodescope.variants.steps.fused.compile_failure import compile_failure
-from decodescope.variants.steps.fused.graph import StepGraphs
-from decodescope.variants.steps.fused.kv_cache import new_kv_cache, prefill
-from decodescope.variants.steps.fused.launches import launch_step
+from decodescope.variants.steps.fused.kv_cache import prefill
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
-from decodescope.variants.steps.fused.plan import StepPlan
-from decodescope.variants.steps.fused.program import StepProgram
+from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
+from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_workspace
+from decodescope.variants.steps.fused.program import StepGraph, StepProgram
 from decodescope.variants.steps.fused.rope_tables import rope_table
-from decodescope.variants.steps.fused.static_attention import VisibleRows
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.hint import tell_unmeasured
 from decodescope.variants.steps.fused.tiling.rules import StepTiles, interpreter_tiles, step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.step_bytes import KvBytes
 
 
 def build_fused(
@@ -45,92 +40,67 @@ def build_fused(
             compiled, or the step cannot be captured as a CUDA graph.
     """
     parts = fused_model(loaded.model)
-    plan = step_plan(spec, loaded, parts, workload, tiles or _tiles(loaded.name, parts, workload))
-    step = FusedStep(loaded, workload, plan, StepGraphs(plan) if spec.cuda_graph else None)
+    rope = rope_table(loaded.model, workload.cache_length, parts.embedding.device)
+    tiles = tiles or _tiles(loaded.name, parts, workload)
+    plan = step_plan(spec, parts, rope, workload, tiles)
+    step = FusedStep(loaded, workload, plan, graphed=spec.cuda_graph)
     if device == "cuda":
         step.warm_up()
     return step
 
 
-def step_plan(
-    spec: VariantSpec,
-    loaded: LoadedModel,
-    parts: FusedModel,
-    workload: DecodeWorkload,
-    tiles: StepTiles,
-) -> StepPlan:
-    """A plan with a cache and buffers of its own for this workload."""
-    device = parts.embedding.device
-    capacity = workload.cache_length
-    overlaps = can_overlap(device)
-    return StepPlan(
-        spec=spec,
-        parts=parts,
-        cache=new_kv_cache(parts, workload.batch, capacity, device),
-        rope=rope_table(loaded.model, capacity, device),
-        buffers=new_buffers(parts, workload.batch, capacity),
-        tiles=tiles,
-        workspace=step_workspace(parts, workload.batch, tiles),
-        visible=VisibleRows({layer.window for layer in parts.layers}, capacity, device),
-        ranges=LayerRanges(None),
-        pdl=overlaps and spec.uses("pdl"),
-        prefetch=overlaps and spec.prefetch,
-        sampling=workload.sampling,
-        draws=None if workload.sampling is None else new_sampling_workspace(workload.batch, device),
-    )
-
-
 class FusedStep(DecodeStep):
-    """A `DecodeStep` that launches `plan` one by one, or replays `graphs` of it.
+    """A `DecodeStep` that runs the operations of `plan`, as one CUDA graph if `graphed`.
 
-    Tokens and position live on the device, where each step reads what the one before has written;
-    the host counts along and never waits. Returned ids are views of the device's token buffer.
+    Tokens and position are on the device, where each step reads what the last one has written; the
+    host counts along and never waits. Returned ids are views of the device's token buffer.
     """
 
     def __init__(
-        self,
-        loaded: LoadedModel,
-        workload: DecodeWorkload,
-        plan: StepPlan,
-        graphs: StepGraphs | None = None,
+        self, loaded: LoadedModel, workload: DecodeWorkload, plan: StepPlan, graphed: bool = False
     ) -> None:
         super().__init__(loaded, workload, plan.ranges)
         self._plan = plan
-        self._graphs = graphs
+        self._graphed = graphed
+        # One with the logits kept, for forced steps, and one without; each is made when needed.
         self._programs: dict[bool, StepProgram] = {}
+        self.weight_bytes_read = weight_bytes(step_operations(plan))
+        element_bytes = plan.cache.k.element_size()
+        self._kv_bytes = KvBytes(loaded.model.config, workload.batch, element_bytes)
 
     @property
     def plan(self) -> StepPlan:
-        """What the step launches."""
+        """What the step works on."""
         return self._plan
 
     def warm_up(self) -> None:
-        """Compile the kernels and capture the graph, on tokens that mean nothing."""
+        """Compile the kernels and capture the graph, on meaningless tokens."""
         self._plan.buffers.tokens.zero_()
         self._plan.buffers.position.zero_()
         self._run(keep_logits=False)
 
     def with_tiles(self, tiles: StepTiles) -> "FusedStep":
-        """The same step with other tiles, launched one by one; it shares model, cache and buffers.
+        """The same step with other tiles and without a graph; it shares model, cache and buffers.
 
-        Of the two, the one that is to go on must be given a prompt again.
+        Give a prompt to whichever of the two goes on.
         """
-        workspace = step_workspace(self._plan.parts, self._workload.batch, tiles)
+        device = self._plan.rope.cos.device
+        workspace = step_workspace(self._plan.parts, self._workload.batch, tiles, device)
         plan = replace(self._plan, tiles=tiles, workspace=workspace)
         return FusedStep(self._loaded, self._workload, plan)
 
     def launch_at(self, position: int) -> None:
-        """Launch a step at any `position` of the cache, for a caller that only times launches.
+        """Launch a step at any `position` of the cache, for a caller that only times it.
 
-        May be captured in a CUDA graph, which then decodes at that position in every replay. The
-        step must be given a prompt again before it goes on.
+        Of a step without a graph of its own, this may be captured in one, which then decodes at
+        that position in every replay. The step must be given a prompt again before it goes on.
         """
         self._plan.buffers.position.fill_(position)
-        launch_step(self._plan, keep_logits=False)
+        self._program(keep_logits=False).run()
 
     def ungraphed(self) -> "FusedStep | None":
         """The same plan, launch by launch; None of a step without graphs."""
-        if self._graphs is None:
+        if not self._graphed:
             return None
         return FusedStep(self._loaded, self._workload, self._plan)
 
@@ -165,22 +135,20 @@ class FusedStep(DecodeStep):
 
     def _run(self, keep_logits: bool) -> None:
         try:
-            self._launch(keep_logits)
+            self._program(keep_logits).run()
         except Exception as error:
-            told = compile_failure(self._plan.spec, error)
-            if told is None:
+            failure = compile_failure(self._plan.spec, error)
+            if failure is None:
                 raise
-            raise told from error
+            raise failure from error
 
-    def _launch(self, keep_logits: bool) -> None:
-        if self._graphs is not None:
-            self._graphs.run(keep_logits)
-            return
-        program = self._programs.get(keep_logits)
-        if program is not None and program.repeatable:
-            program.repeat()
-        else:
-            self._programs[keep_logits] = launch_step(self._plan, keep_logits)
+    def _program(self, keep_logits: bool) -> StepProgram:
+        if keep_logits not in self._programs:
+            plan = self._plan
+            how = step_operations(plan, keep_logits), plan.ranges, plan.pdl
+            program = StepGraph(*how, str(plan.spec)) if self._graphed else StepProgram(*how)
+            self._programs[keep_logits] = program
+        return self._programs[keep_logits]
 
 
 def _tiles(name: str, parts: FusedModel, workload: DecodeWorkload) -> StepTiles:

@@ -59,10 +59,10 @@ def test_a_step_tells_it_wherever_a_kernel_is_compiled_first(
     step = fused(loaded, DecodeWorkload(1, 2, 3, "fp32"))
     step.prefill(prompt_of(loaded, DecodeWorkload(1, 2, 3, "fp32")))
 
-    def refuse(plan: object, keep_logits: bool) -> None:
+    def refuse(program: object) -> None:
         raise TOO_LARGE
 
-    monkeypatch.setattr("decodescope.variants.steps.fused.step.launch_step", refuse)
+    monkeypatch.setattr("decodescope.variants.steps.fused.program.StepProgram.run", refuse)
     with pytest.raises(MissingRequirement, match=r"variant fused: .*101376") as caught:
         step.forced_step(ids_of(loaded, 1, seed=1))
     assert caught.value.__cause__ is TOO_LARGE

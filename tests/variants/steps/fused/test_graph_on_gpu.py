@@ -25,7 +25,7 @@ from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import PARTS
 from decodescope.variants.steps.eager import EagerStep
-from decodescope.variants.steps.fused.launches import launch_step
+from decodescope.variants.steps.fused.program import StepProgram
 from tests.helpers.fused_steps import (
     assert_logits_agree,
     decoded,
@@ -278,15 +278,14 @@ def attention_alone(dtype: torch.dtype) -> LoadedModel:
 
 def test_a_failed_capture_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load_family("llama2", "cuda")
-    calls = []
+    run = StepProgram.run
 
-    def fails_when_captured(plan: Any, keep_logits: bool) -> None:
-        launch_step(plan, keep_logits)
-        calls.append(keep_logits)
-        if len(calls) == 2:
+    def fails_when_captured(program: StepProgram) -> None:
+        run(program)
+        if torch.cuda.is_current_stream_capturing():
             raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
-    monkeypatch.setattr("decodescope.variants.steps.fused.graph.launch_step", fails_when_captured)
+    monkeypatch.setattr(StepProgram, "run", fails_when_captured)
     with pytest.raises(MissingRequirement, match="cannot be captured") as caught:
         fused(loaded, DecodeWorkload(1, 5, 3, "fp32"), "fused+graph")
     assert "\n" not in str(caught.value)

@@ -2,20 +2,27 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.kernels.host.launch import Launch
+from decodescope.kernels.host.operation import Operation
+from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.model.loading import load_model, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS
+from decodescope.variants.steps.annotations import LayerRanges
 from decodescope.variants.steps.eager import EagerStep
-from decodescope.variants.steps.fused.launches import launch_step
+from decodescope.variants.steps.fused import step as fused_step
+from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
 from decodescope.variants.steps.fused.plan import StepPlan
+from decodescope.variants.steps.fused.program import PlacedOperation, StepProgram
 from decodescope.variants.steps.fused.step import FusedStep
+from decodescope.variants.steps.step_bytes import weight_bytes_read
 from tests.helpers import families
 from tests.helpers.fused_steps import (
     assert_logits_agree,
@@ -161,13 +168,37 @@ def test_what_a_step_must_not_be_asked(device: str) -> None:
     assert step.position == 5
 
 
-def test_bytes_read_are_those_of_any_variant(device: str) -> None:
-    loaded = load_family("mistral", device)
+@pytest.mark.parametrize("left_out", ["", *(f"-{part}" for part in FUSIONS), "-qkv-norm-residual"])
+@pytest.mark.parametrize("family", ["mistral", "qwen3-biased"])
+def test_bytes_read_are_those_of_any_variant(family: str, left_out: str) -> None:
+    loaded = load_family(family, "cpu")
     workload = DecodeWorkload(2, 5, 3, "fp32")
-    step, eager = fused(loaded, workload), EagerStep(loaded, workload)
+    step, eager = fused(loaded, workload, f"fused{left_out}"), EagerStep(loaded, workload)
     assert step.weight_bytes_read == eager.weight_bytes_read
     assert step.kv_bytes_read(7) == eager.kv_bytes_read(7)
     assert step.ungraphed() is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_the_matrices_a_step_reads_are_the_models(family: str, dtype: torch.dtype) -> None:
+    loaded = load_family(family, "cpu", dtype)
+    workload = DecodeWorkload(3, 5, 3)
+    model_bytes = weight_bytes_read(loaded.model, 3)
+    step = fused(loaded, workload)
+    assert step.weight_bytes_read == model_bytes
+    assert step.kv_bytes_read(9) == EagerStep(loaded, workload).kv_bytes_read(9)
+
+
+def test_narrower_matrices_are_fewer_bytes() -> None:
+    step = fused(load_family("llama2", "cpu"), DecodeWorkload(1, 5, 3, "fp32"))
+    plan = step.plan
+    layer = plan.parts.layers[0]
+    narrow = WeightMatrix(layer.o.data.half(), torch.ones(layer.o.rows))
+    layers = (replace(layer, o=narrow), *plan.parts.layers[1:])
+    narrower = replace(plan, parts=replace(plan.parts, layers=layers))
+    saved = layer.o.data.nbytes // 2 - 4 * layer.o.rows
+    assert weight_bytes(step_operations(narrower)) == step.weight_bytes_read - saved
 
 
 def test_other_tiles_share_the_memory(device: str) -> None:
@@ -202,7 +233,7 @@ class Recorder:
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.opened: list[str] = []
-        self.enabled = False
+        self.enabled = True
 
     def open(self, name: str) -> AbstractContextManager[None]:
         recorder = self
@@ -221,7 +252,7 @@ class Recorder:
 def paths_of(plan: StepPlan) -> list[str]:
     """The ranges of a step, in order, without the second layer's."""
     recorder = Recorder()
-    launch_step(replace(plan, ranges=recorder), keep_logits=False)  # type: ignore[arg-type]
+    StepProgram(step_operations(plan), recorder, plan.pdl).run()  # type: ignore[arg-type]
     return [path for path in recorder.paths if not path.startswith("model/layer.1")]
 
 
@@ -273,38 +304,97 @@ def test_launches_are_repeated_within_the_same_ranges(device: str) -> None:
     loaded = load_family("llama2", device)
     step = fused(loaded, DecodeWorkload(1, 3, 4, "fp32"))
     recorder = Recorder()
-    program = launch_step(replace(step.plan, ranges=recorder), keep_logits=False)  # type: ignore[arg-type]
-    assert program.repeatable
+    program = StepProgram(step_operations(step.plan), recorder, pdl=False)  # type: ignore[arg-type]
+    program.run()
     first = list(recorder.paths)
     recorder.paths.clear()
-    recorder.enabled = True
-    program.repeat()
+    program.run()
     assert recorder.paths == first
     assert not recorder.opened
+    recorder.enabled = False
+    program.run()
+    assert recorder.paths == first
 
 
-class FailingCapture:
-    """Graphs whose first capture fails, after the step was launched as every first one is."""
+class Counted(Operation):
+    """Counts how often it is launched and replayed."""
 
-    def __init__(self, plan: StepPlan, error: Exception) -> None:
-        self._plan, self._errors = plan, [error]
+    def __init__(self, replayable: bool = True) -> None:
+        self.overlapped: list[bool] = []
+        self.replayed = 0
+        self._replayable = replayable
 
-    def run(self, keep_logits: bool) -> None:
-        launch_step(self._plan, keep_logits)
-        if self._errors:
-            raise self._errors.pop()
+    def launch(self, pdl: bool) -> tuple[Launch, ...]:
+        self.overlapped.append(pdl)
+        return (Launch(self._replay, ()),) * 2 if self._replayable else ()
+
+    def _replay(self) -> None:
+        self.replayed += 1
+
+
+def test_only_kernels_are_replayed_and_only_later_ones_overlap() -> None:
+    for replayable in (True, False):
+        operations = [Counted(), Counted(replayable), Counted()]
+        placed = [PlacedOperation(("model",), one) for one in operations]
+        program = StepProgram(placed, LayerRanges(None), pdl=True)
+        for _ in range(3):
+            program.run()
+        launched = 1 if replayable else 3
+        overlapped = [one.overlapped for one in operations]
+        assert overlapped == [[False] * launched, [True] * launched, [True] * launched]
+        # Each launch gives two, and the first run replays nothing.
+        assert [one.replayed for one in operations] == [4 if replayable else 0] * 3
+
+
+class FailingCapture(StepProgram):
+    """A graph whose first capture fails, after the step was launched as every first one is."""
+
+    errors: ClassVar[list[Exception]] = []
+
+    def __init__(self, *how: Any) -> None:
+        super().__init__(*how[:3])
+
+    def run(self) -> None:
+        super().run()
+        if self.errors:
+            raise self.errors.pop()
+
+
+def test_keeping_logits_has_a_graph_of_its_own_made_when_needed(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[bool] = []
+
+    class Noted(FailingCapture):
+        def __init__(self, operations: Any, *how: Any) -> None:
+            super().__init__(operations, *how)
+            made.append(operations[-1].operation.logits is not None)
+
+    monkeypatch.setattr(fused_step, "StepGraph", Noted)
+    loaded = load_family("llama2", device)
+    workload = DecodeWorkload(1, 2, 4, "fp32")
+    plain = fused(loaded, workload)
+    step = FusedStep(loaded, workload, plain.plan, graphed=True)
+    step.prefill(prompt_of(loaded, workload))
+    assert made == []
+    for _ in range(2):
+        step.forced_step(step.step())
+    assert made == [False, True]
 
 
 @pytest.mark.parametrize(
     "error", [torch.OutOfMemoryError("full"), MissingRequirement("no capture")]
 )
-def test_a_step_whose_capture_failed_can_be_made_again(error: Exception, device: str) -> None:
+def test_a_step_whose_capture_failed_can_be_made_again(
+    error: Exception, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused_step, "StepGraph", FailingCapture)
     loaded = load_family("llama2", device)
     workload = DecodeWorkload(1, 5, 4, "fp32")
     plain, eager = both(loaded, workload)
-    graphs: Any = FailingCapture(plain.plan, error)
-    step = FusedStep(loaded, workload, plain.plan, graphs)
+    step = FusedStep(loaded, workload, plain.plan, graphed=True)
     step.prefill(prompt_of(loaded, workload))
+    FailingCapture.errors.append(error)
     ids = ids_of(loaded, 1, seed=5)
     with pytest.raises(type(error)):
         step.forced_step(ids)

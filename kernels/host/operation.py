@@ -1,0 +1,90 @@
+"""The operations of a decode step as data: what is launched, on which memory, and what comes out.
+
+A kernel's operation is a dataclass with the arguments of its launcher, all but `pdl`. Whoever runs,
+counts, times or checks a step reads them from there.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any, ClassVar
+
+import torch
+
+from decodescope.kernels.host.launch import Launch
+from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+class Operation(ABC):
+    """One operation of a decode step, on the same memory in every step."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def launch(self, pdl: bool) -> tuple[Launch, ...]:
+        """Run it once on the current stream; with `pdl` it may overlap with the previous kernel.
+
+        Returns its launches, which can be replayed; none if it must be run again instead.
+        """
+
+    @property
+    def weights(self) -> Tensors:
+        """The model's parameters, or the parts of them, that it reads."""
+        return ()
+
+
+class KernelOperation(Operation):
+    """A dataclass of the arguments of `launcher`, by name, that can check and count what it does.
+
+    Unless a subclass says otherwise, it reads its field `x` and its weights and writes its field
+    `out`. `position` is the number that the device's position holds: the tokens in the KV cache.
+    """
+
+    __slots__ = ()
+
+    launcher: ClassVar[Callable[..., Launch]]
+    x: torch.Tensor
+    out: torch.Tensor
+
+    @abstractmethod
+    def reference(self, position: int) -> Tensors:
+        """`outputs`, then `updated`, in float64 from the present inputs."""
+
+    def inputs(self, position: int) -> Tensors:
+        """What one launch must read and does not change."""
+        return self.x, *self.weights
+
+    def outputs(self, position: int) -> Tensors:
+        """What it overwrites without reading it."""
+        return (self.out,)
+
+    @property
+    def updated(self) -> Tensors:
+        """What it reads and overwrites."""
+        return ()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The launcher's arguments, all but `pdl`."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    @property
+    def weights(self) -> Tensors:
+        return tuple(tensor for value in self.arguments.values() for tensor in parameters(value))
+
+    def launch(self, pdl: bool) -> tuple[Launch, ...]:
+        return (self.launcher(**self.arguments, pdl=pdl),)
+
+    def bytes_moved(self, position: int) -> int:
+        """Bytes that one launch must read and write."""
+        once = (*self.inputs(position), *self.outputs(position))
+        return sum(tensor.nbytes for tensor in (*once, *self.updated, *self.updated))
+
+
+def parameters(value: object) -> Iterator[torch.Tensor]:
+    """The tensors of a matrix or a norm, all of which are read when it is used; of others none."""
+    if isinstance(value, WeightMatrix | Norm | QkNorm):
+        found = (getattr(value, field.name) for field in fields(value))
+        yield from (one for one in found if isinstance(one, torch.Tensor))

@@ -1,0 +1,156 @@
+"""What `bench kernels` measures: the operations of a fused step, and of one without its fusions."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import torch
+
+from decodescope.kernels.host.operation import KernelOperation
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.ops.decode_attention import DecodeAttention
+from decodescope.kernels.ops.embedding import Embed
+from decodescope.kernels.ops.kv_write import KvWrite
+from decodescope.kernels.ops.norm_head import NormHead
+from decodescope.kernels.ops.rms_norm import RmsNorm
+from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
+from decodescope.kernels.ops.rope import RopeTable, Rotate
+from decodescope.kernels.ops.swiglu import SwiGlu
+from decodescope.variants.bench.operands import Operands, operation_error, relative_error
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import FUSIONS, VariantSpec
+from decodescope.variants.steps.fused.operations import step_operations
+from decodescope.variants.steps.fused.plan import step_plan
+from decodescope.variants.steps.fused.tiling.rules import OPERATIONS
+
+# All kernels but attention touch one row of a cache, whatever its length: a short one is enough.
+SHORT_CONTEXT = 3
+
+# What only a step without fusions launches; in a fused step these take no launch.
+_UNFUSED: dict[str, type[KernelOperation]] = {
+    "norm": RmsNorm,
+    "residual+norm": RmsNormResidual,
+    "rope": Rotate,
+    "kv_write": KvWrite,
+    "swiglu": SwiGlu,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One set of operands, in memory of its own.
+
+    `launch(pdl)` launches the kernel on it once. `relative_error(pdl)` launches it once on poisoned
+    outputs and compares them with the reference.
+    """
+
+    launch: Callable[[bool], object]
+    relative_error: Callable[[bool], float]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCase:
+    """One kernel as one operation of the step uses it; `copies(n)` makes n sets of operands.
+
+    The other fields are those of `KernelFigures`.
+    """
+
+    operation: str
+    kernel: str
+    shape: str
+    launches_per_step: int
+    bytes_moved: int
+    tile: Tile | None
+    copies: Callable[[int], Sequence[Copy]]
+
+
+def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
+    """The operations of a layer and the head in the step's order, then the embedding, and what a
+    step launches if fusions are left out."""
+    fused = _operations(operands, VariantSpec("fused"), SHORT_CONTEXT)
+    embedding, *layer, head = fused
+    _, _, attention, *_ = _operations(operands, VariantSpec("fused"), operands.context)
+    layer[1] = attention
+    for name, operation in zip(OPERATIONS, (*layer, head), strict=True):
+        launches = 1 if operation is head else len(operands.parts.layers)
+        yield _case(operands, name, operation, launches)
+    yield _case(operands, "embedding", embedding, 1)
+    bare = _operations(operands, VariantSpec("fused", without=frozenset(FUSIONS)), SHORT_CONTEXT)
+    for left_out, kind in _UNFUSED.items():
+        yield _case(operands, left_out, next(one for one in bare if isinstance(one, kind)), 0)
+
+
+def _operations(operands: Operands, spec: VariantSpec, context: int) -> list[KernelOperation]:
+    """Our kernels' operations in a step of one layer after `context` tokens; tensors have shapes
+    only."""
+    parts, batch = operands.parts, operands.batch
+    angles = torch.empty(context + 1, parts.head_dim // 2, device="meta")
+    one_layer = replace(parts, layers=parts.layers[:1])
+    workload = DecodeWorkload(batch, context, 1)
+    plan = step_plan(spec, one_layer, RopeTable(angles, angles), workload, operands.tiles)
+    operations = (placed.operation for placed in step_operations(plan))
+    return [one for one in operations if isinstance(one, KernelOperation)]
+
+
+def _case(
+    operands: Operands, name: str, operation: KernelOperation, launches_per_step: int
+) -> KernelCase:
+    attends = isinstance(operation, DecodeAttention)
+    position = operands.context if attends else SHORT_CONTEXT
+
+    def copies(count: int) -> list[Copy]:
+        # A launch reads a few rows of the embedding table; a table for each copy would not fit.
+        kept: dict[str, Any] = {}
+        if isinstance(operation, Embed):
+            kept = {"table": operands.tensor(operation.table, position)}
+        return [copy(operands.like(operation, position, kept)) for _ in range(count)]
+
+    def copy(drawn: KernelOperation) -> Copy:
+        if isinstance(drawn, NormHead):
+            return Copy(drawn.launch, lambda pdl: _head_error(drawn, position, pdl))
+        return Copy(drawn.launch, lambda pdl: operation_error(drawn, position, pdl))
+
+    return KernelCase(
+        operation=name,
+        kernel=operation.launcher.__name__,
+        shape=_shape(operation, position),
+        launches_per_step=launches_per_step,
+        bytes_moved=operation.bytes_moved(position),
+        tile=operation.arguments.get("tile"),
+        copies=copies,
+    )
+
+
+def _shape(operation: KernelOperation, position: int) -> str:
+    match operation:
+        case DecodeAttention(q=q, k_cache=k_cache):
+            heads = f"{q.shape[1]}/{k_cache.shape[1]} heads"
+            return f"{heads} x {operation.visible(position)} x {q.shape[2]}"
+        case Embed(table=table, out=out):
+            return f"{len(out)} of {table.shape[0]} x {table.shape[1]}"
+        case Rotate(q=q, k=k):
+            return f"{len(q)} x {q.shape[1] + k.shape[1]} x {q.shape[2]}"
+    values = operation.arguments.values()
+    matrices = [(one.rows, one.columns) for one in values if isinstance(one, WeightMatrix)]
+    shapes = chain(matrices, (out.shape for out in operation.outputs(position)))
+    return " x ".join(map(str, next(shapes)))
+
+
+def _head_error(operation: NormHead, position: int, pdl: bool) -> float:
+    """The error of the logits; infinite unless their largest is chosen, with and without them."""
+    shape = len(operation.x), operation.head.rows
+    logits = torch.full(shape, float("nan"), device=operation.x.device)
+
+    def chosen(kept: torch.Tensor | None) -> torch.Tensor:
+        operation.position.fill_(position)
+        operation.tokens[:, position + 1] = -1
+        replace(operation, logits=kept).launch(pdl)
+        return operation.tokens[:, position + 1].clone()
+
+    with_logits, without = chosen(logits), chosen(None)
+    best = logits.argmax(dim=-1)
+    if not (torch.equal(with_logits, best) and torch.equal(without, best)):
+        return float("inf")
+    return relative_error(logits, *operation.reference(position))

@@ -1,0 +1,83 @@
+"""PyTorch's own operators, which stand in for our kernels where a variant leaves them out.
+
+They are launched again in every step, because they allocate their results.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from decodescope.kernels.host.launch import Launch
+from decodescope.kernels.host.operation import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class TorchOperator(Operation):
+    """`run()` calls PyTorch on fixed memory, without waiting for the device."""
+
+    run: Callable[[], object]
+
+    def launch(self, pdl: bool) -> tuple[Launch, ...]:
+        self.run()
+        return ()
+
+
+class VisibleRows:
+    """Which rows of the cache are seen, bool [1, 1, 1, capacity], for each window of the model.
+
+    The masks are made on the device, so a captured graph serves every position; in return every
+    step reads the whole cache.
+    """
+
+    def __init__(
+        self, windows: Iterable[int | None], capacity: int, device: torch.device | str
+    ) -> None:
+        self._rows = torch.arange(capacity, dtype=torch.int32, device=device)
+        self._masks = {
+            window: torch.zeros(capacity, dtype=torch.bool, device=device) for window in windows
+        }
+
+    def update(self, position: torch.Tensor) -> None:
+        """Set the masks for a query at `position` int32 [1], whose own row is in the cache."""
+        for window, mask in self._masks.items():
+            torch.le(self._rows, position, out=mask)
+            if window is not None:
+                mask &= self._rows > position - window
+
+    def of(self, window: int | None) -> torch.Tensor:
+        """The mask of layers with this window."""
+        return self._masks[window][None, None, None]
+
+
+def static_attention(
+    q: torch.Tensor,
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    mask: torch.Tensor,
+    scale: float,
+    out: torch.Tensor,
+) -> None:
+    """out = softmax(scale q K^T) V over the rows that `mask` shows, [batch, heads * head_dim].
+
+    q [batch, heads, head_dim], caches [batch, KV heads, capacity, head_dim]. Nothing is copied:
+    `out` becomes the tensor that PyTorch allocates for the result.
+    """
+    result = scaled_dot_product_attention(
+        q[:, :, None],
+        k_cache,
+        v_cache,
+        attn_mask=mask,
+        scale=scale,
+        enable_gqa=q.shape[1] != k_cache.shape[1],
+    )
+    out.set_(result.reshape(q.shape[0], -1))  # type: ignore[call-overload]
+
+
+def choose_largest(logits: torch.Tensor, position: torch.Tensor, tokens: torch.Tensor) -> None:
+    """Move `position` int32 [1] on by one, and write the index of the largest of logits [batch,
+    vocabulary] to that column of `tokens` int64 [batch, capacity + 1]."""
+    chosen = logits.argmax(-1, keepdim=True)
+    position.add_(1)
+    tokens.index_copy_(1, position.long(), chosen)
