@@ -17,6 +17,7 @@ from rich.table import Table
 from benchmarks.common import RESULTS, figures_table, has_gpu, share_cell, write_record
 from decodescope.analyzer.formatting import milliseconds, rate
 from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
+from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.machine.read_peak import read_peak
 from decodescope.variants.measuring.measure import WARM_UP_STEPS
@@ -27,8 +28,6 @@ from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.step import DecodeStep
-
-MAX_SEQUENCES = 16
 
 
 class BatchRun(msgspec.Struct, frozen=True):
@@ -141,10 +140,10 @@ def parsed_batches(text: str) -> tuple[int, ...]:
         batches = tuple(map(int, text.split(",")))
     except ValueError:
         batches = ()
-    known = all(1 <= batch <= MAX_SEQUENCES for batch in batches)
+    known = all(1 <= batch <= MAX_BATCH for batch in batches)
     if not batches or not known or len(set(batches)) < len(batches):
         raise argparse.ArgumentTypeError(
-            f"{text!r}: must be different numbers from 1 to {MAX_SEQUENCES}, such as 1,2,4"
+            f"{text!r}: must be different numbers from 1 to {MAX_BATCH}, such as 1,2,4"
         )
     return batches
 

@@ -126,7 +126,9 @@ class FakeSession:
         return [generation, 1, 2, 3]
 
     def explain(self, error: Exception) -> DecodescopeError | None:
-        return MissingRequirement("out of memory") if isinstance(error, MemoryError) else None
+        if isinstance(error, MemoryError):
+            return MissingRequirement("out of memory")
+        return error if isinstance(error, DecodescopeError) else None
 
     def capture(
         self,

@@ -6,6 +6,7 @@ stdout carries only frames; what libraries print goes to stderr.
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -13,8 +14,6 @@ import msgspec
 from decodescope.analyzer.protocol import Progress, encode_frame
 from decodescope.variants.comparing.jobs import AccuracyJob, Job, Result, RunDone
 from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
-
-Send = Callable[[msgspec.Struct], None]
 
 
 def main() -> int:
@@ -29,21 +28,15 @@ def main() -> int:
         frames.flush()
 
     try:
-        return _serve(job, send)
+        send(_result(job, lambda stage: send(Progress(stage))))
+        return 0
     except BrokenPipeError:  # the parent is gone
         return 1
-
-
-def _serve(job: Job, send: Send) -> int:
-    try:
-        send(_result(job, lambda stage: send(Progress(stage))))
-    except BrokenPipeError:
-        raise
     except Exception as error:  # ours, a device's, or a third-party variant's
         failure = failure_of(error)
-        send(failure)
+        with suppress(BrokenPipeError):
+            send(failure)
         return failure.exit_code
-    return 0
 
 
 def _result(job: Job, say: Callable[[str], None]) -> Result:
@@ -58,7 +51,6 @@ def _result(job: Job, say: Callable[[str], None]) -> Result:
 
 if __name__ == "__main__":
     try:
-        exit_code = main()
+        exit_now(main())
     except SystemExit:
-        exit_code = 1
-    exit_now(exit_code)
+        exit_now(1)

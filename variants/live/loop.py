@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from time import perf_counter_ns
 
-from decodescope.analyzer.errors import DecodescopeError, InputError, first_line
+from decodescope.analyzer.errors import InputError, first_line
 from decodescope.analyzer.protocol import (
     AppMessage,
     CaptureTrace,
@@ -189,12 +189,9 @@ class LiveLoop:
 
     def _write_window(self, requested: bool) -> None:
         assert self._step is not None
-        plan, path, recent = (
-            window_plan(self._left),
-            self._files.next_path(),
-            self._recent.figures(),
-        )
-        step_ns = recent.p50_ns if recent else None
+        plan, path = window_plan(self._left), self._files.next_path()
+        figures = self._recent.figures()
+        step_ns = figures.p50_ns if figures else None
         info = self._session.capture(self._variant, self._step, plan, step_ns, path)
         self._count(plan.total)
         self._files.written(path)
@@ -290,15 +287,14 @@ class LiveLoop:
                 raise
             self._report(f"variant {self._variant} stopped", known)
             self._left = 0
-            self._paused = True
-            self._new_text = True
+            self._paused = self._new_text = True
             self._session.tap.clear()
             self._session.release()
             self._announce("paused")
 
     def _report(self, what: str, error: Exception) -> None:
         traceback.print_exception(error)
-        known = error if isinstance(error, DecodescopeError) else self._session.explain(error)
+        known = self._session.explain(error)
         reason = str(known) if known is not None else first_line(error)
         code = known.exit_code if known is not None else 1
         self._channel.send(Failure(message=f"{what}: {reason}", exit_code=code, fatal=False))

@@ -6,6 +6,7 @@ announced by a `Progress` message first; torch is imported only after the first 
 
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -31,24 +32,22 @@ def main(arguments: list[str]) -> int:
 
 
 def _serve(channel: Channel, config: WorkerConfig) -> int:
-    try:
+    with suppress(ChannelClosed):
+        code, reason = 0, "quit"
         try:
             _work(channel, config)
         except ChannelClosed:
             return 0
+        except SystemExit:
+            reason = "terminated"
         except Exception as error:  # ours, a device's, or a bug
             failure = failure_of(error)
             if not isinstance(error, DecodescopeError):
                 failure = replace(failure, message=f"the worker failed: {failure.message}")
             channel.send(failure)
-            channel.send(Bye("failed"))
-            return failure.exit_code
-        except SystemExit:
-            channel.send(Bye("terminated"))
-            return 0
-        channel.send(Bye("quit"))
-    except ChannelClosed:
-        pass
+            code, reason = failure.exit_code, "failed"
+        channel.send(Bye(reason))
+        return code
     return 0
 
 

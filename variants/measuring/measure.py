@@ -45,7 +45,7 @@ class Phases:
 class Measurement:
     """One run of a variant. `step_ns` are the timed, unprofiled steps, oldest first;
     `output_token_ids` [batch][new_tokens] begin with the token from prefill. `bytes_per_step` is
-    the mean over the timed steps. `capture` describes the profiled window in `trace_path`.
+    the mean over the timed steps. `capture` describes the profiled window.
     """
 
     prefill_ns: int
@@ -54,7 +54,6 @@ class Measurement:
     output_token_ids: list[list[int]]
     bytes_per_step: int
     capture: CaptureInfo
-    trace_path: Path
 
 
 def phases(new_tokens: int) -> Phases:
@@ -108,9 +107,7 @@ def measure_run(
         capture = capture_info(subject, step, plan.window, step_times(step_ns).p50)
         capture_window(step, plan.window, capture, trace_path, session, reference, output.append)
         output_ids = torch.stack(output[: workload.new_tokens], dim=1).tolist()
-    return Measurement(
-        prefill_ns, step_ns, prompt.tolist(), output_ids, bytes_per_step, capture, trace_path
-    )
+    return Measurement(prefill_ns, step_ns, prompt.tolist(), output_ids, bytes_per_step, capture)
 
 
 def _next_phase(

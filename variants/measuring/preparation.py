@@ -1,7 +1,7 @@
 """Turns a `WorkerConfig` into what a run starts with: device, workload, model and prompts."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -10,7 +10,7 @@ from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.measuring.request import read_request
 from decodescope.variants.measuring.window import Subject
 from decodescope.variants.model.loading import LoadedModel, check_fits, load_model
-from decodescope.variants.model.prompts import make_prompt, with_prompt
+from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import find_variant
 
@@ -62,6 +62,6 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
     loaded = load_model(source, device, workload.dtype, config.trust_remote_code, workload, check)
     if config.prompt is not None or config.prompt_ids is not None:
         ids = make_prompt(loaded, workload, config.prompt, config.prompt_ids)
-        workload = with_prompt(workload, ids)
+        workload = replace(workload, context=ids.shape[1])
     check_fits(loaded, workload)
     return Prepared(config, device, loaded, workload)

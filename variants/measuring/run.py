@@ -53,7 +53,7 @@ def run_variant(
         path = trace_path or Path(folder) / "window.json"
         measured = measure_run(step, subject, prompt, session, path, reference)
         say("analysing the window")
-        analysis = analyze(load(measured.trace_path))
+        analysis = analyze(load(path))
     return _report(prepared, measured, analysis)
 
 

@@ -1,6 +1,5 @@
 """Finds the configuration of a hub model, in the local cache or on the hub."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub import constants, get_session, hf_hub_download
@@ -17,20 +16,11 @@ from decodescope.analyzer.errors import InputError, MissingRequirement, ModelErr
 _CONNECT_TIMEOUT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class HubCheckpoint:
-    """A hub model with its local config.json; `cached_only` if the hub cannot be reached."""
+def find_config(hub_id: str) -> tuple[Path, bool]:
+    """The local config.json of `hub_id`, and whether only the local cache can be read.
 
-    hub_id: str
-    config_path: Path
-    cached_only: bool
-
-
-def find_checkpoint(hub_id: str) -> HubCheckpoint:
-    """Look up `hub_id` and fetch its config.json only.
-
-    One request checks first whether the hub answers, because without a network its client retries
-    every file for about 20 s.
+    Nothing else is fetched. One request checks first whether the hub answers, because without a
+    network its client retries every file for about 20 s.
 
     Raises:
         InputError: not a valid hub id.
@@ -59,7 +49,7 @@ def find_checkpoint(hub_id: str) -> HubCheckpoint:
         ) from error
     except OSError as error:
         raise _unreachable(hub_id) from error
-    return HubCheckpoint(hub_id, Path(path), cached_only)
+    return Path(path), cached_only
 
 
 def _hub_answers() -> bool:

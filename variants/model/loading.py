@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.schema.report import Weights
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.model.hub import find_checkpoint
+from decodescope.variants.model.hub import find_config
 from decodescope.variants.model.presets import Preset
 from decodescope.variants.model.source import (
     ModelSource,
@@ -88,7 +88,7 @@ def load_model(
     """
     with memory_errors(f"loading {source.name} in {dtype}", device), _quiet_transformers():
         files = find_files(source)
-        if not trust_remote_code and needs_custom_code(files.config, _known_model_types()):
+        if not trust_remote_code and needs_custom_code(files.config, frozenset(CONFIG_MAPPING)):
             raise InputError(
                 f"{source.name}: this model runs Python code from its checkpoint; if you trust "
                 "it, pass --trust-remote-code"
@@ -125,7 +125,7 @@ def find_files(source: ModelSource) -> ModelFiles:
     """Find the configuration of `source`; of a hub model only config.json is fetched.
 
     Raises:
-        InputError, ModelError, MissingRequirement: as `find_checkpoint` and `read_config`.
+        InputError, ModelError, MissingRequirement: as `find_config` and `read_config`.
     """
     if source.kind == "random":
         assert source.preset is not None
@@ -133,8 +133,8 @@ def find_files(source: ModelSource) -> ModelFiles:
     if source.folder is not None:
         return ModelFiles(str(source.folder), read_config(source.folder / "config.json"), True)
     assert source.hub_id is not None
-    found = find_checkpoint(source.hub_id)
-    return ModelFiles(found.hub_id, read_config(found.config_path), found.cached_only)
+    path, cached_only = find_config(source.hub_id)
+    return ModelFiles(source.hub_id, read_config(path), cached_only)
 
 
 def check_fits(loaded: LoadedModel, workload: DecodeWorkload) -> None:
@@ -177,10 +177,6 @@ def _loaded(model: Any, tokenizer: Any | None, weights: Weights, name: str) -> L
     model.eval().requires_grad_(False)
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     return LoadedModel(model, tokenizer, weights, name, limit)
-
-
-def _known_model_types() -> frozenset[str]:
-    return frozenset(CONFIG_MAPPING.keys())
 
 
 def _load_pretrained(

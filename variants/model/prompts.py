@@ -1,7 +1,6 @@
 """The prompt of a run: a given text or ids, the bundled model's snippets, or random ids."""
 
 import json
-from dataclasses import replace
 from functools import lru_cache
 
 import torch
@@ -21,8 +20,8 @@ def make_prompt(
 ) -> torch.Tensor:
     """Prompt ids, int64 [batch, context], on the CPU.
 
-    A given text or given ids are used whole for every sequence, so their length is the context
-    (`with_prompt` returns the matching workload). Otherwise the bundled model gets the first
+    A given text or given ids are used whole for every sequence, whatever the workload's context.
+    Otherwise the bundled model gets the first
     `workload.context` tokens of snippet `round` of its held-out Python sources (continued with the
     next snippets if it is too short), and any other model gets random ids seeded with `round`,
     different for every sequence.
@@ -43,11 +42,6 @@ def make_prompt(
     generator = torch.Generator().manual_seed(round)
     shape = (workload.batch, workload.context)
     return torch.randint(0, loaded.vocab_size, shape, generator=generator)
-
-
-def with_prompt(workload: DecodeWorkload, ids: torch.Tensor) -> DecodeWorkload:
-    """`workload` with the context of the prompt `ids` [batch, context]."""
-    return replace(workload, context=ids.shape[1])
 
 
 def _rows(ids: list[int], batch: int) -> torch.Tensor:

@@ -119,7 +119,6 @@ def test_the_window_is_described_by_the_unprofiled_steps(load_small: Load, tmp_p
     assert info.bytes_per_step - result.bytes_per_step == (12 - 14.5) * kv_position_bytes
 
     trace = json.loads(path.read_bytes())
-    assert result.trace_path == path
     names = [event["name"] for event in trace["traceEvents"] if event.get("ph") == "X"]
     assert names.count("decode_step") == 3
     assert names.count("decode_lead") == trace["decodescope"]["lead_steps"] == 1

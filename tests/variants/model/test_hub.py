@@ -37,7 +37,7 @@ def test_each_refusal_is_one_line(
     monkeypatch.setattr(hub, "hf_hub_download", download)
     monkeypatch.setattr(hub, "_hub_answers", lambda: True)
     with pytest.raises(expected, match=words) as caught:
-        hub.find_checkpoint("some/model")
+        hub.find_config("some/model")
     assert "\n" not in str(caught.value)
 
 
@@ -58,7 +58,7 @@ def test_without_network_only_the_cache_is_asked(
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
     SilentHub.asked = 0
     with pytest.raises(MissingRequirement, match="model not found: some/model is not in the local"):
-        hub.find_checkpoint("some/model")
+        hub.find_config("some/model")
     assert SilentHub.asked == 1
 
 
@@ -73,7 +73,5 @@ def test_a_cached_model_is_found_without_network(
         return str(tmp_path / file)
 
     monkeypatch.setattr(hub, "hf_hub_download", download)
-    found = hub.find_checkpoint("some/model")
-    assert found.cached_only
-    assert found.config_path == tmp_path / "config.json"
+    assert hub.find_config("some/model") == (tmp_path / "config.json", True)
     assert seen == {"local_files_only": True}

@@ -7,7 +7,7 @@ import torch
 
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.variants.model.loading import load_model, resolve_model
-from decodescope.variants.model.prompts import make_prompt, with_prompt
+from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.workload import DecodeWorkload
 
 
@@ -31,7 +31,6 @@ def test_random_prompts_differ_by_row_and_round(load_small: Callable[..., Any]) 
 def test_given_ids_are_the_context_of_every_row(load_small: Callable[..., Any]) -> None:
     ids = make_prompt(load_small("llama"), DecodeWorkload(2, 40, 5), prompt_ids=(5, 6, 96))
     assert ids.tolist() == [[5, 6, 96], [5, 6, 96]]
-    assert with_prompt(DecodeWorkload(2, 40, 5), ids) == DecodeWorkload(2, 3, 5)
 
 
 @pytest.mark.parametrize("ids", [(), (97,), (3, -1)])

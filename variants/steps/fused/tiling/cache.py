@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.files import write_atomically
+from decodescope.variants.machine.cache_folder import keep_measured
 from decodescope.variants.steps.fused.tiling.table import TileEntry, updated
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
@@ -42,13 +41,7 @@ def keep_tiles(gpu: TargetGpu, measured: Iterable[TileEntry], folder: Path) -> P
     """
     path = _path(gpu, folder)
     entries = updated(cached_entries(gpu, folder), measured)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, msgspec.json.encode(_Kept(gpu, entries)))
-    except (OSError, InputError) as error:
-        sys.stderr.write(f"measured tiles not kept for later runs: {error}\n")
-        return None
-    return path
+    return path if keep_measured(path, _Kept(gpu, entries), "measured tiles") else None
 
 
 def _path(gpu: TargetGpu, folder: Path) -> Path:
