@@ -38,7 +38,7 @@ from decodescope.variants.bench.kernel_bench import (
 from decodescope.variants.bench.kernel_cases import kernel_cases
 from decodescope.variants.bench.operands import Operands
 from decodescope.variants.bench.report import KernelFigures, LaunchTimes, RoundSpread
-from decodescope.variants.machine.clock import Call, Clock, CudaClock
+from decodescope.variants.machine.clock import Call, Clock
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.model.loading import load_model, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
@@ -129,7 +129,7 @@ def attention_alone(plan: StepPlan, position: int, peak: ReadPeak) -> KernelFigu
     conditions = Conditions(gpu.L2_cache_size, peak, TOLERANCES[DTYPE], pdl)
     operands = Operands(plan.parts, batch, position, plan.tiles, "cuda")
     (case,) = (case for case in kernel_cases(operands) if case.operation == "attention")
-    return measure_case(case, conditions, CudaClock())
+    return measure_case(case, conditions, Clock())
 
 
 @torch.no_grad()
@@ -140,7 +140,7 @@ def measured(model: str, context: int, batch: int, peak: ReadPeak) -> dict[str, 
     plan = build_fused(VariantSpec("fused"), loaded, workload, "cuda").plan
     for cache in (plan.cache.k, plan.cache.v):
         cache.normal_()
-    position, clock, layers = context - 1, CudaClock(), len(plan.parts.layers)
+    position, clock, layers = context - 1, Clock(), len(plan.parts.layers)
     times = time_ways(step_ways(plan, position, clock), clock)
     bytes_per_row = row_bytes(plan)
 

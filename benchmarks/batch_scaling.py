@@ -21,7 +21,7 @@ from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.machine.read_peak import read_peak
 from decodescope.variants.measuring.measure import WARM_UP_STEPS
-from decodescope.variants.measuring.pacing import StepPacer
+from decodescope.variants.measuring.pacing import step_pacer
 from decodescope.variants.measuring.window import mean_bytes_read
 from decodescope.variants.model.loading import LoadedModel, load_model, resolve_model
 from decodescope.variants.model.prompts import make_prompt
@@ -52,7 +52,7 @@ class BatchFigures(msgspec.Struct, frozen=True):
 
 def run_once(step: DecodeStep, workload: DecodeWorkload, prompt: torch.Tensor) -> BatchRun:
     """Decode all of the workload's tokens; the steps after the warm-up are timed."""
-    pacer = StepPacer(prompt.device.type)
+    pacer = step_pacer(prompt.device.type)
     step.prefill(prompt)
     for _ in range(WARM_UP_STEPS):
         step.step()

@@ -27,7 +27,7 @@ from decodescope.variants.bench.report import (
     BlockTimes,
     RoundSpread,
 )
-from decodescope.variants.machine.clock import Call, Clock, CudaClock
+from decodescope.variants.machine.clock import Call, Clock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.loading import load_model
@@ -100,7 +100,7 @@ def run_block_bench(
             with memory_errors("measuring attention blocks", "cuda"):
                 inputs = random_inputs(parts, batch, length)
                 subject = Subject(layer_model, parts, inputs, tiles, pdl)
-                figures.append(measure_block(subject, dtype, CudaClock()))
+                figures.append(measure_block(subject, dtype, Clock()))
     return BlockBenchmark(
         schema_version=SCHEMA_VERSION,
         model=model,

@@ -23,7 +23,7 @@ from decodescope.variants.bench.report import (
     LaunchTimes,
 )
 from decodescope.variants.bench.shape_model import shape_model
-from decodescope.variants.machine.clock import Clock, CudaClock
+from decodescope.variants.machine.clock import Clock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
@@ -81,7 +81,7 @@ def run_kernel_bench(
     chosen = tiles_for(shapes, this_target_gpu())
     with memory_errors("measuring kernels", "cuda"):
         operands = Operands(parts, workload.batch, workload.context, chosen.tiles, "cuda")
-        figures = measure_kernels(operands, conditions, CudaClock(), say)
+        figures = measure_kernels(operands, conditions, Clock(), say)
     peak = conditions.peak
     return KernelBenchmark(
         schema_version=SCHEMA_VERSION,

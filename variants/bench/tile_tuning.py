@@ -14,7 +14,7 @@ from decodescope.variants.bench.needs import require_gpu
 from decodescope.variants.bench.report import SCHEMA_VERSION, RoundSpread, TuneBenchmark
 from decodescope.variants.bench.shape_model import random_model
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.machine.clock import Clock, CudaClock
+from decodescope.variants.machine.clock import Clock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.source import resolve_model
@@ -82,7 +82,7 @@ def run_tuning(
         launch_with = launches_of(step, position)
         tiles, passes = tune_in_passes(launch_with, start.tiles, operations, shapes, gpu, say)
         say("measuring the step before and after")
-        before_ns, after_ns = time_both(launch_with, start.tiles, tiles, CudaClock())
+        before_ns, after_ns = time_both(launch_with, start.tiles, tiles, Clock())
     found = tile_entries(shapes, tiles, operations)
     if table is not None and known is not None:
         updated = table_with(known, gpu.name, found)

@@ -19,7 +19,7 @@ from decodescope.variants.machine.environment import device_name, environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.measuring.graph_reference import try_reference
-from decodescope.variants.measuring.pacing import StepPacer
+from decodescope.variants.measuring.pacing import step_pacer
 from decodescope.variants.measuring.preparation import Prepared, prepare
 from decodescope.variants.measuring.window import Subject, WindowPlan, capture_info, capture_window
 from decodescope.variants.registry import available_variants, build_variant, require_runnable
@@ -42,7 +42,7 @@ class TorchSession:
         self._device_name = device_name(prepared.device)
         self.batch = prepared.workload.batch
         self.new_tokens = prepared.workload.new_tokens
-        self.pacer = StepPacer(prepared.device)
+        self.pacer = step_pacer(prepared.device)
         self.tap = TokenTap(prepared.device)
         self.decode = prepared.loaded.decode
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import torch
 
@@ -12,24 +11,14 @@ Call = Callable[[], object]
 WARM_UP_CALLS = 3
 
 
-class Clock(Protocol):
-    """The device timings that measurements need; tests replace it where there is no GPU."""
+class Clock:
+    """Device timings on the current CUDA device. Tests replace it where there is no GPU."""
 
     def capture(self, body: Call) -> Call:
-        """A call that replays the launches of `body`."""
+        """A call that replays the launches of `body` from a CUDA graph.
 
-    def each_ns(self, call: Call, calls: int) -> list[float]:
-        """The time of each of `calls` calls, queued one behind the other."""
-
-    def mean_ns(self, call: Call, calls: int) -> float:
-        """The mean time of a call, from the start of the first to the end of the last."""
-
-
-class CudaClock:
-    """The `Clock` of the current CUDA device."""
-
-    def capture(self, body: Call) -> Call:
-        """Runs `body` once before the capture, so that everything is compiled and allocated."""
+        Runs `body` once before the capture, so that everything is compiled and allocated.
+        """
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -41,8 +30,11 @@ class CudaClock:
         return _Replay(graph, body)
 
     def each_ns(self, call: Call, calls: int) -> list[float]:
-        """Records an event between the calls. While a call is queued before the previous one ends,
-        the events measure device time only; the warm-up calls put the host ahead."""
+        """The time of each of `calls` calls, queued one behind the other, after a warm-up.
+
+        An event is recorded between the calls. While a call is queued before the previous one ends,
+        events measure device time only; the warm-up calls put the host ahead.
+        """
         for _ in range(WARM_UP_CALLS):
             call()
         marks = [timing_event() for _ in range(calls + 1)]
@@ -54,7 +46,10 @@ class CudaClock:
         return [before.elapsed_time(after) * 1e6 for before, after in pairwise(marks)]
 
     def mean_ns(self, call: Call, calls: int) -> float:
-        """Starts from an idle device, so that the host's launch time counts."""
+        """The mean time of a call, from the start of the first to the end of the last.
+
+        Starts from an idle device after a warm-up, so that the host's launch time counts.
+        """
         for _ in range(WARM_UP_CALLS):
             call()
         torch.cuda.synchronize()

@@ -17,7 +17,7 @@ from msgspec import Struct
 import decodescope
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.machine.cache_folder import cache_folder, keep_measured
-from decodescope.variants.machine.clock import CudaClock
+from decodescope.variants.machine.clock import Clock
 from decodescope.variants.machine.environment import driver_version
 
 BUFFER_BYTES = 4 * 1024**3
@@ -146,5 +146,5 @@ def _bytes_per_s(x: torch.Tensor, programs: int) -> float:
     from decodescope.kernels.ops.read_bandwidth import bytes_moved, partial_sums
 
     partial = torch.empty(programs, dtype=torch.float32, device=x.device)
-    run_ns = median(CudaClock().each_ns(lambda: partial_sums(x, partial), RUNS))
+    run_ns = median(Clock().each_ns(lambda: partial_sums(x, partial), RUNS))
     return bytes_moved(x, partial) / (run_ns / 1e9)

@@ -11,7 +11,7 @@ from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.reports.distributions import step_times
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.measuring.pacing import StepPacer
+from decodescope.variants.measuring.pacing import step_pacer
 from decodescope.variants.measuring.window import (
     Subject,
     WindowPlan,
@@ -133,7 +133,7 @@ def _timed_prefill(
 def _timed_steps(
     step: DecodeStep, steps: int, device: str, ids: list[torch.Tensor]
 ) -> tuple[int, ...]:
-    pacer = StepPacer(device)
+    pacer = step_pacer(device)
     times: list[int] = []
     pacer.before_first()
     for _ in range(steps):

@@ -11,39 +11,31 @@ from decodescope.variants.machine.clock import timing_event
 RUN_AHEAD_STEPS = 2
 
 
-class _Clock(Protocol):
-    def before_first(self) -> None: ...
-    def after_step(self) -> list[int]: ...
-    def drain(self) -> list[int]: ...
-
-
-class StepPacer:
+class StepPacer(Protocol):
     """Per-step times of a decode loop, from the end of one step to the end of the next.
 
     On "cuda" a step's time is the device time from the end of the previous step (or from
     `before_first`) to its own end, measured with events on the current stream, so idle time that
     the host causes counts. The host waits for the step `RUN_AHEAD_STEPS` back, never for the
     newest, so timing does not leave the device idle. On "cpu" the host clock is read.
-
-    Use: `before_first()`, then `after_step()` after each step; it returns the times (ns) of the
-    steps that finished since the last call, oldest first. `drain()` waits for the rest. After a
-    pause, a reset or a prefill, call `before_first()` again; undrained steps are discarded.
     """
 
-    def __init__(self, device: str) -> None:
-        self._clock: _Clock = _CudaEvents() if device.startswith("cuda") else _HostClock()
-
     def before_first(self) -> None:
-        """Mark the start of the first step of a loop."""
-        self._clock.before_first()
+        """Mark the start of the first step, also after a pause, reset or prefill.
+
+        Steps that were not drained are discarded.
+        """
 
     def after_step(self) -> list[int]:
-        """Mark the end of a step; returns the times in ns of the steps that have finished."""
-        return self._clock.after_step()
+        """Mark the end of a step; returns the times in ns of newly finished steps, oldest first."""
 
     def drain(self) -> list[int]:
-        """Wait for all marked steps and return the times in ns not yet returned."""
-        return self._clock.drain()
+        """Wait for all marked steps; returns the times in ns not yet returned, oldest first."""
+
+
+def step_pacer(device: str) -> StepPacer:
+    """The pacer of "cuda" or "cpu"."""
+    return _CudaEvents() if device.startswith("cuda") else _HostClock()
 
 
 class _HostClock:

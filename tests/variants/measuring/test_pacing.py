@@ -3,11 +3,11 @@ import time
 import pytest
 
 from decodescope.variants.measuring import pacing
-from decodescope.variants.measuring.pacing import RUN_AHEAD_STEPS, StepPacer
+from decodescope.variants.measuring.pacing import RUN_AHEAD_STEPS, step_pacer
 
 
 def test_host_clock_returns_each_step_at_once() -> None:
-    pacer = StepPacer("cpu")
+    pacer = step_pacer("cpu")
     pacer.before_first()
     time.sleep(0.002)
     first = pacer.after_step()
@@ -48,7 +48,7 @@ def fake_cuda(monkeypatch: pytest.MonkeyPatch) -> type[FakeEvent]:
 
 
 def test_events_never_wait_for_the_newest_step(fake_cuda: type[FakeEvent]) -> None:
-    pacer = StepPacer("cuda")
+    pacer = step_pacer("cuda")
     fake_cuda.clock_ms = 10.0
     pacer.before_first()
     times: list[int] = []
@@ -65,7 +65,7 @@ def test_events_never_wait_for_the_newest_step(fake_cuda: type[FakeEvent]) -> No
 
 
 def test_starting_again_forgets_the_pause(fake_cuda: type[FakeEvent]) -> None:
-    pacer = StepPacer("cuda")
+    pacer = step_pacer("cuda")
     pacer.before_first()
     fake_cuda.clock_ms = 1.0
     pacer.after_step()
@@ -80,7 +80,7 @@ def test_starting_again_forgets_the_pause(fake_cuda: type[FakeEvent]) -> None:
 def test_event_times_match_a_long_device_loop() -> None:
     import torch
 
-    pacer = StepPacer("cuda")
+    pacer = step_pacer("cuda")
     a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
     (a @ a).sum()
     torch.cuda.synchronize()

@@ -11,7 +11,7 @@ from statistics import median
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.machine.clock import Clock, CudaClock
+from decodescope.variants.machine.clock import Clock
 from decodescope.variants.steps.fused.tiling.candidates import candidates
 from decodescope.variants.steps.fused.tiling.rules import Operation, StepShapes, StepTiles
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
@@ -119,7 +119,7 @@ def tune_model(
     choices = {operation: candidates(operation, shapes, gpu) for operation in operations}
     number = sum(len(tiles) for tiles in choices.values())
     say(f"measuring {number} tiles of {', '.join(choices)} on {gpu.name}")
-    clock = CudaClock()
+    clock = Clock()
     return tune(start, choices, lambda tiles: graph_step_ns(launch_with(tiles), clock), say)
 
 

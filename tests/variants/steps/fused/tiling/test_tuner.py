@@ -9,7 +9,7 @@ import torch
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.machine.clock import Call, CudaClock
+from decodescope.variants.machine.clock import Call, Clock
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
@@ -220,7 +220,7 @@ def test_a_real_step_is_tuned_and_decodes_the_same_tokens() -> None:
     shapes = step_shapes(step.plan.parts, 1, workload.cache_length)
     gpu = this_target_gpu()
     choices = {name: candidates(name, shapes, gpu)[:3] for name in OPERATIONS}
-    clock = CudaClock()
+    clock = Clock()
 
     def step_ns(tiles: StepTiles) -> float:
         return graph_step_ns(partial(step.with_tiles(tiles).launch_at, 20), clock)
