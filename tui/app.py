@@ -34,7 +34,7 @@ from decodescope.tui.panels.panel import Brush
 from decodescope.tui.screens.base import PanelScreen
 from decodescope.tui.screens.live import LiveScreen
 from decodescope.tui.style.glyphs import ASCII, UNICODE
-from decodescope.tui.style.palette import DARK, LIGHT, Inks, plain_inks, themed_inks
+from decodescope.tui.style.palette import DARK, LIGHT, Inks, themed_inks
 from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits
 
 _ASCII_FILTER = AsciiFilter()
@@ -135,8 +135,7 @@ class DecodescopeApp(App[None]):
             while (event := await feed.link.receive()) is not None:
                 self._receive(feed, event)
         except (DecodescopeError, OSError) as error:
-            feed.session.set_state("failed")
-            feed.alarm(str(error))
+            feed.cannot_start(str(error))
             self._painter.changed(feed)
 
     def _receive(self, feed: Feed, event: LinkEvent) -> None:
@@ -171,7 +170,7 @@ class DecodescopeApp(App[None]):
         what, path = message.what, message.path
         if path is not None:
             self.notify(str(path), title=f"{what.capitalize()} written")
-            self._feed.session.note("info", f"{what} written to {path}")
+            self._feed.note("info", f"{what} written to {path}")
         else:
             self._feed.alarm(f"{what} not written: {message.error}")
         self._painter.changed(self._feed)
@@ -213,8 +212,9 @@ class DecodescopeApp(App[None]):
         """Pause or resume the worker, or the replay."""
         feed = self._feed
         if feed.kind == "replay":
-            feed.replay_paused = not feed.replay_paused
-            await feed.send(Pause() if feed.replay_paused else Resume())
+            paused = not feed.view().replay_paused
+            feed.pause_replay(paused)
+            await feed.send(Pause() if paused else Resume())
             self._painter.paint()
         else:
             await feed.send(Resume() if feed.view().state == "paused" else Pause())
@@ -240,8 +240,7 @@ class DecodescopeApp(App[None]):
             self.set_timer(3.0, self._forget_restart)
             self.notify("The worker is running. Press R again to restart it.", severity="warning")
             return
-        feed.banner, feed.replay_paused = None, False
-        feed.session.restarted()
+        feed.restarted()
         self._painter.paint()
         await feed.link.restart()
 
@@ -250,7 +249,7 @@ class DecodescopeApp(App[None]):
 
     def action_dismiss_banner(self) -> None:
         """Hide the banner."""
-        self._feed.banner = None
+        self._feed.dismiss_banner()
         self._painter.paint()
 
     def action_copy(self) -> None:
@@ -291,7 +290,7 @@ class DecodescopeApp(App[None]):
 
     def _inks(self) -> Inks:
         if not self._traits.color:
-            return plain_inks()
+            return Inks()
         return themed_inks(self.theme_variables, self.current_theme.dark)
 
     def _brush(self) -> Brush:

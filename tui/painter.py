@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from textual.timer import Timer
 
-from decodescope.tui.commands import footer
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.view import Clock, Moment, View
 from decodescope.tui.screens.base import PanelScreen
@@ -39,7 +38,6 @@ class Painter:
     def follow(self, feed: Feed) -> None:
         """Show `feed` from now on, not frozen."""
         self._feed = feed
-        self._screen.set_banner(feed.banner)
         self.thaw()
 
     def freeze(self) -> None:
@@ -64,20 +62,18 @@ class Painter:
         if self._due is not None:
             self._due.stop()
             self._due = None
-        self._screen.set_banner(self._feed.banner)
         view = self._feed.view()
-        if self._frozen is not None:
-            still, moment = self._frozen
-            self._screen.show_title(
-                replace(still, state=view.state, detail=view.detail, died=view.died), moment
-            )
+        if self._frozen is None:
+            self._screen.show(view, self._moment())
             return
-        self._screen.show(view, self._moment())
-        self._screen.set_keys(footer(view.kind, len(view.choices)))
+        still, moment = self._frozen
+        status = replace(still, state=view.state, detail=view.detail, died=view.died,
+                         banner=view.banner)  # fmt: skip
+        self._screen.show_status(status, moment)
 
     def _paint_ages(self) -> None:
         if self._frozen is None and self._due is None:
             self._screen.show_ages(self._feed.view(), self._moment())
 
     def _moment(self) -> Moment:
-        return Moment(self._clock.monotonic(), replay_paused=self._feed.replay_paused)
+        return Moment(self._clock.monotonic())

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from decodescope.tui.commands import Command
 from decodescope.tui.model.banners import Banner
-from decodescope.tui.model.view import Sample
+from decodescope.tui.model.view import Moment, Sample, View
 from decodescope.tui.panels.banner import BannerPanel, banner_rows, headlines, hint_has_own_row
 from decodescope.tui.panels.footer import fitting_keys
 from decodescope.tui.panels.panel import Brush
@@ -29,7 +29,7 @@ from decodescope.tui.style.glyphs import (
     column,
     horizontal_bar,
 )
-from decodescope.tui.style.palette import plain_inks
+from decodescope.tui.style.palette import Inks
 from decodescope.tui.style.terminal import to_ascii
 
 fractions = st.floats(0, 1)
@@ -182,7 +182,7 @@ def test_a_banner_takes_at_most_a_quarter(words, details, width, height):
 @given(WORDS, st.integers(0, 6), st.integers(3, 300), st.integers(1, 12))
 def test_a_banner_draws_what_fits_and_loses_no_words_when_all_does(words, details, width, height):
     banner = Banner("error", " ".join(words), tuple("line" * n for n in range(details)), "hint")
-    panel = BannerPanel(Brush(plain_inks(), UNICODE), banner)
+    panel = BannerPanel(Brush(Inks(), UNICODE), View("live", "", banner=banner), Moment(0.0))
     rows = panel.draw(banner, width, height).rows
     assert 1 <= len(rows) <= height
     assert all(row.cells <= width for row in rows)

@@ -30,7 +30,7 @@ _KEPT_WINDOWS = 4
 
 
 class ReplayLink(Link):
-    """Plays the recording at `path` with its own timing, `speed` times as fast.
+    """Plays the recording at `path` with its own timing.
 
     Silences longer than `MAX_WAIT_S` (a model loading, a compilation) are shortened to it. Only
     Pause and Resume have an effect: they stop and continue the replay's clock. After the last frame
@@ -39,9 +39,8 @@ class ReplayLink(Link):
     be read is a fatal `Failure`.
     """
 
-    def __init__(self, path: Path, speed: float = 1.0) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._speed = speed
         self._frames: Iterator[RecordedFrame] = iter(())
         self._recording: Recording | None = None
         self._waiting: list[LinkEvent] = []
@@ -49,7 +48,7 @@ class ReplayLink(Link):
         self._finished = True
         self._closed = False
         self._changed = asyncio.Event()
-        self._clock = _ReplayClock(speed)
+        self._clock = _ReplayClock()
         self._variant = ""
         self._dir: Path | None = None
         self._files: list[Path] = []
@@ -65,7 +64,7 @@ class ReplayLink(Link):
         self._waiting = [Log("warning", f.message) for f in self._recording.findings]
         self._upcoming = None
         self._finished = False
-        self._clock = _ReplayClock(self._speed)
+        self._clock = _ReplayClock()
 
     async def receive(self) -> LinkEvent | None:
         while not self._closed:
@@ -160,10 +159,9 @@ class ReplayLink(Link):
 
 
 class _ReplayClock:
-    """Recorded time: runs `speed` times as fast as real time, and can be paused."""
+    """Recorded time: runs as fast as real time, and can be paused."""
 
-    def __init__(self, speed: float) -> None:
-        self._speed = speed
+    def __init__(self) -> None:
         self._elapsed_s = 0.0
         self._since: float | None = time.monotonic()
 
@@ -186,9 +184,9 @@ class _ReplayClock:
         """Real seconds until recorded time `t_ns`; None while the clock is paused."""
         if self._since is None:
             return None
-        return (t_ns / 1e9 - self._now()) / self._speed
+        return t_ns / 1e9 - self._now()
 
     def _now(self) -> float:
         if self._since is None:
             return self._elapsed_s
-        return self._elapsed_s + (time.monotonic() - self._since) * self._speed
+        return self._elapsed_s + time.monotonic() - self._since

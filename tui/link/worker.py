@@ -33,7 +33,6 @@ _LOG_TAIL_LINES = 20
 _RECEIVE_BYTES = 1 << 16
 _LOG_TAIL_BYTES = 1 << 16
 _EXIT_POLL_S = 0.5
-_EXIT_STEP_S = 0.02
 _QUIT_GRACE_S = 3.0
 _TERMINATE_GRACE_S = 1.0
 
@@ -250,11 +249,10 @@ class WorkerLink(Link):
 
 
 async def _exited_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    deadline = asyncio.get_running_loop().time() + seconds
-    while process.poll() is None:
-        if asyncio.get_running_loop().time() > deadline:
-            return False
-        await asyncio.sleep(_EXIT_STEP_S)
+    try:
+        await asyncio.to_thread(process.wait, seconds)
+    except subprocess.TimeoutExpired:
+        return False
     return True
 
 

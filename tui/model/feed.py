@@ -1,15 +1,31 @@
-"""Data sources, and a `Feed`: one source while it is open, with its session and its link."""
+"""Data sources, and a `Feed`: one source while it is open, folded into a `View`.
 
-from dataclasses import dataclass, field
+A feed neither draws nor computes figures. It never shows one variant's figures under another's
+name: when the variant changes, statistics are dropped and its latest window is restored.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from decodescope.analyzer.protocol import AppMessage, Failure, Hello, TraceReady
+from decodescope.analyzer.protocol import (
+    AppMessage,
+    Bye,
+    Failure,
+    Hello,
+    Log,
+    Progress,
+    State,
+    Stats,
+    TraceReady,
+)
 from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
 from decodescope.tui.model import banners
 from decodescope.tui.model.banners import Banner
-from decodescope.tui.model.session import Session
-from decodescope.tui.model.view import Choice, Kind, View, Window
+from decodescope.tui.model.view import Choice, Kind, Level, LogLine, Sample, View, Window
 
+HISTORY_SAMPLES = 2400
+LOG_LINES = 200
 ALL_RANKS = "all ranks"
 
 
@@ -56,101 +72,180 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class Feed:
-    """`pending` is the latest job not yet started; only the app knows `replay_paused`.
+    """Folds events into a `View`; `now` arguments are monotonic seconds.
 
-    `unreadable` maps the index of a trace file to its error.
+    `pending` is the latest job not yet started.
     """
 
     source: Source
-    session: Session
-    link: Link | None = None
+    link: Link | None
+    _state: View
     pending: Job | None = None
-    replay_paused: bool = False
     started: bool = False
-    banner: Banner | None = None
-    unreadable: dict[int, str] = field(default_factory=dict)
+    _samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
+    _log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    _windows: dict[int, Window] = field(default_factory=dict)
+    _noted: set[tuple[int, str]] = field(default_factory=set)
+    _unreadable: dict[int, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> Kind:
         """The kind of the source."""
-        return self.session.kind
+        return self._state.kind
 
     def view(self) -> View:
-        """What the panels show of it."""
-        return self.session.view()
-
-    def receive(self, event: LinkEvent, now: float) -> None:
-        """Update the session, the banner and the pending job from one event of the link."""
-        self.session.receive(event, now)
-        match event:
-            case WorkerDied():
-                self.banner = banners.died(event, self.view().fatal)
-            case TraceReady(path=path, capture=capture):
-                self.pending = Job((Path(path),), self.session.index_of(capture.variant), now)
-            case Failure():
-                self.banner = banners.failure(event)
-            case Hello(device="cpu") if isinstance(self.source, LiveSource):
-                if not self.source.cpu_chosen:
-                    self.banner = banners.no_cuda(event)
+        """The current state, complete and immutable."""
+        return replace(self._state, samples=tuple(self._samples), log=tuple(self._log))
 
     async def send(self, message: AppMessage) -> bool:
         """Send `message` to the worker or the replay; False if there is none, or it died."""
-        if self.link is None or self.view().died is not None:
+        if self.link is None or self._state.died is not None:
             return False
         await self.link.send(message)
         return True
 
+    def note(self, level: Level, text: str) -> None:
+        """Add a line to the log."""
+        self._log.append(LogLine(level, text))
+
     def alarm(self, text: str) -> None:
         """Show an error of the app itself; the banner of a dead worker stays."""
-        if self.view().died is None:
-            self.banner = Banner("error", text)
-        self.session.note("error", text)
+        if self._state.died is None:
+            self._set(banner=Banner("error", text))
+        self.note("error", text)
+
+    def cannot_start(self, text: str) -> None:
+        """The link raised an error."""
+        self._set(state="failed", detail="")
+        self.alarm(text)
+
+    def dismiss_banner(self) -> None:
+        """Hide the banner."""
+        self._set(banner=None)
+
+    def pause_replay(self, paused: bool) -> None:
+        """Remember that the replay was paused or resumed."""
+        self._set(replay_paused=paused)
+
+    def restarted(self) -> None:
+        """Forget that the worker died; its data stays until the new worker reports."""
+        self._set(died=None, fatal=None, state="starting", detail="", banner=None,
+                  replay_paused=False)  # fmt: skip
+
+    def receive(self, event: LinkEvent, now: float) -> None:
+        """Process one event of the link; everything a dead worker reported is kept."""
+        match event:
+            case Hello():
+                self._greet(event)
+            case Progress(stage=stage, detail=detail):
+                self._set(detail=f"{stage} {detail}".strip())
+                self.note("info", f"{stage} {detail}".strip())
+            case State(state=state, variant=variant):
+                self._enter(state, variant)
+            case Stats():
+                self._measure(event, now)
+            case TraceReady(path=path, capture=capture):
+                self.pending = Job((Path(path),), self._index_of(capture.variant), now)
+            case Log(level=level, text=text):
+                self.note(level, text)
+            case Failure(message=text, fatal=fatal):
+                self._set(banner=banners.failure(event))
+                self.note("error", text)
+                if fatal:
+                    self._set(fatal=event, state="failed", detail="")
+            case Bye(reason=reason):
+                if self._state.state != "failed":
+                    self._set(state="ended", detail=reason)
+                    self.note("info", f"ended: {reason}")
+            case WorkerDied():
+                self._set(died=event, state="worker died", detail="",
+                          banner=banners.died(event, self._state.fatal))  # fmt: skip
+                if self._state.fatal is None:
+                    self.note("error", event.describe())
 
     def select_file(self, index: int, now: float) -> None:
         """Show the trace file at `index`, the merged ranks after the last; read it if need be."""
         assert isinstance(self.source, TraceSource)
-        self.session.select(index)
-        self.banner = None
-        if index in self.unreadable:
-            self.session.set_state("unreadable")
-            self.banner = Banner("error", self.unreadable[index])
-        elif self.session.window_of(index) is not None:
-            self.session.set_state("trace")
+        self._select(index)
+        if index in self._unreadable:
+            banner = Banner("error", self._unreadable[index])
+            self._set(state="unreadable", detail="", banner=banner)
+        elif index in self._windows:
+            self._set(state="trace", detail="", banner=None)
         else:
-            self.session.set_state("reading")
+            self._set(state="reading", detail="", banner=None)
             paths = self.source.paths
             self.pending = Job(paths if index == len(paths) else (paths[index],), index, now)
 
     def analysed(self, job: Job, window: Window) -> None:
-        """Keep the window that `job` resulted in."""
-        self.session.add_window(job.index, window)
+        """Keep the window that `job` resulted in, unless there is a later one."""
         if self.kind == "trace":
-            self.session.set_state("trace")
+            self._set(state="trace", detail="")
+        kept = self._windows.get(job.index)
+        if kept is not None and kept.at > window.at:
+            return
+        self._windows[job.index] = window
+        for finding in window.report.health.findings:
+            # Once per choice: the numbers in a message differ from window to window.
+            if (job.index, finding.code) not in self._noted:
+                self._noted.add((job.index, finding.code))
+                self.note("warning", finding.message)
+        if job.index == self._state.current:
+            self._set(window=window)
 
     def not_analysed(self, job: Job, error: str) -> None:
         """Report that `job` failed; `error` is "" for an old window whose file is gone."""
         if self.kind == "trace":
-            self.unreadable[job.index] = error
-            if job.index == self.view().current:
-                self.session.set_state("unreadable")
+            self._unreadable[job.index] = error
+            if job.index == self._state.current:
+                self._set(state="unreadable", detail="")
         if error:
             self.alarm(error)
+
+    def _set(self, **changes: object) -> None:
+        self._state = replace(self._state, **changes)  # type: ignore[arg-type]
+
+    def _index_of(self, name: str) -> int:
+        names = [choice.name for choice in self._state.choices]
+        return names.index(name) if name in names else -1
+
+    def _select(self, index: int) -> None:
+        if index != self._state.current:
+            self._set(current=index, stats=None, window=self._windows.get(index))
+
+    def _greet(self, hello: Hello) -> None:
+        self._windows.clear()
+        choices = tuple(Choice(v.name, v.summary, v.unavailable) for v in hello.variants)
+        self._set(hello=hello, choices=choices, current=-1, stats=None, stats_at=None, window=None)
+        live = isinstance(self.source, LiveSource) and not self.source.cpu_chosen
+        if live and hello.device == "cpu":
+            self._set(banner=banners.no_cuda(hello))
+
+    def _enter(self, state: str, variant: str) -> None:
+        if variant and self._index_of(variant) < 0:
+            self._set(choices=(*self._state.choices, Choice(variant, "")))
+        if variant:
+            self._select(self._index_of(variant))
+        self._set(state=state, detail="")
+
+    def _measure(self, stats: Stats, now: float) -> None:
+        index = self._index_of(stats.variant)
+        if index == self._state.current:
+            self._set(stats=stats, stats_at=now)
+            self._samples.append(Sample(now, stats.tokens_per_s, index))
 
 
 def open_feed(source: Source) -> Feed:
     """A feed that has not been started."""
     if isinstance(source, LiveSource):
-        return Feed(source, Session("live", ""), source.link)
+        return Feed(source, source.link, View("live", ""))
     if isinstance(source, ReplaySource):
         from decodescope.tui.link.replay import ReplayLink
 
         link = source.link or ReplayLink(source.path)
-        return Feed(source, Session("replay", source.path.name), link)
+        return Feed(source, link, View("replay", source.path.name))
     names = ", ".join(path.name for path in source.paths)
-    feed = Feed(source, Session("trace", names))
     choices = [Choice(path.name, str(path.parent)) for path in source.paths]
     if len(choices) > 1:
         choices.append(Choice(ALL_RANKS, "the files as ranks of one run, on one clock"))
-    feed.session.offer(tuple(choices))
-    feed.session.set_state("reading")
-    return feed
+    return Feed(source, None, View("trace", names, "reading", choices=tuple(choices)))

@@ -10,6 +10,7 @@ from decodescope.analyzer.formatting import age, duration
 from decodescope.analyzer.protocol import Failure, Hello, Stats
 from decodescope.analyzer.schema.report import CaptureInfo, Report
 from decodescope.tui.link.base import WorkerDied
+from decodescope.tui.model.banners import Banner
 
 if TYPE_CHECKING:
     from decodescope.analyzer.timing.step_timeline import StepTimeline
@@ -35,11 +36,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When and how a view is looked at: `now` in monotonic seconds."""
+    """When a view is looked at, in monotonic seconds, and whether it is frozen."""
 
     now: float
     frozen: bool = False
-    replay_paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,8 @@ class View:
     log: tuple[LogLine, ...] = ()
     died: WorkerDied | None = None
     fatal: Failure | None = None
+    banner: Banner | None = None
+    replay_paused: bool = False
 
     @property
     def variant(self) -> str | None:

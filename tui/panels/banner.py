@@ -4,6 +4,7 @@ import textwrap
 
 from decodescope.analyzer.formatting import plain_text, shorten
 from decodescope.tui.model.banners import Banner
+from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 
 BAR = "▌ "
@@ -35,6 +36,10 @@ class BannerPanel(Panel[Banner | None]):
 
     NAME = "banner"
     FRAMES = ()
+    STATUS = True
+
+    def pick(self, view: View, moment: Moment) -> Banner | None:
+        return view.banner
 
     def draw(self, data: Banner | None, width: int, height: int) -> Sheet:
         if data is None:

@@ -14,7 +14,7 @@ from decodescope.analyzer.reports.per_step import (
 from decodescope.analyzer.roofline.bandwidth import bandwidth
 from decodescope.analyzer.schema.run_report import Bandwidth
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Row, Sheet, ViewPanel
+from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.style.glyphs import big, big_width
 
 Tone = Literal["lead", "plain", "warn", "stale"]
@@ -43,7 +43,7 @@ class FiguresData:
     note: str = ""
 
 
-class FiguresPanel(ViewPanel[FiguresData]):
+class FiguresPanel(Panel[FiguresData]):
     """Big digits in a box, or a label above each figure, in one or two bands."""
 
     NAME = "figures"

@@ -3,14 +3,14 @@
 from rich.style import Style
 
 from decodescope.analyzer.formatting import plain_text
-from decodescope.tui.commands import Command
+from decodescope.tui.commands import Command, footer
 from decodescope.tui.model.view import LogLine, Moment, View
-from decodescope.tui.panels.panel import Panel, Row, Sheet, ViewPanel
+from decodescope.tui.panels.panel import Panel, Row, Sheet
 
 LOG_LINES_SHOWN = 8
 
 
-class LogPanel(ViewPanel[tuple[LogLine, ...]]):
+class LogPanel(Panel[tuple[LogLine, ...]]):
     """The last lines of the log, newest at the bottom."""
 
     NAME = "log"
@@ -43,6 +43,9 @@ class KeysPanel(Panel[tuple[Command, ...]]):
 
     NAME = "keys"
     FRAMES = ()
+
+    def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
+        return footer(view.kind, len(view.choices))
 
     def draw(self, data: tuple[Command, ...], width: int, height: int) -> Sheet:
         inks = self._brush.inks

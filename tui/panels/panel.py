@@ -93,24 +93,40 @@ class Empty:
 
 
 class Panel(Widget, Generic[Data], can_focus=False):
-    """Draws one piece of immutable data. Subclasses implement `draw`.
+    """Shows a part of the app's `View`. Subclasses implement `pick` and `draw`.
 
-    `NAME` is its place in the layout; `FRAMES` lists the kinds of frame it is drawn in.
+    `NAME` is its place in the layout. `FRAMES` are the kinds of frame it is drawn in. `AGES`: it
+    says how old its figures are. `STATUS`: it stays current while the view is frozen.
     """
 
     NAME: ClassVar[str]
     FRAMES: ClassVar[tuple[Frame, ...]] = ("box", "rule")
+    AGES: ClassVar[bool] = False
+    STATUS: ClassVar[bool] = False
     ALLOW_SELECT = False
 
-    def __init__(self, brush: Brush, data: Data | Empty) -> None:
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         super().__init__(id=self.NAME)
-        self._data = data
+        self._data = self.pick(view, moment)
         self._brush = brush
         self._strips: list[Strip] = []
         self._drawn_for: tuple[int, int] | None = None
 
-    def show(self, data: Data | Empty) -> None:
-        """Show `data`; does nothing if it is shown already."""
+    def pick(self, view: View, moment: Moment) -> Data | Empty:
+        """What to draw of `view`. Figures are picked, never computed."""
+        raise NotImplementedError
+
+    def draw(self, data: Data, width: int, height: int) -> Sheet:
+        """The panel's content for `width` x `height` cells inside the frame."""
+        raise NotImplementedError
+
+    def as_text(self, data: Data) -> list[str]:
+        """`data` as lines for the clipboard; none by default."""
+        return []
+
+    def show(self, view: View, moment: Moment) -> None:
+        """Show `view`; does nothing if the picked data did not change."""
+        data = self.pick(view, moment)
         if data != self._data:
             self._data = data
             self._redraw()
@@ -120,10 +136,6 @@ class Panel(Widget, Generic[Data], can_focus=False):
         if brush != self._brush:
             self._brush = brush
             self._redraw()
-
-    def draw(self, data: Data, width: int, height: int) -> Sheet:
-        """The panel's content for `width` x `height` cells inside the frame."""
-        raise NotImplementedError
 
     def render_line(self, y: int) -> Strip:
         """The cached line `y`."""
@@ -205,23 +217,3 @@ class Panel(Widget, Generic[Data], can_focus=False):
         head.add(title, inks.title)
         head.add("─" * max(end - head.cells - cell_len(note), 0), inks.border)
         head.add(note, inks.dim)
-
-
-class ViewPanel(Panel[Data]):
-    """A panel that shows a part of the app's `View`.
-
-    `AGES`: it says how old its figures are, so it is also updated when nothing has arrived.
-    """
-
-    AGES: ClassVar[bool] = False
-
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        super().__init__(brush, self.pick(view, moment))
-
-    def pick(self, view: View, moment: Moment) -> Data | Empty:
-        """What to draw of `view`. Figures are picked, never computed."""
-        raise NotImplementedError
-
-    def as_text(self, data: Data) -> list[str]:
-        """`data` as lines for the clipboard; none by default."""
-        return []

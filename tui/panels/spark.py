@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from decodescope.analyzer.formatting import rate
 from decodescope.tui.model.view import Choice, Moment, Sample, View
-from decodescope.tui.panels.panel import Empty, Row, Sheet, ViewPanel
+from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 from decodescope.tui.style.glyphs import column
 
 SPAN_S = 240.0
@@ -69,7 +69,7 @@ def switches(slices: list[Sample | None]) -> list[tuple[int, int]]:
     return marks
 
 
-class SparkPanel(ViewPanel[SparkData]):
+class SparkPanel(Panel[SparkData]):
     """Bars in the colour of their variant, with the variants' names below."""
 
     NAME = "spark"

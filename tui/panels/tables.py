@@ -7,7 +7,7 @@ from decodescope.analyzer.reports.per_step import GapRow, KernelRow, gap_rows, k
 from decodescope.analyzer.views.class_colors import GAP_LETTERS
 from decodescope.analyzer.views.names import shorten_kernel
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Empty, Row, Sheet, ViewPanel
+from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 from decodescope.tui.style.glyphs import horizontal_bar
 from decodescope.tui.style.palette import Inks
 
@@ -69,7 +69,7 @@ def _steps_note(window: Window) -> str:
     return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
 
 
-class KernelsPanel(ViewPanel[KernelTable]):
+class KernelsPanel(Panel[KernelTable]):
     """Name, count and µs per step, share of the kernel time, and a bar of it."""
 
     NAME = "kernels"
@@ -108,7 +108,7 @@ class KernelsPanel(ViewPanel[KernelTable]):
         return Sheet(rows, f"Top {data.noun}s", data.note)
 
 
-class GapsPanel(ViewPanel[GapTable]):
+class GapsPanel(Panel[GapTable]):
     """Class, meaning, gaps and time per step, share of the window, the largest gap."""
 
     NAME = "gaps"

@@ -6,7 +6,7 @@ from rich.cells import cell_len, chop_cells
 
 from decodescope.analyzer.formatting import plain_text
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Row, Sheet, ViewPanel
+from decodescope.tui.panels.panel import Panel, Row, Sheet
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class TextData:
     note: str = ""
 
 
-class TextPanel(ViewPanel[TextData]):
+class TextPanel(Panel[TextData]):
     """The text as it is generated; follows its end."""
 
     NAME = "text"

@@ -13,7 +13,7 @@ from rich.style import Style
 from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.views.class_colors import FAMILY_COLORS, GAP_COLORS, GAP_LETTERS
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Empty, Row, Sheet, ViewPanel
+from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 from decodescope.tui.style.glyphs import Glyphs, column
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def fitting_legend(
     return []
 
 
-class TimelinePanel(ViewPanel[TimelineData]):
+class TimelinePanel(Panel[TimelineData]):
     """Busy row(s), gap row, a row of class letters without colours, scale and legend."""
 
     NAME = "timeline"

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.formatting import sampling_facts, shorten
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Row, Sheet, ViewPanel
+from decodescope.tui.panels.panel import Panel, Row, Sheet
 
 _FILE_CELLS = 28
 _WARNINGS = ("random weights", "device: cpu")
@@ -36,11 +36,12 @@ class TitleData:
     facts: tuple[str, ...]
 
 
-class TitlePanel(ViewPanel[TitleData]):
+class TitlePanel(Panel[TitleData]):
     """Name, badges and facts on one line."""
 
     NAME = "title"
     FRAMES = ()
+    STATUS = True
 
     def pick(self, view: View, moment: Moment) -> TitleData:
         badges = []
@@ -52,7 +53,7 @@ class TitlePanel(ViewPanel[TitleData]):
         if view.detail and view.state in ("starting", "loading", "building", "ended"):
             text = f"{view.state}: {view.detail}"
         tone = _TONES.get(view.state, "busy")
-        badges.append(Badge("paused", "idle") if moment.replay_paused else Badge(text, tone))
+        badges.append(Badge("paused", "idle") if view.replay_paused else Badge(text, tone))
         return TitleData(tuple(badges), _facts(view))
 
     def as_text(self, data: TitleData) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from rich.style import Style
 
 from decodescope.tui.model.view import Choice, Moment, View
-from decodescope.tui.panels.panel import Empty, Row, Sheet, ViewPanel
+from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ def first_shown(total: int, current: int, rows: int) -> int:
     return min(max(current - rows // 2, 0), total - rows)
 
 
-class VariantsPanel(ViewPanel[VariantsData]):
+class VariantsPanel(Panel[VariantsData]):
     """One line per choice; the current one is marked, an unavailable one gives its reason."""
 
     NAME = "variants"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Row, Sheet, ViewPanel
+from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.panels.text import wrapped
 
 _LABELS = {"launch": "launch-bound", "memory": "memory-bound", "compute": "compute-bound",
@@ -19,7 +19,7 @@ class VerdictData:
     bad: bool = False
 
 
-class VerdictPanel(ViewPanel[VerdictData]):
+class VerdictPanel(Panel[VerdictData]):
     """The verdict of the last window in one line, or two."""
 
     NAME = "verdict"

@@ -77,19 +77,6 @@ def _share(rows: list[Band], spare: int) -> list[int]:
     return heights
 
 
-def _columns(panels: tuple[tuple[str, float], ...], width: int) -> list[tuple[str, int, int]]:
-    edges = [0]
-    total = 0.0
-    for _, share in panels:
-        total += share
-        edges.append(round(total * width))
-    edges[-1] = width
-    return [
-        (name, left, right - left)
-        for (name, _), left, right in zip(panels, edges, edges[1:], strict=False)
-    ]
-
-
 def plan(bands: list[Band], width: int, height: int, banner: int = 0) -> Plan:
     """Place a screen's `bands` on `width` x `height` cells, from top to bottom.
 
@@ -105,9 +92,13 @@ def plan(bands: list[Band], width: int, height: int, banner: int = 0) -> Plan:
     places: dict[str, Place] = {}
     y = 0
     for row, rows_high in zip(rows, heights, strict=True):
-        for name, x, columns in _columns(row.panels, width):
-            if columns > 0:
-                places[name] = Place(x, y, columns, rows_high)
+        x, total = 0, 0.0
+        for name, share in row.panels:
+            total += share
+            right = round(total * width)
+            if right > x:
+                places[name] = Place(x, y, right - x, rows_high)
+            x = right
         y += rows_high
     for name in ("log", "keys"):
         # Rows left over stay above the bottom lines.

@@ -72,25 +72,31 @@ def _parsed(value: str, default: str) -> Color:
     return Color.parse(default) if color.ansi is not None else color
 
 
+_PLAIN, _BOLD, _DIM = Style(), Style(bold=True), Style(dim=True)
+_ALARM = Style(bold=True, underline=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Inks:
-    """The styles that panels draw with, for one theme and one kind of terminal."""
+    """The styles that panels draw with, for one theme and one kind of terminal.
 
-    color: bool
-    dark: bool
-    base: Style
-    text: Style
-    strong: Style
-    dim: Style
-    faint: Style
-    border: Style
-    title: Style
-    accent: Style
-    good: Style
-    warn: Style
-    bad: Style
-    key: Style
-    cursor: Style
+    The defaults have no colours: bold, dim and reverse carry the emphasis.
+    """
+
+    color: bool = False
+    dark: bool = True
+    base: Style = _PLAIN
+    text: Style = _PLAIN
+    strong: Style = _BOLD
+    dim: Style = _DIM
+    faint: Style = _DIM
+    border: Style = _DIM
+    title: Style = _BOLD
+    accent: Style = _BOLD
+    good: Style = _BOLD
+    warn: Style = _BOLD
+    bad: Style = _ALARM
+    key: Style = _BOLD
     _hues: dict[str, Style] = field(default_factory=dict, compare=False)
 
     def hue(self, color: str) -> Style:
@@ -122,16 +128,6 @@ class Inks:
         return Style(color=fill.get_contrast_text(1.0).hex6, bgcolor=fill.hex6, bold=True)
 
 
-def plain_inks() -> Inks:
-    """Styles without colours: bold, dim and reverse carry the emphasis."""
-    plain, bold, dim = Style(), Style(bold=True), Style(dim=True)
-    return Inks(
-        color=False, dark=True, base=plain, text=plain, strong=bold, dim=dim, faint=dim, border=dim,
-        title=bold, accent=bold, good=bold, warn=bold, bad=Style(bold=True, underline=True),
-        key=bold, cursor=Style(reverse=True),
-    )  # fmt: skip
-
-
 def themed_inks(variables: dict[str, str], dark: bool) -> Inks:
     """Styles for a theme, from its CSS `variables` (`background`, `foreground`, `primary`)."""
     background = _parsed(variables.get("background", ""), "#121212" if dark else "#f4f4f4")
@@ -159,5 +155,4 @@ def themed_inks(variables: dict[str, str], dark: bool) -> Inks:
         warn=hue(ORANGE),
         bad=hue(VERMILLION, bold=True),
         key=hue(ORANGE if dark else BLUE, bold=True),
-        cursor=Style(bgcolor=background.blend(primary, 0.25).hex6),
     )
