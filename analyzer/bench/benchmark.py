@@ -26,30 +26,25 @@ EVENTS = 230_000
 # (time, memory) of `analyze --json` for traces of this many events.
 TARGETS = {230_000: (1_000_000_000, 200_000_000), 1_000_000: (5_000_000_000, 800_000_000)}
 PEER_TIME_TARGET, PEER_MEMORY_TARGET = 3.0, 2.0
-_CHILD = "decodescope.analyzer.bench.child"
-_PEER = Path(__file__).with_name("peer.py")
+_CHILD = (sys.executable, "-m", "decodescope.analyzer.bench.child")
+_CHILD_FILE = Path(__file__).with_name("child.py")
 _TIMEOUT_S = 300
 
 
 class Spread(Struct, frozen=True):
-    """Over the repetitions."""
+    """A figure over the repetitions."""
 
-    min: int
-    median: int
-    max: int
-
-
-class Ratio(Struct, frozen=True):
-    """The peer's figure ÷ ours, over the repetitions, each taken within one."""
-
-    min: float
-    median: float
-    max: float
+    min: int | float
+    median: int | float
+    max: int | float
 
 
 class PeerBenchmark(Struct, frozen=True):
-    """The same file in another tool. `work_ns` = read + analyse, without its imports; `time_ratio`
-    compares that with ours (read + analyze + encode), `memory_ratio` the peaks of the processes."""
+    """The same file in another tool. `work_ns` = read + analyse, without its imports.
+
+    Ratios are the peer's figure ÷ ours within one repetition: `time_ratio` compares that work with
+    ours (read + analyze + encode), `memory_ratio` the peaks of the processes.
+    """
 
     name: str
     version: str
@@ -58,8 +53,8 @@ class PeerBenchmark(Struct, frozen=True):
     analyze_ns: Spread
     work_ns: Spread
     peak_rss_bytes: Spread
-    time_ratio: Ratio
-    memory_ratio: Ratio
+    time_ratio: Spread
+    memory_ratio: Spread
 
 
 class AnalyzerBenchmark(Struct, frozen=True):
@@ -83,38 +78,32 @@ class AnalyzerBenchmark(Struct, frozen=True):
     environment: Environment
 
 
-class _Stages(Struct, frozen=True):
+class _Process(Struct, frozen=True, kw_only=True):
+    peak_rss_bytes: int
+
+
+class _Stages(_Process, frozen=True, kw_only=True):
     import_ns: int
     read_ns: int
     analyze_ns: int
-    encode_ns: int
-    peak_rss_bytes: int
-    events: int
-    report_bytes: int
+    encode_ns: int = 0
 
     @property
     def work_ns(self) -> int:
         return self.read_ns + self.analyze_ns + self.encode_ns
 
 
-class _Command(Struct, frozen=True):
-    peak_rss_bytes: int
+class _Ours(_Stages, frozen=True, kw_only=True):
+    events: int
+    report_bytes: int
 
 
-class _Peer(Struct, frozen=True):
+class _Peer(_Stages, frozen=True, kw_only=True):
     name: str
     version: str
-    import_ns: int
-    read_ns: int
-    analyze_ns: int
-    peak_rss_bytes: int
-
-    @property
-    def work_ns(self) -> int:
-        return self.read_ns + self.analyze_ns
 
 
-_Figures = TypeVar("_Figures", _Stages, _Command, _Peer)
+_Figures = TypeVar("_Figures", bound=_Process)
 
 
 def run_analyzer_benchmark(
@@ -129,53 +118,48 @@ def run_analyzer_benchmark(
         TraceError: `source` is no trace, or a recording without a captured window.
         DecodescopeError: a measured process failed.
     """
-    stages, commands, command_ns, peers = [], [], [], []
+    ours: list[_Ours] = []
+    commands: list[_Process] = []
+    command_ns: list[int] = []
+    peers: list[_Peer] = []
     with tempfile.TemporaryDirectory(prefix="decodescope-bench-") as folder:
         path = Path(folder) / "trace.json"
         file_bytes = make_trace(_source_json(source), events, path)
         for _ in range(repeats):
-            stages.append(_measure(_child("stages", path), _Stages))
+            ours.append(_measure([*_CHILD, "stages", str(path)], _Ours))
             began = time.perf_counter_ns()
-            commands.append(_measure(_child("command", path), _Command))
+            commands.append(_measure([*_CHILD, "command", str(path)], _Process))
             command_ns.append(time.perf_counter_ns() - began)
             if peer_python is not None:
                 peers.append(_measure_peer(peer_python, path))
     target_ns, target_bytes = TARGETS.get(events, (None, None))
-    peaks = [run.peak_rss_bytes for run in commands]
+    versions = {name: package_version(name) for name in ("numpy", "msgspec")}
     return AnalyzerBenchmark(
         schema_version=1,
-        events=stages[0].events,
+        events=ours[0].events,
         file_bytes=file_bytes,
         repeats=repeats,
-        import_ns=_spread([run.import_ns for run in stages]),
-        read_ns=_spread([run.read_ns for run in stages]),
-        analyze_ns=_spread([run.analyze_ns for run in stages]),
-        encode_ns=_spread([run.encode_ns for run in stages]),
+        **_spreads(ours, "import_ns", "read_ns", "analyze_ns", "encode_ns"),
         command_ns=_spread(command_ns),
-        peak_rss_bytes=_spread(peaks),
-        report_bytes=stages[0].report_bytes,
+        **_spreads(commands, "peak_rss_bytes"),
+        report_bytes=ours[0].report_bytes,
         target_command_ns=target_ns,
         target_peak_rss_bytes=target_bytes,
-        peer=_peer_benchmark(peers, stages, peaks) if peers else None,
-        environment=_environment(source),
+        peer=_peer_benchmark(peers, ours, commands) if peers else None,
+        environment={**host_facts(), **versions, "source": source.name},
     )
 
 
 def _peer_benchmark(
-    peers: Sequence[_Peer], ours: Sequence[_Stages], our_peaks: Sequence[int]
+    peers: Sequence[_Peer], ours: Sequence[_Ours], commands: Sequence[_Process]
 ) -> PeerBenchmark:
-    times = [peer.work_ns / own.work_ns for peer, own in zip(peers, ours, strict=True)]
-    memory = [peer.peak_rss_bytes / peak for peer, peak in zip(peers, our_peaks, strict=True)]
+    figures = ("import_ns", "read_ns", "analyze_ns", "work_ns", "peak_rss_bytes")
     return PeerBenchmark(
         name=peers[0].name,
         version=peers[0].version,
-        import_ns=_spread([peer.import_ns for peer in peers]),
-        read_ns=_spread([peer.read_ns for peer in peers]),
-        analyze_ns=_spread([peer.analyze_ns for peer in peers]),
-        work_ns=_spread([peer.work_ns for peer in peers]),
-        peak_rss_bytes=_spread([peer.peak_rss_bytes for peer in peers]),
-        time_ratio=Ratio(min(times), float(np.median(times)), max(times)),
-        memory_ratio=Ratio(min(memory), float(np.median(memory)), max(memory)),
+        **_spreads(peers, *figures),
+        time_ratio=_ratios(peers, ours, "work_ns"),
+        memory_ratio=_ratios(peers, commands, "peak_rss_bytes"),
     )
 
 
@@ -196,10 +180,6 @@ def _source_json(source: Path) -> bytes:
         return b"".join(iter(pieces.read, b""))
 
 
-def _child(what: str, path: Path) -> list[str]:
-    return [sys.executable, "-m", _CHILD, what, str(path)]
-
-
 def _measure(command: list[str], figures: type[_Figures]) -> _Figures:
     done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
     if done.returncode:
@@ -210,7 +190,7 @@ def _measure(command: list[str], figures: type[_Figures]) -> _Figures:
 
 def _measure_peer(python: Path, path: Path) -> _Peer:
     try:
-        return _measure([str(python), str(_PEER), str(path)], _Peer)
+        return _measure([str(python), str(_CHILD_FILE), "peer", str(path)], _Peer)
     except OSError as error:
         raise InputError(f"--peer {python}: cannot be run ({error}); name a Python") from error
     except DecodescopeError as error:
@@ -222,10 +202,15 @@ def _measure_peer(python: Path, path: Path) -> _Peer:
         ) from error
 
 
-def _spread(values: Sequence[int]) -> Spread:
-    return Spread(min=min(values), median=int(np.median(values)), max=max(values))
+def _spreads(runs: Sequence[_Process], *figures: str) -> dict[str, Spread]:
+    return {name: _spread([getattr(run, name) for run in runs]) for name in figures}
 
 
-def _environment(source: Path) -> Environment:
-    versions = {name: package_version(name) for name in ("numpy", "msgspec")}
-    return {**host_facts(), **versions, "source": source.name}
+def _ratios(peers: Sequence[_Process], ours: Sequence[_Process], figure: str) -> Spread:
+    pairs = zip(peers, ours, strict=True)
+    return _spread([getattr(peer, figure) / getattr(own, figure) for peer, own in pairs])
+
+
+def _spread(values: Sequence[int | float]) -> Spread:
+    """A median of whole numbers is rounded down to one."""
+    return Spread(min(values), type(values[0])(np.median(values)), max(values))

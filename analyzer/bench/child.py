@@ -2,6 +2,8 @@
 
 `python -m decodescope.analyzer.bench.child stages FILE` reads the trace, analyses it and
 encodes the report, each timed. `... command FILE` runs what a user runs, `analyze FILE --json`.
+`peer-python .../child.py peer FILE` runs HolisticTraceAnalysis, under a Python that has it; so this
+file imports nothing of decodescope before it measures it.
 """
 
 import os
@@ -16,7 +18,7 @@ _STATUS = Path("/proc/self/status")
 def peak_rss_bytes() -> int:
     """The most memory this process ever had resident.
 
-    Linux keeps it for the running program in VmHWM; getrusage would include what the parent had
+    Linux reports it for the running program in VmHWM; getrusage would include what the parent had
     resident when it started this process.
     """
     if _STATUS.exists():
@@ -56,7 +58,7 @@ def stages(path: str) -> dict[str, int]:
 
 
 def command(path: str) -> dict[str, int]:
-    """The command line on `path`, its output thrown away; the parent times the whole process."""
+    """The command line on `path`, its output discarded; the parent times the whole process."""
     kept = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.argv = ["decodescope", "analyze", path, "--json"]
@@ -71,12 +73,43 @@ def command(path: str) -> dict[str, int]:
     return {"peak_rss_bytes": peak_rss_bytes()}
 
 
-def main(what: str, path: str) -> None:
-    """Run one of the two and print its figures."""
-    figures = {"stages": stages, "command": command}[what](path)
-    import msgspec
+def peer(path: str) -> dict[str, str | int]:
+    """One pass of HolisticTraceAnalysis over `path`, for what `analyze` reports too: idle time,
+    kernel breakdown, launch statistics, queue lengths."""
+    import logging
+    import warnings
 
-    sys.stdout.write(msgspec.json.encode(figures).decode() + "\n")
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    began = time.perf_counter_ns()
+    from hta.trace_analysis import TraceAnalysis
+
+    imported = time.perf_counter_ns()
+    analysis = TraceAnalysis(trace_files={0: path})
+    read = time.perf_counter_ns()
+    analysis.get_idle_time_breakdown(ranks=[0], visualize=False)
+    analysis.get_gpu_kernel_breakdown(visualize=False)
+    analysis.get_cuda_kernel_launch_stats(ranks=[0], visualize=False)
+    analysis.get_queue_length_summary(ranks=[0])
+    analysed = time.perf_counter_ns()
+    from importlib.metadata import version
+
+    return {
+        "name": "HolisticTraceAnalysis",
+        "version": f"{version('HolisticTraceAnalysis')} (pandas {version('pandas')})",
+        "import_ns": imported - began,
+        "read_ns": read - imported,
+        "analyze_ns": analysed - read,
+        "peak_rss_bytes": peak_rss_bytes(),
+    }
+
+
+def main(what: str, path: str) -> None:
+    """Run one of the three and print its figures."""
+    figures = {"stages": stages, "command": command, "peer": peer}[what](path)
+    import json
+
+    sys.stdout.write(f"\n{json.dumps(figures)}\n")
 
 
 if __name__ == "__main__":

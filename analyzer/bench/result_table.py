@@ -1,5 +1,7 @@
 """The result of `bench analyzer` for a terminal."""
 
+from collections.abc import Callable
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -8,8 +10,6 @@ from decodescope.analyzer.bench.benchmark import (
     PEER_MEMORY_TARGET,
     PEER_TIME_TARGET,
     AnalyzerBenchmark,
-    PeerBenchmark,
-    Ratio,
     Spread,
 )
 
@@ -27,18 +27,22 @@ def benchmark_table(result: AnalyzerBenchmark) -> RenderableType:
         "encode JSON": result.encode_ns,
     }
     for name, spread in stages.items():
-        table.add_row(name, *_seconds(spread))
+        _add_row(table, name, spread, _seconds)
     target = result.target_command_ns
     goal = f"at most {target / 1e9:.1f} s" if target else ""
-    table.add_row("analyze --json", *_seconds(result.command_ns), goal)
+    _add_row(table, "analyze --json", result.command_ns, _seconds, goal)
     limit = result.target_peak_rss_bytes
-    table.add_row(
-        "  its memory",
-        *_megabytes(result.peak_rss_bytes),
-        f"at most {limit / 1e6:.0f} MB" if limit else "",
-    )
-    if result.peer is not None:
-        _peer_rows(table, result.peer)
+    goal = f"at most {limit / 1e6:.0f} MB" if limit else ""
+    _add_row(table, "  its memory", result.peak_rss_bytes, _megabytes, goal)
+    if (peer := result.peer) is not None:
+        table.add_row(f"{peer.name} {peer.version}")
+        _add_row(table, "  read", peer.read_ns, _seconds)
+        _add_row(table, "  analyse", peer.analyze_ns, _seconds)
+        _add_row(table, "  its memory", peer.peak_rss_bytes, _megabytes)
+        goal = f"at least {PEER_TIME_TARGET:g}"
+        _add_row(table, "  its time ÷ ours", peer.time_ratio, _times, goal)
+        goal = f"at least {PEER_MEMORY_TARGET:g}"
+        _add_row(table, "  its memory ÷ ours", peer.memory_ratio, _times, goal)
     title = Text(
         f"{result.events:,} events, {result.file_bytes / 1e6:.1f} MB of JSON, "
         f"{result.repeats} processes each",
@@ -49,24 +53,19 @@ def benchmark_table(result: AnalyzerBenchmark) -> RenderableType:
     return Group(title, table, *notes, Text(machine, style="dim"))
 
 
-def _peer_rows(table: Table, peer: PeerBenchmark) -> None:
-    table.add_row(f"{peer.name} {peer.version}")
-    table.add_row("  read", *_seconds(peer.read_ns))
-    table.add_row("  analyse", *_seconds(peer.analyze_ns))
-    table.add_row("  its memory", *_megabytes(peer.peak_rss_bytes))
-    table.add_row("  its time ÷ ours", *_times(peer.time_ratio), f"at least {PEER_TIME_TARGET:g}")
-    table.add_row(
-        "  its memory ÷ ours", *_times(peer.memory_ratio), f"at least {PEER_MEMORY_TARGET:g}"
-    )
+def _add_row(
+    table: Table, name: str, spread: Spread, text: Callable[[float], str], goal: str = ""
+) -> None:
+    table.add_row(name, *map(text, (spread.min, spread.median, spread.max)), goal)
 
 
-def _seconds(spread: Spread) -> list[str]:
-    return [f"{ns / 1e9:.3f} s" for ns in (spread.min, spread.median, spread.max)]
+def _seconds(ns: float) -> str:
+    return f"{ns / 1e9:.3f} s"
 
 
-def _megabytes(spread: Spread) -> list[str]:
-    return [f"{size / 1e6:.0f} MB" for size in (spread.min, spread.median, spread.max)]
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:.0f} MB"
 
 
-def _times(ratio: Ratio) -> list[str]:
-    return [f"{value:.2f}" for value in (ratio.min, ratio.median, ratio.max)]
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f}"

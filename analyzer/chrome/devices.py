@@ -8,7 +8,7 @@ from typing import get_args
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import NO_NODE
-from decodescope.analyzer.chrome.events import EventText, given
+from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.model_ranges import replay_slices
 from decodescope.analyzer.chrome.tracks import separate_tracks
 from decodescope.analyzer.formatting import weights_note
@@ -18,9 +18,9 @@ from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.intervals import depth_changes
 from decodescope.analyzer.trace import Int64s, Trace
 
-GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
-RANGE_CATEGORY = "model_range"
-GAP_CATEGORY = "gap"
+_GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
+_RANGE_CATEGORY = "model_range"
+_GAP_CATEGORY = "gap"
 _GAP_TRACK = 1
 _FIRST_STREAM_TRACK = 10
 _CONFIDENCES = get_args(Confidence)
@@ -28,8 +28,8 @@ _CONFIDENCES = get_args(Confidence)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamTracks:
-    """One stream of a device: its ops and the track each is drawn on; the track `above` the others
-    is for the ranges of its graph replays."""
+    """One stream of a device: its ops and the track of each. The track `above` the others is for
+    the ranges of its graph replays."""
 
     stream: int
     above: int
@@ -49,8 +49,8 @@ def stream_tracks(trace: Trace, device: int) -> Iterator[StreamTracks]:
 
 
 def device_events(analysis: Analysis, text: EventText, device: int, pid: int) -> Iterator[str]:
-    """Every event of one device. Of a CPU capture only gaps and busy time: its operators stand on
-    their host threads."""
+    """Every event of one device. For a CPU capture only gaps and busy time: its operators are drawn
+    on their host threads."""
     trace = analysis.trace
     yield text.thread(pid, _GAP_TRACK, "idle gaps")
     yield from _gap_slices(analysis, text, device, pid)
@@ -73,7 +73,7 @@ def device_events(analysis: Analysis, text: EventText, device: int, pid: int) ->
 
 
 def device_name(trace: Trace, device: int) -> str:
-    """What a device's process is called: the device, and the model and variant if known."""
+    """The name of a device's process: the device, and the model and variant if known."""
     name = trace.device_names.get(device, "")
     label = (f"device: cpu {name}" if trace.on_cpu else f"GPU {device} {name}").strip()
     capture = trace.capture
@@ -94,7 +94,7 @@ def _range_slices(
     for one in slices:
         args = {"path": paths[one.node], "confidence": _CONFIDENCES[one.confidence]}
         name = text.quoted(names[one.node])
-        yield text.slice(RANGE_CATEGORY, name, pid, stream.above, one.start_ns, one.end_ns, args)
+        yield text.slice(_RANGE_CATEGORY, name, pid, stream.above, one.start_ns, one.end_ns, args)
 
 
 def _op_slices(
@@ -109,35 +109,21 @@ def _op_slices(
         *(ops.kind, ops.name, ops.start_ns, ops.end_ns, ops.correlation, ops.external_id),
         *(ops.graph_id, ops.graph_node_id, ranges.op_node, ranges.confidence),
     )
-    rows = zip(
-        stream.tracks[order].tolist(),
-        *(column[mine[order]].tolist() for column in columns),
-        strict=True,
-    )
+    rows = rows_of((stream.tracks[order], *(column[mine[order]] for column in columns)))
     for track, kind_, name, start, end, correlation, external, graph, in_graph, node, sure in rows:
-        args: dict[str, object] = {
-            **given(
-                {
-                    "correlation": correlation,
-                    "External id": external,
-                    "graph id": graph,
-                    "graph node id": in_graph,
-                }
-            ),
-            "device": device,
-            "stream": stream.stream,
-        }
+        ids = {"correlation": correlation, "External id": external}
+        ids |= {"graph id": graph, "graph node id": in_graph}
+        args = {**given(ids), "device": device, "stream": stream.stream}
         if node != NO_NODE:
             args |= {"range": ranges.paths[node], "confidence": _CONFIDENCES[sure]}
-        yield text.slice(GPU_CATEGORIES[kind_], text.name(name), pid, track, start, end, args)
+        yield text.slice(_GPU_CATEGORIES[kind_], text.name(name), pid, track, start, end, args)
 
 
 def _gap_slices(analysis: Analysis, text: EventText, device: int, pid: int) -> Iterator[str]:
     trace, gaps, ranges = analysis.trace, analysis.gaps, analysis.ranges
     mine = (gaps.device == device).nonzero()[0]
     columns = (gaps.kind, gaps.label, gaps.start_ns, gaps.end_ns, gaps.prev, gaps.next, gaps.call)
-    rows = zip(*(column[mine].tolist() for column in columns), strict=True)
-    for kind, label, start, end, prev, following, call in rows:
+    for kind, label, start, end, prev, following, call in rows_of(columns, mine):
         args: dict[str, object] = {
             "length_ns": end - start,
             "prev": trace.names[trace.ops.name[prev]],
@@ -150,4 +136,4 @@ def _gap_slices(analysis: Analysis, text: EventText, device: int, pid: int) -> I
         name = GAP_CLASSES[kind]
         if label >= 0:
             name = f"{name}: {HOST_WAIT_LABELS[label]}"
-        yield text.slice(GAP_CATEGORY, text.quoted(name), pid, _GAP_TRACK, start, end, args)
+        yield text.slice(_GAP_CATEGORY, text.quoted(name), pid, _GAP_TRACK, start, end, args)

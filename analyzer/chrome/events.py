@@ -1,14 +1,21 @@
 """Single events of a Chrome trace as JSON text, with exact times."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
+import numpy as np
+
+from decodescope.analyzer.trace import Int64s
+
+# Process, track and time in ns.
+Place = tuple[int, int, int]
 
 
 class EventText:
     """Formats events; times are integer ns and `origin_ns` becomes 0.
 
-    `ts` and `dur` stand as µs with exactly three decimals, so no digit passes through a float.
+    `ts` and `dur` are µs with exactly three decimals, so that no digit passes through a float.
     """
 
     def __init__(self, names: Sequence[str], origin_ns: int) -> None:
@@ -41,42 +48,29 @@ class EventText:
         )
 
     def counter(self, name: str, pid: int, at_ns: int, value: int) -> str:
-        """A counter's value from a time on."""
+        """A counter's value from `at_ns` on."""
         return (
             f'{{"ph":"C","name":"{name}","pid":{pid},"ts":{self._time(at_ns)},'
             f'"args":{{"{name}":{value}}}}}'
         )
 
-    def arrow_start(self, arrow: int, pid: int, tid: int, at_ns: int) -> str:
-        """The tail of a flow arrow, on the slice that runs on that track at that time."""
-        return self._arrow("s", "", arrow, pid, tid, at_ns)
-
-    def arrow_end(self, arrow: int, pid: int, tid: int, at_ns: int) -> str:
-        """The head of a flow arrow, bound to the slice that encloses it."""
-        return self._arrow("f", '"bp":"e",', arrow, pid, tid, at_ns)
+    def arrow(self, arrow: int, tail: Place, head: Place) -> str:
+        """A flow arrow as two events: from the slice that runs at `tail` to the slice that encloses
+        `head`."""
+        common = f'"id":{arrow},"cat":"ac2g","name":"ac2g"'
+        return (
+            f'{{"ph":"s",{common},"pid":{tail[0]},"tid":{tail[1]},"ts":{self._time(tail[2])}}},\n'
+            f'{{"ph":"f","bp":"e",{common},"pid":{head[0]},"tid":{head[1]},'
+            f'"ts":{self._time(head[2])}}}'
+        )
 
     def process(self, pid: int, label: str, sort_index: int) -> str:
-        """Name and place of a process, as two metadata events."""
-        return (
-            f'{{"ph":"M","name":"process_name","pid":{pid},"args":{{"name":{_json(label)}}}}},\n'
-            f'{{"ph":"M","name":"process_sort_index","pid":{pid},'
-            f'"args":{{"sort_index":{sort_index}}}}}'
-        )
+        """Name and order of a process, as two metadata events."""
+        return _metadata("process", f'"pid":{pid}', label, sort_index)
 
     def thread(self, pid: int, tid: int, label: str) -> str:
-        """Name and place of a track, as two metadata events; tracks sort by their number."""
-        return (
-            f'{{"ph":"M","name":"thread_name","pid":{pid},"tid":{tid},'
-            f'"args":{{"name":{_json(label)}}}}},\n'
-            f'{{"ph":"M","name":"thread_sort_index","pid":{pid},"tid":{tid},'
-            f'"args":{{"sort_index":{tid}}}}}'
-        )
-
-    def _arrow(self, phase: str, binding: str, arrow: int, pid: int, tid: int, at_ns: int) -> str:
-        return (
-            f'{{"ph":"{phase}",{binding}"id":{arrow},"cat":"ac2g","name":"ac2g",'
-            f'"pid":{pid},"tid":{tid},"ts":{self._time(at_ns)}}}'
-        )
+        """Name and order of a track, as two metadata events; tracks sort by their number."""
+        return _metadata("thread", f'"pid":{pid},"tid":{tid}', label, tid)
 
     def _time(self, ns: int) -> str:
         return microseconds(ns - self._origin_ns)
@@ -88,10 +82,24 @@ def microseconds(ns: int) -> str:
     return f"{'-' if ns < 0 else ''}{whole}.{rest:03d}"
 
 
+def rows_of(
+    columns: Iterable[np.ndarray], chosen: Int64s | slice = slice(None)
+) -> Iterator[tuple[Any, ...]]:
+    """The chosen rows of columns of equal length, as tuples of Python numbers."""
+    return zip(*(column[chosen].tolist() for column in columns), strict=True)
+
+
 def given(args: Mapping[str, int]) -> dict[str, object]:
-    """The arguments that the trace gave: -1 stands for none."""
+    """The arguments that the trace has: -1 stands for none."""
     return {key: value for key, value in args.items() if value != -1}
 
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def _metadata(what: str, place: str, label: str, sort_index: int) -> str:
+    return (
+        f'{{"ph":"M","name":"{what}_name",{place},"args":{{"name":{_json(label)}}}}},\n'
+        f'{{"ph":"M","name":"{what}_sort_index",{place},"args":{{"sort_index":{sort_index}}}}}'
+    )

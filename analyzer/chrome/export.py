@@ -1,8 +1,8 @@
 """Writes an analysed trace as Chrome trace JSON for Perfetto and chrome://tracing.
 
 The file keeps Kineto's categories and arguments, so decodescope reads it back with the same
-figures. Times start at 0; `baseTimeNanoseconds` holds what was taken off, since viewers read large
-times as floats.
+figures. Times start at 0 because viewers read large times as floats; `baseTimeNanoseconds` holds
+the offset.
 """
 
 import gzip
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.chrome.devices import device_events, device_name, stream_tracks
-from decodescope.analyzer.chrome.events import EventText, given
+from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.tracks import HostPlaces, host_places
 from decodescope.analyzer.files import replacing
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, work_rows
@@ -32,9 +32,9 @@ def export_chrome(analysis: Analysis, path: Path | str) -> None:
     """Write `path` (.json, or .json.gz compressed), whole or not at all.
 
     Tracks: host threads with ranges, operators and API calls; each stream of each device, below the
-    ranges of its graph replays and with further tracks for ops that overlap on it; the gaps of each
-    device with their classes; counters of queue depth and busy time. Arrows lead from launch calls
-    to their ops.
+    ranges of its graph replays and with extra tracks for ops that overlap on it; the gaps of each
+    device with their classes; counters of queue depth and busy time. Arrows go from launch calls to
+    their ops.
 
     Raises:
         InputError: the file cannot be written.
@@ -121,8 +121,7 @@ def _host_events(
     order = np.lexsort((category, -ends, starts, places.tid, places.pid))
     columns = (category, names, places.pid, places.tid, starts, ends, correlations, externals)
     categories = list(groups)
-    rows = zip(*(column[order].tolist() for column in columns), strict=True)
-    for kind, name, pid, tid, start, end, correlation, external in rows:
+    for kind, name, pid, tid, start, end, correlation, external in rows_of(columns, order):
         args = given({"correlation": correlation, "External id": external})
         yield text.slice(categories[kind], text.name(name), pid, tid, start, end, args)
 
@@ -132,14 +131,9 @@ def _arrows(trace: Trace, text: EventText, calls: HostPlaces, pid_base: int) -> 
     ops = trace.ops
     for device in sorted(set(ops.device.tolist())):
         for stream in stream_tracks(trace, device):
-            linked = ops.launch[stream.ops] >= 0
-            targets, call = stream.ops[linked], ops.launch[stream.ops[linked]]
-            rows = zip(
-                *(targets.tolist(), stream.tracks[linked].tolist(), ops.start_ns[targets].tolist()),
-                *(calls.pid[call].tolist(), calls.tid[call].tolist()),
-                trace.calls.start_ns[call].tolist(),
-                strict=True,
-            )
-            for op, track, start, pid, tid, called in rows:
-                yield text.arrow_start(op + 1, pid, tid, called)
-                yield text.arrow_end(op + 1, pid_base + device, track, start)
+            linked = (ops.launch[stream.ops] >= 0).nonzero()[0]
+            targets = stream.ops[linked]
+            tails = rows_of((calls.pid, calls.tid, trace.calls.start_ns), ops.launch[targets])
+            heads = rows_of((stream.tracks, ops.start_ns[stream.ops]), linked)
+            for op, tail, (track, start) in zip(targets.tolist(), tails, heads, strict=True):
+                yield text.arrow(op + 1, tail, (pid_base + device, track, start))

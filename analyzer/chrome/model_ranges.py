@@ -1,8 +1,8 @@
 """The model's ranges above the ops of CUDA graph replays, which the host never opened.
 
-A slice lasts from the start of the first to the end of the last of consecutive ops of one path on
-one stream. An op that starts before the one in front of it ended cuts that one's ranges short, so
-that slices always nest; a range of which nothing is left has no slice.
+A slice covers consecutive ops of one path on one stream, from the first start to the last end. An
+op that starts before the previous one ended cuts the ranges of that one short, so that slices
+always nest; a range that is cut to nothing has no slice.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from itertools import takewhile
 import numpy as np
 
 from decodescope.analyzer.attribution.replays import EXACT
+from decodescope.analyzer.chrome.events import rows_of
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.trace import Int64s
 
@@ -41,8 +42,8 @@ class _Run:
 
 
 def replay_slices(analysis: Analysis, ops: Int64s) -> list[RangeSlice]:
-    """The slices above those of `ops` (one stream's, by start) that attributed graph launches put
-    there; outer slices stand before the inner ones."""
+    """The slices above those of `ops` (one stream's, by start) that attributed graph launches
+    queued; outer slices precede the inner ones."""
     slices: list[RangeSlice] = []
     open_slices: list[RangeSlice] = []
     launch = -1
@@ -85,5 +86,5 @@ def _runs(analysis: Analysis, ops: Int64s) -> Iterator[_Run]:
         np.maximum.reduceat(confidence, first),
     )
     chains = {one: tuple(ranges.tree.chain(one)) for one in np.unique(node).tolist()}
-    for call, path, top, start, end, worst in zip(*(c.tolist() for c in columns), strict=True):
+    for call, path, top, start, end, worst in rows_of(columns):
         yield _Run(call, chains[path], ranges.tree.depths[top] + 1, start, end, worst)

@@ -1,7 +1,7 @@
-"""Puts slices on tracks so that no viewer has to drop one.
+"""Assigns slices to tracks so that viewers show all of them.
 
-Viewers of Chrome traces take slices of one track for a call stack: they may nest, but two that
-overlap in part are dropped or mangled. Such a slice goes to a further track.
+Viewers of Chrome traces read the slices of one track as a call stack: they may nest, but two that
+overlap partially are dropped or mangled. Such a slice goes to another track.
 """
 
 from collections.abc import Sequence
@@ -12,36 +12,30 @@ import numpy as np
 
 from decodescope.analyzer.trace import HostEvents, Int64s
 
-_MOST = 1 << 31
+_MAX_NUMBER = 1 << 31
 
 
 def separate_tracks(start_ns: Int64s, end_ns: Int64s) -> Int64s:
     """Tracks on which no two slices overlap at all; slices sorted by start, tracks from 0."""
-    track = np.zeros(len(start_ns), dtype=np.int64)
     if len(start_ns) < 2 or (start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]).all():
-        return track
-    free_from: list[int] = []
-    for index, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
-        for candidate, free in enumerate(free_from):
-            if free <= start:
-                track[index] = candidate
-                free_from[candidate] = end
-                break
-        else:
-            track[index] = len(free_from)
-            free_from.append(end)
-    return track
+        return np.zeros(len(start_ns), dtype=np.int64)
+    return _first_fit(start_ns, end_ns, may_nest=False)
 
 
 def nesting_tracks(start_ns: Int64s, end_ns: Int64s) -> Int64s:
     """Tracks on which slices nest or are apart; sorted by start, longest first, tracks from 0."""
+    return _first_fit(start_ns, end_ns, may_nest=True)
+
+
+def _first_fit(start_ns: Int64s, end_ns: Int64s, *, may_nest: bool) -> Int64s:
+    """The first track that each slice fits on. A track's stack holds the ends of open slices."""
     track = np.zeros(len(start_ns), dtype=np.int64)
     stacks: list[list[int]] = []
     for index, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
         for candidate, stack in enumerate(stacks):
             while stack and stack[-1] <= start:
                 stack.pop()
-            if not stack or end <= stack[-1]:
+            if not stack or (may_nest and end <= stack[-1]):
                 track[index] = candidate
                 stack.append(end)
                 break
@@ -53,15 +47,15 @@ def nesting_tracks(start_ns: Int64s, end_ns: Int64s) -> Int64s:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostPlaces:
-    """The process and thread number under which each event of several groups is drawn, one group
-    after the other; `edges` are the rows at which the groups begin and end."""
+    """The process and thread number under which each event of several consecutive groups is drawn;
+    `edges` are the rows at which the groups begin and end."""
 
     pid: Int64s
     tid: Int64s
     edges: tuple[int, ...]
 
     def of_group(self, index: int) -> "HostPlaces":
-        """Those of one group."""
+        """The places of one group's events."""
         mine = slice(self.edges[index], self.edges[index + 1])
         return HostPlaces(self.pid[mine], self.tid[mine], (0, mine.stop - mine.start))
 
@@ -69,9 +63,9 @@ class HostPlaces:
 def host_places(groups: Sequence[HostEvents]) -> HostPlaces:
     """Where each event of each group is drawn.
 
-    An event keeps its process and thread, but: numbers that viewers do not take (negative ones,
-    which stand for text, and those of 32 bits and more) are replaced by free ones, and an event
-    that overlaps another one of its thread in part goes to a thread number that no event has.
+    An event keeps its process and thread, with two exceptions. Numbers that viewers do not accept
+    (negative ones, which stand for text, and those of 32 bits and more) become unused ones. An
+    event that partially overlaps another one of its thread gets an unused thread number.
     """
     start, end = (
         np.concatenate([getattr(group, name) for group in groups])
@@ -94,7 +88,7 @@ def host_places(groups: Sequence[HostEvents]) -> HostPlaces:
 
 
 def _usable(numbers: Int64s) -> Int64s:
-    usable = (numbers >= 0) & (numbers < _MOST)
+    usable = (numbers >= 0) & (numbers < _MAX_NUMBER)
     free = int(numbers[usable].max(initial=0)) + 1
     _, others = np.unique(numbers[~usable], return_inverse=True)
     found = numbers.copy()

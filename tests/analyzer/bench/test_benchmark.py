@@ -14,6 +14,7 @@ from decodescope.analyzer.bench.result_table import benchmark_table
 from decodescope.analyzer.errors import InputError, TraceError
 from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
 from tests.helpers.kineto_events import DATA, call, document, op
+from tests.helpers.rich_report import text_of
 
 BASE = 1_661_938_466_265_032_123
 SOURCE = DATA / "cpu_two_blocks.json.gz"
@@ -62,13 +63,8 @@ def fake_peer(folder: Path, body: str) -> Path:
     return program
 
 
-def text_of(result: AnalyzerBenchmark) -> str:
-    from rich.console import Console
-
-    console = Console(width=200)
-    with console.capture() as captured:
-        console.print(benchmark_table(result))
-    return captured.get()
+def table_of(result: AnalyzerBenchmark) -> str:
+    return text_of(benchmark_table(result), 200)
 
 
 def test_the_benchmark_measures_processes_of_their_own() -> None:
@@ -82,7 +78,7 @@ def test_the_benchmark_measures_processes_of_their_own() -> None:
     assert (result.target_command_ns, result.peer) == (None, None)
     assert result.environment["decodescope"]
     assert result.environment["python"]
-    assert "no peer" in text_of(result)
+    assert "no peer" in table_of(result)
 
 
 def test_the_peer_is_compared_within_each_repetition(tmp_path: Path) -> None:
@@ -99,7 +95,7 @@ def test_the_peer_is_compared_within_each_repetition(tmp_path: Path) -> None:
     assert result.peer.memory_ratio.max == pytest.approx(4e12 / result.peak_rss_bytes.min)
     slowest = sum(s.max for s in (result.read_ns, result.analyze_ns, result.encode_ns))
     assert result.peer.time_ratio.min >= 3e12 / slowest
-    assert "its time ÷ ours" in text_of(result)
+    assert "its time ÷ ours" in table_of(result)
 
 
 def test_a_peer_that_cannot_be_measured_is_one_line(tmp_path: Path) -> None:
