@@ -7,6 +7,11 @@ integers does not depend on their order, so programs offer their keys with atomi
 import triton
 import triton.language as tl
 
+from decodescope.kernels.host import workspace
+
+# Below every key.
+NO_KEY = tl.constexpr(workspace.NO_KEY)
+
 
 @triton.jit
 def choice_keys(logits, indices):

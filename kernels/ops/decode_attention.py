@@ -228,7 +228,7 @@ def decode_attention(
             than `MAX_SPLITS` splits or one stage, a window below 1, a prefetch from weights that
             are not on a GPU or not aligned.
     """
-    _check(q, k_cache, v_cache, position, out, tile, window)
+    _check(q, k_cache, v_cache, position, out, tile, window, prefetch)
     batch, heads, head_dim = q.shape
     kv_heads, capacity = k_cache.shape[1:3]
     group = heads // kv_heads
@@ -237,7 +237,7 @@ def decode_attention(
         workspace_counters(batch, heads, tile.splits),
         q.device,
     )
-    prefetch_bytes = _prefetch_bytes(prefetch, q.device)
+    prefetch_bytes = 0 if prefetch is None else prefetchable_bytes(prefetch)
     lanes = triton.next_power_of_2(head_dim)
     visible = capacity if window is None else min(window, capacity)
     multiprocessors = _multiprocessors(q.device)
@@ -245,10 +245,9 @@ def decode_attention(
         batch, kv_heads, group, lanes, tile.splits, tile.num_warps, multiprocessors
     )
     programs = batch * kv_heads * tile.splits + combined.programs
-    prefetch_programs = 0 if prefetch is None else PREFETCH_PROGRAMS.value
     return launch(
         _decode_attention_kernel,
-        (programs + prefetch_programs,),
+        (programs + (PREFETCH_PROGRAMS.value if prefetch else 0),),
         q,
         k_cache,
         v_cache,
@@ -277,15 +276,6 @@ def decode_attention(
         num_warps=tile.num_warps,
         num_stages=1,
     )
-
-
-def _prefetch_bytes(prefetch: WeightMatrix | None, device: torch.device) -> int:
-    """Bytes to prefetch of a matrix that is on this GPU."""
-    if prefetch is None:
-        return 0
-    if prefetch.data.device.type != "cuda" or prefetch.data.device != device:
-        raise ValueError(f"prefetch of weights on {prefetch.data.device}: must be on q's GPU")
-    return prefetchable_bytes(prefetch)
 
 
 def _later_block(tile: Tile, visible: int, batch: int, programs: int, multiprocessors: int) -> int:
@@ -319,6 +309,7 @@ def _check(
     out: torch.Tensor,
     tile: Tile,
     window: int | None,
+    prefetch: WeightMatrix | None,
 ) -> None:
     if q.dim() != 3 or k_cache.dim() != 4:
         raise ValueError(
@@ -349,6 +340,8 @@ def _check(
         raise ValueError(f"tile of {tile.num_stages} stages: attention holds one block at a time")
     if tile.splits > MAX_SPLITS:
         raise ValueError(f"tile of {tile.splits} splits: at most {MAX_SPLITS} are combined")
+    if prefetch is not None and not (q.is_cuda and prefetch.data.device == q.device):
+        raise ValueError(f"prefetch of weights on {prefetch.data.device}: must be on q's GPU")
 
 
 @dataclass(frozen=True, slots=True)

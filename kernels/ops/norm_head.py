@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
-from decodescope.kernels.device.choice import choice_keys, chosen_index
+from decodescope.kernels.device.choice import NO_KEY, choice_keys, chosen_index
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.weight_rows import finished, program_rows
 from decodescope.kernels.host.checks import (
@@ -30,7 +30,7 @@ from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.product import norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
-from decodescope.kernels.host.workspace import NO_KEY, Workspace
+from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.linear import linear_reference
 
 
@@ -49,7 +49,6 @@ def _choose(
     key_ptr,
     counter_ptr,
     capacity,
-    NO_KEY: tl.constexpr,
 ):
     """Offer the largest of `logits` [R]; the last to arrive writes the token and the position."""
     keys = tl.where(mask, choice_keys(logits, rows), NO_KEY)
@@ -80,7 +79,6 @@ def _norm_head_kernel(
     eps,
     V,
     capacity,
-    NO_KEY: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -97,9 +95,7 @@ def _norm_head_kernel(
     if logits_ptr is not None:
         tl.store(logits_ptr + rows, logits, mask=mask)
     if CHOOSE:
-        _choose(
-            logits, rows, mask, tokens_ptr, position_ptr, key_ptr, counter_ptr, capacity, NO_KEY
-        )
+        _choose(logits, rows, mask, tokens_ptr, position_ptr, key_ptr, counter_ptr, capacity)
 
 
 @triton.jit
@@ -113,7 +109,6 @@ def _choose_for_batch(
     counter_ptr,
     capacity,
     BATCH: tl.constexpr,
-    NO_KEY: tl.constexpr,
 ):
     """As `_choose`, for each column of `logits` [R, TOKENS]."""
     token = tl.arange(0, batched_product.TOKENS)
@@ -151,7 +146,6 @@ def _norm_head_batched_kernel(
     V,
     capacity,
     BATCH: tl.constexpr,
-    NO_KEY: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -184,7 +178,6 @@ def _norm_head_batched_kernel(
             counter_ptr,
             capacity,
             BATCH,
-            NO_KEY,
         )
 
 
@@ -240,7 +233,6 @@ def norm_head(
         eps,
         head.rows,
         int(tokens.shape[1]) - 1,
-        NO_KEY=NO_KEY,
         CHOOSE=choose,
         **product_options(x, head, tile, pdl),
     )

@@ -7,7 +7,7 @@ their order; the last program to arrive writes the token.
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.choice import choice_keys, chosen_index
+from decodescope.kernels.device.choice import NO_KEY, choice_keys, chosen_index
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.sampling.numbers import gumbel_noise, logit_keys, program_logits
 from decodescope.kernels.sampling.workspace import (
@@ -37,7 +37,6 @@ def draw_kernel(
     out_columns,
     inverse_temperature,
     seed,
-    NO_KEY: tl.constexpr,
     HISTORY: tl.constexpr,
     BLOCK: tl.constexpr,
     PDL: tl.constexpr,

@@ -9,6 +9,13 @@ from typing import Any
 import triton
 import triton.language as tl
 
+from decodescope.kernels.sampling.reference import EXP_COEFFICIENTS, LOG_COEFFICIENTS
+
+_EXP_COEFFICIENTS = tl.constexpr(EXP_COEFFICIENTS)
+_EXP_COUNT = tl.constexpr(len(EXP_COEFFICIENTS))
+_LOG_COEFFICIENTS = tl.constexpr(LOG_COEFFICIENTS)
+_LOG_COUNT = tl.constexpr(len(LOG_COEFFICIENTS))
+
 EXACT: dict[str, Any] = {"enable_fp_fusion": False}
 
 
@@ -56,12 +63,7 @@ def probability_mass(scaled, largest):
     halvings = tl.floor(distance * 1.44269504 + 0.5)
     rest = distance - halvings * 0.693359375
     rest = rest - halvings * -2.12194440e-4
-    y = rest * 1.9875691500e-4 + 1.3981999507e-3
-    y = y * rest + 8.3334519073e-3
-    y = y * rest + 4.1665795894e-2
-    y = y * rest + 1.6666665459e-1
-    y = y * rest + 5.0000001201e-1
-    factor = y * (rest * rest) + rest + 1.0
+    factor = _horner(rest, _EXP_COEFFICIENTS, _EXP_COUNT) * (rest * rest) + rest + 1.0
     return ((factor * 16777216.0).to(tl.int64) << 16) >> (-halvings).to(tl.int64)
 
 
@@ -98,15 +100,16 @@ def _log1p_negative(v):
 def _log_of_parts(f, exponent):
     """log((1 + f) 2^exponent)."""
     square = f * f
-    y = f * 7.0376836292e-2 - 1.1514610310e-1
-    y = y * f + 1.1676998740e-1
-    y = y * f - 1.2420140846e-1
-    y = y * f + 1.4249322787e-1
-    y = y * f - 1.6668057665e-1
-    y = y * f + 2.0000714765e-1
-    y = y * f - 2.4999993993e-1
-    y = y * f + 3.3333331174e-1
-    y = y * f * square
+    y = _horner(f, _LOG_COEFFICIENTS, _LOG_COUNT) * f * square
     y = y + exponent * -2.12194440e-4
     y = y - square * 0.5
     return f + y + exponent * 0.693359375
+
+
+@triton.jit
+def _horner(x, COEFFICIENTS: tl.constexpr, COUNT: tl.constexpr):
+    """The polynomial with these coefficients, highest power first."""
+    y = x * COEFFICIENTS[0] + COEFFICIENTS[1]
+    for index in tl.static_range(2, COUNT):
+        y = y * x + COEFFICIENTS[index]
+    return y

@@ -20,11 +20,11 @@ MAX_VOCABULARY = 1 << 20
 # Replaces infinities before a subtraction, so that the difference stays finite.
 _LARGEST = 1e38
 _WORD = 0xFFFFFFFF
-_LOG_COEFFICIENTS = (
+LOG_COEFFICIENTS = (
     7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
     -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
 )  # fmt: skip
-_EXP_COEFFICIENTS = (
+EXP_COEFFICIENTS = (
     1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
     5.0000001201e-1,
 )  # fmt: skip
@@ -88,7 +88,7 @@ def probability_mass(scaled: torch.Tensor) -> torch.Tensor:
     halvings = (distance * 1.44269504 + 0.5).floor()
     rest = distance - halvings * 0.693359375
     rest = rest - halvings * -2.12194440e-4
-    factor = _horner(rest, _EXP_COEFFICIENTS) * (rest * rest) + rest + 1.0
+    factor = _horner(rest, EXP_COEFFICIENTS) * (rest * rest) + rest + 1.0
     return ((factor * 16777216.0).long() << 16) >> (-halvings).long()
 
 
@@ -151,7 +151,7 @@ def _log1p_negative(v: torch.Tensor) -> torch.Tensor:
 def _log_of_parts(f: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
     """log((1 + f) 2^exponent), -0.3 < f < 0.42."""
     square = f * f
-    y = _horner(f, _LOG_COEFFICIENTS) * f * square
+    y = _horner(f, LOG_COEFFICIENTS) * f * square
     y = y + exponent * -2.12194440e-4
     y = y - square * 0.5
     return f + y + exponent * 0.693359375

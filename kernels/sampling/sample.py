@@ -13,7 +13,6 @@ import triton
 
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.workspace import NO_KEY
 from decodescope.kernels.sampling.border import (
     largest_kernel,
     lower_half_kernel,
@@ -93,7 +92,6 @@ def sample(
         out.shape[-1],
         inverse,
         seed,
-        NO_KEY=NO_KEY,
         HISTORY=out.dim() == 2,
         **options,
     )
