@@ -80,39 +80,6 @@ def _linear_residual_kernel(
 
 
 @triton.jit
-def _sum_of_splits(
-    sums,
-    partial_ptr,
-    counter_ptr,
-    block,
-    split,
-    rows,
-    BATCH: tl.constexpr,
-    SPLITS: tl.constexpr,
-):
-    """The last program to arrive gets (all splits' sums, added in their order, True), the others
-    (their own sums, False).
-
-    Resets the counter to zero. partials [SPLITS, padded rows, BATCH].
-    """
-    token = tl.arange(0, batched_product.TOKENS)
-    padded = tl.num_programs(0) * sums.shape[0]
-    offsets = rows[:, None] * BATCH + token[None, :]
-    present = (token < BATCH)[None, :]
-    tl.store(partial_ptr + split * padded * BATCH + offsets, sums, mask=present)
-    # One thread counts for all: their stores must be done.
-    tl.debug_barrier()
-    is_last = tl.atomic_add(counter_ptr + block, 1, sem="acq_rel") == SPLITS - 1
-    if is_last:
-        sums = tl.zeros_like(sums)
-        for part in tl.static_range(SPLITS):
-            offset = part * padded * BATCH
-            sums += tl.load(partial_ptr + offset + offsets, mask=present, other=0.0)
-        tl.store(counter_ptr + block, 0)
-    return sums, is_last
-
-
-@triton.jit
 def _linear_residual_batched_kernel(
     x_ptr,
     w_ptr,
@@ -147,9 +114,19 @@ def _linear_residual_batched_kernel(
     )
     finishes = True
     if SPLITS > 1:
-        sums, finishes = _sum_of_splits(
-            sums, partial_ptr, counter_ptr, block, split, rows, BATCH, SPLITS
-        )
+        padded = tl.num_programs(0) * ROWS
+        offsets = rows[:, None] * BATCH + token[None, :]
+        present = (token < BATCH)[None, :]
+        tl.store(partial_ptr + split * padded * BATCH + offsets, sums, mask=present)
+        # One thread counts for all: their stores must be done.
+        tl.debug_barrier()
+        finishes = tl.atomic_add(counter_ptr + block, 1, sem="acq_rel") == SPLITS - 1
+        if finishes:
+            sums = tl.zeros_like(sums)
+            for part in tl.static_range(SPLITS):
+                offset = part * padded * BATCH
+                sums += tl.load(partial_ptr + offset + offsets, mask=present, other=0.0)
+            tl.store(counter_ptr + block, 0)
     if finishes:
         sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
         tl.store(places, (residual + sums).to(residual_ptr.dtype.element_ty), mask=mask)

@@ -40,31 +40,6 @@ def norm_head_reference(x: torch.Tensor, norm: Norm | None, head: WeightMatrix) 
 
 
 @triton.jit
-def _choose(
-    logits,
-    rows,
-    mask,
-    tokens_ptr,
-    position_ptr,
-    key_ptr,
-    counter_ptr,
-    capacity,
-):
-    """Offer the largest of `logits` [R]; the last to arrive writes the token and the position."""
-    keys = tl.where(mask, choice_keys(logits, rows), NO_KEY)
-    tl.atomic_max(key_ptr, tl.max(keys, axis=0), sem="relaxed")
-    arrived = tl.atomic_add(counter_ptr, 1, sem="acq_rel")
-    if arrived == tl.num_programs(0) - 1:
-        key = tl.atomic_max(key_ptr, NO_KEY, sem="relaxed")
-        position = tl.load(position_ptr)
-        if (position >= 0) & (position < capacity):
-            tl.store(tokens_ptr + position + 1, chosen_index(key))
-        tl.store(position_ptr, position + 1)
-        tl.store(key_ptr, NO_KEY)
-        tl.store(counter_ptr, 0)
-
-
-@triton.jit
 def _norm_head_kernel(
     x_ptr,
     g_ptr,
@@ -95,39 +70,17 @@ def _norm_head_kernel(
     if logits_ptr is not None:
         tl.store(logits_ptr + rows, logits, mask=mask)
     if CHOOSE:
-        _choose(logits, rows, mask, tokens_ptr, position_ptr, key_ptr, counter_ptr, capacity)
-
-
-@triton.jit
-def _choose_for_batch(
-    logits,
-    rows,
-    mask,
-    tokens_ptr,
-    position_ptr,
-    key_ptr,
-    counter_ptr,
-    capacity,
-    BATCH: tl.constexpr,
-):
-    """As `_choose`, for each column of `logits` [R, TOKENS]."""
-    token = tl.arange(0, batched_product.TOKENS)
-    present = token < BATCH
-    keys = tl.where(mask, choice_keys(logits, rows[:, None]), NO_KEY)
-    tl.atomic_max(key_ptr + token, tl.max(keys, axis=0), mask=present, sem="relaxed")
-    # One thread counts for all: their offers must be done.
-    tl.debug_barrier()
-    if tl.atomic_add(counter_ptr, 1, sem="acq_rel") == tl.num_programs(0) - 1:
-        best = tl.load(key_ptr + token, mask=present, other=0, cache_modifier=".cg")
-        position = tl.load(position_ptr)
-        places = tokens_ptr + token * (capacity + 1) + tl.minimum(position, capacity - 1) + 1
-        fits = (position >= 0) & (position < capacity)
-        tl.store(places, chosen_index(best), mask=token < tl.where(fits, BATCH, 0))
-        # Every thread has read the keys and the position before one of them overwrites them.
-        tl.debug_barrier()
-        tl.store(key_ptr + token, tl.full(token.shape, NO_KEY, tl.int64), mask=present)
-        tl.store(position_ptr, position + 1)
-        tl.store(counter_ptr, 0)
+        keys = tl.where(mask, choice_keys(logits, rows), NO_KEY)
+        tl.atomic_max(key_ptr, tl.max(keys, axis=0), sem="relaxed")
+        arrived = tl.atomic_add(counter_ptr, 1, sem="acq_rel")
+        if arrived == tl.num_programs(0) - 1:
+            key = tl.atomic_max(key_ptr, NO_KEY, sem="relaxed")
+            position = tl.load(position_ptr)
+            if (position >= 0) & (position < capacity):
+                tl.store(tokens_ptr + position + 1, chosen_index(key))
+            tl.store(position_ptr, position + 1)
+            tl.store(key_ptr, NO_KEY)
+            tl.store(counter_ptr, 0)
 
 
 @triton.jit
@@ -163,22 +116,27 @@ def _norm_head_batched_kernel(
     mask = (rows < V)[:, None]
     sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], mask)
     logits = sums.to(x_ptr.dtype.element_ty).to(tl.float32)
+    token = tl.arange(0, batched_product.TOKENS)
+    present = token < BATCH
     if logits_ptr is not None:
-        token = tl.arange(0, batched_product.TOKENS)
-        places = logits_ptr + token[None, :] * V + rows[:, None]
-        tl.store(places, logits, mask=mask & (token < BATCH)[None, :])
+        logit_places = logits_ptr + token[None, :] * V + rows[:, None]
+        tl.store(logit_places, logits, mask=mask & present[None, :])
     if CHOOSE:
-        _choose_for_batch(
-            logits,
-            rows,
-            mask,
-            tokens_ptr,
-            position_ptr,
-            key_ptr,
-            counter_ptr,
-            capacity,
-            BATCH,
-        )
+        keys = tl.where(mask, choice_keys(logits, rows[:, None]), NO_KEY)
+        tl.atomic_max(key_ptr + token, tl.max(keys, axis=0), mask=present, sem="relaxed")
+        # One thread counts for all: their offers must be done.
+        tl.debug_barrier()
+        if tl.atomic_add(counter_ptr, 1, sem="acq_rel") == tl.num_programs(0) - 1:
+            best = tl.load(key_ptr + token, mask=present, other=0, cache_modifier=".cg")
+            position = tl.load(position_ptr)
+            places = tokens_ptr + token * (capacity + 1) + tl.minimum(position, capacity - 1) + 1
+            fits = (position >= 0) & (position < capacity)
+            tl.store(places, chosen_index(best), mask=token < tl.where(fits, BATCH, 0))
+            # Every thread has read the keys and the position before one of them overwrites them.
+            tl.debug_barrier()
+            tl.store(key_ptr + token, tl.full(token.shape, NO_KEY, tl.int64), mask=present)
+            tl.store(position_ptr, position + 1)
+            tl.store(counter_ptr, 0)
 
 
 def norm_head(
