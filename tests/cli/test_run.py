@@ -134,6 +134,8 @@ def test_bad_usage_is_one_line_and_a_code(
     ("arguments", "code", "words"),
     [
         (("run", "--nope"), 2, "--nope"),
+        (("bench",), 2, "one of: analyzer, kernels"),
+        (("bench", "kernel"), 2, "no command kernel: did you mean kernels?"),
         (("run", "--tokens", "0"), 2, "--tokens 0"),
         (("run", "--model", "tiny", "--variant", "compiled", "--device", "cpu"), 3, "CUDA"),
         (("run", "--trace", "/no/such/folder/t.json"), 2, "/no/such/folder"),

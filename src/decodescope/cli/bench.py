@@ -9,6 +9,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.files import check_writable
+from decodescope.cli.group import DefaultToLive
 from decodescope.cli.options import (
     FILE,
     dtype_option,
@@ -38,7 +39,7 @@ _CONTEXT = 1024
 _TUNE_CONTEXT, _TUNE_TOKENS = 128, 128
 
 
-@click.group()
+@click.group(cls=DefaultToLive)
 def bench() -> None:
     """Measure decodescope itself, or its kernels; the result includes its environment."""
 

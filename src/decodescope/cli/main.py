@@ -4,7 +4,6 @@ Data goes to stdout, progress and messages to stderr. An error that the user can
 and an exit code: 1 a regression gate failed, 2 bad usage or input, 3 a missing requirement.
 """
 
-import difflib
 import os
 import sys
 
@@ -12,12 +11,13 @@ import rich_click as click
 from click.exceptions import Exit
 
 from decodescope import __version__
-from decodescope.analyzer.errors import DecodescopeError, InputError
+from decodescope.analyzer.errors import DecodescopeError
 from decodescope.cli.analyze import analyze
 from decodescope.cli.bench import bench
 from decodescope.cli.compare import compare
 from decodescope.cli.diff import diff
 from decodescope.cli.export import export
+from decodescope.cli.group import DefaultToLive
 from decodescope.cli.lists import doctor, models, variants
 from decodescope.cli.live import live
 from decodescope.cli.open import open_files
@@ -27,25 +27,6 @@ from decodescope.cli.run import run
 COMMANDS: tuple[click.Command, ...] = (
     live, run, open_files, models, variants, doctor, bench, analyze, compare, diff, export,
 )  # fmt: skip
-
-
-class DefaultToLive(click.RichGroup):
-    """`decodescope --model M` means `decodescope live --model M`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own_options = {"-h", "--help", "--version", "--debug"}
-        if not args or (args[0].startswith("-") and args[0] not in own_options):
-            args = ["live", *args]
-        return super().parse_args(ctx, args)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self.commands:
-            near = difflib.get_close_matches(args[0], self.commands, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"one of: {', '.join(self.commands)}"
-            raise InputError(f"no command {args[0]}: {hint}")
-        return super().resolve_command(ctx, args)
 
 
 @click.group(

@@ -44,7 +44,7 @@ rows_option = click.option(
     type=click.Choice(["kernel", "range", "gap"]),
     default="kernel",
     show_default=True,
-    help="What the rows of the table or CSV are.",
+    help="What each row describes.",
 )
 variant_option = click.option("--variant", metavar="V", default="eager", show_default=True)
 

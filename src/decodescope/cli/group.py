@@ -1,0 +1,26 @@
+"""The group of commands: its default, and what it answers to an unknown name."""
+
+import difflib
+
+import rich_click as click
+
+from decodescope.analyzer.errors import InputError
+
+
+class DefaultToLive(click.RichGroup):
+    """`decodescope --model M` means `decodescope live --model M`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own_options = {"-h", "--help", "--version", "--debug"}
+        if not args or (args[0].startswith("-") and args[0] not in own_options):
+            args = ["live", *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands:
+            near = difflib.get_close_matches(args[0], self.commands, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"one of: {', '.join(self.commands)}"
+            raise InputError(f"no command {args[0]}: {hint}")
+        return super().resolve_command(ctx, args)
