@@ -51,7 +51,7 @@ class FakeStep:
 
 
 class FakePacer:
-    """Holds one step back, as a device would, and forgets it at `before_first`."""
+    """Returns each step one call late, as a device would; `before_first` discards it."""
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock
@@ -169,7 +169,7 @@ class FakeSession:
 
 
 class ScriptedChannel:
-    """Hands out app messages at given times of the fake clock, then `Quit`, and keeps what is said.
+    """Delivers app messages at given times of the fake clock, then `Quit`; keeps what is sent.
 
     `wait()` jumps to the next message, as sleeping would.
     """
@@ -179,12 +179,12 @@ class ScriptedChannel:
         self._script = [(round(seconds * 1e9), message) for seconds, message in script]
         self.dropped = 0
         self.full = False
-        self.said: list[tuple[int, WorkerMessage]] = []
+        self.sent: list[tuple[int, WorkerMessage]] = []
         self.waits = 0
         self.receives = 0
 
     def send(self, message: WorkerMessage) -> None:
-        self.said.append((self._clock.now_ns, message))
+        self.sent.append((self._clock.now_ns, message))
 
     def send_stats(self, stats: Stats) -> bool:
         if self.full:
@@ -207,4 +207,4 @@ class ScriptedChannel:
         return self.receive()
 
     def of(self, kind: type) -> list[WorkerMessage]:
-        return [message for _, message in self.said if isinstance(message, kind)]
+        return [message for _, message in self.sent if isinstance(message, kind)]

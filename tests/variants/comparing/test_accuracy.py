@@ -118,7 +118,7 @@ def test_low_precision_logits_are_not_rounded_again() -> None:
 
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
-def test_one_broken_logit_is_told(poison: float) -> None:
+def test_one_broken_logit_makes_figures_unusable(poison: float) -> None:
     reference = drawn(40, 30, 4)
     logits = reference.clone()
     logits[39, 29] = poison

@@ -115,7 +115,7 @@ def test_fp32_is_its_own_reference() -> None:
     assert scores.findings == ()
 
 
-def test_low_precision_is_scored_as_whole_forward_passes_are() -> None:
+def test_low_precision_scores_match_whole_forward_passes() -> None:
     scores = scored("eager", "static", dtype="bf16")
     loaded = load_model(resolve_model("tiny"), "cpu", "bf16")
     text = scored_text(loaded, None)
@@ -148,27 +148,27 @@ def test_the_given_text_is_scored() -> None:
     assert accuracy.positions < 128
 
 
-def test_wrong_logits_are_shown_as_the_formulas_say() -> None:
+def test_wrong_logits_give_the_errors_of_the_formulas() -> None:
     accuracy = scored("doubled").accuracies["doubled"]
     assert accuracy.logit_rel_error == pytest.approx(1)
     assert accuracy.top1_agreement == 1
     assert accuracy.kl > 0.01
 
 
-def test_a_variant_that_fails_loses_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_variant_does_not_lose_the_others(capsys: pytest.CaptureFixture[str]) -> None:
     scores = scored("broken", "poisoned", "large", "truncated", "eager")
     assert list(scores.accuracies) == ["eager"]
     assert {finding.code for finding in scores.findings} == {"accuracy_missing"}
-    told = {
+    messages = {
         finding.message.split(":")[0].removeprefix("no accuracy of "): finding.message
         for finding in scores.findings
     }
-    assert "RuntimeError: no kernel image" in told["broken"]
-    assert "out of GPU memory while building variant large" in told["large"]
-    assert "gave logits of shape [128, " in told["truncated"]
-    assert "NaN or infinite at 2 of 128 positions" in told["poisoned"]
-    assert "perplexity" in told["poisoned"]
-    assert all("\n" not in message for message in told.values())
+    assert "RuntimeError: no kernel image" in messages["broken"]
+    assert "out of GPU memory while building variant large" in messages["large"]
+    assert "gave logits of shape [128, " in messages["truncated"]
+    assert "NaN or infinite at 2 of 128 positions" in messages["poisoned"]
+    assert "perplexity" in messages["poisoned"]
+    assert all("\n" not in message for message in messages.values())
     assert "no kernel image" in capsys.readouterr().err
 
 
@@ -201,7 +201,7 @@ def test_random_weights_are_named(
     assert scores.accuracies["static"].logit_rel_error < 1e-5
 
 
-def test_the_matrix_precision_is_put_back() -> None:
+def test_the_matrix_precision_is_restored() -> None:
     torch.set_float32_matmul_precision("high")
     try:
         scored("eager")

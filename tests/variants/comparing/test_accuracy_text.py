@@ -1,4 +1,4 @@
-"""What is scored: how a text is split into prompt, fed tokens and the tokens that follow."""
+"""How a scored text is split into prompt, fed tokens and the tokens that follow."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from decodescope.variants.model.loading import LoadedModel
 
 
 class Letters:
-    """A tokenizer of one token a letter."""
+    """A tokenizer with one token per letter."""
 
     def encode(self, text: str) -> list[int]:
         return [ord(letter) for letter in text]

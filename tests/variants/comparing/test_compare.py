@@ -1,4 +1,4 @@
-"""The rounds of a comparison with runs that are only pretended: order, failures, interruptions."""
+"""The rounds of a comparison with fake runs: order, failures, interruptions."""
 
 import shutil
 from collections.abc import Callable
@@ -35,8 +35,8 @@ def report(variant: str, tokens_per_s: float) -> RunReport:
     )  # fmt: skip
 
 
-class Pretended:
-    """Does jobs at once: `fail` maps (variant, how often it ran before) to what it raises."""
+class FakeRuns:
+    """Does jobs at once; `fail` maps (variant, number of earlier runs) to the error to raise."""
 
     def __init__(self, fail: dict[tuple[str, int], BaseException] | None = None) -> None:
         self.jobs: list[Job] = []
@@ -79,7 +79,7 @@ def codes(findings: tuple[Finding, ...]) -> list[str]:
 
 
 def test_variants_take_turns_and_rounds_are_numbered() -> None:
-    run = Pretended()
+    run = FakeRuns()
     with compare_variants(request(), nothing, run) as outcome:
         runs = outcome.comparison.runs
     assert run.ran == ["eager", "slow/er", "other"] * 3
@@ -93,8 +93,8 @@ def test_variants_take_turns_and_rounds_are_numbered() -> None:
     assert ("slow/er", "other") in pairs
 
 
-def test_accuracy_is_scored_once_and_stands_in_every_run_of_its_variant() -> None:
-    run = Pretended()
+def test_accuracy_is_scored_once_and_added_to_every_run_of_its_variant() -> None:
+    run = FakeRuns()
     with compare_variants(request(text="to score"), nothing, run) as outcome:
         comparison = outcome.comparison
     (job,) = (job for job in run.jobs if isinstance(job, AccuracyJob))
@@ -109,7 +109,7 @@ def test_accuracy_is_scored_once_and_stands_in_every_run_of_its_variant() -> Non
 
 
 def test_windows_are_those_of_the_last_round(tmp_path: Path) -> None:
-    with compare_variants(request(keep=tmp_path / "new" / "out"), nothing, Pretended()) as outcome:
+    with compare_variants(request(keep=tmp_path / "new" / "out"), nothing, FakeRuns()) as outcome:
         windows = outcome.comparison.windows
     assert outcome.traces == {
         "eager": tmp_path / "new/out/eager-round2.json.gz",
@@ -128,18 +128,18 @@ def test_windows_are_those_of_the_last_round(tmp_path: Path) -> None:
     assert all(path.read_bytes() == TRACE.read_bytes() for path in outcome.traces.values())
 
 
-def test_without_a_folder_traces_live_as_long_as_the_outcome() -> None:
-    with compare_variants(request(), nothing, Pretended()) as outcome:
+def test_without_a_folder_traces_are_deleted_with_the_outcome() -> None:
+    with compare_variants(request(), nothing, FakeRuns()) as outcome:
         paths = list(outcome.traces.values())
         assert all(path.read_bytes() == TRACE.read_bytes() for path in paths)
     assert not any(path.exists() or path.parent.exists() for path in paths)
 
 
 def test_progress_names_round_variant_and_the_last_rate() -> None:
-    said: list[str] = []
-    with compare_variants(request("eager", "other", repeats=2), said.append, Pretended()):
+    stages: list[str] = []
+    with compare_variants(request("eager", "other", repeats=2), stages.append, FakeRuns()):
         pass
-    assert said == [
+    assert stages == [
         "round 1 of 2: eager",
         "round 1 of 2: eager: busy",
         "round 1 of 2: other",
@@ -157,7 +157,7 @@ def test_progress_names_round_variant_and_the_last_rate() -> None:
 def test_a_failure_in_the_first_round_ends_it_and_names_the_variant(
     kind: type[Exception], tmp_path: Path
 ) -> None:
-    run = Pretended({("slow/er", 0): kind("no room")})
+    run = FakeRuns({("slow/er", 0): kind("no room")})
     with (
         pytest.raises(kind, match=r"^variant slow/er failed: no room$"),
         compare_variants(request(keep=tmp_path), nothing, run),
@@ -167,8 +167,8 @@ def test_a_failure_in_the_first_round_ends_it_and_names_the_variant(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_later_failure_costs_its_round_for_every_variant(tmp_path: Path) -> None:
-    run = Pretended({("slow/er", 2): MissingRequirement("its process killed by SIGKILL")})
+def test_a_later_failure_drops_its_round_for_every_variant(tmp_path: Path) -> None:
+    run = FakeRuns({("slow/er", 2): MissingRequirement("its process killed by SIGKILL")})
     with compare_variants(request(repeats=4, keep=tmp_path), nothing, run) as outcome:
         comparison = outcome.comparison
     assert [one.round for one in comparison.runs] == [0, 0, 0, 1, 1, 1, 3, 3, 3]
@@ -181,8 +181,8 @@ def test_a_later_failure_costs_its_round_for_every_variant(tmp_path: Path) -> No
     assert all("round3" in path.name for path in outcome.traces.values())
 
 
-def test_an_interrupt_keeps_the_whole_rounds(tmp_path: Path) -> None:
-    run = Pretended({("other", 2): KeyboardInterrupt()})
+def test_an_interrupt_keeps_the_complete_rounds(tmp_path: Path) -> None:
+    run = FakeRuns({("other", 2): KeyboardInterrupt()})
     with compare_variants(request(repeats=5, keep=tmp_path), nothing, run) as outcome:
         comparison = outcome.comparison
     assert [one.round for one in comparison.runs] == [0, 0, 0, 1, 1, 1]
@@ -193,8 +193,8 @@ def test_an_interrupt_keeps_the_whole_rounds(tmp_path: Path) -> None:
     assert all("round1" in path.name for path in outcome.traces.values())
 
 
-def test_an_interrupt_before_a_whole_round_is_one(tmp_path: Path) -> None:
-    run = Pretended({("other", 0): KeyboardInterrupt()})
+def test_an_interrupt_before_a_complete_round_is_raised(tmp_path: Path) -> None:
+    run = FakeRuns({("other", 0): KeyboardInterrupt()})
     with (
         pytest.raises(KeyboardInterrupt),
         compare_variants(request(keep=tmp_path), nothing, run),
@@ -208,7 +208,7 @@ def test_an_interrupt_before_a_whole_round_is_one(tmp_path: Path) -> None:
     [(KeyboardInterrupt(), "interrupted"), (MissingRequirement("no room"), "accuracy_missing")],
 )
 def test_without_accuracy_the_rates_are_still_there(error: BaseException, code: str) -> None:
-    with compare_variants(request(), nothing, Pretended({("accuracy", 0): error})) as outcome:
+    with compare_variants(request(), nothing, FakeRuns({("accuracy", 0): error})) as outcome:
         comparison = outcome.comparison
     assert len(comparison.runs) == 9
     assert all(one.accuracy is None for one in comparison.runs)
@@ -233,10 +233,8 @@ def test_without_accuracy_the_rates_are_still_there(error: BaseException, code: 
         ({"keep": TRACE / "below"}, "--out"),
     ],
 )
-def test_what_can_be_refused_is_refused_before_the_first_run(
-    wrong: dict[str, Any], words: str
-) -> None:
-    run = Pretended()
+def test_bad_requests_are_refused_before_the_first_run(wrong: dict[str, Any], words: str) -> None:
+    run = FakeRuns()
     right = {"config": CONFIG, "variants": ("eager", "other"), "repeats": 3}
     with (
         pytest.raises((InputError, MissingRequirement), match=words) as caught,

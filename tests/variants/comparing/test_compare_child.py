@@ -1,4 +1,4 @@
-"""A job in a process of its own: scripted children that answer, refuse, die, hang or talk."""
+"""A job in its own process: scripted children that answer, refuse, die, hang or print."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ def nothing(stage: str) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs, zombies not counted."""
+    """Whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
@@ -101,13 +101,13 @@ def test_a_childs_failure_is_raised_here(exit_code: int, kind: type[Exception]) 
         ("os.close(0); sys.exit(5)", "ended with exit code 5"),
     ],
 )
-def test_a_child_without_a_result_is_told_of_in_one_line(script: str, words: str) -> None:
+def test_a_child_without_a_result_is_reported_in_one_line(script: str, words: str) -> None:
     with pytest.raises(MissingRequirement, match=words) as caught:
         run_job(msgspec.structs.replace(JOB, text="x" * 200_000), nothing, child(script))
     assert "\n" not in str(caught.value)
 
 
-def test_a_program_that_is_not_there() -> None:
+def test_a_missing_program_is_reported() -> None:
     with pytest.raises(MissingRequirement, match="cannot be started"):
         run_job(JOB, nothing, ("/nowhere/python",))
 
@@ -130,7 +130,7 @@ def test_an_interrupt_ends_the_child_and_what_it_started(
     assert all(gone(pid) for pid in pids)
 
 
-def test_what_a_finished_child_left_running_is_ended() -> None:
+def test_processes_left_by_a_finished_child_are_ended() -> None:
     script = f"{SLEEPER}\ndone(str(started.pid))"
     result = run_job(JOB, nothing, child(script))
     assert isinstance(result, AccuracyDone)
@@ -144,7 +144,9 @@ def test_the_terminals_interrupt_does_not_reach_the_child() -> None:
     assert group == pid != os.getpgid(0)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="only Linux signals a child when its parent ends"
+)
 def test_a_worker_dies_with_its_parent() -> None:
     script = (
         "from decodescope.variants.machine.child_process import end_with_parent\n"

@@ -71,12 +71,12 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("package")
-def test_two_variants_are_compared_and_a_killed_run_costs_its_round(
+def test_two_variants_are_compared_and_a_killed_run_drops_its_round(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[str] = []
+    stages: list[str] = []
     request = CompareRequest(CONFIG, ("eager", "static"), repeats=3, keep=tmp_path / "out")
-    with compare_variants(request, said.append) as outcome:
+    with compare_variants(request, stages.append) as outcome:
         comparison = outcome.comparison
     assert [(one.variant, one.round) for one in comparison.runs] == [
         ("eager", 0), ("static", 0), ("eager", 2), ("static", 2),
@@ -101,7 +101,7 @@ def test_two_variants_are_compared_and_a_killed_run_costs_its_round(
     assert kept == [
         f"{name}-round{round}.json.gz" for name in ("eager", "static") for round in (0, 2)
     ]
-    assert any(stage.startswith("round 3 of 3: static (") for stage in said)
+    assert any(stage.startswith("round 3 of 3: static (") for stage in stages)
     printed = capfd.readouterr()
     assert printed.out == ""
     assert "what a library prints" in printed.err
@@ -121,10 +121,10 @@ def test_ctrl_c_keeps_whole_rounds_and_leaves_no_process(package: Path, tmp_path
                 break
         started = children(process.pid)
         process.send_signal(signal.SIGINT)
-        said = process.stdout.read().splitlines()
+        lines = process.stdout.read().splitlines()
     assert process.returncode == 0
-    assert "RESULT [0, 0]" in said
-    assert next(line for line in said if line.startswith("CODES")).startswith(
+    assert "RESULT [0, 0]" in lines
+    assert next(line for line in lines if line.startswith("CODES")).startswith(
         "CODES ['interrupted'"
     )
     assert started

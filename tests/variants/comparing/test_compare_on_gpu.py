@@ -61,7 +61,7 @@ def test_fp32_is_its_own_reference_without_tf32() -> None:
             assert scores.accuracies[variant].top1_agreement == 1
 
 
-def test_scoring_gives_the_memory_back() -> None:
+def test_scoring_frees_its_memory() -> None:
     def scored() -> int:
         score_variants(CONFIG, ("eager",), None, nothing)
         torch.cuda.empty_cache()

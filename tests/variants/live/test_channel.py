@@ -1,4 +1,4 @@
-"""The worker's socket end: control is never lost, statistics are dropped and counted."""
+"""The worker's end of the socket: control messages are never lost, statistics may be."""
 
 import contextlib
 import socket
@@ -79,7 +79,7 @@ def test_control_messages_survive_a_full_socket_and_statistics_are_counted(ends)
     assert channel.send_stats(stats(99, dropped))
 
 
-def test_messages_of_the_app_arrive_whole_and_nothing_is_no_message(ends):
+def test_messages_of_the_app_arrive_whole_and_silence_is_an_empty_list(ends):
     app, channel = ends
     assert channel.receive() == []
     frame = encode_frame(SwitchVariant("compiled"))
@@ -134,7 +134,7 @@ def test_framing_does_not_depend_on_the_chunking(union, strategy):
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_messages_or_an_input_error(data):
+def test_all_bytes_give_messages_or_an_input_error(data):
     with contextlib.suppress(InputError):
         FrameDecoder(WorkerMessage).feed(data)
 

@@ -37,7 +37,7 @@ def test_every_id_of_sequence_0_arrives_once_and_in_order(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_clear_forgets_what_is_on_its_way(device):
+def test_clear_discards_a_copy_on_its_way(device):
     tap = TokenTap(device)
     for ids in steps(device, 0, 3):
         tap.add(ids)
@@ -122,7 +122,7 @@ def test_without_a_tokenizer_there_is_no_text():
     assert tail.text == ""
 
 
-def test_words_are_decoded_in_the_light_of_those_before():
+def test_words_are_decoded_together_with_the_previous_ones():
     """SentencePiece strips the leading space of whatever is decoded first."""
     words = ["▁one", "▁two", "▁three", "▁four", "▁five", "▁six", "▁seven"]
 

@@ -37,7 +37,7 @@ def few_objects_to_look_at():
 
 
 class Run:
-    """One scripted run of the loop, and what it said."""
+    """One scripted run of the loop, and its messages."""
 
     def __init__(self, folder: Path, script: list[tuple[float, AppMessage]], **session) -> None:
         self.session = fakes.FakeSession(**session)
@@ -54,7 +54,7 @@ class Run:
         return [(state.state, state.variant) for state in self.channel.of(State)]
 
     def times(self, kind: type) -> list[int]:
-        return [at for at, message in self.channel.said if isinstance(message, kind)]
+        return [at for at, message in self.channel.sent if isinstance(message, kind)]
 
 
 def test_figures_describe_the_unprofiled_steps_and_come_at_a_steady_pace(tmp_path):
@@ -103,7 +103,7 @@ def test_a_workload_of_one_token_still_steps(tmp_path):
     assert run.channel.of(TraceReady)[0].capture.steps == 1
 
 
-def test_windows_come_soon_then_rarely_and_stay_out_of_the_figures(tmp_path):
+def test_windows_come_soon_then_rarely_and_do_not_affect_the_figures(tmp_path):
     run = Run(tmp_path, [(22, Quit())], new_tokens=3000)()
     windows, times = run.channel.of(TraceReady), run.times(TraceReady)
     assert times[0] <= 100_000_000
@@ -118,7 +118,7 @@ def test_windows_come_soon_then_rarely_and_stay_out_of_the_figures(tmp_path):
     assert all(s.step_p99_ns < 2_100_000 for s in run.channel.of(Stats))
 
 
-def test_costly_windows_take_at_most_two_percent_of_the_time(tmp_path):
+def test_costly_windows_take_a_bounded_share_of_the_time(tmp_path):
     run = Run(tmp_path, [(120, Quit())], step_ns=50_000_000, new_tokens=10_000)()
     times = run.times(TraceReady)
     cost = 3 * 3 * 50_000_000
@@ -140,7 +140,7 @@ def test_a_requested_window_comes_at_once_and_says_so(tmp_path):
     run = Run(tmp_path, [(2, CaptureTrace()), (3, Quit())], new_tokens=3000)()
     requested = [
         (at, message)
-        for at, message in run.channel.said
+        for at, message in run.channel.sent
         if isinstance(message, TraceReady) and message.requested
     ]
     assert len(requested) == 1
@@ -156,7 +156,7 @@ def test_a_window_can_be_captured_while_paused(tmp_path):
     assert [w.requested for w in run.channel.of(TraceReady)] == [False, True]
 
 
-def test_pausing_sleeps_and_the_pause_counts_in_no_figure(tmp_path):
+def test_pausing_sleeps_and_figures_leave_the_pause_out(tmp_path):
     run = Run(tmp_path, [(1, Pause()), (60, Resume()), (62, Quit())], new_tokens=3000)()
     assert run.states() == [
         ("building", "eager"),
@@ -175,7 +175,7 @@ def test_the_last_figures_before_a_pause_hold_all_the_text(tmp_path):
     assert len(last.text) == last.position - 4 + 1
 
 
-def test_switching_frees_the_old_variant_first_and_starts_anew(tmp_path):
+def test_switching_frees_the_old_variant_first_and_starts_again(tmp_path):
     run = Run(tmp_path, [(1, SwitchVariant("compiled")), (2, Quit())], new_tokens=3000)()
     events = [e for e in run.session.events if not e.startswith("prefill")]
     assert events == ["build eager", "release", "build compiled"]
@@ -192,12 +192,12 @@ def test_of_several_waiting_switches_only_the_last_is_built(tmp_path):
     assert [e for e in run.session.events if "build" in e] == ["build eager", "build other"]
 
 
-def test_switching_to_the_present_variant_does_nothing(tmp_path):
+def test_switching_to_the_current_variant_does_nothing(tmp_path):
     run = Run(tmp_path, [(1, SwitchVariant("eager")), (2, Quit())])()
     assert run.states() == [("building", "eager"), ("running", "eager")]
 
 
-def test_an_unknown_variant_leaves_the_present_one_running(tmp_path):
+def test_an_unknown_variant_leaves_the_current_one_running(tmp_path):
     run = Run(tmp_path, [(1, SwitchVariant("nonsense")), (2, Quit())])()
     assert run.channel.of(Failure) == [Failure("unknown variant 'nonsense'", 2, False)]
     assert run.states()[-1] == ("running", "eager")
@@ -209,7 +209,7 @@ def test_an_unknown_first_variant_is_an_input_error(tmp_path):
         Run(tmp_path, [])("nonsense")
 
 
-def test_a_failing_build_goes_back_to_the_variant_before(tmp_path, capsys):
+def test_a_failing_build_returns_to_the_previous_variant(tmp_path, capsys):
     run = Run(tmp_path, [(1, SwitchVariant("compiled")), (2, Quit())])
     run.session.broken = {"compiled"}
     run()
@@ -222,7 +222,7 @@ def test_a_failing_build_goes_back_to_the_variant_before(tmp_path, capsys):
     assert "second line" in capsys.readouterr().err
 
 
-def test_with_nothing_to_go_back_to_the_loop_waits_for_another_choice(tmp_path):
+def test_without_a_previous_variant_the_loop_waits_for_another_choice(tmp_path):
     script = [(1, Resume()), (2, CaptureTrace()), (3, SwitchVariant("other")), (4, Quit())]
     run = Run(tmp_path, script)
     run.session.broken = {"eager"}
@@ -254,7 +254,7 @@ def test_out_of_memory_in_a_step_pauses_and_resume_tries_again(tmp_path):
     assert run.channel.of(Stats)[-1].variant == "other"
 
 
-def test_an_unforeseen_error_in_a_step_ends_the_loop(tmp_path):
+def test_an_unexpected_error_in_a_step_ends_the_loop(tmp_path):
     run = Run(tmp_path, [(9, Quit())])
     build = run.session.build
 
@@ -268,7 +268,7 @@ def test_an_unforeseen_error_in_a_step_ends_the_loop(tmp_path):
         run()
 
 
-def test_a_window_that_cannot_be_written_is_said_and_the_run_goes_on(tmp_path):
+def test_a_window_that_cannot_be_written_is_reported_and_the_run_continues(tmp_path):
     run = Run(tmp_path, [(12, Quit())], new_tokens=3000)
     run.session.capture_error = InputError("window.json: cannot be written (No space left)")
     run()
@@ -278,7 +278,7 @@ def test_a_window_that_cannot_be_written_is_said_and_the_run_goes_on(tmp_path):
     assert run.times(Stats)[-1] > 11.8e9
 
 
-def test_a_full_channel_costs_statistics_and_nothing_else(tmp_path):
+def test_a_full_channel_loses_only_statistics(tmp_path):
     run = Run(tmp_path, [(2, Quit())], new_tokens=3000)
     send_stats, calls = run.channel.send_stats, []
 

@@ -1,4 +1,4 @@
-"""What the app is told about a loaded model, before anything is built."""
+"""The first message to the app: the loaded model, before a variant is built."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -19,13 +19,13 @@ CONFIG = WorkerConfig("eager", 1, 5, device="cpu")
 
 
 def hello_of(loaded: Any, workload: DecodeWorkload) -> Hello:
-    """As the app receives it."""
+    """The message as the app receives it."""
     session = TorchSession(Prepared(CONFIG, "cpu", loaded, workload), cast(Any, None), None)
     return msgspec.msgpack.decode(msgspec.msgpack.encode(session.hello()), type=Hello)
 
 
 @pytest.mark.parametrize("sampling", [None, SamplingSettings(0.7, None, top_p=0.9, seed=3)])
-def test_the_app_learns_how_tokens_are_drawn(
+def test_the_app_receives_the_sampling_settings(
     load_small: Callable[..., Any], sampling: SamplingSettings | None
 ) -> None:
     hello = hello_of(load_small("llama"), DecodeWorkload(1, 4, 5, "fp32", sampling))
@@ -40,7 +40,7 @@ def test_variants_that_cannot_run_this_model_say_why(
             raise ModelError(f"{name}: no Qwen3")
 
     def build(*_: object) -> Any:
-        raise AssertionError("it was not asked for")
+        raise AssertionError("nothing is built yet")
 
     built_in = (
         Variant("any", "runs everything", False, build),

@@ -37,7 +37,7 @@ def test_the_environment_is_plain_data() -> None:
 
 
 @NO_GPU
-def test_without_cuda_the_cpu_is_chosen_and_cuda_refused() -> None:
+def test_without_cuda_the_cpu_is_chosen_and_cuda_is_refused() -> None:
     assert choose_device(None) == "cpu"
     assert choose_device("cpu") == "cpu"
     with pytest.raises(MissingRequirement, match=r"--device cuda: .*use --device cpu"):
@@ -77,7 +77,7 @@ def test_the_driver_version_is_read_from_the_kernel(
     assert subject.driver_version() == "580.95.05"
 
 
-def test_doctor_says_what_to_do_about_everything_that_is_not_ok() -> None:
+def test_doctor_gives_advice_for_every_check_that_is_not_ok() -> None:
     checks = doctor()
     assert len({check.name for check in checks}) == len(checks)
     for check in checks:

@@ -1,4 +1,4 @@
-"""A read peak is measured once a month and GPU, and never taken from a file that is not its own."""
+"""A read peak is measured once a month for each GPU, and never read from another GPU's file."""
 
 import os
 from datetime import date, timedelta
@@ -27,7 +27,7 @@ def only_file(folder: Path) -> Path:
     return path
 
 
-def test_what_was_kept_is_found_until_it_is_too_old(tmp_path: Path) -> None:
+def test_a_cached_peak_is_found_until_it_is_too_old(tmp_path: Path) -> None:
     keep_peak(GPU, PEAK, tmp_path / "new" / "folder")
     folder = tmp_path / "new" / "folder"
     for days in (0, 1, MAX_AGE_DAYS):
@@ -60,7 +60,7 @@ def test_gpus_of_one_host_do_not_overwrite_each_other(tmp_path: Path) -> None:
     assert cached_peak(other, tmp_path, DAY) == ReadPeak(1e12, DAY.isoformat())
 
 
-def test_every_truncation_and_every_flipped_byte_is_survived(tmp_path: Path) -> None:
+def test_damaged_files_are_ignored(tmp_path: Path) -> None:
     keep_peak(GPU, PEAK, tmp_path)
     path = only_file(tmp_path)
     whole = path.read_bytes()
@@ -74,7 +74,7 @@ def test_every_truncation_and_every_flipped_byte_is_survived(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("value", ["0", "-4e12", "null", '"fast"', "1e999"])
-def test_a_peak_that_is_none_is_not_taken(tmp_path: Path, value: str) -> None:
+def test_an_impossible_peak_is_ignored(tmp_path: Path, value: str) -> None:
     keep_peak(GPU, PEAK, tmp_path)
     path = only_file(tmp_path)
     path.write_text(path.read_text().replace("4690000000000.0", value))
@@ -83,7 +83,7 @@ def test_a_peak_that_is_none_is_not_taken(tmp_path: Path, value: str) -> None:
 
 
 class Bench:
-    """Stands in for the GPU: counts the measurements."""
+    """Replaces the GPU, and counts the measurements."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.measured = 0
@@ -120,12 +120,12 @@ def test_a_folder_that_cannot_be_written_only_costs_a_measurement(
     assert subject.read_peak("cuda") is not None
     assert subject.read_peak("cuda") is not None
     assert bench.measured == 2
-    told = capsys.readouterr().err.splitlines()
-    assert len(told) == 2
-    assert "not kept" in told[0]
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 2
+    assert "not kept" in errors[0]
 
 
-def test_what_cannot_be_measured_is_not_kept(
+def test_a_failed_measurement_is_not_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Bench(monkeypatch, tmp_path)

@@ -1,4 +1,4 @@
-"""The reference of a graph's replays, recorded from a step without a graph."""
+"""The reference for graph replays, recorded from the same step without its graph."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ def static(loaded: Any, workload: DecodeWorkload = WORKLOAD) -> StaticStep:
 
 
 class Replaying(EagerStep):
-    """Pretends to replay a graph of what `EagerStep` does."""
+    """An `EagerStep` that claims to replay a graph."""
 
     def __init__(self, loaded: Any, workload: DecodeWorkload) -> None:
         super().__init__(loaded, workload)
@@ -48,18 +48,18 @@ class Replaying(EagerStep):
 
 
 @pytest.mark.parametrize("new_tokens", [1, 2, 3, 6])
-def test_a_step_with_ranges_of_its_own_names_its_ops(
+def test_ranges_of_the_step_name_its_ops(
     load_small: Load, session: ProfilerSession, new_tokens: int
 ) -> None:
     workload = DecodeWorkload(2, 7, new_tokens, "fp32")
     loaded = load_small("llama")
     step = Replaying(loaded, workload)
-    said: list[str] = []
+    stages: list[str] = []
     reference = try_reference(
-        step, Subject(loaded, workload, "cpu", "v"), prompt(), session, said.append
+        step, Subject(loaded, workload, "cpu", "v"), prompt(), session, stages.append
     )
     assert reference is not None
-    assert said == ["naming the kernels of the graph"]
+    assert stages == ["naming the kernels of the graph"]
     paths = [op.path for op in reference.ops]
     expected = {f"decode_step/model/{path}" for path in range_paths(loaded.model).values()}
     assert expected | {"decode_step/sampling"} <= set(paths)
@@ -69,16 +69,16 @@ def test_a_step_with_ranges_of_its_own_names_its_ops(
     assert not step.plain._ranges._handles
 
 
-def test_eager_needs_none(load_small: Load, session: ProfilerSession) -> None:
+def test_eager_has_no_reference(load_small: Load, session: ProfilerSession) -> None:
     loaded = load_small("llama")
     step = EagerStep(loaded, WORKLOAD)
-    said: list[str] = []
+    stages: list[str] = []
     subject = Subject(loaded, WORKLOAD, "cpu", "eager")
-    assert try_reference(step, subject, prompt(), session, said.append) is None
-    assert said == []
+    assert try_reference(step, subject, prompt(), session, stages.append) is None
+    assert stages == []
 
 
-def test_what_cannot_be_made_is_told_and_costs_only_names(
+def test_a_reference_that_fails_is_reported_and_loses_only_names(
     load_small: Load, session: ProfilerSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
     loaded = load_small("llama")
@@ -91,13 +91,13 @@ def test_what_cannot_be_made_is_told_and_costs_only_names(
     step.plain = Broken(loaded, WORKLOAD)
     subject = Subject(loaded, WORKLOAD, "cpu", "v")
     assert try_reference(step, subject, prompt(), session, lambda _: None) is None
-    told = capsys.readouterr().err
-    assert told == "kernels of the graph stay without ranges: RuntimeError: no compiler found\n"
+    error = capsys.readouterr().err
+    assert error == "kernels of the graph stay without ranges: RuntimeError: no compiler found\n"
     step.prefill(prompt())
     step.step()
 
 
-def test_the_measured_step_shares_its_cache_and_starts_over(load_small: Load) -> None:
+def test_the_measured_step_shares_its_cache_and_is_prefilled_again(load_small: Load) -> None:
     loaded = load_small("llama")
     step = static(loaded)
     step.prefill(prompt())
@@ -116,7 +116,7 @@ def test_the_measured_step_shares_its_cache_and_starts_over(load_small: Load) ->
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # of torch.compile's own imports
 def test_compiled_code_on_the_cpu(load_small: Load, session: ProfilerSession) -> None:
-    """Another code generator than on a GPU, but the same tracing, comments and recording."""
+    """The CPU has another code generator than a GPU, but the same tracing and recording."""
     torch._dynamo.reset()
     loaded = load_small("qwen2", num_hidden_layers=2)
     step = static(loaded)

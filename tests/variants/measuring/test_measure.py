@@ -20,7 +20,7 @@ Load = Callable[..., Any]
 
 
 class BufferedStep(EagerStep):
-    """Keeps its ids in one buffer, and going back scrambles those that a step may then change."""
+    """Keeps its ids in one buffer; a reset scrambles those that later steps may overwrite."""
 
     def __init__(self, loaded: Any, workload: DecodeWorkload) -> None:
         super().__init__(loaded, workload)
@@ -77,9 +77,7 @@ def test_a_run_gives_the_tokens_of_greedy_generation(
 
 
 @pytest.mark.parametrize("tokens", [1, 12, 30])
-def test_ids_are_kept_only_as_long_as_a_step_promises(
-    load_small: Load, tmp_path: Path, tokens: int
-) -> None:
+def test_ids_are_copied_before_a_reset(load_small: Load, tmp_path: Path, tokens: int) -> None:
     loaded = load_small("llama", eos_token_id=None)
     results = [
         measured(loaded, DecodeWorkload(2, 9, tokens, "fp32"), tmp_path / "window.json", build)
@@ -107,7 +105,7 @@ def test_a_long_run_visits_every_position_once(load_small: Load, tmp_path: Path)
     assert len(result.step_ns) == 40 - 5 - 1 - 1 - 3
 
 
-def test_the_window_is_described_by_the_unprofiled_steps(load_small: Load, tmp_path: Path) -> None:
+def test_the_window_carries_the_unprofiled_step_time(load_small: Load, tmp_path: Path) -> None:
     workload = DecodeWorkload(2, 9, 12, "fp32")
     path = tmp_path / "window.json"
     result = measured(load_small("llama"), workload, path)

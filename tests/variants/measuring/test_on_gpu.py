@@ -1,4 +1,4 @@
-"""The decode steps on a CUDA device: what the CPU cannot show."""
+"""Decode steps on a CUDA device, as far as the CPU cannot test them."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -76,7 +76,7 @@ def test_eager_equals_greedy_generation(
 
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_compiled_equals_eager_also_after_going_back(
+def test_compiled_equals_eager_also_after_a_reset(
     load_small: Load, architecture: str, batch: int
 ) -> None:
     loaded = on_gpu(load_small(architecture), torch.float32)
@@ -100,7 +100,7 @@ def test_compiled_equals_eager_also_after_going_back(
     assert torch.equal(decoded(compiled, NEW_TOKENS), tokens["eager"])
 
 
-def test_compiled_can_be_built_again_and_again(load_small: Load) -> None:
+def test_compiled_can_be_built_many_times(load_small: Load) -> None:
     """As switching variants in the app does; recompilations must not pile up to their limit."""
     loaded = on_gpu(load_small("llama"), torch.float32)
     outputs = []
@@ -128,7 +128,7 @@ def test_a_step_does_not_synchronise(load_small: Load, variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_returned_ids_stay_as_they_were(load_small: Load, variant: str) -> None:
+def test_returned_ids_do_not_change(load_small: Load, variant: str) -> None:
     loaded = on_gpu(load_small("qwen3"), torch.bfloat16)
     workload = DecodeWorkload(2, CONTEXT, NEW_TOKENS)
     step = build_variant(variant, loaded, workload, "cuda")

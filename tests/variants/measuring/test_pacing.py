@@ -19,7 +19,7 @@ def test_host_clock_returns_each_step_at_once() -> None:
 
 
 class FakeEvent:
-    """A CUDA event whose completion the test controls; refuses what a real one would refuse."""
+    """A CUDA event whose completion the test controls; it rejects what a real one rejects."""
 
     clock_ms = 0.0
     synchronized: list[float]
@@ -64,7 +64,7 @@ def test_events_never_wait_for_the_newest_step(fake_cuda: type[FakeEvent]) -> No
     assert pacer.drain() == []
 
 
-def test_starting_again_forgets_the_pause(fake_cuda: type[FakeEvent]) -> None:
+def test_starting_again_leaves_out_the_pause(fake_cuda: type[FakeEvent]) -> None:
     pacer = step_pacer("cuda")
     pacer.before_first()
     fake_cuda.clock_ms = 1.0

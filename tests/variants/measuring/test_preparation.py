@@ -1,4 +1,4 @@
-"""What is refused before a model is loaded."""
+"""Requests that are refused before a model is loaded."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ ASKED = {"variant": "eager", "batch": 1, "tokens": 4, "model": "tiny", "device":
         ({"dtype": "fp64"}, "fp64"),
     ],
 )
-def test_a_request_that_cannot_be_met_costs_no_loading(
+def test_a_bad_request_is_refused_before_loading(
     wrong: dict[str, object], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_weights(*args: object, **options: object) -> None:
@@ -39,7 +39,7 @@ def test_a_request_that_cannot_be_met_costs_no_loading(
 
 
 @pytest.mark.parametrize("model", ["tiny", "qwen2.5-0.5b@random"])
-def test_what_a_variant_cannot_run_costs_no_loading(
+def test_a_model_that_the_variant_cannot_run_is_refused_before_loading(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_weights(*args: object, **options: object) -> None:
@@ -65,7 +65,9 @@ def test_what_a_variant_cannot_run_costs_no_loading(
         ({"prompt": "def f():"}, None),
     ],
 )
-def test_the_context_is_what_was_given(given: dict[str, object], context: int | None) -> None:
+def test_the_context_is_the_given_one_or_the_prompts_length(
+    given: dict[str, object], context: int | None
+) -> None:
     prepared = prepare(WorkerConfig(**(ASKED | given)), lambda stage: None)
     shape = prepared.prompt(0).shape
     assert shape == (1, prepared.workload.context)

@@ -1,4 +1,4 @@
-"""FLOPs of a step against PyTorch's own counter of what a step really multiplies."""
+"""FLOPs of a step against PyTorch's own FLOP counter."""
 
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ def counted(loaded: Any, workload: DecodeWorkload, steps: int) -> list[int]:
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3"])
-def test_flops_are_those_that_are_counted(
+def test_flops_equal_those_that_pytorch_counts(
     load_small: Callable[..., Any], architecture: str, tied: bool, batch: int
 ) -> None:
     loaded = load_small(architecture, tie_word_embeddings=tied)

@@ -6,7 +6,7 @@ from decodescope.variants.measuring.window import WindowPlan, window_plan
 
 
 @given(st.integers(1, 50), st.integers(1, 10))
-def test_a_plan_fits_and_leaves_nothing_out(left: int, steps: int) -> None:
+def test_a_plan_fits_and_uses_all_it_can(left: int, steps: int) -> None:
     plan = window_plan(left, steps)
     assert plan.steps >= 1
     assert plan.total <= left
@@ -19,5 +19,7 @@ def test_a_plan_fits_and_leaves_nothing_out(left: int, steps: int) -> None:
 @pytest.mark.parametrize(
     ("left", "expected"), [(1, (0, 0, 1)), (2, (1, 0, 1)), (3, (1, 1, 1)), (4, (1, 1, 2))]
 )
-def test_what_is_given_up_first(left: int, expected: tuple[int, int, int]) -> None:
+def test_short_plans_drop_steps_then_the_lead_then_the_warm_step(
+    left: int, expected: tuple[int, int, int]
+) -> None:
     assert window_plan(left, 3) == WindowPlan(*expected)

@@ -44,22 +44,22 @@ def test_each_refusal_is_one_line(
 class SilentHub:
     """A client session on a machine without network."""
 
-    asked = 0
+    requests = 0
 
     def head(self, url: str, timeout: float) -> None:
-        SilentHub.asked += 1
+        SilentHub.requests += 1
         raise OSError("Name or service not known")
 
 
-def test_without_network_only_the_cache_is_asked(
+def test_without_network_only_the_cache_is_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(hub, "get_session", SilentHub)
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    SilentHub.asked = 0
+    SilentHub.requests = 0
     with pytest.raises(MissingRequirement, match="model not found: some/model is not in the local"):
         hub.find_config("some/model")
-    assert SilentHub.asked == 1
+    assert SilentHub.requests == 1
 
 
 def test_a_cached_model_is_found_without_network(

@@ -68,7 +68,7 @@ def test_a_saved_checkpoint_gives_the_same_logits(
     assert loaded.tokenizer.decode(loaded.tokenizer.encode("def step")) == "def step"
 
 
-def test_weights_come_in_the_asked_dtype(build_small: Callable[..., Any], tmp_path: Path) -> None:
+def test_weights_have_the_requested_dtype(build_small: Callable[..., Any], tmp_path: Path) -> None:
     build_small("qwen3").save_pretrained(tmp_path)
     loaded = load_model(resolve_model(str(tmp_path)), "cpu", "bf16")
     assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.bfloat16}
@@ -149,7 +149,7 @@ def no_weights(*args: object, **options: object) -> None:
 
 
 @pytest.mark.parametrize("name", ["tiny", "llama-2-7b@random"])
-def test_too_long_a_context_is_refused_before_any_weights(
+def test_a_context_that_is_too_long_is_refused_before_loading_weights(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("decodescope.variants.model.loading.build_random", no_weights)

@@ -41,7 +41,7 @@ def test_ids_outside_the_vocabulary_are_refused(
         make_prompt(load_small("llama"), DecodeWorkload(), prompt_ids=ids)
 
 
-def test_text_needs_a_tokenizer_and_something_in_it(
+def test_a_text_prompt_needs_a_tokenizer_and_must_not_be_empty(
     load_small: Callable[..., Any], tiny: Any
 ) -> None:
     with pytest.raises(ModelError, match="no tokenizer; use --prompt-ids"):

@@ -1,4 +1,4 @@
-"""Sampled decoding: what may be asked for, and that a step draws what its logits and seed give."""
+"""Sampled decoding: the accepted settings, and that logits and seed determine the drawn tokens."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,7 +61,7 @@ def test_values_out_of_range_are_refused(wrong: dict[str, Any], message: str) ->
     assert str(caught.value).startswith(message)
 
 
-def test_a_request_carries_it_into_the_workload() -> None:
+def test_a_request_puts_its_sampling_into_the_workload() -> None:
     config = WorkerConfig("eager", 1, 4, model="tiny", device="cpu")
     assert read_request(config).workload.sampling is None
     sampled = structs.replace(config, sampling=SAMPLING)
@@ -78,7 +78,7 @@ def test_each_device_has_its_usual_dtype() -> None:
     assert default_dtype("cpu") == "fp32"
 
 
-def test_words_and_differences() -> None:
+def test_sampling_is_described_and_compared() -> None:
     words = "temperature 1.4, top-k 60, top-p 0.9, seed 21"
     assert sampling_words(SAMPLING) == words
     assert sampling_words(SamplingSettings(2.0, None, None, 0)) == "temperature 2, seed 0"
@@ -93,7 +93,7 @@ def test_words_and_differences() -> None:
 
 
 @pytest.mark.parametrize("variant", list(BUILDS))
-def test_a_step_draws_what_its_logits_give(load_small: Load, variant: str) -> None:
+def test_logits_and_seed_determine_the_tokens_of_a_step(load_small: Load, variant: str) -> None:
     loaded = load_small("llama")
     prompt = prompt_of(2, CONTEXT)
     step = BUILDS[variant](loaded, WORKLOAD)
@@ -124,7 +124,7 @@ def test_another_seed_gives_other_tokens(load_small: Load) -> None:
     assert not torch.equal(*outputs)
 
 
-def test_equal_prompts_draw_apart(load_small: Load) -> None:
+def test_equal_prompts_draw_different_tokens(load_small: Load) -> None:
     step = EagerStep(load_small("llama"), WORKLOAD)
     step.prefill(prompt_of(1, CONTEXT).expand(2, -1))
     ids = decoded(step, STEPS)
@@ -133,7 +133,7 @@ def test_equal_prompts_draw_apart(load_small: Load) -> None:
 
 @contextmanager
 def no_synchronisation() -> Iterator[None]:
-    """Any operation of torch that waits for the device raises inside."""
+    """Inside, every torch operation that waits for the device raises."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         yield
@@ -142,9 +142,9 @@ def no_synchronisation() -> Iterator[None]:
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("default")  # of torch.compile's imports, and of the mode that watches
+@pytest.mark.filterwarnings("default")  # from torch.compile's imports and the sync debug mode
 @pytest.mark.parametrize("variant", ["eager", "compiled"])
-def test_variants_draw_on_the_gpu_without_waiting(load_small: Load, variant: str) -> None:
+def test_variants_sample_on_the_gpu_without_synchronising(load_small: Load, variant: str) -> None:
     loaded = load_small("llama")
     loaded.model.to("cuda")
     step = build_variant(variant, loaded, WORKLOAD, "cuda")
@@ -155,7 +155,7 @@ def test_variants_draw_on_the_gpu_without_waiting(load_small: Load, variant: str
     for position in range(CONTEXT, CONTEXT + STEPS):
         logits = step.forced_step(ids)
         expected = choose_reference(logits.cpu(), position, **structs.asdict(SAMPLING))
-        # Once more from the same ids, to see what the step itself makes of these logits.
+        # Repeat the step from the same ids, now with its own choice of token.
         step.reset(position)
         with no_synchronisation():
             ids = step.step()

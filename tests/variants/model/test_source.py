@@ -35,13 +35,13 @@ def test_each_kind_of_name(tmp_path: Path) -> None:
         ("qwen-0.6b", "qwen3-0.6b"),
     ],
 )
-def test_a_misspelt_preset_is_answered_with_the_nearest(name: str, nearest: str) -> None:
+def test_a_misspelt_preset_suggests_the_nearest_one(name: str, nearest: str) -> None:
     with pytest.raises(InputError, match=rf"did you mean {nearest}\?"):
         resolve_model(name)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x/y z", "@random", "meta-llama/Llama-3.2-1B@random"])
-def test_what_names_no_model_is_bad_input(name: str) -> None:
+def test_a_name_of_no_model_is_bad_input(name: str) -> None:
     with pytest.raises(InputError):
         resolve_model(name)
 
