@@ -29,7 +29,8 @@ from decodescope.variants.steps.step import DecodeStep
 class TorchSession:
     """A prepared model with its profiler, step pacer and token tap.
 
-    `decode` turns token ids into text; None without a tokenizer.
+    `prompt` makes the prompt ids of a generation, int64 [batch, context], on the CPU. `decode`
+    turns token ids into text; None without a tokenizer.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class TorchSession:
         self.new_tokens = prepared.workload.new_tokens
         self.pacer = step_pacer(prepared.device)
         self.tap = TokenTap(prepared.device)
+        self.prompt = prepared.prompt
         self.decode = prepared.loaded.decode
 
     def hello(self) -> Hello:
@@ -96,10 +98,6 @@ class TorchSession:
             torch.compiler.reset()
         if self._prepared.device == "cuda":
             torch.cuda.empty_cache()
-
-    def prompt(self, generation: int) -> torch.Tensor:
-        """Prompt ids of a generation, int64 [batch, context], on the CPU."""
-        return self._prepared.prompt(generation)
 
     def explain(self, error: Exception) -> DecodescopeError | None:
         """A step's error for the user, if it is ours or out of memory; None for any other."""

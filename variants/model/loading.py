@@ -93,8 +93,9 @@ def load_model(
                 f"{source.name}: this model runs Python code from its checkpoint; if you trust "
                 "it, pass --trust-remote-code"
             )
-        limit = files.config.get("max_position_embeddings")
-        _check_positions(source.name, limit if isinstance(limit, int) else None, workload)
+        if workload is not None:
+            limit = files.config.get("max_position_embeddings")
+            _check_positions(source.name, limit, workload)
         if check is not None:
             check(source.name, files.config)
         if source.kind == "random":
@@ -142,8 +143,8 @@ def check_fits(loaded: LoadedModel, workload: DecodeWorkload) -> None:
     _check_positions(loaded.name, loaded.max_context, workload)
 
 
-def _check_positions(name: str, limit: int | None, workload: DecodeWorkload | None) -> None:
-    if limit is not None and workload is not None and workload.cache_length > limit:
+def _check_positions(name: str, limit: object, workload: DecodeWorkload) -> None:
+    if isinstance(limit, int) and workload.cache_length > limit:
         raise ModelError(
             f"{name} allows {limit} positions, but context {workload.context} + "
             f"{workload.new_tokens} new tokens need {workload.cache_length}; lower --context or "
