@@ -1,9 +1,9 @@
-"""Recordings: the worker's half of a live conversation, time-stamped, with captured windows inside.
+"""Recordings: the worker's messages of a live session, with times and the captured windows.
 
 A `.dsrec` file is the magic, one version byte, and frames: a big-endian uint32 length and that many
 bytes of msgpack. A frame is a message or a captured window (its `TraceReady` and its gzipped
-Kineto JSON), each with its time in ns since the recording began. Frames are only ever appended, so
-what a killed run wrote up to its last whole frame stays readable under the `.partial` name.
+Kineto JSON), each with its time in ns since the recording began. Frames are only appended, so the
+complete frames of a killed run stay readable under the `.partial` name.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 import msgspec
@@ -62,9 +61,9 @@ _decoder: msgspec.msgpack.Decoder[_MessageFrame | _WindowFrame] = msgspec.msgpac
 
 @dataclass(frozen=True, slots=True)
 class RecordedFrame:
-    """Something the worker said, `t_ns` after the recording began, at byte `offset` of the file.
+    """A message of the worker, `t_ns` after the recording began, at byte `offset` of the file.
 
-    A `TraceReady` means a window inside the recording; `Recording.trace_bytes` gives its trace.
+    A `TraceReady` has its window in the recording; `Recording.trace_bytes` returns its trace.
     """
 
     t_ns: int
@@ -74,10 +73,10 @@ class RecordedFrame:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The whole frames of a recording, which stay in the file.
+    """The complete frames of a recording, which stay in the file until they are read.
 
-    `windows` are the frames with a captured window, oldest first. `findings` say what is wrong with
-    the file: a tail that was cut off, an unreadable frame.
+    `windows` are the frames with a captured window, oldest first. `findings` lists what is wrong
+    with the file: a tail that was cut off, an unreadable frame.
     """
 
     path: Path
@@ -88,7 +87,7 @@ class Recording:
 
     @property
     def frames(self) -> Iterator[RecordedFrame]:
-        """All frames in the order they were written, each read when it is asked for."""
+        """All frames in the order they were written, each read when it is needed."""
         with self.path.open("rb") as file:
             file.seek(_HEADER_BYTES)
             while file.tell() < self.end:
@@ -122,10 +121,9 @@ class Recording:
 class RecordingWriter:
     """Writes a recording to `<path>.partial` and gives it its name on `close()`.
 
-    Of `Stats` at most one per `STATS_INTERVAL_NS` is kept, of each variant's windows the first
-    `max_windows_per_variant` automatic ones and as many requested ones, so that files stay small.
-    As a context manager it closes whatever ends the block. Its methods may be called from any
-    thread; packing a large window takes a while.
+    To keep files small, it writes at most one `Stats` per `STATS_INTERVAL_NS`, and the first
+    `max_windows_per_variant` automatic windows and as many requested ones of each variant. Its
+    methods may be called from any thread; compressing a large window takes a while.
 
     Raises:
         InputError: the file cannot be written.
@@ -184,18 +182,8 @@ class RecordingWriter:
             except OSError as error:
                 raise self._unwritable(error) from error
 
-    def __enter__(self) -> "RecordingWriter":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _frame(self, t_ns: int, message: WorkerMessage) -> _MessageFrame | _WindowFrame | None:
+        """The frame of a message, None for one that is left out."""
         if isinstance(message, TraceReady):
             return self._window_frame(t_ns, message)
         if isinstance(message, Stats):
@@ -223,7 +211,7 @@ class RecordingWriter:
         self._file.flush()
 
     def _abandon(self, error: OSError) -> InputError:
-        """Stop writing; what is whole stays readable under the `.partial` name."""
+        """Stop writing; complete frames stay readable under the `.partial` name."""
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""A report's figures per decode step, as every screen and table shows them."""
+"""A report's figures per decode step, for screens and tables."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """One kernel: calls and ns per step (per trace where it has no steps), share of kernel time."""
+    """One kernel: calls and ns per step (per trace without steps), share of kernel time."""
 
     name: str
     count: float
@@ -17,7 +17,7 @@ class KernelRow:
 
 @dataclass(frozen=True, slots=True)
 class GapRow:
-    """One gap class: gaps and ns per step (per trace where it has no steps), share of the window,
+    """One gap class: gaps and ns per step (per trace without steps), share of the window,
     and the largest single gap."""
 
     gap_class: str
@@ -27,27 +27,18 @@ class GapRow:
     max_ns: int
 
 
-def step_divisor(report: Report) -> int:
-    """The number of steps that totals are divided by; 1 for a trace without steps."""
-    return max(len(report.steps), 1)
-
-
 def launch_calls_per_step(report: Report) -> float | None:
     """Mean launch calls of a step; None for a trace without steps."""
-    if not report.steps:
-        return None
-    return sum(step.launch_calls for step in report.steps) / len(report.steps)
+    return _mean([step.launch_calls for step in report.steps])
 
 
 def gpu_ops_per_step(report: Report) -> float | None:
     """Mean GPU ops of a step; None for a trace without steps."""
-    if not report.steps:
-        return None
-    return sum(step.gpu_ops for step in report.steps) / len(report.steps)
+    return _mean([step.gpu_ops for step in report.steps])
 
 
 def idle_fraction(report: Report) -> float | None:
-    """Idle time ÷ window, summed over the devices; None where no device was active."""
+    """Idle time ÷ window, summed over the devices; None if no device was active."""
     window_ns = sum(device.window_ns for device in report.devices)
     if window_ns <= 0:
         return None
@@ -56,7 +47,7 @@ def idle_fraction(report: Report) -> float | None:
 
 def kernel_rows(report: Report) -> tuple[KernelRow, ...]:
     """The kernels in the report's order (largest total first)."""
-    steps = step_divisor(report)
+    steps = len(report.steps) or 1
     return tuple(
         KernelRow(kernel.name, kernel.count / steps, kernel.total_ns / steps, kernel.share)
         for kernel in report.kernels
@@ -65,7 +56,7 @@ def kernel_rows(report: Report) -> tuple[KernelRow, ...]:
 
 def gap_rows(report: Report) -> tuple[GapRow, ...]:
     """The gap classes that occurred, over all devices, largest total first."""
-    steps = step_divisor(report)
+    steps = len(report.steps) or 1
     window_ns = sum(device.window_ns for device in report.devices)
     rows = []
     for gap_class in GAP_CLASSES:
@@ -77,3 +68,7 @@ def gap_rows(report: Report) -> tuple[GapRow, ...]:
             largest = max(total.max_ns for total in found)
             rows.append(GapRow(gap_class, count / steps, total_ns / steps, share, largest))
     return tuple(sorted(rows, key=lambda row: -row.ns))
+
+
+def _mean(values: list[int]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.readers.ranks.merge import merge_ranks
+from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.schema.rank_report import RankReport, RanksReport

@@ -52,20 +52,17 @@ def rooflines(trace: Trace, work: OpWork) -> dict[int, Roofline]:
     names, row = np.unique(ops.name[known], return_inverse=True)
     devices, device_row = np.unique(ops.device[known], return_inverse=True)
     peaks = np.array([_peaks(trace, device) for device in devices.tolist()]).reshape(-1, 3)
-    calls, total_ns, moved, computed = np.zeros((4, len(names)), dtype=np.int64)
-    memory_s, compute_s, slowest_s = np.zeros((3, len(names)))
-    for into, values in (
-        (calls, np.ones(len(known), dtype=np.int64)),
-        (total_ns, ops.length_ns[known]),
-        (moved, work.bytes[known]),
-        (computed, work.flops[known]),
-        (memory_s, work.bytes[known] / peaks[device_row, 0]),
-        (compute_s, work.flops[known] / peaks[device_row, 1]),
-        (slowest_s, work.flops[known] / peaks[device_row, 2]),
-    ):
-        np.add.at(into, row, values)
-    columns = (calls, total_ns, moved, computed, memory_s, compute_s, slowest_s)
-    rows = zip(names.tolist(), *(column.tolist() for column in columns), strict=True)
+    values = (
+        *(np.ones(len(known), dtype=np.int64), ops.length_ns[known]),
+        *(work.bytes[known], work.flops[known]),
+        work.bytes[known] / peaks[device_row, 0],
+        work.flops[known] / peaks[device_row, 1],
+        work.flops[known] / peaks[device_row, 2],
+    )
+    totals = [np.zeros(len(names), dtype=column.dtype) for column in values]
+    for total, column in zip(totals, values, strict=True):
+        np.add.at(total, row, column)
+    rows = zip(names.tolist(), *(total.tolist() for total in totals), strict=True)
     return {name: _roofline(*figures) for name, *figures in rows}
 
 

@@ -15,7 +15,7 @@ wins:
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,28 +44,18 @@ Floors = Mapping[int, int | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Idle(Intervals):
-    """Gaps as columns, before they are classified.
+class Gaps(Intervals):
+    """Gaps as columns, by device and then by start.
 
     `device` is that of `next`; `prev` and `next` index `Trace.ops`, `call` indexes `Trace.calls`
-    (-1: not in the trace).
+    (-1: not in the trace), `kind` indexes `GAP_CLASSES`, `label` indexes `HOST_WAIT_LABELS` (-1
+    outside host_wait). `floors_ns` holds each device's kernel floor, None if unknown.
     """
 
     device: Int64s
     prev: Int64s
     next: Int64s
     call: Int64s
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Gaps(_Idle):
-    """Gaps as columns, by device and then by start.
-
-    `prev` and `next` index `Trace.ops`, `call` indexes `Trace.calls` (-1: not in the trace), `kind`
-    indexes `GAP_CLASSES`, `label` indexes `HOST_WAIT_LABELS` (-1 outside host_wait). `floors_ns`
-    holds each device's kernel floor, None where it is not known.
-    """
-
     kind: Int8s
     label: Int8s
     floors_ns: Floors
@@ -91,10 +81,10 @@ def find_gaps(
     else the median of each device's gaps before ops that were queued `QUEUED_AHEAD_NS` ahead and
     had to wait for nothing but `prev`.
     """
-    idle = _between(trace, unions)
+    idle = _unclassified(trace, unions)
     if trace.on_cpu:
-        kind = np.full(len(idle), HOST_WAIT, dtype=np.int8)
-        label = np.full(len(idle), _PYTHON, dtype=np.int8)
+        kind = np.full_like(idle.kind, HOST_WAIT)
+        label = np.full_like(idle.label, _PYTHON)
         floors_ns = dict.fromkeys(np.unique(trace.ops.device).tolist())
     else:
         kind = _host_classes(trace, idle)
@@ -103,10 +93,7 @@ def find_gaps(
             floors_ns = _floors(trace, idle, (kind == LAUNCH_LATENCY) & ~waited)
         _classify_queued(trace, idle, kind, waited, floors_ns)
         label = _host_wait_labels(trace, idle, kind)
-    start_ns, end_ns = idle.start_ns, idle.end_ns
-    return Gaps(
-        start_ns, end_ns, idle.device, idle.prev, idle.next, idle.call, kind, label, floors_ns
-    )
+    return replace(idle, kind=kind, label=label, floors_ns=floors_ns)
 
 
 def kernel_floor_ns(trace: Trace) -> int | None:
@@ -128,22 +115,25 @@ def kernel_floor_ns(trace: Trace) -> int | None:
     return int(counted[-(-len(counted) * _BURST_PERCENT // 100) - 1])
 
 
-def _between(trace: Trace, unions: Collection[Union]) -> _Idle:
+def _unclassified(trace: Trace, unions: Collection[Union]) -> Gaps:
     none = np.zeros(0, dtype=np.int64)
     following = np.concatenate([none, *(busy.first[1:] for busy in unions)])
-    return _Idle(
+    return Gaps(
         start_ns=np.concatenate([none, *(busy.end_ns[:-1] for busy in unions)]),
         end_ns=np.concatenate([none, *(busy.start_ns[1:] for busy in unions)]),
         device=trace.ops.device[following],
         prev=np.concatenate([none, *(busy.last_ending[:-1] for busy in unions)]),
         next=following,
         call=trace.ops.launch[following],
+        kind=np.full(len(following), UNLINKED, dtype=np.int8),
+        label=np.full(len(following), -1, dtype=np.int8),
+        floors_ns={},
     )
 
 
-def _host_classes(trace: Trace, idle: _Idle) -> Int8s:
+def _host_classes(trace: Trace, idle: Gaps) -> Int8s:
     """The classes that do not depend on the floor; `LAUNCH_LATENCY` stands for all the others."""
-    kind = np.full(len(idle), UNLINKED, dtype=np.int8)
+    kind = idle.kind.copy()
     linked = np.flatnonzero(idle.call >= 0)
     called = idle.call[linked]
     one_graph = trace.ops.launch[idle.prev[linked]] == called
@@ -153,7 +143,7 @@ def _host_classes(trace: Trace, idle: _Idle) -> Int8s:
     return kind
 
 
-def _floors(trace: Trace, idle: _Idle, back_to_back: Bools) -> Floors:
+def _floors(trace: Trace, idle: Gaps, back_to_back: Bools) -> Floors:
     devices = np.unique(trace.ops.device).tolist()
     measured = trace.capture.kernel_floor_ns if trace.capture else None
     if measured is not None:
@@ -173,7 +163,7 @@ def _lower_median(values: Int64s) -> int | None:
 
 
 def _classify_queued(
-    trace: Trace, idle: _Idle, kind: Int8s, waited: Bools, floors_ns: Floors
+    trace: Trace, idle: Gaps, kind: Int8s, waited: Bools, floors_ns: Floors
 ) -> None:
     """Set the class of the gaps whose `next` was launched in time."""
     queued = np.flatnonzero(kind == LAUNCH_LATENCY)
@@ -187,7 +177,7 @@ def _classify_queued(
     kind[queued[at_floor]] = KERNEL_FLOOR
 
 
-def _waited(trace: Trace, launches: LaunchCalls, idle: _Idle) -> Bools:
+def _waited(trace: Trace, launches: LaunchCalls, idle: Gaps) -> Bools:
     """Whether `next` may have waited for another stream or device, or for an event."""
     ops = trace.ops
     waited = ops.stream[idle.prev] != ops.stream[idle.next]
@@ -212,13 +202,13 @@ def _event_wait_before(trace: Trace, launches: LaunchCalls) -> Bools:
     return waited
 
 
-def _host_wait_labels(trace: Trace, idle: _Idle, kind: Int8s) -> Int8s:
+def _host_wait_labels(trace: Trace, idle: Gaps, kind: Int8s) -> Int8s:
     """What the launching thread did from the gap's start to the call.
 
     The label is the kind of API whose calls cover most of that time, if they cover at least half
     of it; otherwise the thread ran its own (Python) code.
     """
-    label = np.full(len(idle), -1, dtype=np.int8)
+    label = idle.label.copy()
     late = np.flatnonzero(kind == HOST_WAIT)
     label[late] = _PYTHON
     if not len(late):

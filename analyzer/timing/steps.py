@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.timing.intervals import Union, covered_until, merged
-from decodescope.analyzer.timing.launches import LaunchCalls
+from decodescope.analyzer.timing.launches import LaunchCalls, by_thread
 from decodescope.analyzer.trace import HostEvents, Int64s, Trace
 
 _NUMBER = r"(?:[\s_#:./-]*\d+)?$"
@@ -160,11 +160,9 @@ def _outermost(ranges: HostEvents, chosen: Int64s) -> Int64s:
 
 def _following(ranges: HostEvents, marker: Int64s) -> Int64s:
     after = np.full(len(marker), -1, dtype=np.int64)
-    pid, tid = ranges.pid[marker], ranges.tid[marker]
-    order = np.lexsort((tid, pid))
-    one, two = order[:-1], order[1:]
-    same = (pid[one] == pid[two]) & (tid[one] == tid[two])
-    after[one[same]] = two[same]
+    for mine in by_thread(ranges, marker):
+        step = np.searchsorted(marker, mine)
+        after[step[:-1]] = step[1:]
     return after
 
 

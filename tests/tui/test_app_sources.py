@@ -1,6 +1,7 @@
 """Recordings and trace files on the same screen as a live worker."""
 
 import json
+from contextlib import closing
 
 from decodescope.analyzer.protocol import (
     Bye,
@@ -24,7 +25,7 @@ from tests.helpers.scripted import (
 
 async def test_a_recording_plays_pauses_ends_and_starts_over(tmp_path, trace_file):
     path = tmp_path / "run.dsrec"
-    with RecordingWriter(path, clock_ns=iter(range(10**6)).__next__) as recording:
+    with closing(RecordingWriter(path, clock_ns=iter(range(10**6)).__next__)) as recording:
         for message in (hello(), State("running", "eager"), stats(1), ready(trace_file)):
             recording.write(message)
     app = DecodescopeApp(ReplaySource(path), clock=StillClock(), folder=tmp_path)

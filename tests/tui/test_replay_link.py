@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,9 @@ def window(folder: Path, number: int) -> TraceReady:
 def record(path: Path, timed) -> Path:
     """Write `timed` pairs of seconds and message."""
     now = [0]
-    with RecordingWriter(path, clock_ns=lambda: now[0], max_windows_per_variant=99) as writer:
+    with closing(
+        RecordingWriter(path, clock_ns=lambda: now[0], max_windows_per_variant=99)
+    ) as writer:
         for seconds, message in timed:
             now[0] = round(seconds * 1e9)
             writer.write(message)

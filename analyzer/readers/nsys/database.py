@@ -8,7 +8,6 @@ import sqlite3
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import quote
 
 import numpy as np
@@ -34,7 +33,7 @@ _USABLE = (
 
 
 class NsysDatabase:
-    """A context manager. `tables` maps each table to its columns; `rows_read` counts the events
+    """An open export. `tables` maps each table to its columns; `rows_read` counts the events
     returned, `dropped` those left out because their times are not usable integers."""
 
     def __init__(self, path: str) -> None:
@@ -59,15 +58,8 @@ class NsysDatabase:
                 "nsys export --type sqlite"
             )
 
-    def __enter__(self) -> "NsysDatabase":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._connection.close()
 
     def unreadable(self, error: Exception) -> TraceError:

@@ -1,6 +1,7 @@
 """Reads SQLite exports of Nsight Systems (`nsys export --type sqlite`) into a `Trace`."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def read_nsys(path: str) -> Trace:
     Raises:
         TraceError: the file is locked, damaged, cut short, or no export of Nsight Systems.
     """
-    with NsysDatabase(path) as database:
+    with closing(NsysDatabase(path)) as database:
         try:
             return _trace(database)
         except SQLITE_ERRORS as error:

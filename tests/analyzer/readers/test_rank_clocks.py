@@ -3,7 +3,7 @@
 import pytest
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.readers.ranks.merge import merge_ranks
+from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.trace import Trace
 from tests.helpers.kineto_events import Event, call, op, trace_of
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import threading
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -75,7 +76,7 @@ def window(folder: Path, number: int, variant: str = "eager", requested: bool = 
 
 def record(path: Path, messages, interval_ns: int = 300_000_000, **options) -> Path:
     clock = Clock()
-    with RecordingWriter(path, clock_ns=clock, **options) as writer:
+    with closing(RecordingWriter(path, clock_ns=clock, **options)) as writer:
         for message in messages:
             clock.ns += interval_ns
             writer.write(message)
@@ -111,7 +112,7 @@ def test_the_file_has_its_name_only_when_it_is_closed(path):
 
 def test_an_interrupted_run_still_finishes_its_recording(path):
     def interrupted() -> None:
-        with RecordingWriter(path) as writer:
+        with closing(RecordingWriter(path)) as writer:
             writer.write(hello())
             raise KeyboardInterrupt
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer import analyze, analyze_ranks
 from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.readers.ranks.merge import merge_ranks
+from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.trace import GpuOps, HostEvents, Trace

@@ -1,1 +1,0 @@
-"""Merges the traces of several ranks on one clock."""
