@@ -1,10 +1,9 @@
-"""What a trace says: readers, timeline arithmetic, gaps, launches, reports and exporters.
+"""Trace analysis: readers, timelines, attribution, rooflines, reports and exporters.
 
-`load(path)` reads a trace file, `analyze(trace)` computes every figure about it, and
-`compare(base, other)` says what changed between two reports; docs/api.md shows them at work. All
-are imported on first use, so that the plain structures of this package stay cheap to import.
-Nothing here but `decodescope.analyzer.capture` imports torch: a laptop without a GPU opens any
-recording.
+`load(path)` reads a trace file, `analyze(trace)` computes all figures about it, and
+`compare(base, other)` lists the changes between two reports; docs/api.md has examples. All are
+imported on first use, so that the plain structures of this package stay cheap to import. Only
+`decodescope.analyzer.capture` imports torch: a laptop without a GPU opens any recording.
 """
 
 from importlib import import_module

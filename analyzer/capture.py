@@ -1,6 +1,6 @@
 """Captures a window of decode steps with torch.profiler and writes it as a Chrome trace.
 
-The one module of the analyzer that imports torch; it runs where the model runs.
+The only module of the analyzer that imports torch; it runs in the process of the model.
 """
 
 import gzip
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, cast
 
 import msgspec
@@ -31,17 +30,17 @@ LEAD_RANGE = "decode_lead"
 NVTX_DOMAIN = "decodescope"
 
 _GZIP_LEVEL = 2
-# About 10 ms of the device, in which the host queues a burst several times over.
+# About 10 ms on the device; in that time the host can queue several bursts.
 _BURST_DELAY_CYCLES = 20_000_000
 _BURST_KERNELS = 200
-_CHATTER = (b"USDT:", b"STAGE:")
+_NOTICES = (b"USDT:", b"STAGE:")
 
 
 class annotate:
     """Context manager that opens an NVTX range (domain "decodescope") and a profiler range.
 
-    The NVTX range is for Nsight Systems and needs the package nvtx (nothing is opened without it);
-    the profiler range appears in windows captured here, as a `user_annotation`.
+    The NVTX range is for Nsight Systems and needs the package nvtx (without it, there is none); the
+    profiler range appears in windows captured here, as a `user_annotation`.
     """
 
     __slots__ = ("_domain", "_name", "_record")
@@ -56,23 +55,18 @@ class annotate:
             self._domain.push_range(_nvtx_attributes(self._name))
         self._record.__enter__()  # type: ignore[no-untyped-call]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._record.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._record.__exit__(*error)
         if self._domain is not None:
             self._domain.pop_range()
 
 
 class ProfilerSession:
-    """Captures windows of steps, any number of them, in one process.
+    """Captures any number of windows of steps in one process.
 
     `device` is "cuda" (host and device activities) or "cpu" (host activities only).
-    `kernel_floor_ns` is the gap between kernels queued back to back, as `warm_up` measured it; None
-    before that, on "cpu" and where it cannot be measured.
+    `kernel_floor_ns` is the gap between kernels queued back to back, as measured by `warm_up`; None
+    before that, on "cpu" and if it cannot be measured.
     """
 
     def __init__(self, device: str) -> None:
@@ -85,14 +79,11 @@ class ProfilerSession:
     def warm_up(self) -> None:
         """Start and stop the profiler once: its first start takes seconds, later ones do not.
 
-        On "cuda" then measure the kernel floor (see `kernel_floor_ns`).
+        On "cuda", then measure the kernel floor (see `timing.gaps.kernel_floor_ns`).
         """
-        with _without_chatter():
-            profiler = self._prepared()
-            profiler.start_trace()
-            torch.ones(1, device="cuda" if self._on_cuda else "cpu").add_(1)
-            self._synchronize()
-            profiler.stop_trace()
+        with _without_notices():
+            with self._profiled():
+                torch.ones(1, device="cuda" if self._on_cuda else "cpu").add_(1)
             if self._on_cuda:
                 self.kernel_floor_ns = self._measured_floor_ns()
 
@@ -108,16 +99,16 @@ class ProfilerSession:
     ) -> None:
         """Profile `steps` calls of `step`, each in a range `decode_step`, and write them to `path`.
 
-        `warm_steps` calls come before them, with the profiler armed but not recording, so that the
-        first recorded step does not pay for its start-up. The device is synchronised before the
-        recording and at its end, so that no op is cut. `info.lead_steps` calls, each in a range
-        `decode_lead`, are recorded first, so that the device is in its stride when the first step
-        begins; readers leave them out. `record_shapes` has operators write down their inputs'
-        shapes, at the cost of slower profiled steps.
+        `warm_steps` calls precede them, with the profiler armed but not recording, so that the
+        first recorded step does not include its start-up. The device is synchronised before and
+        after the recording, so that no op is cut off. `info.lead_steps` calls, each in a range
+        `decode_lead`, are recorded first, so that the device has reached its steady state when the
+        first step begins; readers leave them out. `record_shapes` records the shapes of operators'
+        inputs, which makes profiled steps slower.
 
-        The file is Chrome trace JSON, compressed if `path` ends in ".gz", with `info` as the object
-        under its key "decodescope" and `reference`, where there is one, beside it; it appears under
-        its name only when it is whole. An error of `step` leaves no file.
+        The file is Chrome trace JSON, compressed if `path` ends in ".gz", with `info` under its key
+        "decodescope" and `reference`, if there is one, under `REFERENCE_KEY`; it appears under its
+        name only when it is complete. An error of `step` leaves no file.
 
         Raises:
             InputError: `path` cannot be written.
@@ -128,7 +119,7 @@ class ProfilerSession:
             for _ in range(warm_steps):
                 step()
             self._synchronize()
-            with _without_chatter():
+            with _without_notices():
                 profiler.start_trace()
             recording = True
             for name in (LEAD_RANGE,) * info.lead_steps + (STEP_RANGE,) * steps:
@@ -136,7 +127,7 @@ class ProfilerSession:
                     step()
             self._synchronize()
         finally:
-            with _without_chatter():
+            with _without_notices():
                 if not recording:
                     profiler.start_trace()
                 profiler.stop_trace()
@@ -147,15 +138,20 @@ class ProfilerSession:
         # The first launch of a kernel loads it, which takes longer than the delay.
         _queue_burst(x)
         self._synchronize()
-        profiler = self._prepared()
-        profiler.start_trace()
-        _queue_burst(x)
-        self._synchronize()
-        profiler.stop_trace()
+        with self._profiled() as profiler:
+            _queue_burst(x)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "burst.json")
             profiler.export_chrome_trace(str(path))
             return kernel_floor_ns(read_kineto(str(path)))
+
+    @contextmanager
+    def _profiled(self) -> Iterator[_KinetoProfile]:
+        profiler = self._prepared()
+        profiler.start_trace()
+        yield profiler
+        self._synchronize()
+        profiler.stop_trace()
 
     def _prepared(self, record_shapes: bool = False) -> _KinetoProfile:
         profiler = _KinetoProfile(
@@ -170,7 +166,7 @@ class ProfilerSession:
 
 
 def _queue_burst(x: torch.Tensor) -> None:
-    """Short kernels that are all queued while the device is still held up by a first one."""
+    """Launch short kernels that are all queued while a first one keeps the device busy."""
     torch.cuda._sleep(_BURST_DELAY_CYCLES)  # type: ignore[no-untyped-call]
     for _ in range(_BURST_KERNELS):
         x.add_(1)
@@ -196,10 +192,10 @@ def _open_for_writing(path: Path) -> BinaryIO:
 
 
 def _copy_with(members: Mapping[str, object], events: BinaryIO, target: BinaryIO) -> None:
-    """Copy a trace, with `members` as its first ones.
+    """Copy a trace, with `members` as its first members.
 
-    The profiler's own way to add metadata turns every backslash into a slash, and so breaks the
-    JSON of a name that holds a quotation mark.
+    The profiler's own function for adding metadata replaces every backslash by a slash, which
+    breaks the JSON of a name that contains a quotation mark.
     """
     before, brace, rest = events.read(1 << 10).partition(b"{")
     assert brace == b"{" + before.strip(), "a Chrome trace is one JSON object"
@@ -208,10 +204,10 @@ def _copy_with(members: Mapping[str, object], events: BinaryIO, target: BinaryIO
 
 
 @contextmanager
-def _without_chatter() -> Iterator[None]:
-    """Keep the profiler library's start and stop notices off standard error; pass on the rest.
+def _without_notices() -> Iterator[None]:
+    """Remove the profiler library's start and stop notices from standard error.
 
-    The library writes them to the file descriptor, and takes its log level only from the
+    The library writes them to the file descriptor, and reads its log level only from the
     environment in which torch was loaded.
     """
     try:
@@ -229,7 +225,7 @@ def _without_chatter() -> Iterator[None]:
                 os.dup2(saved, descriptor)
                 kept.seek(0)
                 for line in kept:
-                    if not line.startswith(_CHATTER):
+                    if not line.startswith(_NOTICES):
                         os.write(descriptor, line)
     finally:
         os.close(saved)

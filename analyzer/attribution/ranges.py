@@ -3,8 +3,8 @@
 An op belongs to the innermost range that was open on the launching thread when its launch call
 began, and to every range around that one; without an open range, to its framework operator. In a
 CPU capture, the operator's own start counts. The ops of a graph replay get the paths of the same
-ops of an ungraphed step; an op that is not found there is put under the range around the launch,
-in a child `(graph replay)`.
+ops of an ungraphed step; an op that is not found there belongs to a child `(graph replay)` of the
+range around the launch.
 """
 
 from dataclasses import dataclass

@@ -132,7 +132,7 @@ def _unclassified(trace: Trace, unions: Collection[Union]) -> Gaps:
 
 
 def _host_classes(trace: Trace, idle: Gaps) -> Int8s:
-    """The classes that do not depend on the floor; `LAUNCH_LATENCY` stands for all the others."""
+    """The classes that do not depend on the floor; all the others are `LAUNCH_LATENCY` for now."""
     kind = idle.kind.copy()
     linked = np.flatnonzero(idle.call >= 0)
     called = idle.call[linked]
@@ -165,7 +165,7 @@ def _lower_median(values: Int64s) -> int | None:
 def _classify_queued(
     trace: Trace, idle: Gaps, kind: Int8s, waited: Bools, floors_ns: Floors
 ) -> None:
-    """Set the class of the gaps whose `next` was launched in time."""
+    """Set the final class of the gaps whose `next` was launched in time."""
     queued = np.flatnonzero(kind == LAUNCH_LATENCY)
     floor_ns = np.full(len(queued), -1, dtype=np.int64)
     for one, floor in floors_ns.items():

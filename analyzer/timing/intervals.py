@@ -92,7 +92,7 @@ def grouped_busy_ns(
 
 
 def covered_until(intervals: Union, times_ns: Int64s) -> Int64s:
-    """How much of the union lies before each time."""
+    """How much of the union precedes each time."""
     if not len(intervals):
         return np.zeros(len(times_ns), dtype=np.int64)
     before = np.concatenate(([0], np.cumsum(intervals.length_ns)))

@@ -1,4 +1,4 @@
-"""The kind of work an op does, judged by its name, and which kind fills each column of a step."""
+"""The kind of work an op does, by its name, and the kind that fills each column of a step."""
 
 import re
 from functools import lru_cache
