@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s, Opera
 # Later times (since 2001) without a base are wall-clock times, as old Kineto wrote them.
 _WALL_CLOCK_NS = 10**18
 _ID_SHIFT = 32
+_Events = TypeVar("_Events", GpuOps, HostEvents)
 # Kernels are called ncclDevKernel_AllReduce_Sum_bf16_RING_LL since NCCL 2.19, ncclKernel_… before.
 _COLLECTIVE = re.compile(r"(?:nccl|rccl)\w*Kernel_(AllReduce|AllGather|ReduceScatter)")
 
@@ -43,11 +45,11 @@ def merge_ranks(traces: Sequence[Trace]) -> Ranks:
     _refuse_copies(traces)
     findings: list[Finding] = []
     numbered = _numbered(traces, findings)
-    merged = None
-    if _have_one_clock(numbered, findings):
-        findings += _clock_findings(numbered)
-        merged = _merge(numbered, findings)
-    return Ranks(tuple(numbered), merged, tuple(findings))
+    if why := _why_apart(numbered):
+        findings.append(Finding("no_common_clock", f"the ranks are not put together: {why}"))
+        return Ranks(tuple(numbered), None, tuple(findings))
+    findings += _clock_findings(numbered)
+    return Ranks(tuple(numbered), _merge(numbered, findings), tuple(findings))
 
 
 def _refuse_copies(traces: Sequence[Trace]) -> None:
@@ -84,25 +86,21 @@ def _numbered(traces: Sequence[Trace], findings: list[Finding]) -> list[tuple[in
     return list(enumerate(traces))
 
 
-def _have_one_clock(ranks: Sequence[tuple[int, Trace]], findings: list[Finding]) -> bool:
-    """Whether the traces can be put on one clock; if not, `findings` says why."""
-    why = ""
-    spans = {rank: _wall_span(trace) for rank, trace in ranks}
-    without = [rank for rank, span in spans.items() if span is None]
-    known = {rank: span for rank, span in spans.items() if span is not None}
+def _why_apart(ranks: Sequence[tuple[int, Trace]]) -> str:
+    """Why the traces cannot be put on one clock; "" if they can."""
     if any(trace.on_cpu for _, trace in ranks):
-        why = "a capture without a GPU is among them"
-    elif without:
-        why = f"rank {', '.join(map(str, without))} has no time on the wall clock"
-    else:
-        last = max(known, key=lambda rank: known[rank][0])
-        first = min(known, key=lambda rank: known[rank][1])
-        apart_ns = known[last][0] - known[first][1]
-        if apart_ns >= 0 and len(known) > 1:
-            why = f"rank {last} begins {apart_ns / 1e6:.3f} ms after rank {first} ends"
-    if why:
-        findings.append(Finding("no_common_clock", f"the ranks are not put together: {why}"))
-    return not why
+        return "a capture without a GPU is among them"
+    spans = {rank: _wall_span(trace) for rank, trace in ranks}
+    known = {rank: span for rank, span in spans.items() if span is not None}
+    if len(known) < len(spans):
+        without = ", ".join(str(rank) for rank in spans if rank not in known)
+        return f"rank {without} has no time on the wall clock"
+    last = max(known, key=lambda rank: known[rank][0])
+    first = min(known, key=lambda rank: known[rank][1])
+    apart_ns = known[last][0] - known[first][1]
+    if apart_ns < 0 or len(known) == 1:
+        return ""
+    return f"rank {last} begins {apart_ns / 1e6:.3f} ms after rank {first} ends"
 
 
 def _wall_span(trace: Trace) -> tuple[int, int] | None:
@@ -168,33 +166,15 @@ class _Part:
     later_ns: int
     names: Int32s
 
-    def events(self, events: HostEvents) -> HostEvents:
+    def moved(self, events: _Events) -> _Events:
         return replace(
             events,
             start_ns=events.start_ns + self.later_ns,
             end_ns=events.end_ns + self.later_ns,
             name=self.names[events.name],
-            pid=events.pid + (self.place << _ID_SHIFT),
             correlation=self.apart(events.correlation),
             external_id=self.apart(events.external_id),
         )
-
-    def ops(self, device: Int64s, launch: Int64s) -> GpuOps:
-        ops = self.trace.ops
-        return replace(
-            ops,
-            start_ns=ops.start_ns + self.later_ns,
-            end_ns=ops.end_ns + self.later_ns,
-            name=self.names[ops.name],
-            device=device,
-            correlation=self.apart(ops.correlation),
-            external_id=self.apart(ops.external_id),
-            launch=launch,
-        )
-
-    def work(self) -> OperatorWork:
-        work = self.trace.work
-        return replace(work, external_id=self.apart(work.external_id))
 
     def apart(self, ids: Int64s) -> Int64s:
         return np.where((ids > 0) & (ids < 1 << _ID_SHIFT), ids + (self.place << _ID_SHIFT), ids)
@@ -209,10 +189,20 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
     for place, (rank, trace) in enumerate(ranks):
         renamed = np.array([number[name] for name in trace.names], dtype=np.int32)
         parts.append(_Part(rank, trace, place, trace.base_ns - base_ns, renamed))
-    calls, call_order = _in_order([part.events(part.trace.calls) for part in parts])
-    devices = _devices(parts)
+    calls, call_order = _hosts(parts, [trace.calls for trace in traces])
+    ops, device_names = _ops(parts, call_order)
+    rank_findings = [
+        msgspec.structs.replace(finding, message=f"rank {rank}: {finding.message}")
+        for rank, trace in ranks
+        for finding in trace.findings
+    ]
     formats = {trace.source.format for trace in traces}
-    work = OperatorWork.concatenate([part.work() for part in parts])
+    work = OperatorWork.concatenate(
+        [
+            replace(part.trace.work, external_id=part.apart(part.trace.work.external_id))
+            for part in parts
+        ]
+    )
     return Trace(
         source=Source(
             path=", ".join(trace.source.path for trace in traces),
@@ -220,64 +210,48 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
             events=sum(trace.source.events for trace in traces),
         ),
         names=names,
-        device_names=_device_names(parts, devices),
-        ops=_ops(parts, devices, call_order),
+        device_names=device_names,
+        ops=ops,
         calls=calls,
-        cpu_ops=_in_order([part.events(part.trace.cpu_ops) for part in parts])[0],
-        ranges=_in_order([part.events(part.trace.ranges) for part in parts])[0],
-        findings=(*findings, *_rank_findings(ranks)),
+        cpu_ops=_hosts(parts, [trace.cpu_ops for trace in traces])[0],
+        ranges=_hosts(parts, [trace.ranges for trace in traces])[0],
+        findings=(*findings, *rank_findings),
         capture=None,
         base_ns=base_ns,
         work=work.take(np.argsort(work.external_id, kind="stable")),
     )
 
 
-def _in_order(parts: Sequence[HostEvents]) -> tuple[HostEvents, Int64s]:
+def _hosts(parts: Sequence[_Part], events: Sequence[HostEvents]) -> tuple[HostEvents, Int64s]:
     """The events of all parts as `Trace` orders them, and their order in the concatenated parts."""
-    joined = HostEvents.concatenate(parts)
+    joined = HostEvents.concatenate(
+        [
+            replace(part.moved(own), pid=own.pid + (part.place << _ID_SHIFT))
+            for part, own in zip(parts, events, strict=True)
+        ]
+    )
     order = np.lexsort((joined.tid, joined.pid, -joined.end_ns, joined.start_ns))
     return joined.take(order), order
 
 
-def _devices(parts: Sequence[_Part]) -> dict[tuple[int, int], int]:
-    """(place, device) -> number in the merged trace, of the devices that did anything."""
-    used = [
-        (part.place, one) for part in parts for one in np.unique(part.trace.ops.device).tolist()
-    ]
-    return {key: number for number, key in enumerate(used)}
-
-
-def _ops(parts: Sequence[_Part], devices: dict[tuple[int, int], int], call_order: Int64s) -> GpuOps:
+def _ops(parts: Sequence[_Part], call_order: Int64s) -> tuple[GpuOps, dict[int, str]]:
+    """The ops of all parts, with one device for each (rank, device), and the devices' names."""
     launch_moved = np.argsort(call_order)
+    names: dict[int, str] = {}
     moved = []
     calls_before = 0
     for part in parts:
         ops = part.trace.ops
-        own, index = np.unique(ops.device, return_inverse=True)
-        numbers = np.array([devices[part.place, one] for one in own.tolist()], dtype=np.int64)
-        linked = ops.launch >= 0
+        devices, index = np.unique(ops.device, return_inverse=True)
         launch = np.full(len(ops), -1, dtype=np.int64)
+        linked = ops.launch >= 0
         launch[linked] = launch_moved[ops.launch[linked] + calls_before]
-        moved.append(part.ops(numbers[index], launch))
+        moved.append(replace(part.moved(ops), device=index + len(names), launch=launch))
+        for device in devices.tolist():
+            model = part.trace.device_names.get(device)
+            gpu = f"{model} (GPU {device})" if model else f"GPU {device}"
+            names[len(names)] = f"rank {part.rank} · {gpu}"
         calls_before += len(part.trace.calls)
     joined = GpuOps.concatenate(moved)
     keys = (joined.stream, joined.device, joined.end_ns, joined.start_ns)
-    return joined.take(np.lexsort(keys))
-
-
-def _device_names(parts: Sequence[_Part], devices: dict[tuple[int, int], int]) -> dict[int, str]:
-    names = {}
-    for (place, device), number in devices.items():
-        rank, model = parts[place].rank, parts[place].trace.device_names.get(device)
-        names[number] = (
-            f"rank {rank} · {model} (GPU {device})" if model else f"rank {rank} · GPU {device}"
-        )
-    return names
-
-
-def _rank_findings(ranks: Sequence[tuple[int, Trace]]) -> list[Finding]:
-    return [
-        msgspec.structs.replace(finding, message=f"rank {rank}: {finding.message}")
-        for rank, trace in ranks
-        for finding in trace.findings
-    ]
+    return joined.take(np.lexsort(keys)), names

@@ -53,10 +53,9 @@ class _WindowFrame(Struct, frozen=True, array_like=True, tag="w"):
     trace_gz: bytes
 
 
+_Frame = _MessageFrame | _WindowFrame
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[_MessageFrame | _WindowFrame] = msgspec.msgpack.Decoder(
-    _MessageFrame | _WindowFrame
-)
+_decoder: msgspec.msgpack.Decoder[_Frame] = msgspec.msgpack.Decoder(_Frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +107,8 @@ class Recording:
         try:
             data = unpacker.decompress(frame.trace_gz, MAX_TRACE_BYTES)
         except zlib.error as error:
-            raise TraceError(
-                f"{self.path}: a recorded window cannot be unpacked ({error})"
-            ) from None
+            what = f"a recorded window cannot be unpacked ({error})"
+            raise TraceError(f"{self.path}: {what}") from None
         if not unpacker.eof:
             raise TraceError(
                 f"{self.path}: a recorded window is cut short or over {MAX_TRACE_BYTES >> 20} MiB"
@@ -182,7 +180,7 @@ class RecordingWriter:
             except OSError as error:
                 raise self._unwritable(error) from error
 
-    def _frame(self, t_ns: int, message: WorkerMessage) -> _MessageFrame | _WindowFrame | None:
+    def _frame(self, t_ns: int, message: WorkerMessage) -> _Frame | None:
         """The frame of a message, None for one that is left out."""
         if isinstance(message, TraceReady):
             return self._window_frame(t_ns, message)
@@ -226,7 +224,7 @@ def read_recording(path: Path | str) -> Recording:
     """Check the recording at `path` frame by frame, holding one frame in memory at a time.
 
     Raises:
-        TraceError: no such file, no recording, or one of another version.
+        TraceError: no such file, not a recording, or one of another version.
     """
     path = Path(path)
     try:
@@ -280,7 +278,7 @@ def _check_protocol(path: Path, message: WorkerMessage) -> None:
         )
 
 
-def _read_frame(file: BinaryIO) -> _MessageFrame | _WindowFrame:
+def _read_frame(file: BinaryIO) -> _Frame:
     """The next frame; EOFError at the file's end, TraceError for one that is cut or unreadable."""
     prefix = file.read(_LENGTH.size)
     if not prefix:
@@ -299,6 +297,6 @@ def _read_frame(file: BinaryIO) -> _MessageFrame | _WindowFrame:
         raise TraceError("the recording holds an unreadable frame") from error
 
 
-def _public(frame: _MessageFrame | _WindowFrame, offset: int) -> RecordedFrame:
+def _public(frame: _Frame, offset: int) -> RecordedFrame:
     message = frame.ready if isinstance(frame, _WindowFrame) else frame.message
     return RecordedFrame(frame.t_ns, message, offset)

@@ -14,9 +14,9 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.readers.columns import row_numbers
 from decodescope.analyzer.readers.kineto.event import EventArgs
-from decodescope.analyzer.trace import Bools, HostEvents, Int64s, OperatorWork
+from decodescope.analyzer.timing.launches import by_thread
+from decodescope.analyzer.trace import Bools, HostEvents, OperatorWork
 
 WORK_KEY = "decodescope_work"
 _LARGEST = 1 << 62
@@ -67,11 +67,7 @@ def stored_work(rows: WorkRows) -> OperatorWork:
 class _Tensor:
     shape: list[int]
     element_bytes: int
-    elements: int
-
-    @property
-    def bytes(self) -> int:
-        return self.elements * self.element_bytes
+    bytes: int
 
 
 class WorkColumns:
@@ -79,35 +75,33 @@ class WorkColumns:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, bytes, bytes, bytes, bytes], tuple[int, int] | None] = {}
-        self._parts: list[Int64s] = []
+        self._events: list[HostEvents] = []
+        self._rows: list[tuple[int, int, bool]] = []
 
     def add(
         self, names: Sequence[str | None], args: Sequence[EventArgs], events: HostEvents
     ) -> None:
         """Append one batch of operators: their names, arguments and columns."""
         mine: list[int] = []
-        rows: list[tuple[int, int, bool]] = []
         for index, name in enumerate(names):
             if name in _MATRICES and args[index].input_dims:
                 found = self._of_call(name, args[index])
                 if found is not None:
                     mine.append(index)
-                    rows.append((*found, name == _LINEAR))
+                    self._rows.append((*found, name == _LINEAR))
         if mine:
-            own = events.take(np.array(mine))
-            columns = (own.external_id, own.start_ns, own.end_ns, own.pid, own.tid)
-            self._parts.append(np.stack((*columns, *np.array(rows, dtype=np.int64).T)))
+            self._events.append(events.take(np.array(mine)))
 
     def work(self) -> OperatorWork:
         """The rows by external id, without rows that share their id, and without `linear` if the
         product inside it has a row."""
-        none = np.zeros((8, 0), dtype=np.int64)
-        rows = np.concatenate([none, *self._parts], axis=1)
-        rows = rows[:, ~_wraps_another(rows)]
-        external_id, moved_bytes, flops = rows[0], rows[5], rows[6]
+        events = HostEvents.concatenate(self._events)
+        moved, flops, is_linear = np.array(self._rows, dtype=np.int64).reshape(-1, 3).T
+        kept = np.flatnonzero(~_wraps_another(events, is_linear == 1))
+        external_id = events.external_id[kept]
         ids, first, count = np.unique(external_id, return_index=True, return_counts=True)
-        own = first[(count == 1) & (ids > 0)]
-        return OperatorWork(external_id[own], moved_bytes[own], flops[own])
+        own = kept[first[(count == 1) & (ids > 0)]]
+        return OperatorWork(events.external_id[own], moved[own], flops[own])
 
     def _of_call(self, name: str, args: EventArgs) -> tuple[int, int] | None:
         key = (
@@ -125,28 +119,23 @@ class WorkColumns:
         return self._known[key]
 
 
-def _wraps_another(rows: Int64s) -> Bools:
-    """Which rows are `linear` with another row inside it on the same thread."""
-    _, start, end, pid, tid, _, _, is_linear = rows
-    thread = row_numbers(pid, tid)
-    wraps = np.zeros(len(start), dtype=np.bool_)
-    for one in np.unique(thread[is_linear == 1]).tolist():
-        outer = np.flatnonzero((thread == one) & (is_linear == 1))
-        inner = np.sort(start[(thread == one) & (is_linear == 0)])
-        following = np.searchsorted(inner, start[outer])
+def _wraps_another(events: HostEvents, is_linear: Bools) -> Bools:
+    """Which events are `linear` with another event inside it on the same thread."""
+    wraps = np.zeros(len(events), dtype=np.bool_)
+    for mine in by_thread(events, np.arange(len(events))):
+        outer = mine[is_linear[mine]]
+        inner = np.sort(events.start_ns[mine[~is_linear[mine]]])
+        following = np.searchsorted(inner, events.start_ns[outer])
         inside = following < len(inner)
-        wraps[outer[inside]] = inner[following[inside]] < end[outer[inside]]
+        wraps[outer[inside]] = inner[following[inside]] < events.end_ns[outer[inside]]
     return wraps
 
 
 def _bytes_and_flops(
     name: str, dims: bytes, types: bytes, strides: bytes, concrete: bytes
 ) -> tuple[int, int] | None:
-    tensors = _tensors(
-        _shapes.decode(dims),
-        _texts.decode(types),
-        _shapes.decode(strides) if strides else [],
-    )
+    decoded_strides = _shapes.decode(strides) if strides else []
+    tensors = _tensors(_shapes.decode(dims), _texts.decode(types), decoded_strides)
     at, out = _MATRICES[name]
     if tensors is None or len(tensors) < at + 2:
         return None
@@ -200,5 +189,5 @@ def _tensors(
         elements = prod(
             size if step or not size else 1 for size, step in zip(shape, stride, strict=True)
         )
-        tensors.append(_Tensor(shape, element_bytes, elements))
+        tensors.append(_Tensor(shape, element_bytes, elements * element_bytes))
     return tensors
