@@ -79,6 +79,15 @@ class GpuOps(Intervals):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HostTimes(Columns):
+    """Times on host threads, one a row."""
+
+    at_ns: Int64s
+    pid: Int64s
+    tid: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class HostEvents(Intervals):
     """Events of host threads, sorted by (start, longest first).
 
@@ -91,6 +100,11 @@ class HostEvents(Intervals):
     tid: Int64s
     correlation: Int64s
     external_id: Int64s
+
+    @property
+    def starts(self) -> HostTimes:
+        """When and on which thread each event started."""
+        return HostTimes(self.start_ns, self.pid, self.tid)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,3 +163,9 @@ class Trace:
     def cpu_pid(self) -> int:
         """The process of a CPU capture, -1 without operators."""
         return int(self.cpu_ops.pid[0]) if len(self.cpu_ops) else -1
+
+    @property
+    def cpu_op_starts(self) -> HostTimes:
+        """When and on which thread each op of a CPU capture started."""
+        pid = np.full(len(self.ops), self.cpu_pid, dtype=np.int64)
+        return HostTimes(self.ops.start_ns, pid, self.ops.stream)

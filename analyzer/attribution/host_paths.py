@@ -1,14 +1,14 @@
 """What a host thread was doing at a given time: its open ranges, operators and API call."""
 
 import re
-from collections.abc import Iterator
 
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.schema.report import HostActivity
+from decodescope.analyzer.timing.launches import threads_at
 from decodescope.analyzer.timing.steps import is_step_name, step_kind
-from decodescope.analyzer.trace import Bools, HostEvents, Int64s, Trace
+from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Trace
 
 # torch.compile opens this range around every call of generated code; it is no part of the model.
 _NOISE = re.compile(r"## Call CompiledFxGraph .*##$")
@@ -41,26 +41,19 @@ def host_activity(trace: Trace, at_ns: int, pid: int, tid: int) -> HostActivity:
     )
 
 
-def host_nodes(
-    trace: Trace,
-    tree: PathTree,
-    at_ns: Int64s,
-    pid: Int64s,
-    tid: Int64s,
-    below_markers: Bools,
-) -> Int64s:
+def host_nodes(trace: Trace, tree: PathTree, times: HostTimes, below_markers: Bools) -> Int64s:
     """The node of the innermost range open at each time on its thread, `NO_NODE` for none.
 
     If no range is open, the outermost open operator replaces it, as a node of its own; if only a
     step marker is open, the operator is added below it where `below_markers` is set.
     """
-    node = _innermost_range(trace, tree, at_ns, pid, tid)
+    node = _innermost_range(trace, tree, times)
     steps = np.array([is_step_name(name) for name in tree.names], dtype=np.bool_)
     bare = node == NO_NODE
     marked = np.flatnonzero(~bare & below_markers)
     bare[marked] = steps[node[marked]]
     rows = np.flatnonzero(bare)
-    operator = _outermost_operator(trace, at_ns[rows], pid[rows], tid[rows])
+    operator = _outermost_operator(trace, times.take(rows))
     rows, operator = rows[operator >= 0], operator[operator >= 0]
     names = len(trace.names)
     pairs, pair = np.unique(node[rows] * names + trace.cpu_ops.name[operator], return_inverse=True)
@@ -79,21 +72,19 @@ def _open(trace: Trace, events: HostEvents, at_ns: int, pid: int, tid: int) -> l
     return [trace.names[name] for name in begun.name[is_open].tolist()]
 
 
-def _innermost_range(
-    trace: Trace, tree: PathTree, at_ns: Int64s, pid: Int64s, tid: Int64s
-) -> Int64s:
-    ranges = trace.ranges
+def _innermost_range(trace: Trace, tree: PathTree, times: HostTimes) -> Int64s:
+    ranges, at_ns = trace.ranges, times.at_ns
     node = np.full(len(at_ns), NO_NODE, dtype=np.int64)
     parts = {name: path_part(trace.names[name]) for name in np.unique(ranges.name).tolist()}
     shown = np.isin(ranges.name, [name for name, part in parts.items() if part is not None])
-    for mine, here in _threads(ranges, np.flatnonzero(shown), pid, tid):
-        times, nodes = _changes(
+    for mine, here in threads_at(ranges, np.flatnonzero(shown), times):
+        changed_ns, nodes = _changes(
             tree,
             ranges.start_ns[mine].tolist(),
             ranges.end_ns[mine].tolist(),
             [parts[name] or "" for name in ranges.name[mine].tolist()],
         )
-        index = np.searchsorted(times, at_ns[here], side="right") - 1
+        index = np.searchsorted(changed_ns, at_ns[here], side="right") - 1
         node[here] = np.where(index >= 0, nodes[index], NO_NODE)
     return node
 
@@ -124,16 +115,16 @@ def _changes(
     return np.array(times, dtype=np.int64), np.array(nodes, dtype=np.int64)
 
 
-def _outermost_operator(trace: Trace, at_ns: Int64s, pid: Int64s, tid: Int64s) -> Int64s:
+def _outermost_operator(trace: Trace, times: HostTimes) -> Int64s:
     """The outermost open operator that is no wrapper, else the wrapper; -1 for none."""
-    operators = trace.cpu_ops
+    operators, at_ns = trace.cpu_ops, times.at_ns
     found = np.full(len(at_ns), -1, dtype=np.int64)
     if not len(at_ns) or not len(operators):
         return found
     wraps = np.array([bool(_WRAPPER.match(name)) for name in trace.names], dtype=np.bool_)
     is_wrapper = wraps[operators.name]
     for chosen in (is_wrapper, ~is_wrapper):
-        for mine, here in _threads(operators, np.flatnonzero(chosen), pid, tid):
+        for mine, here in threads_at(operators, np.flatnonzero(chosen), times):
             start, end = operators.start_ns[mine], operators.end_ns[mine]
             reach = np.maximum.accumulate(end)
             top = np.flatnonzero(np.concatenate(([True], start[1:] >= reach[:-1])))
@@ -141,15 +132,3 @@ def _outermost_operator(trace: Trace, at_ns: Int64s, pid: Int64s, tid: Int64s) -
             is_open = (start[index] <= at_ns[here]) & (at_ns[here] < end[index])
             found[here[is_open]] = mine[index[is_open]]
     return found
-
-
-def _threads(
-    events: HostEvents, chosen: Int64s, pid: Int64s, tid: Int64s
-) -> Iterator[tuple[Int64s, Int64s]]:
-    """For each thread that has both, its chosen events (by start) and its rows of `pid`/`tid`."""
-    for process in np.unique(pid).tolist():
-        of_process = chosen[events.pid[chosen] == process]
-        for thread in np.unique(tid[pid == process]).tolist():
-            mine = of_process[events.tid[of_process] == thread]
-            if len(mine):
-                yield mine, np.flatnonzero((pid == process) & (tid == thread))

@@ -102,27 +102,17 @@ def _host_nodes(
 
     If its launch call has no path, an op gets that of the operator with its external id.
     """
-    ops, calls, operators = trace.ops, trace.calls, trace.cpu_ops
+    ops, operators = trace.ops, trace.cpu_ops
     if trace.on_cpu:
-        pid = np.full(len(ops), trace.cpu_pid)
         every = np.ones(len(ops), dtype=np.bool_)
-        return host_nodes(trace, tree, ops.start_ns, pid, ops.stream, every), row[:0]
-    made = launches.call
-    call_node = host_nodes(
-        trace, tree, calls.start_ns[made], calls.pid[made], calls.tid[made], ~launches.is_graph
-    )
+        return host_nodes(trace, tree, trace.cpu_op_starts, every), row[:0]
+    launched = trace.calls.starts.take(launches.call)
+    call_node = host_nodes(trace, tree, launched, ~launches.is_graph)
     op_node = np.append(call_node, NO_NODE)[row]
     lost = np.flatnonzero((op_node == NO_NODE) & (ops.external_id > 0))
     operator = _operators_of(operators, ops.external_id[lost])
     lost, operator = lost[operator >= 0], operator[operator >= 0]
-    op_node[lost] = host_nodes(
-        trace,
-        tree,
-        operators.start_ns[operator],
-        operators.pid[operator],
-        operators.tid[operator],
-        row[lost] < 0,
-    )
+    op_node[lost] = host_nodes(trace, tree, operators.starts.take(operator), row[lost] < 0)
     linked = lost[row[lost] >= 0]
     call_node[row[linked]] = op_node[linked]
     return op_node, call_node

@@ -25,6 +25,7 @@ from decodescope.analyzer.timing.launches import (
     by_thread,
     calls_named,
     graph_launch_calls,
+    threads_at,
 )
 from decodescope.analyzer.trace import KERNEL, Bools, Int8s, Int64s, Intervals, Trace
 
@@ -213,16 +214,15 @@ def _host_wait_labels(trace: Trace, idle: Gaps, kind: Int8s) -> Int8s:
     label[late] = _PYTHON
     if not len(late):
         return label
-    calls, call, since = trace.calls, idle.call[late], idle.start_ns[late]
-    until, tid, pid = calls.start_ns[call], calls.tid[call], calls.pid[call]
+    calls, since = trace.calls, idle.start_ns[late]
+    until = calls.starts.take(idle.call[late])
     covered = np.zeros((len(_LABEL_APIS), len(late)), dtype=np.int64)
     for row, api in enumerate(_LABEL_APIS):
-        for mine in by_thread(calls, np.flatnonzero(calls_named(trace, api))):
-            here = (tid == calls.tid[mine[0]]) & (pid == calls.pid[mine[0]])
+        for mine, here in threads_at(calls, np.flatnonzero(calls_named(trace, api)), until):
             waiting = union(calls.start_ns[mine], calls.end_ns[mine])
-            covered[row, here] = covered_until(waiting, until[here])
+            covered[row, here] = covered_until(waiting, until.at_ns[here])
             covered[row, here] -= covered_until(waiting, since[here])
     best = covered.argmax(axis=0)
-    enough = 2 * covered.max(axis=0) >= until - since
+    enough = 2 * covered.max(axis=0) >= until.at_ns - since
     label[late[enough]] = best[enough]
     return label

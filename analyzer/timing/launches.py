@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.timing.queue_depth import queue_depth_at_calls
-from decodescope.analyzer.trace import Bools, Columns, HostEvents, Int64s, Trace
+from decodescope.analyzer.trace import Bools, Columns, HostEvents, HostTimes, Int64s, Trace
 
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 _KERNEL_LAUNCH = re.compile(r"Launch(?:Cooperative)?Kernel")
@@ -84,6 +84,16 @@ def by_thread(events: HostEvents, chosen: Int64s) -> Iterator[Int64s]:
     if len(order):
         changes = (np.diff(pid[order]) != 0) | (np.diff(tid[order]) != 0)
         yield from np.split(chosen[order], np.flatnonzero(changes) + 1)
+
+
+def threads_at(
+    events: HostEvents, chosen: Int64s, times: HostTimes
+) -> Iterator[tuple[Int64s, Int64s]]:
+    """For each thread with chosen events and with times: those events, and its rows of `times`."""
+    for mine in by_thread(events, chosen):
+        here = (times.pid == events.pid[mine[0]]) & (times.tid == events.tid[mine[0]])
+        if here.any():
+            yield mine, np.flatnonzero(here)
 
 
 def _while_capturing(trace: Trace) -> Bools:

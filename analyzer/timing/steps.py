@@ -13,7 +13,7 @@ import numpy as np
 
 from decodescope.analyzer.timing.intervals import Union, covered_until, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, by_thread
-from decodescope.analyzer.trace import HostEvents, Int64s, Trace
+from decodescope.analyzer.trace import HostEvents, HostTimes, Int64s, Trace
 
 _NUMBER = r"(?:[\s_#:./-]*\d+)?$"
 MARKERS = (
@@ -80,11 +80,9 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
     """The steps of a trace; empty if it has no step markers."""
     marker = step_markers(trace)
     count = len(marker)
-    calls = trace.calls
-    call_step = _step_at(trace.ranges, marker, calls.start_ns, calls.pid, calls.tid)
+    call_step = _step_at(trace.ranges, marker, trace.calls.starts)
     if trace.on_cpu:
-        pid = np.full(len(trace.ops), trace.cpu_pid, dtype=np.int64)
-        op_step = _step_at(trace.ranges, marker, trace.ops.start_ns, pid, trace.ops.stream)
+        op_step = _step_at(trace.ranges, marker, trace.cpu_op_starts)
     else:
         op_step = np.full(len(trace.ops), -1, dtype=np.int64)
         linked = trace.ops.launch >= 0
@@ -166,25 +164,25 @@ def _following(ranges: HostEvents, marker: Int64s) -> Int64s:
     return after
 
 
-def _step_at(ranges: HostEvents, marker: Int64s, at_ns: Int64s, pid: Int64s, tid: Int64s) -> Int64s:
+def _step_at(ranges: HostEvents, marker: Int64s, times: HostTimes) -> Int64s:
     """The step whose marker contains each time, -1 for none.
 
     A marker counts for all threads of its process, unless two of them mark steps of their own at
     the same time; then each marker counts for its own thread only.
     """
-    step = np.full(len(at_ns), -1, dtype=np.int64)
+    step = np.full(len(times.at_ns), -1, dtype=np.int64)
     for process in np.unique(ranges.pid[marker]).tolist():
         mine = np.flatnonzero(ranges.pid[marker] == process)
         start, end = ranges.start_ns[marker[mine]], ranges.end_ns[marker[mine]]
-        inside = pid == process
+        inside = times.pid == process
         if (start[1:] >= end[:-1]).all():
-            step[inside] = _containing(start, end, mine, at_ns[inside])
+            step[inside] = _containing(start, end, mine, times.at_ns[inside])
             continue
         threads = ranges.tid[marker[mine]]
         for thread in np.unique(threads).tolist():
             own = threads == thread
-            here = inside & (tid == thread)
-            step[here] = _containing(start[own], end[own], mine[own], at_ns[here])
+            here = inside & (times.tid == thread)
+            step[here] = _containing(start[own], end[own], mine[own], times.at_ns[here])
     return step
 
 
