@@ -29,7 +29,8 @@ from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.kernel_cases import kernel_cases
 from decodescope.variants.bench.operands import Operands
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
-from decodescope.variants.steps.fused.tiling.rules import StepTiles, default_tiles, step_shapes
+from decodescope.variants.steps.fused.tiling.rules import default_tiles
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
 
 TOOLS = ("memcheck", "racecheck")
 DEFAULT_PATH = Path("/usr/local/cuda/bin/compute-sanitizer")

@@ -17,7 +17,7 @@ from decodescope.variants.steps.fused.model_parts import FusedModel
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import step_plan
 from decodescope.variants.steps.fused.rope_tables import rope_table
-from decodescope.variants.steps.fused.tiling.rules import StepTiles
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 
 _INPUT_SEED = 1
 

@@ -18,7 +18,6 @@ from decodescope.variants.bench.attention_block import (
     random_inputs,
     reference_output,
 )
-from decodescope.variants.bench.needs import require_gpu
 from decodescope.variants.bench.operands import SEED
 from decodescope.variants.bench.report import (
     SCHEMA_VERSION,
@@ -36,7 +35,7 @@ from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.support import require_support
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
-from decodescope.variants.steps.fused.tiling.rules import StepTiles, step_shapes
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 
 CACHE_LENGTHS = (64, 128, 256, 512)
@@ -77,16 +76,15 @@ def run_block_bench(
 ) -> BlockBenchmark:
     """Check and time the first attention block of `model` in each dtype at each cache length.
 
-    Of a preset with random weights only one layer is built, with weights that make the attention
-    differ between positions.
+    Only one layer of a preset with random weights is built, with weights that make the attention
+    differ between positions. Needs what `require_gpu` checks.
 
     Raises:
-        MissingRequirement: no CUDA device, no Triton, model not found, out of GPU memory.
+        MissingRequirement: model not found, out of GPU memory.
         ModelError: a model the fused kernels cannot run, or whose sliding window is shorter than a
             cache length.
-        InputError: a batch that they cannot.
+        InputError: a batch that they cannot run.
     """
-    require_gpu()
     source = resolve_model(model)
     pdl = can_overlap(torch.device("cuda"))
     figures = []
@@ -114,7 +112,7 @@ def run_block_bench(
 
 
 def one_layer_model(source: ModelSource, device: str, dtype: DType, batch: int) -> Any:
-    """The transformers model, of a preset with random weights only its first layer.
+    """The transformers model; only the first layer of a preset with random weights.
 
     Raises:
         ModelError, InputError, MissingRequirement: as `require_support` and `load_model`.
@@ -133,8 +131,8 @@ def one_layer_model(source: ModelSource, device: str, dtype: DType, batch: int) 
 
 @torch.no_grad()
 def spread_weights(layer: Any) -> None:
-    """Weights that keep the size of what they multiply, random norms and biases, and queries large
-    enough that attention is not nearly the same average at every position."""
+    """Draw weights that preserve the size of activations, random norms and biases, and queries so
+    large that attention is not almost the same average at every position."""
     generator = torch.Generator(layer.self_attn.q_proj.weight.device).manual_seed(SEED)
     for name, parameter in layer.named_parameters():
         if name.endswith("bias"):
@@ -155,7 +153,7 @@ def measure_block(
     calls: int = CALLS,
     blocks_per_graph: int = BLOCKS_PER_GRAPH,
 ) -> BlockFigures:
-    """Check one block and, where it passed, time `rounds` rounds of `calls` blocks each way.
+    """Check one block and, if it passed, time `rounds` rounds of `calls` blocks each way.
 
     Raises:
         ModelError: a sliding window shorter than the cache.
@@ -190,7 +188,7 @@ def measure_block(
 
 
 def time_ways(ways: Mapping[str, Way], clock: Clock, rounds: int, calls: int) -> BlockTimes:
-    """Each round times every way once, one after the other, so that ratios share their minute."""
+    """Each round times every way once, in turn, so that clock drift affects all of them."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _, (name, way) in product(range(rounds), ways.items()):
         way.prepare()
@@ -211,7 +209,7 @@ def time_ways(ways: Mapping[str, Way], clock: Clock, rounds: int, calls: int) ->
 
 
 def cosine(out: torch.Tensor, reference: torch.Tensor) -> float:
-    """Cosine of the angle between two tensors, in float64: the least of all sequences."""
+    """Cosine of the angle between two tensors, in float64: the smallest of all sequences."""
     similarity = torch.nn.functional.cosine_similarity(out.double(), reference.double(), dim=-1)
     return float(similarity.min())
 
@@ -257,7 +255,7 @@ def _fused_ways(
 
 
 def _graph_repeats_launches(block: FusedBlock, ways: Mapping[str, Way]) -> bool:
-    """Whether one replay leaves the very bits that as many single blocks leave."""
+    """Whether one replay gives the same bits as that many single blocks."""
     single, graphed = ways["fused"], ways["fused+graph"]
     single.prepare()
     for _ in range(graphed.blocks):

@@ -1,9 +1,8 @@
 """`bench kernels`: each kernel of a fused step alone, from cold memory, checked before it is timed.
 
-In a decode step each kernel finds its weights in DRAM, because the others have pushed them out of
-the L2 cache. Measured again and again on one set of weights it would find them in L2 and look
-faster than it is. So a graph of launches goes round over copies that together exceed the L2 several
-times.
+In a decode step each kernel reads its weights from DRAM, because the other kernels evict them from
+the L2 cache. Repeated on one set of weights it would read them from L2 and look faster than it is.
+So a graph of launches cycles through copies that together exceed the L2 several times.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +13,6 @@ import torch
 
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.kernel_cases import Copy, KernelCase, kernel_cases
-from decodescope.variants.bench.needs import require_gpu
 from decodescope.variants.bench.operands import Operands
 from decodescope.variants.bench.report import (
     SCHEMA_VERSION,
@@ -31,7 +29,7 @@ from decodescope.variants.model.loading import torch_dtype
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
-from decodescope.variants.steps.fused.tiling.rules import step_shapes
+from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 
 COLD_L2_MULTIPLE = 4
@@ -41,14 +39,14 @@ MIN_LAUNCHES = 128
 REPLAYS = 30
 
 # Largest relative error against float64 on the same inputs: rounding of the result, and for float32
-# of a sum of many thousand products.
+# of sums of many thousand products.
 TOLERANCES: dict[DType, float] = {"fp32": 1e-5, "fp16": 1e-3, "bf16": 8e-3}
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """On what kernels are measured: the size of the L2 cache, the bytes/s that it is judged by, the
-    error that is allowed, and whether launches may overlap (PDL)."""
+    """How kernels are measured: the size of the L2 cache, the read peak to compare with, the
+    largest allowed error, and whether launches may overlap (PDL)."""
 
     l2_bytes: int
     peak: ReadPeak | None
@@ -61,14 +59,14 @@ def run_kernel_bench(
 ) -> KernelBenchmark:
     """Check and time the kernels of `model`'s decode step after `workload.context` tokens.
 
-    No weights are loaded: they are random numbers of the model's shapes.
+    No weights are loaded: they are random numbers of the model's shapes. Needs what `require_gpu`
+    checks.
 
     Raises:
-        MissingRequirement: no CUDA device, no Triton, model not found, out of GPU memory.
+        MissingRequirement: model not found, out of GPU memory.
         ModelError: a model that the fused kernels cannot run.
-        InputError: a batch that they cannot.
+        InputError: a batch that they cannot run.
     """
-    require_gpu()
     parts = shape_model(resolve_model(model), workload.batch, torch_dtype(workload.dtype), "cuda")
     gpu = torch.cuda.get_device_properties(0)
     conditions = Conditions(
@@ -102,7 +100,7 @@ def run_kernel_bench(
 def measure_kernels(
     operands: Operands, conditions: Conditions, clock: Clock, say: Callable[[str], None]
 ) -> tuple[KernelFigures, ...]:
-    """Every kernel in turn; only one kernel's copies are in memory at a time."""
+    """Measure every kernel in turn; only one kernel's copies are in memory at a time."""
     figures = []
     for case in kernel_cases(operands):
         say(f"{case.operation}: {case.kernel}")
@@ -111,7 +109,7 @@ def measure_kernels(
 
 
 def measure_case(case: KernelCase, conditions: Conditions, clock: Clock) -> KernelFigures:
-    """Check one kernel, launched each way, and time it where the check passed."""
+    """Check one kernel, launched each way, and time it if the check passed."""
     count, cold = copies_needed(case.bytes_moved, conditions.l2_bytes)
     copies = case.copies(count)
     ways = (False, True) if conditions.pdl else (False,)
@@ -137,14 +135,14 @@ def measure_case(case: KernelCase, conditions: Conditions, clock: Clock) -> Kern
 
 
 def copies_needed(bytes_moved: int, l2_bytes: int) -> tuple[int, bool]:
-    """How many sets of operands exceed the L2 `COLD_L2_MULTIPLE` times, and whether that many are
-    made: kernels that would take more than `MAX_COPIES` get as many as they have launches."""
+    """The number of operand sets, and whether they exceed the L2 `COLD_L2_MULTIPLE` times. A kernel
+    that would need more than `MAX_COPIES` gets one set for each of its `MIN_LAUNCHES` launches."""
     count = COLD_L2_MULTIPLE * l2_bytes // bytes_moved + 1
     return (count, True) if count <= MAX_COPIES else (MIN_LAUNCHES, False)
 
 
 def launches_per_replay(copies: int) -> int:
-    """Whole rounds over the copies, `MIN_LAUNCHES` launches or more."""
+    """Launches of whole cycles through the copies, at least `MIN_LAUNCHES`."""
     return -(-MIN_LAUNCHES // copies) * copies
 
 
@@ -155,7 +153,7 @@ def _launch_times(
 
     def body() -> None:
         for index in range(launches):
-            # The first has nothing to overlap with but the replay before.
+            # The first launch could only overlap with the previous replay.
             copies[index % len(copies)].launch(pdl and index > 0)
 
     replays_ns = clock.each_ns(clock.capture(body), REPLAYS)

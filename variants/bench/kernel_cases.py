@@ -23,7 +23,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS, VariantSpec
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import step_plan
-from decodescope.variants.steps.fused.tiling.rules import OPERATIONS
+from decodescope.variants.steps.fused.tiling.shapes import OPERATIONS
 
 # All kernels but attention touch one row of a cache, whatever its length: a short one is enough.
 SHORT_CONTEXT = 3

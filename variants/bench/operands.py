@@ -12,7 +12,7 @@ from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.steps.fused.model_parts import FusedModel
 from decodescope.variants.steps.fused.plan import step_workspace
-from decodescope.variants.steps.fused.tiling.rules import StepTiles
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 
 SEED = 0
 

@@ -1,7 +1,7 @@
-"""What `bench kernels --json` prints: a structure each for kernels, attention blocks and tiles.
+"""What `bench kernels --json` prints: one structure for kernels, attention blocks and tiles each.
 
 Times are nanoseconds, with fractions, because a launch takes only a few thousand of them. A figure
-that was not measured is null; where a check failed, `error` says so and no time is given.
+that was not measured is null; if a check failed, `error` says so and there is no time.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from msgspec import Struct
 from decodescope.analyzer.schema.report import Environment
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.steps.fused.tiling.choice import TileSource
-from decodescope.variants.steps.fused.tiling.rules import Operation, StepTiles
+from decodescope.variants.steps.fused.tiling.shapes import Operation, StepTiles
 from decodescope.variants.steps.fused.tiling.tuner import TunedOperation
 
 SCHEMA_VERSION = 1
 
 
 class LaunchTimes(Struct, frozen=True):
-    """One launch, over the replays of a graph of many: percentiles of replay time ÷ launches.
+    """Percentiles of the time of one launch: that of a graph's replay ÷ its launches.
 
     `bytes_per_s` is the kernel's bytes ÷ the median, `share_of_peak` that ÷ the measured read peak.
     """
@@ -32,14 +32,14 @@ class LaunchTimes(Struct, frozen=True):
 
 
 class KernelFigures(Struct, frozen=True):
-    """One kernel at the shapes that one operation of the step gives it.
+    """One kernel at the shapes of one operation of the step.
 
-    `bytes_moved` is what a launch must read and write. A graph holds `launches` launches, which go
-    round over `copies` sets of operands; `cold` says that these exceed the L2 cache several times,
-    so that each launch reads from memory. Kernels too small for that find their operands in L2, as
-    they do in a decode step. `launches_per_step` is 0 for kernels that a step with all fusions does
-    without. `serial`: each launch after the one before has ended; `overlapped`: with programmatic
-    dependent launch, null where the GPU lacks it.
+    `bytes_moved` is what a launch must read and write. A graph holds `launches` launches, which
+    cycle through `copies` sets of operands; `cold` means that these exceed the L2 cache several
+    times, so that each launch reads from memory. The operands of smaller kernels are in L2, as they
+    are in a decode step. `launches_per_step` is 0 for kernels that a step with all fusions does not
+    launch. `serial`: each launch starts after the previous one has ended; `overlapped`: with
+    programmatic dependent launch, null if the GPU lacks it.
     """
 
     operation: str
@@ -61,8 +61,8 @@ class KernelFigures(Struct, frozen=True):
 class KernelBenchmark(Struct, frozen=True):
     """`bench kernels --json`: every kernel of one model's decode step.
 
-    `tile_sources` says for each operation whether its tile was measured on this machine ("cache"),
-    measured by us on a GPU of this name ("table"), or neither ("default").
+    `tile_sources`: for each operation, whether its tile was measured on this machine ("cache"), is
+    shipped as measured on a GPU of this name ("table"), or neither ("default").
     """
 
     schema_version: int
@@ -99,9 +99,9 @@ class RoundSpread(Struct, frozen=True):
 
 
 class BlockTimes(Struct, frozen=True):
-    """Nanoseconds of one attention block. Ungraphed: every launch by the host; graphed: replayed
-    in a CUDA graph of several blocks. The ratios are eager ÷ fused within a round, so above 1 fused
-    is faster; `eager_over_fused_graphed` is what fusing alone gains where no host is in the way.
+    """Nanoseconds of one attention block. Ungraphed: the host launches every kernel; graphed: a
+    CUDA graph of several blocks is replayed. The ratios are eager ÷ fused within a round: above 1
+    fused is faster. `eager_over_fused_graphed` is the gain of fusing alone, without the host.
     """
 
     eager_ungraphed_ns: RoundSpread
@@ -116,8 +116,8 @@ class BlockTimes(Struct, frozen=True):
 class BlockFigures(Struct, frozen=True):
     """One attention block in one dtype at one KV-cache length.
 
-    The cosines are those between each output and that of the same block computed in float32 from
-    the same (rounded) weights, cache and input; `fused_cosine` must reach `required_cosine`.
+    The cosines compare each output with the same block in float32, computed from the same (rounded)
+    weights, cache and input; `fused_cosine` must reach `required_cosine`.
     """
 
     dtype: str
@@ -132,8 +132,8 @@ class BlockFigures(Struct, frozen=True):
 class BlockBenchmark(Struct, frozen=True):
     """`bench kernels --block --json`: input norm to O-projection and residual, eager and fused.
 
-    Each round times `calls` blocks of every way, one way after the other; a graph holds
-    `blocks_per_graph` of them. All blocks use the same weights and cache, which so lie in L2.
+    Each round times `calls` blocks of every way in turn; a graph holds `blocks_per_graph` of them.
+    All blocks use the same weights and cache, which are therefore in L2.
     """
 
     schema_version: int
@@ -158,10 +158,10 @@ class BlockBenchmark(Struct, frozen=True):
 class TuneBenchmark(Struct, frozen=True):
     """`bench kernels --tune --json`: the tiles of one model's fused step, measured in the step.
 
-    Steps are decoded at `position`, in a KV cache of context + tokens. `tile_sources` says where
-    the tiles came from that the search began with. Each of `passes` lists the operations in the
-    order in which they were tuned. `before_ns` and `after_ns` are the step's time with the first
-    and the last tiles, in rounds that time both in turn, each the median of `replays` replays;
+    Steps are decoded at `position`, in a KV cache of context + tokens. `tile_sources` has the
+    sources of the tiles that the search started from. Each of `passes` lists the operations in the
+    order of tuning. `before_ns` and `after_ns` are the step's time with the first and the last
+    tiles, in rounds that time both in turn, each the median of `replays` replays;
     `before_over_after` is their ratio within a round.
     """
 

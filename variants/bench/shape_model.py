@@ -1,5 +1,6 @@
-"""A model's shapes without its weights: meta tensors, or random numbers on a device."""
+"""A model of given shapes without its weights: meta tensors, or random numbers on a device."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
@@ -23,31 +24,32 @@ from decodescope.variants.steps.fused.support import require_support
 
 
 def shape_model(source: ModelSource, batch: int, dtype: torch.dtype, device: str) -> FusedModel:
-    """The parts of `source` on the meta device; of a hub model only config.json is fetched.
+    """The parts of `source` on the meta device; fetches only config.json of a hub model.
 
     Raises:
         ModelError: a configuration that is unreadable, or of a model the fused kernels cannot run.
         InputError: more sequences than they decode at once.
         MissingRequirement: model not found, no Triton, too old a GPU.
     """
-    require_support(source.name, config_fields(source), batch, device)
-    return fused_model(_built(source, dtype, "meta"))
+    fields = find_files(source).config
+    require_support(source.name, fields, batch, device)
+    return fused_model(_built(source.name, fields, dtype, "meta"))
 
 
 def random_model(source: ModelSource, workload: DecodeWorkload, device: str) -> LoadedModel:
-    """`source` with random weights on `device`; of a hub model only config.json is fetched.
+    """`source` with random weights on `device`; fetches only config.json of a hub model.
 
     Raises:
         ModelError, InputError, MissingRequirement: as `shape_model`; or the workload needs more
             positions than the model allows, or GPU memory ran out.
     """
-    fields = config_fields(source)
+    fields = find_files(source).config
     require_support(source.name, fields, workload.batch, device)
     with memory_errors(f"building {source.name} in {workload.dtype}", device):
         if source.preset is not None:
             model = build_random(source.preset, device, torch_dtype(workload.dtype))
         else:
-            model = _built(source, torch_dtype(workload.dtype), device)
+            model = _built(source.name, fields, torch_dtype(workload.dtype), device)
     limit = fields.get("max_position_embeddings")
     model.eval().requires_grad_(False)
     loaded = LoadedModel(
@@ -57,22 +59,12 @@ def random_model(source: ModelSource, workload: DecodeWorkload, device: str) -> 
     return loaded
 
 
-def config_fields(source: ModelSource) -> dict[str, object]:
-    """The config.json of `source`, or what stands for it in a preset.
-
-    Raises:
-        ModelError, MissingRequirement: it cannot be found or read.
-    """
-    return find_files(source).config
-
-
-def _built(source: ModelSource, dtype: torch.dtype, device: str) -> Any:
-    fields = config_fields(source)
+def _built(name: str, fields: Mapping[str, Any], dtype: torch.dtype, device: str) -> Any:
     try:
-        config = CONFIG_MAPPING[fields["model_type"]].from_dict(deepcopy(fields))
+        config = CONFIG_MAPPING[fields["model_type"]].from_dict(deepcopy(dict(fields)))
         with torch.device(device):
             return AutoModelForCausalLM.from_config(config, dtype=dtype)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # transformers raises nearly every type for a broken configuration
-        raise ModelError(f"{source.name}: unreadable model configuration ({error})") from error
+        raise ModelError(f"{name}: unreadable model configuration ({error})") from error

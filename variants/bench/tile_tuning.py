@@ -1,4 +1,4 @@
-"""`bench kernels --tune`: finds the tiles of a model's fused step on this GPU, and keeps them."""
+"""`bench kernels --tune`: finds the tiles of a model's fused step on this GPU and keeps them."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,7 +10,6 @@ import torch
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.files import write_atomically
-from decodescope.variants.bench.needs import require_gpu
 from decodescope.variants.bench.report import SCHEMA_VERSION, RoundSpread, TuneBenchmark
 from decodescope.variants.bench.shape_model import random_model
 from decodescope.variants.machine.cache_folder import cache_folder
@@ -24,7 +23,7 @@ from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.step import FusedStep, build_fused
 from decodescope.variants.steps.fused.tiling.cache import keep_tiles
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
-from decodescope.variants.steps.fused.tiling.rules import (
+from decodescope.variants.steps.fused.tiling.shapes import (
     OPERATIONS,
     Operation,
     StepShapes,
@@ -41,8 +40,8 @@ from decodescope.variants.steps.fused.tiling.table import (
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
 from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedOperation, tune_model
 
-# What an operation's best tile is may depend on its neighbours'. The kernels are compiled by the
-# first pass, so that a second costs little.
+# An operation's best tile may depend on its neighbours' tiles. The first pass compiles the kernels,
+# so a second costs little.
 MAX_PASSES = 2
 ROUNDS = 9
 
@@ -53,18 +52,18 @@ Passes = tuple[tuple[TunedOperation, ...], ...]
 def run_tuning(
     model: str, workload: DecodeWorkload, table: Path | None, say: Callable[[str], None]
 ) -> TuneBenchmark:
-    """Tune the fused step of `model` in the middle of `workload`, and keep the tiles for later
-    runs; `table` is a file of the shipped table's form to add them to, made where it is missing.
+    """Tune the fused step of `model` in the middle of `workload` and keep the tiles for later runs.
 
-    Operations whose tile is measured already keep it, unless all are: then all are measured anew.
-    No weights are loaded: they are random numbers of the model's shapes.
+    `table` is a file in the format of the shipped table that the tiles are added to; it is created
+    if missing. Operations whose tile is measured already keep it, unless all are: then all are
+    measured again. No weights are loaded: they are random numbers of the model's shapes. Needs what
+    `require_gpu` checks.
 
     Raises:
-        MissingRequirement: no CUDA device, no Triton, model not found, out of GPU memory.
+        MissingRequirement: model not found, out of GPU memory.
         ModelError: a model that the fused kernels cannot run, or with fewer positions.
         InputError: a batch that they cannot run, or `table` is no table or cannot be written.
     """
-    require_gpu()
     known = None if table is None else read_table(table)
     source = resolve_model(model)
     say(f"building {model} with random weights")
@@ -112,7 +111,7 @@ def run_tuning(
 
 
 def read_table(path: Path) -> TileTable:
-    """The table in a file, an empty one where there is none.
+    """The table in a file; an empty one if there is no file.
 
     Raises:
         InputError: unreadable, or no table of tiles.
@@ -127,7 +126,7 @@ def read_table(path: Path) -> TileTable:
 
 @torch.no_grad()
 def launches_of(step: FusedStep, position: int) -> LaunchWith:
-    """What launches `step` with given tiles at `position`, on a KV cache of random numbers."""
+    """A function that launches `step` with given tiles at `position`, on a random KV cache."""
     for cache in (step.plan.cache.k, step.plan.cache.v):
         cache.normal_()
     return lambda tiles: partial(step.with_tiles(tiles).launch_at, position)
@@ -141,7 +140,7 @@ def tune_in_passes(
     gpu: TargetGpu,
     say: Callable[[str], None],
 ) -> tuple[StepTiles, Passes]:
-    """Tune until a pass changes nothing, `MAX_PASSES` times at most."""
+    """Tune until a pass changes nothing, at most `MAX_PASSES` times."""
     tiles, passes = start, []
     for _ in range(MAX_PASSES):
         found = tune_model(launch_with, tiles, operations, shapes, gpu, say)
@@ -155,7 +154,7 @@ def tune_in_passes(
 def time_both(
     launch_with: LaunchWith, before: StepTiles, after: StepTiles, clock: Clock
 ) -> tuple[RoundSpread, RoundSpread]:
-    """Nanoseconds of the step with either tiles; each round times both, one after the other."""
+    """Nanoseconds of the step with both tiles; each round times them in turn."""
     steps = [clock.capture(launch_with(tiles)) for tiles in (before, after)]
     rounds = [[median(clock.each_ns(step, REPLAYS)) for step in steps] for _ in range(ROUNDS)]
     first, last = zip(*rounds, strict=True)

@@ -155,8 +155,8 @@ def bench_kernels(as_json: bool, output: Path | None, **options: Any) -> None:
 def _benchmark(
     chosen: _KernelOptions,
 ) -> "tuple[Benchmark, Callable[[Any], RenderableType]]":
-    from decodescope.variants.bench.needs import require_gpu
     from decodescope.variants.bench.result_tables import block_table, kernel_table, tune_table
+    from decodescope.variants.machine.environment import require_gpu
     from decodescope.variants.model.workload import DecodeWorkload, parse_dtype
 
     context, tokens = _CONTEXT, 1

@@ -12,7 +12,7 @@ import torch
 
 from decodescope.cli import main as cli
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.bench import block_bench, kernel_bench, needs, tile_tuning
+from decodescope.variants.bench import block_bench, kernel_bench, tile_tuning
 from decodescope.variants.bench.report import (
     BlockBenchmark,
     KernelBenchmark,
@@ -20,8 +20,9 @@ from decodescope.variants.bench.report import (
     RoundSpread,
     TuneBenchmark,
 )
+from decodescope.variants.machine import environment
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.fused.tiling.rules import StepTiles
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 from decodescope.variants.steps.fused.tiling.tuner import Trial, TunedOperation
 
 
@@ -100,7 +101,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         return TUNED
 
     monkeypatch.setattr(tile_tuning, "run_tuning", tunings)
-    monkeypatch.setattr(needs, "require_gpu", lambda: None)
+    monkeypatch.setattr(environment, "require_gpu", lambda: None)
     monkeypatch.setattr(kernel_bench, "run_kernel_bench", kernels)
     monkeypatch.setattr(block_bench, "run_block_bench", blocks)
     return seen

@@ -33,7 +33,8 @@ from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles, step_shapes
+from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
+from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.families import build
 

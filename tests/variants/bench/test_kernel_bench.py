@@ -28,11 +28,8 @@ from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
-from decodescope.variants.steps.fused.tiling.rules import (
-    default_tiles,
-    interpreter_tiles,
-    step_shapes,
-)
+from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
+from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.families import FAMILIES
 

@@ -28,12 +28,12 @@ from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.step import build_fused
 from decodescope.variants.steps.fused.tiling.cache import cached_entries
 from decodescope.variants.steps.fused.tiling.choice import ChosenTiles
-from decodescope.variants.steps.fused.tiling.rules import (
+from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
+from decodescope.variants.steps.fused.tiling.shapes import (
     OPERATIONS,
     Operation,
     StepShapes,
     StepTiles,
-    interpreter_tiles,
     step_shapes,
 )
 from decodescope.variants.steps.fused.tiling.table import decode_table, encode_table, tile_entries
@@ -120,7 +120,6 @@ def measured_tiles(shapes: StepShapes, gpu: object) -> ChosenTiles:
 def tuned_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str) -> LoadedModel:
     """A model that is tuned by fakes: no clock, one change, a cache folder of its own."""
     loaded = small_model(device)
-    monkeypatch.setattr(tile_tuning, "require_gpu", lambda: None)
     monkeypatch.setattr(tile_tuning, "random_model", lambda *_: loaded)
     monkeypatch.setattr(tile_tuning, "this_target_gpu", lambda: H200)
     monkeypatch.setattr(tile_tuning, "tiles_for", measured_tiles)

@@ -18,7 +18,7 @@ from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.annotations import LayerRanges
 from decodescope.variants.steps.fused.kv_cache import KvCache, new_kv_cache
 from decodescope.variants.steps.fused.model_parts import FusedModel
-from decodescope.variants.steps.fused.tiling.rules import StepTiles
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 from decodescope.variants.steps.fused.torch_operators import VisibleRows
 
 

@@ -15,9 +15,9 @@ from decodescope.variants.steps.fused.operations import step_operations, weight_
 from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_workspace
 from decodescope.variants.steps.fused.program import StepGraph, StepProgram
 from decodescope.variants.steps.fused.rope_tables import rope_table
-from decodescope.variants.steps.fused.tiling.choice import tiles_for
-from decodescope.variants.steps.fused.tiling.hint import tell_unmeasured
-from decodescope.variants.steps.fused.tiling.rules import StepTiles, interpreter_tiles, step_shapes
+from decodescope.variants.steps.fused.tiling.choice import report_unmeasured, tiles_for
+from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.step import DecodeStep
 from decodescope.variants.steps.step_bytes import KvBytes
@@ -157,5 +157,5 @@ def _tiles(name: str, parts: FusedModel, workload: DecodeWorkload) -> StepTiles:
         return interpreter_tiles(shapes)
     gpu = this_target_gpu()
     chosen = tiles_for(shapes, gpu)
-    tell_unmeasured(chosen, gpu, name, workload)
+    report_unmeasured(chosen, gpu, name, workload)
     return chosen.tiles

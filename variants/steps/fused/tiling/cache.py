@@ -21,7 +21,7 @@ class _Kept(Struct, frozen=True):
 def cached_entries(gpu: TargetGpu, folder: Path) -> tuple[TileEntry, ...]:
     """What was measured on this kind of GPU with this driver, Triton and decodescope.
 
-    A file from other versions counts as none; for one that is damaged, stderr says so.
+    A file from other versions is ignored, and so is a damaged one, with a line on stderr.
     """
     path = _path(gpu, folder)
     try:
@@ -37,7 +37,7 @@ def cached_entries(gpu: TargetGpu, folder: Path) -> tuple[TileEntry, ...]:
 def keep_tiles(gpu: TargetGpu, measured: Iterable[TileEntry], folder: Path) -> Path | None:
     """Add tiles for later runs; returns the file that keeps them.
 
-    Where that fails, stderr says so and the result is None.
+    If that fails, writes the reason to stderr and returns None.
     """
     path = _path(gpu, folder)
     entries = updated(cached_entries(gpu, folder), measured)

@@ -1,15 +1,20 @@
-"""Which tiles a step gets: measured ones where there are any, else the defaults."""
+"""Which tiles a step uses: measured ones if there are any, else the defaults."""
 
+import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.cache_folder import cache_folder
+from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.fused.tiling.cache import cached_entries
-from decodescope.variants.steps.fused.tiling.candidates import candidates, fits
-from decodescope.variants.steps.fused.tiling.rules import (
+from decodescope.variants.steps.fused.tiling.candidates import candidates
+from decodescope.variants.steps.fused.tiling.limits import fits
+from decodescope.variants.steps.fused.tiling.shapes import (
     OPERATIONS,
     Operation,
     StepShapes,
@@ -42,8 +47,8 @@ class ChosenTiles:
 def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) -> ChosenTiles:
     """The tiles for one step: measured on this machine, else shipped as measured, else the default.
 
-    `folder` is where measurements are kept, None for the user's cache folder.
-    A measured tile that does not fit these shapes after all counts as none.
+    `folder` is where measurements are kept, None for the user's cache folder. A measured tile that
+    does not fit these shapes is ignored.
 
     Raises:
         MissingRequirement: no tile fits the GPU's shared memory; names the limit.
@@ -68,3 +73,23 @@ def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) ->
 
 def _by_key(entries: tuple[TileEntry, ...]) -> dict[TileKey, Tile]:
     return {entry.key: entry.tile for entry in entries}
+
+
+def report_unmeasured(
+    chosen: ChosenTiles, gpu: TargetGpu, model: str, workload: DecodeWorkload
+) -> None:
+    """Write to stderr which tiles are only defaults and the command that measures them.
+
+    One line, once in a process; nothing if all tiles were measured.
+    """
+    if chosen.unmeasured:
+        command = ["decodescope", "bench", "kernels", "--tune", "--model", model]
+        command += ["--batch", str(workload.batch), "--context", str(workload.context)]
+        command += ["--tokens", str(workload.new_tokens), "--dtype", workload.dtype]
+        names = ", ".join(chosen.unmeasured)
+        _write_once(f"tiles not measured on {gpu.name} for {names}: {shlex.join(command)}\n")
+
+
+@cache
+def _write_once(line: str) -> None:
+    sys.stderr.write(line)

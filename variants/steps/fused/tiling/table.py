@@ -1,6 +1,6 @@
-"""Tiles that were measured: how they are written down, and those that come with decodescope.
+"""Tiles that were measured: their file format, and those that come with decodescope.
 
-tile_table.json maps a GPU's name, as torch gives it, to a list of entries. An entry says what was
+tile_table.json maps a GPU's name, as torch reports it, to a list of entries. An entry has what was
 measured, `key`, and the best tile for it:
 
     {"NVIDIA H200": [{"key": {"operation": "down", "rows": 2048, "columns": 8192, "unit": 1,
@@ -8,8 +8,8 @@ measured, `key`, and the best tile for it:
                       "tile": {"rows": 2, "columns": 8192, "num_warps": 8, "num_stages": 1,
                                "splits": 1}}]}
 
-rows, columns and unit are those of `Shape`; batch is the power of two that the batch is counted up
-to; element_bytes is 2 for bf16 and fp16, 4 for fp32. No key comes twice.
+rows, columns and unit are those of `Shape`; batch is rounded up to a power of two; element_bytes is
+2 for bf16 and fp16, 4 for fp32. Keys are unique.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.steps.fused.tiling.rules import (
+from decodescope.variants.steps.fused.tiling.shapes import (
     OPERATIONS,
     Operation,
     StepShapes,
@@ -59,19 +59,19 @@ def tile_key(operation: Operation, shapes: StepShapes) -> TileKey:
 def tile_entries(
     shapes: StepShapes, tiles: StepTiles, operations: Iterable[Operation] = OPERATIONS
 ) -> tuple[TileEntry, ...]:
-    """Tiles of one step as entries, those of some operations."""
+    """One step's tiles of some operations as entries."""
     return tuple(TileEntry(tile_key(name, shapes), tiles.of(name)) for name in operations)
 
 
 def updated(old: Iterable[TileEntry], new: Iterable[TileEntry]) -> tuple[TileEntry, ...]:
-    """All entries, the new one where both have a key, ordered by key."""
+    """All entries, ordered by key; a new entry replaces an old one with the same key."""
     tiles = {entry.key: entry.tile for entry in (*old, *new)}
     keys = sorted(tiles, key=lambda key: msgspec.structs.astuple(key))
     return tuple(TileEntry(key, tiles[key]) for key in keys)
 
 
 def table_with(table: TileTable, gpu: str, entries: Iterable[TileEntry]) -> TileTable:
-    """The table with these entries of the GPU of that name, added or in place of older ones."""
+    """The table with these entries of that GPU added, or in place of those with the same key."""
     return {**table, gpu: updated(table.get(gpu, ()), entries)}
 
 
@@ -79,8 +79,7 @@ def decode_table(data: bytes) -> TileTable:
     """A table from JSON.
 
     Raises:
-        msgspec.DecodeError: not of the documented form, a tile that cannot be, a key that comes
-            twice.
+        msgspec.DecodeError: another format, an invalid tile, or a key that occurs twice.
     """
     table = msgspec.json.decode(data, type=dict[str, tuple[TileEntry, ...]])
     for gpu, entries in table.items():
@@ -90,7 +89,7 @@ def decode_table(data: bytes) -> TileTable:
 
 
 def encode_table(table: TileTable) -> bytes:
-    """A table as JSON that people can read and compare."""
+    """A table as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(table), indent=1) + b"\n"
 
 

@@ -8,10 +8,10 @@ from decodescope.variants.machine.environment import driver_version
 
 
 class TargetGpu(Struct, frozen=True):
-    """One kind of GPU as it is driven now.
+    """One kind of GPU with its present software.
 
-    `shared_bytes` is the shared memory that one program can have. Versions matter because another
-    compiler, driver or kernel makes another tile the best one.
+    `shared_bytes` is the most shared memory of one program. With another compiler, driver or kernel
+    another tile may be the best.
     """
 
     name: str

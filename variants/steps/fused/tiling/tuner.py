@@ -1,7 +1,7 @@
 """Finds the tiles of a step by measuring them in place, one operation after the other.
 
-A kernel alone says little about its tile: launched on its own it waits for nobody, and nobody waits
-for it. So each candidate is measured as part of the whole step.
+A kernel's time alone says little about its tile, because in a step it overlaps with its neighbours.
+So each candidate is measured as part of the whole step.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +13,13 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.clock import Clock
 from decodescope.variants.steps.fused.tiling.candidates import candidates
-from decodescope.variants.steps.fused.tiling.rules import Operation, StepShapes, StepTiles
+from decodescope.variants.steps.fused.tiling.shapes import Operation, StepShapes, StepTiles
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
-# By the bytes that they read in a step: what is tuned first matters most.
+# By the bytes that they read in a step: the first one matters most.
 TUNING_ORDER: tuple[Operation, ...] = ("head", "gate_up", "down", "qkv", "o", "attention")
 
-# Two equal tiles each measured four times come out as one all before the other in 2 of 70 cases.
+# Of two equal tiles measured four times each, one wins every time in 2 of 70 cases.
 DUEL_ROUNDS = 4
 
 REPLAYS = 60
@@ -38,10 +38,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class TunedOperation:
-    """What was found for one operation. `ranking` has the fastest first, the refused ones last.
+    """The result for one operation. `ranking` has the fastest trial first, the refused ones last.
 
     The tile before and the fastest other one were then measured in turn: `before_ns`, `rival_ns`.
-    `rival_ns` is empty where no other tile came out faster in the first round.
+    Both are empty if no other tile was faster in the first round.
     """
 
     operation: Operation
@@ -53,7 +53,7 @@ class TunedOperation:
 
     @property
     def gain(self) -> float:
-        """The share of the step's time that the chosen tile saves, 0 where none was changed."""
+        """The share of the step's time that the chosen tile saves; 0 if it is the tile before."""
         if self.chosen == self.before:
             return 0.0
         return 1 - median(self.rival_ns) / median(self.before_ns)
@@ -61,10 +61,10 @@ class TunedOperation:
 
 @dataclass(frozen=True, slots=True)
 class TunedTiles:
-    """The tiles found, and for each operation, in the order of tuning, how they were found.
+    """The tiles found, and the result for each operation in the order of tuning.
 
-    `start_ns` and `step_ns` are times of a step with the first and the last tiles, measured right
-    after each other.
+    `start_ns` and `step_ns` are times of a step with the first and the last tiles, measured in
+    turn.
     """
 
     tiles: StepTiles
@@ -81,12 +81,12 @@ def tune(
 ) -> TunedTiles:
     """Coordinate descent from `start`, in `TUNING_ORDER`, over the operations that have choices.
 
-    Each choice is measured once. The fastest then takes turns with the incumbent, and replaces
-    it if each of its measurements is faster than all of the incumbent's. Choices that a kernel
-    refuses, or that ask too much of the GPU, are skipped.
+    Each choice is measured once. The fastest and the incumbent are then measured in turn, and the
+    fastest replaces the incumbent if each of its times is below all of the incumbent's. Choices
+    that a kernel refuses, or that need more than the GPU has, are skipped.
 
     Raises:
-        Whatever `step_ns` raises for `start`, and anything that is not about the size of a tile.
+        Whatever `step_ns` raises for `start`, and errors that do not depend on the tile.
     """
     tiles = start
     tuned = []
@@ -110,8 +110,8 @@ def tune_model(
 ) -> TunedTiles:
     """Tune some operations of a model's step on this GPU, by replays of graphs of the whole step.
 
-    `launch_with(tiles)` gives a call that launches a step with these tiles, always at the same
-    position. Nothing may be captured on the device meanwhile.
+    `launch_with(tiles)` returns a call that launches a step with these tiles, always at the same
+    position. No other graph may be captured at the same time.
 
     Raises:
         MissingRequirement: no tile of an operation fits the GPU; names the limit.
@@ -154,7 +154,7 @@ def _trial(tiles: StepTiles, operation: Operation, step_ns: StepTimer) -> Trial:
 def _duel(
     old: StepTiles, new: StepTiles, step_ns: StepTimer
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Times of both, measured in turn, so that a clock that drifts is fair to both."""
+    """Times of both, measured in turn, so that clock drift affects both."""
     pairs = [(step_ns(old), step_ns(new)) for _ in range(DUEL_ROUNDS)]
     return tuple(first for first, _ in pairs), tuple(second for _, second in pairs)
 

@@ -10,14 +10,10 @@ from hypothesis import given
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.steps.fused.tiling import choice as tile_choice
 from decodescope.variants.steps.fused.tiling.cache import cached_entries, keep_tiles
-from decodescope.variants.steps.fused.tiling.candidates import fits
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
-from decodescope.variants.steps.fused.tiling.rules import (
-    OPERATIONS,
-    StepShapes,
-    StepTiles,
-    default_tiles,
-)
+from decodescope.variants.steps.fused.tiling.limits import fits
+from decodescope.variants.steps.fused.tiling.rules import default_tiles
+from decodescope.variants.steps.fused.tiling.shapes import OPERATIONS, StepShapes, StepTiles
 from decodescope.variants.steps.fused.tiling.table import (
     TileEntry,
     TileTable,

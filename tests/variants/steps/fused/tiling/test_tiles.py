@@ -14,19 +14,14 @@ from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import new_workspace
 from decodescope.kernels.ops.linear_residual import linear_residual, linear_residual_reference
 from decodescope.variants.model.presets import PRESETS
-from decodescope.variants.steps.fused.tiling.candidates import (
-    MAX_CANDIDATES,
-    candidates,
-    fits,
-    shared_bytes,
-)
-from decodescope.variants.steps.fused.tiling.rules import (
+from decodescope.variants.steps.fused.tiling.candidates import MAX_CANDIDATES, candidates
+from decodescope.variants.steps.fused.tiling.limits import fits, shared_bytes
+from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
+from decodescope.variants.steps.fused.tiling.shapes import (
     OPERATIONS,
     Operation,
     StepShapes,
     StepTiles,
-    default_tiles,
-    interpreter_tiles,
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 from tests.helpers.sizes import H200, SMALL_GPU, any_shapes, preset_shapes

@@ -16,11 +16,11 @@ from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.step import FusedStep, build_fused
 from decodescope.variants.steps.fused.tiling import tuner
 from decodescope.variants.steps.fused.tiling.candidates import candidates
-from decodescope.variants.steps.fused.tiling.rules import (
+from decodescope.variants.steps.fused.tiling.rules import default_tiles
+from decodescope.variants.steps.fused.tiling.shapes import (
     OPERATIONS,
     Operation,
     StepTiles,
-    default_tiles,
     step_shapes,
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu

@@ -1,0 +1,118 @@
+"""Which tiles an operation's kernel can run with, on a given GPU."""
+
+from dataclasses import replace
+
+from decodescope.kernels.device.attention_splits import MAX_SPLITS
+from decodescope.kernels.host.tile import MIN_DOT, Tile
+from decodescope.variants.steps.fused.tiling.shapes import (
+    Operation,
+    StepShapes,
+    power_of_2_from,
+)
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+
+# A batched product splits its inner dimension where rows alone leave the GPU short of work.
+SPLITTING: tuple[Operation, ...] = ("o", "down")
+MAX_PRODUCT_SPLITS = 8
+# A thread's registers hold the weights loaded ahead, as stored, and one block as float32.
+MAX_THREAD_BYTES = 256
+MAX_THREAD_ELEMENTS = 128
+LOAD_BYTES = 16
+MAX_WARPS = 8
+
+_MAX_COLUMNS = 512
+
+
+def fits(tile: Tile, operation: Operation, shapes: StepShapes, gpu: TargetGpu) -> bool:
+    """Whether the kernel can run with this tile and one of its programs fits on the GPU."""
+    if not least_rows(operation, shapes.batch) <= tile.rows <= most_rows(operation, shapes):
+        return False
+    if tile.num_warps > MAX_WARPS or shared_bytes(tile, operation, shapes) > gpu.shared_bytes:
+        return False
+    if operation == "attention":
+        return _fits_attention(tile, shapes)
+    if tile.splits > (MAX_PRODUCT_SPLITS if operation in SPLITTING else 1):
+        return False
+    if shapes.batch == 1:
+        return _fits_vector(tile, operation, shapes)
+    return MIN_DOT <= tile.columns <= _MAX_COLUMNS
+
+
+def shared_bytes(tile: Tile, operation: Operation, shapes: StepShapes) -> int:
+    """Upper bound of one program's shared memory: what Triton 3.6 was seen to use, rounded up."""
+    element = shapes.element_bytes
+    if operation == "attention":
+        lanes = power_of_2_from(shapes.head_dim)
+        queries = max(MIN_DOT, power_of_2_from(shapes.heads // shapes.kv_heads))
+        # Blocks go to the products through shared memory: K, and V as well without tensor cores.
+        operands = 1 if element < 4 else 2
+        blocks = operands * tile.columns * lanes * element
+        return blocks + queries * 4 * (lanes + tile.columns) + 1024
+    if shapes.batch == 1:
+        # Sums of each warp, and x, which threads exchange where a row is too short for all of them.
+        return 4 * MAX_WARPS * tile.rows + 4 * min(tile.columns, 4096)
+    return tile.num_stages * (tile.rows + MIN_DOT) * tile.columns * element + 1024
+
+
+def _fits_vector(tile: Tile, operation: Operation, shapes: StepShapes) -> bool:
+    columns = shapes.shape(operation).columns
+    ahead = tile.blocks_ahead(columns)
+    elements = tile.rows * tile.columns // (32 * tile.num_warps)
+    block_bytes = elements * shapes.element_bytes
+    return (
+        elements <= most_elements(ahead)
+        and block_bytes * ahead <= MAX_THREAD_BYTES
+        # With less, some threads would load what others load.
+        and (block_bytes >= LOAD_BYTES or tile.num_warps == 1)
+        and tile.columns <= power_of_2_from(columns)
+        and tile.splits <= -(-columns // tile.columns)
+    )
+
+
+def _fits_attention(tile: Tile, shapes: StepShapes) -> bool:
+    # Registers hold a block of K and V.
+    lanes = power_of_2_from(shapes.head_dim)
+    block_bytes = 2 * tile.columns * lanes * shapes.element_bytes
+    blocks = shapes.shape("attention").columns // tile.columns
+    return (
+        MIN_DOT <= tile.columns <= _MAX_COLUMNS
+        and tile.num_stages == 1
+        and tile.splits <= max(1, min(MAX_SPLITS, blocks))
+        and block_bytes <= 32 * tile.num_warps * attention_thread_bytes(shapes.element_bytes)
+    )
+
+
+def least_rows(operation: Operation, batch: int) -> int:
+    """The fewest rows that a tile of this operation may have."""
+    if operation == "attention":
+        return 1
+    if batch > 1:
+        return MIN_DOT
+    return 2 if operation in ("qkv", "gate_up") else 1
+
+
+def most_rows(operation: Operation, shapes: StepShapes) -> int:
+    """The most rows of a tile of this operation, such that more than half of them are used."""
+    shape = shapes.shape(operation)
+    rows = power_of_2_from(shape.unit if operation == "qkv" else shape.rows)
+    return max(least_rows(operation, shapes.batch), rows)
+
+
+def with_blocks_ahead(tile: Tile, columns: int, element_bytes: int) -> Tile:
+    """The same tile with all of a row's blocks loaded ahead, or as many as registers hold."""
+    held = 32 * tile.num_warps * MAX_THREAD_BYTES // (tile.rows * tile.columns * element_bytes)
+    return replace(tile, num_stages=max(1, min(tile.blocks(columns), held)))
+
+
+def most_elements(blocks: int) -> int:
+    """Elements of a block that a thread has room for; sums over several blocks need as many."""
+    return MAX_THREAD_ELEMENTS if blocks == 1 else MAX_THREAD_ELEMENTS // 2
+
+
+def attention_thread_bytes(element_bytes: int) -> int:
+    """Bytes of K and V that an attention thread has room for.
+
+    float32 products have no tensor cores and take registers themselves: with 512 bytes, Triton 3.6
+    spills 1.6 KB a thread on compute capability 9.0 at head_dim 128, with 256 below 0.2 KB.
+    """
+    return 512 if element_bytes < 4 else 256

@@ -1,0 +1,108 @@
+"""The operations of a decode step that have a tile: what they read, and one tile for each."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+from decodescope.kernels.host.tile import Tile
+
+if TYPE_CHECKING:
+    from decodescope.variants.steps.fused.model_parts import FusedModel
+
+Operation = Literal["qkv", "attention", "o", "gate_up", "down", "head"]
+OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTiles:
+    """One tile for each kind of launch of a step; all layers share them."""
+
+    qkv: Tile
+    attention: Tile
+    o: Tile
+    gate_up: Tile
+    down: Tile
+    head: Tile
+
+    def of(self, operation: Operation) -> Tile:
+        """The tile of one operation."""
+        tile: Tile = getattr(self, operation)
+        return tile
+
+    def with_tile(self, operation: Operation, tile: Tile) -> "StepTiles":
+        """The same tiles with another one for `operation`."""
+        return replace(self, **{operation: tile})
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one operation reads: `rows` outputs of `columns` inputs each.
+
+    `unit` rows belong together: those of a head for qkv, a gate and its up row for gate_up, 1 for
+    others. Attention reads K and V: kv_heads * head_dim rows (unit: head_dim) over `columns`
+    positions, rounded up to a power of two, because a tile suits a range of cache lengths.
+    """
+
+    rows: int
+    columns: int
+    unit: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StepShapes:
+    """The sizes of a model and its workload that tiles depend on.
+
+    `capacity` is the length of the KV cache, `element_bytes` the size of one weight or KV element.
+    """
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    batch: int
+    capacity: int
+    element_bytes: int
+
+    def shape(self, operation: Operation) -> Shape:
+        """What `operation` reads in one layer (the head: in one step)."""
+        match operation:
+            case "qkv":
+                rows = (self.heads + 2 * self.kv_heads) * self.head_dim
+                return Shape(rows, self.hidden, self.head_dim)
+            case "attention":
+                columns = power_of_2_from(self.capacity)
+                return Shape(self.kv_heads * self.head_dim, columns, self.head_dim)
+            case "o":
+                return Shape(self.hidden, self.heads * self.head_dim)
+            case "gate_up":
+                return Shape(2 * self.intermediate, self.hidden, 2)
+            case "down":
+                return Shape(self.hidden, self.intermediate)
+            case "head":
+                return Shape(self.vocab, self.hidden)
+
+
+def step_shapes(model: "FusedModel", batch: int, capacity: int) -> StepShapes:
+    """The sizes of a step of `model`."""
+    return StepShapes(
+        hidden=model.hidden,
+        heads=model.heads,
+        kv_heads=model.kv_heads,
+        head_dim=model.head_dim,
+        intermediate=model.intermediate,
+        vocab=model.vocab,
+        batch=batch,
+        capacity=capacity,
+        element_bytes=model.embedding.element_size(),
+    )
+
+
+def power_of_2_from(size: int) -> int:
+    """The lowest power of two that is at least `size`."""
+    return 1 << max(0, size - 1).bit_length()
+
+
+def power_of_2_to(size: int) -> int:
+    """The highest power of two that is at most `size`, at least 1."""
+    return 1 << max(0, size.bit_length() - 1)
