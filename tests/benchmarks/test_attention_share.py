@@ -1,11 +1,9 @@
 """What attention costs comes from differences of steps that really differ in attention alone."""
 
-import io
 import sys
 
 import pytest
 import torch
-from rich.console import Console
 
 from benchmarks import attention_share
 from benchmarks.attention_share import (
@@ -28,6 +26,7 @@ from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.step import FusedStep, build_fused
 from tests.helpers import families
 from tests.helpers.fake_clock import FakeClock
+from tests.helpers.rich_report import text_of
 
 
 def test_a_cost_is_the_rounds_difference_a_layer() -> None:
@@ -105,9 +104,7 @@ def test_the_table_has_a_row_for_each_definition() -> None:
         "model": "m", "batch": 1, "position": 8191, "measured_peak_bytes_per_s": 4e12,
         "length": cost, "launches": hidden, "alone": alone,
     }  # fmt: skip
-    console = Console(width=100, file=io.StringIO(), record=True)
-    console.print(share_table(record))
-    lines = [line.split() for line in console.export_text().splitlines()]
+    lines = [line.split() for line in text_of(share_table(record)).splitlines()]
     rows = {line[0]: line for line in lines if line and line[0] in ("length", "launches", "alone")}
     assert rows["length"][1:5] == ["8.00", "8.00", "to", "8.00"]
     assert rows["length"][-2:] == ["51.2", "%"]
@@ -121,12 +118,3 @@ def test_bad_usage_is_refused(monkeypatch: pytest.MonkeyPatch, context: str) -> 
     with pytest.raises(SystemExit) as end:
         attention_share.main()
     assert end.value.code == 2
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-def test_without_a_gpu_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["attention_share"])
-    assert attention_share.main() == 3
-    assert "CUDA" in capsys.readouterr().err

@@ -1,15 +1,14 @@
 """What the benchmark of variants keeps of a comparison's windows."""
 
-import io
 from typing import Any
 
 import msgspec
 import pytest
-from rich.console import Console
 
 from benchmarks.compare_variants import idle_share_of_graph_span, token_table, window_summary
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.formatting import UNKNOWN
+from tests.helpers.rich_report import text_of
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +58,7 @@ def test_the_table_has_a_row_for_each_variant() -> None:
             "fused+graph": {"idle_share_of_graph_span": 0.03, "overlap_share_of_busy": 0.0},
         },
     }  # fmt: skip
-    console = Console(width=100, file=io.StringIO(), record=True)
-    console.print(token_table(record))
-    rows = [line.split() for line in console.export_text().splitlines()[-3:-1]]
+    rows = [line.split() for line in text_of(token_table(record)).splitlines()[-3:-1]]
     assert rows == [
         ["fused", "100", "90.0", "to", "110", "2.00", "82", "82", UNKNOWN, "25.0", "%"],
         ["fused+graph", "200", "200", "to", "200", "2.00", "1", "82", "3.0", "%", "0.0", "%"],
