@@ -13,7 +13,7 @@ _TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 
 
 def significant(value: float) -> str:
-    """`value` >= 0 with three significant digits or all of its integer digits, grouped."""
+    """`value` >= 0 with three significant digits, or all its integer digits, grouped."""
     if value >= 99.95:
         return f"{value:,.0f}"
     if value >= 9.995:
@@ -38,7 +38,7 @@ def rate(value: float | None) -> str:
 
 
 def count(value: int | None, cells: int = 12) -> str:
-    """A count with grouped digits, or in M, G, T where that takes more than `cells` cells."""
+    """A count with grouped digits, or in M, G, T if that takes more than `cells` cells."""
     if value is None:
         return UNKNOWN
     plain = f"{value:,}"
@@ -51,7 +51,7 @@ def count(value: int | None, cells: int = 12) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """A fraction in per cent without the sign: one decimal, more where that would round to 0."""
+    """A fraction in per cent without the sign, with one decimal; never rounded to 0 or 100."""
     if fraction is None or not math.isfinite(fraction):
         return UNKNOWN
     value = fraction * 100
@@ -101,7 +101,7 @@ def signed_duration(ns: float | None) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """How old something is: tenths below ten seconds, then whole seconds, minutes, hours."""
+    """An age: tenths below ten seconds, then whole seconds, minutes, hours."""
     if seconds is None:
         return UNKNOWN
     seconds = max(seconds, 0.0)
@@ -116,9 +116,9 @@ def age(seconds: float | None) -> str:
 
 
 def plain_text(text: str) -> str:
-    """`text` with control characters made visible as "·" (new lines stay, tabs become spaces).
+    """`text` with control characters shown as "·" (new lines stay, tabs become spaces).
 
-    Text from a model must not reach the terminal with escape sequences in it.
+    Text from a model must not send escape sequences to the terminal.
     """
     return "".join(
         char if char == "\n" or char.isprintable() else ("    " if char == "\t" else "·")
@@ -127,14 +127,14 @@ def plain_text(text: str) -> str:
 
 
 def shorten(text: str, cells: int) -> str:
-    """`text` cut to at most `cells` characters, with an ellipsis where it was cut."""
+    """`text` cut to at most `cells` characters, with an ellipsis at the cut."""
     if len(text) <= cells:
         return text
     return text[: cells - 1] + "…" if cells > 0 else ""
 
 
 def weights_note(weights: str) -> str:
-    """What is said beside a model's name, so that nobody takes random weights for trained ones."""
+    """The note beside a model's name, so that nobody takes random weights for trained ones."""
     return {"random": "random weights", "bundled": "bundled weights"}.get(weights, "")
 
 
@@ -144,7 +144,7 @@ def sampling_words(sampling: SamplingSettings | None) -> str:
 
 
 def sampling_facts(sampling: SamplingSettings | None) -> tuple[str, ...]:
-    """What draws the tokens, the temperature first; nothing where decoding is greedy."""
+    """The sampling settings, the temperature first; nothing if decoding is greedy."""
     if sampling is None:
         return ()
     filters = (("top-k", sampling.top_k), ("top-p", sampling.top_p))
@@ -153,7 +153,7 @@ def sampling_facts(sampling: SamplingSettings | None) -> tuple[str, ...]:
 
 
 def bytes_size(value: float | None) -> str:
-    """Bytes in decimal units (GB = 1e9), as bandwidths are given."""
+    """Bytes in decimal units (GB = 1e9), as for bandwidths."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     for factor, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):

@@ -1,10 +1,10 @@
-"""What the worker process and the app say to each other, and how it is framed.
+"""The messages between the worker process and the app, and their framing.
 
 A frame is a big-endian uint32 length and that many bytes of msgpack: one tagged struct. Control
-messages are never dropped; of `Stats` only the latest matters, so the worker drops one when the
+messages are never dropped. Only the latest `Stats` matters, so the worker drops one when the
 channel is full and counts it in `dropped`. Bulk events never cross the channel: a captured window
-goes to a file and `TraceReady` names it. A recording (`analyzer/recordings/recording.py`) is the
-worker's half of this conversation, time-stamped.
+goes to a file and `TraceReady` names it. A recording (`analyzer/recordings/recording.py`) holds the
+worker's messages with their times.
 """
 
 import struct
@@ -24,13 +24,13 @@ WorkerState = Literal["loading", "building", "running", "capturing", "paused", "
 
 
 class WorkerConfig(Struct, frozen=True):
-    """What to decode and how; `run` takes it too. One JSON argument on the worker's command line.
+    """What to decode and how; `run` uses it too. One JSON argument on the worker's command line.
 
-    None leaves the choice to where torch is: `model` is llama-3.2-1b@random on CUDA and tiny on
-    the CPU, `device` CUDA where there is one, `dtype` bf16 on CUDA and fp32 on the CPU, `context`
-    the prompt's length, or 128 without a prompt. Without `sampling`, or at temperature 0, decoding
-    is greedy. Captured windows are written below `trace_dir`; empty, the app's link makes a
-    temporary folder.
+    None leaves the choice to the process that imports torch: `model` is llama-3.2-1b@random on CUDA
+    and tiny on the CPU, `device` is CUDA if available, `dtype` bf16 on CUDA and fp32 on the CPU,
+    `context` the prompt's length, or 128 without a prompt. Without `sampling`, or at temperature 0,
+    decoding is greedy. Captured windows are written below `trace_dir`; if it is empty, the app's
+    link makes a temporary folder.
     """
 
     variant: str
@@ -48,7 +48,7 @@ class WorkerConfig(Struct, frozen=True):
 
 
 class VariantInfo(Struct, frozen=True):
-    """A selectable variant; `unavailable` says why it cannot run here, None if it can."""
+    """A selectable variant; `unavailable` is the reason why it cannot run here, or None."""
 
     name: str
     summary: str
@@ -74,7 +74,7 @@ class Hello(Struct, frozen=True, tag="hello"):
 
 
 class Progress(Struct, frozen=True, tag="progress"):
-    """What a slow stage is doing ("importing torch", "loading weights", "compiling")."""
+    """The slow stage in progress ("importing torch", "loading weights", "compiling")."""
 
     stage: str
     detail: str = ""
@@ -86,7 +86,7 @@ class State(Struct, frozen=True, tag="state"):
 
 
 class Stats(Struct, frozen=True, tag="stats"):
-    """Figures over the unprofiled steps of about the last second; latest wins.
+    """Figures over the unprofiled steps of about the last second; only the latest matters.
 
     `tokens` counts all sequences since the worker started, `position` is the KV-cache length,
     `round` counts generations since the variant was built (each starts again at the prompt), and
@@ -108,7 +108,7 @@ class Stats(Struct, frozen=True, tag="stats"):
 
 
 class TraceReady(Struct, frozen=True, tag="trace"):
-    """A captured window lies at `path` as uncompressed Kineto JSON; `requested` if a user asked."""
+    """A captured window is at `path` as uncompressed Kineto JSON; `requested` if a user asked."""
 
     path: str
     capture: CaptureInfo
@@ -121,7 +121,7 @@ class Log(Struct, frozen=True, tag="log"):
 
 
 class Failure(Struct, frozen=True, tag="failure"):
-    """Something failed; the worker goes on (paused) unless `fatal`."""
+    """An error; the worker continues (paused) unless `fatal`."""
 
     message: str
     exit_code: int
@@ -167,9 +167,9 @@ def encode_frame(message: Struct) -> bytes:
 
 
 class FrameDecoder:
-    """Turns a byte stream into messages of one direction, whatever the chunking.
+    """Turns a byte stream into the messages of one direction, however it is chunked.
 
-    Raises `InputError` for a frame over `MAX_FRAME_BYTES` or one that is no such message.
+    Raises `InputError` for a frame over `MAX_FRAME_BYTES` or one that is not such a message.
     """
 
     def __init__(self, union: object) -> None:
@@ -197,5 +197,5 @@ class FrameDecoder:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a frame that is not yet whole."""
+        """Bytes of an incomplete frame."""
         return len(self._buffer)

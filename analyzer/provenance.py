@@ -1,4 +1,4 @@
-"""Where a figure comes from: source, versions, host. Every recorded result carries this."""
+"""The provenance of a figure: source, versions, host. Every recorded result includes it."""
 
 import os
 import platform
@@ -35,7 +35,7 @@ def package_version(name: str) -> str | None:
 
 
 def cpu_name() -> str | None:
-    """The processor's model name where the system tells it."""
+    """The processor's model name if the system reports it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -46,7 +46,7 @@ def cpu_name() -> str | None:
 
 
 def source_commit() -> str | None:
-    """The commit of the checkout that this package is run from, with "+" where tracked files were
+    """The commit of the checkout that this package runs from, with "+" if tracked files have
     changed since; None for an installed package."""
     room = Path(__file__).resolve().parent
     if not (room.parent / ".git").exists():
@@ -57,7 +57,7 @@ def source_commit() -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What a git command prints, None where there is no git or it fails."""
+    """The output of a git command, None if git is missing or fails."""
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],

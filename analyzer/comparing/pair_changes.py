@@ -1,27 +1,12 @@
 """What changed between two profiled windows: launches, ops, busy, idle of each class, ranges."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 from decodescope.analyzer.comparing.range_alignment import align_ranges
 from decodescope.analyzer.schema.comparison_report import Change, Pair, RangeChange, SpeedRatio
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 
 ALL_IDLE = "all"
-IDLE_FIGURES = (*GAP_CLASSES, ALL_IDLE)
-
-
-@dataclass(frozen=True, slots=True)
-class _Figures:
-    """A window's figures per step, or its totals; None where missing."""
-
-    launch_calls: float | None
-    gpu_ops: float | None
-    busy_ns: float | None
-    idle_ns: Mapping[str, float | None]
-
-
-_MISSING = _Figures(None, None, None, dict.fromkeys(IDLE_FIGURES))
 
 
 def pair_of(
@@ -37,57 +22,62 @@ def pair_of(
     """
     whole = not any(window is not None and window.steps for window in windows)
     base, other = (_figures(window, whole) for window in windows)
+
+    def change(name: str) -> Change:
+        return Change(base.get(name), other.get(name))
+
     return Pair(
         base=names[0],
         other=names[1],
         speed=speed,
         step_ns=step_ns,
-        launch_calls=Change(base.launch_calls, other.launch_calls),
-        gpu_ops=Change(base.gpu_ops, other.gpu_ops),
-        busy_ns=Change(base.busy_ns, other.busy_ns),
-        idle_ns={key: Change(base.idle_ns[key], other.idle_ns[key]) for key in IDLE_FIGURES},
+        launch_calls=change("launch_calls"),
+        gpu_ops=change("gpu_ops"),
+        busy_ns=change("busy_ns"),
+        idle_ns={name: change(name) for name in (*GAP_CLASSES, ALL_IDLE)},
         ranges=_ranges(*windows, whole=whole),
     )
 
 
-def _figures(window: Report | None, whole: bool) -> _Figures:
-    """Means over the window's steps, or its totals; CPU captures have no launch calls."""
+def _figures(window: Report | None, whole: bool) -> dict[str, float]:
+    """A window's totals, or the means of its steps, with idle time by gap class; what is unknown is
+    missing. CPU captures have no launch calls."""
     if window is None or not (whole or window.steps):
-        return _MISSING
+        return {}
+    devices, steps = window.devices, window.steps
     if whole:
-        devices = window.devices
-        return _Figures(
-            launch_calls=None if window.on_cpu else window.launches.calls,
-            gpu_ops=sum(device.gpu_ops for device in devices),
-            busy_ns=sum(device.busy_ns for device in devices),
-            idle_ns={
-                name: sum(device.gaps[name].total_ns for device in devices if name in device.gaps)
-                for name in GAP_CLASSES
-            }
-            | {ALL_IDLE: sum(device.idle_ns for device in devices)},
-        )
-    steps = window.steps
-    return _Figures(
-        launch_calls=None if window.on_cpu else _mean(step.launch_calls for step in steps),
-        gpu_ops=_mean(step.gpu_ops for step in steps),
-        busy_ns=_mean(step.busy_ns for step in steps),
-        idle_ns=_idle_of_steps(steps),
-    )
+        figures: dict[str, float] = {
+            "launch_calls": window.launches.calls,
+            "gpu_ops": sum(device.gpu_ops for device in devices),
+            "busy_ns": sum(device.busy_ns for device in devices),
+            ALL_IDLE: sum(device.idle_ns for device in devices),
+        }
+        for name in GAP_CLASSES:
+            gaps = (device.gaps[name] for device in devices if name in device.gaps)
+            figures[name] = sum(total.total_ns for total in gaps)
+    else:
+        figures = {
+            "launch_calls": _mean(step.launch_calls for step in steps),
+            "gpu_ops": _mean(step.gpu_ops for step in steps),
+            "busy_ns": _mean(step.busy_ns for step in steps),
+            **_idle_of_steps(steps),
+        }
+    if window.on_cpu:
+        del figures["launch_calls"]
+    return figures
 
 
-def _idle_of_steps(steps: tuple[StepReport, ...]) -> dict[str, float | None]:
-    """Mean idle of each class; a step that launched nothing has no idle time.
+def _idle_of_steps(steps: tuple[StepReport, ...]) -> dict[str, float]:
+    """Mean idle of each class, and of all; a step that launched nothing has no idle time.
 
-    All of it is null if no step launched anything, the classes if they do not add up to the idle
-    time.
+    All is missing if no step launched anything, the classes if they do not add up to the idle time.
     """
     if all(step.idle_ns is None for step in steps):
-        return dict.fromkeys(IDLE_FIGURES)
-    idle_ns = _mean(step.idle_ns or 0 for step in steps)
-    figures: dict[str, float | None] = dict.fromkeys(GAP_CLASSES)
+        return {}
+    figures = {ALL_IDLE: _mean(step.idle_ns or 0 for step in steps)}
     if all(sum(step.gaps.values()) == (step.idle_ns or 0) for step in steps):
-        figures = {name: _mean(step.gaps.get(name, 0) for step in steps) for name in GAP_CLASSES}
-    return figures | {ALL_IDLE: idle_ns}
+        figures |= {name: _mean(step.gaps.get(name, 0) for step in steps) for name in GAP_CLASSES}
+    return figures
 
 
 def _mean(values: Iterable[int]) -> float:

@@ -58,14 +58,11 @@ class VariantView:
 
 
 @dataclass(frozen=True, slots=True)
-class _ViewPage:
+class _ViewPage(VariantView):
     """A view with its place on the page and its charts; a chart without data is None."""
 
     anchor: str
-    name: str
-    report: Report
     ops: str
-    step_name: str
     step: Markup | None
     excerpt: Markup | None
     families: tuple[str, ...]
@@ -139,11 +136,9 @@ def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> _ViewPa
     families = op_families(step).tolist() if step is not None else ()
     several = len(report.devices) > 1
     return _ViewPage(
+        *(view.name, report, step),
         anchor=f"view-{number}",
-        name=view.name,
-        report=report,
         ops=ops_word(report),
-        step_name=view.step_name,
         step=step_svg(view.step_name, step) if step is not None else None,
         excerpt=excerpt_svg(view.step_name, step) if step is not None else None,
         families=tuple(FAMILIES[index] for index in sorted(set(families))),

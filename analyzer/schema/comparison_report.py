@@ -1,4 +1,4 @@
-"""The structures of a comparison: which variant is faster, how sure that is, and what changed."""
+"""The structures of a comparison: which variant is faster, how certain that is, what changed."""
 
 from typing import Literal
 
@@ -11,8 +11,8 @@ ChangeVerdict = Literal["faster", "slower", "no_difference_shown", "unknown"]
 
 
 class Interval(Struct, frozen=True):
-    """A bootstrap interval that covers the true value with probability `confidence`
-    (decodescope.analyzer.comparing.bootstrap says how it is made, and how often it really does)."""
+    """A bootstrap interval that covers the true value with probability `confidence`;
+    decodescope.analyzer.comparing.bootstrap has the method and the simulated coverage."""
 
     low: float
     high: float
@@ -23,7 +23,7 @@ class SpeedRatio(Struct, frozen=True):
     """tokens/s of `other` ÷ that of `base`, from the paired rounds of one comparison, or from the
     step times of two traces.
 
-    "no_difference_shown" where the interval holds 1. `interval` is null where there were too few
+    "no_difference_shown" if the interval contains 1. `interval` is null if there were too few
     rounds (or steps) for one; then the verdict is "unknown" and `reason` says why.
     """
 
@@ -34,18 +34,18 @@ class SpeedRatio(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """One figure before and after, null where its inputs are missing."""
+    """One figure before and after, null if its inputs are missing."""
 
     base: float | None
     other: float | None
 
 
 class RangeChange(Struct, frozen=True):
-    """One range of both sides, per step; layers of one kind are taken together (`layer.*`).
+    """One range of both sides, per step; layers are summed (`layer.*`).
 
-    `path` is that of `other`, or of `base` where only that has it. Where fusion cut the work
+    `path` is that of `other`, or of `base` if only that has it. If fusion divided the work
     differently, ranges that can only be compared together are one row: its path joins the names of
-    their parts with "+", `replaced` lists those of `base`, and each side holds its sum. A side that
+    their parts with "+", `replaced` lists those of `base`, and each side is their sum. A side that
     lacks the range is null.
     """
 
@@ -58,11 +58,11 @@ class RangeChange(Struct, frozen=True):
 
 
 class Pair(Struct, frozen=True):
-    """What changed from `base` to `other`, per step (of two traces without step markers: in all;
+    """What changed from `base` to `other`, per step (for two traces without step markers in total;
     a finding says so). `idle_ns` has every gap class, and "all".
 
-    `speed` is null where nothing was timed. `step_ns` is the step time that it compares: without a
-    profiler where that was measured. All other figures come from the profiled windows: means of
+    `speed` is null if nothing was timed. `step_ns` is the step time that it compares: unprofiled if
+    that was measured. All other figures come from the profiled windows: means of
     their steps, idle and busy inside the steps' GPU spans.
     """
 
@@ -88,8 +88,8 @@ class VariantRates(Struct, frozen=True):
 
 
 class Gate(Struct, frozen=True):
-    """The regression gate: `failures` says, one sentence each, what is slower than allowed;
-    `baseline` is the file that was compared with."""
+    """The regression gate: `failures` has one sentence for each figure that is too slow;
+    `baseline` is the file it was compared with."""
 
     baseline: str
     allowed_percent: float
@@ -108,7 +108,7 @@ class ComparisonResult(Struct, frozen=True):
 
 class Comparison(Struct, frozen=True):
     """`compare --json`: every run of every round in the order they ran, one profiled window of
-    each variant (by variant name), and what they say about each other."""
+    each variant (by variant name), and their comparison."""
 
     schema_version: int
     runs: tuple[RunReport, ...]

@@ -11,8 +11,8 @@ class RankReport(Struct, frozen=True):
 
 
 class RanksReport(Struct, frozen=True):
-    """`merged` is the report of all ranks on one clock, one device for each (rank, GPU); null where
-    `findings` says why there is none."""
+    """`merged` is the report of all ranks on one clock, one device for each (rank, GPU); if it is
+    null, `findings` says why."""
 
     schema_version: int
     ranks: tuple[RankReport, ...]

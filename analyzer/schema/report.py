@@ -1,6 +1,6 @@
 """The structures that every screen, table and JSON document reads its figures from.
 
-One analysis gives one `Report`, which `msgspec.json.encode` turns into the documented JSON.
+One analysis produces one `Report`, which `msgspec.json.encode` turns into the documented JSON.
 Times are integer nanoseconds. A figure whose inputs are missing is null, and a finding in `Health`
 or a `reason` says why.
 """
@@ -29,7 +29,7 @@ Environment = dict[str, str | int | float | None]
 
 
 class SamplingSettings(Struct, frozen=True):
-    """How tokens are drawn; null in its place is greedy. A null filter keeps every token."""
+    """How tokens are sampled; null instead of it means greedy. A null filter keeps every token."""
 
     temperature: float
     top_k: int | None
@@ -38,15 +38,15 @@ class SamplingSettings(Struct, frozen=True):
 
 
 class CaptureInfo(Struct, frozen=True):
-    """What decodescope itself knows about a window it captured; travels inside the trace file.
+    """What decodescope knows about a window it captured; stored inside the trace file.
 
     `device` is "cuda" or "cpu"; on "cpu" the leaf operators stand for GPU ops. `position` is the
     KV-cache length before the first captured step. `unprofiled_step_ns` is the median step time
     measured without a profiler just before the window. `measured_peak_bytes_per_s` is the read
-    bandwidth of this very GPU and `measured_peak_at` the day it was measured (ISO 8601),
+    bandwidth of this GPU and `measured_peak_at` the day it was measured (ISO 8601),
     `kernel_floor_ns` the gap between kernels that were queued back to back, measured in this run;
-    null where they were not measured. `flops_per_step` counts a multiply-add as two. `lead_steps`
-    were recorded before the first captured step, without a marker; readers leave them out.
+    null if they were not measured. `flops_per_step` counts a multiply-add as two. `lead_steps`
+    were recorded before the first captured step, without a marker; readers skip them.
     """
 
     device: str
@@ -76,7 +76,7 @@ class Source(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """One thing a reader of the figures must know: a stable `code` and a sentence."""
+    """A fact that affects how the figures are read: a stable `code` and a sentence."""
 
     code: str
     message: str
@@ -89,8 +89,8 @@ class Health(Struct, frozen=True):
 
 
 class GapTotal(Struct, frozen=True):
-    """`histogram` holds (upper bound in ns, count) of the occupied buckets: 1, 2, 4, 8, … ns, a
-    length falling into the first bucket whose bound it does not exceed."""
+    """`histogram` holds (upper bound in ns, count) of the occupied buckets: 1, 2, 4, 8, … ns. A
+    length is in the first bucket whose bound it does not exceed."""
 
     count: int
     total_ns: int
@@ -99,8 +99,8 @@ class GapTotal(Struct, frozen=True):
 
 
 class HostActivity(Struct, frozen=True):
-    """What one host thread was in at one time: the path of its open ranges, the deepest operator
-    and the CUDA call; each null where there was none."""
+    """What one host thread was in at one time: the path of its open ranges, the innermost operator
+    and the CUDA call; each null if there was none."""
 
     range: str | None
     operator: str | None
@@ -111,10 +111,10 @@ class GapReport(Struct, frozen=True):
     """One gap: `at_ns` after the device's first op, between the ops `prev` and `next`.
 
     `label` says what the host did during a host_wait, `call` names the launch call of `next`; both
-    are null where there is none. `stream`, `step` and `range` are those of `next`. `host` is what
-    the launching thread was in halfway through the host's delay, which is the part of the gap
-    before `call` began (the whole gap where `call` began earlier or is not in the trace; there the
-    thread that launched most stands for the launching one).
+    are null if there is none. `stream`, `step` and `range` are those of `next`. `host` is what the
+    launching thread was in halfway through the host's delay, the part of the gap before `call`
+    began. If `call` began before the gap or is not in the trace, the delay is the whole gap, and
+    the thread with most launches is used.
     """
 
     device: int | str
@@ -132,9 +132,9 @@ class GapReport(Struct, frozen=True):
 
 
 class StreamReport(Struct, frozen=True):
-    """One stream of a device. `gaps` are those of the device's gaps that an op of this stream
-    ended, so the streams' gaps add up to the device's idle time; `host_wait` splits them as the
-    device's does."""
+    """One stream of a device. `gaps` are the gaps of the device that an op of this stream ended, so
+    the gaps of all streams add up to the device's idle time; `host_wait` splits them as
+    `DeviceReport.host_wait` does."""
 
     stream: int
     gpu_ops: int
@@ -147,9 +147,9 @@ class StreamReport(Struct, frozen=True):
 class DeviceReport(Struct, frozen=True):
     """One device: `idle_ns = window_ns - busy_ns`, and the gap classes add up to `idle_ns`.
 
-    `device` is the CUDA ordinal, or the string "cpu" where leaf operators stand for GPU ops.
+    `device` is the CUDA ordinal, or the string "cpu" if leaf operators stand for GPU ops.
     `overlap_ns` is the time during which two or more ops ran at once on one stream.
-    `host_wait` splits `gaps["host_wait"]` by what the host did meanwhile.
+    `host_wait` splits `gaps["host_wait"]` by what the host did during it.
     """
 
     device: int | str
@@ -170,7 +170,7 @@ class DeviceReport(Struct, frozen=True):
 class Percentiles(Struct, frozen=True):
     """A distribution of measured values (nearest rank, never interpolated).
 
-    `histogram` is as in `GapTotal`; its first bucket also holds what is not positive.
+    `histogram` is as in `GapTotal`; its first bucket also counts values that are not positive.
     """
 
     p50: int
@@ -186,12 +186,12 @@ class QueueDepth(Struct, frozen=True):
     device's window (its first op's start to its last op's end). A graph launch queues all its ops.
 
     `mean` and `empty_share` (the share of time in which a queue was empty) are weighted by time
-    over all these windows; `max` is the deepest that any one queue was.
+    over all these windows; `max` is the largest depth of any one queue.
 
-    `over_time[i]` is the deepest that any one queue was in the part [begin + i * bucket_ns,
+    `over_time[i]` is the largest depth of any one queue in the part [begin + i * bucket_ns,
     begin + (i + 1) * bucket_ns) of the time from the earliest window's start, `begin`, to the
     latest window's end. `bucket_ns` = ceil(that time / 120), so there are at most 120 parts; the
-    last one ends with the windows. Empty, and 0, in files written before they were known.
+    last one ends with the windows. Empty, and 0, in files that older versions wrote.
     """
 
     mean: float
@@ -203,7 +203,7 @@ class QueueDepth(Struct, frozen=True):
 
 class ShortKernels(Struct, frozen=True):
     """Kernels that ran for less time than the host spent in their launch call. Only kernels that
-    were launched one by one take part (a graph launch serves many ops, a copy may wait inside its
+    were launched one by one count (a graph launch serves many ops, a copy may wait inside its
     call); `share` is of those."""
 
     count: int
@@ -215,7 +215,7 @@ class ShortKernels(Struct, frozen=True):
 class LaunchReport(Struct, frozen=True):
     """Launch calls: host API calls that put at least one GPU op on a device.
 
-    `api_ns` = call end - call start; `queue_ns` = kernel start - call end where not negative;
+    `api_ns` = call end - call start; `queue_ns` = kernel start - call end if not negative;
     `launch_latency_ns` (TKLQT) = kernel start - call start.
     """
 
@@ -233,9 +233,9 @@ class LaunchReport(Struct, frozen=True):
 
 class StepReport(Struct, frozen=True):
     """One decode step. `host_ns` is the host marker's length, `gpu_span_ns` the time from the first
-    start to the last end of the ops it launched; busy and idle are inside the GPU span, and so are
-    the gaps, in ns for each class that occurred (they add up to `idle_ns`). Of a step on several
-    devices, busy is when any of them was."""
+    start to the last end of the ops it launched. Busy and idle time are inside the GPU span, and so
+    are `gaps`, the ns of each class that occurred (they add up to `idle_ns`). A step on several
+    devices is busy when any of them is."""
 
     index: int
     name: str
@@ -249,11 +249,11 @@ class StepReport(Struct, frozen=True):
 
 
 class Roofline(Struct, frozen=True):
-    """What a kernel's calls had to move and to compute, where that is known (of `calls` of them).
+    """The bytes and FLOPs of a kernel's calls, for the `calls` of which they are known.
 
     `total_ns` is the time of those calls. `limit` says which of the two takes longer at the
-    device's peaks, `share_of_limit` = that time / `total_ns` (above 1 where a cache served the
-    bytes); both are null where the peaks that would decide it are not known.
+    device's peaks, `share_of_limit` = that time / `total_ns` (above 1 if a cache served the
+    bytes); both are null if the peaks that decide it are unknown.
     """
 
     calls: int
@@ -268,7 +268,7 @@ class Roofline(Struct, frozen=True):
 
 class KernelReport(Struct, frozen=True):
     """`share` is of the summed durations of all kernels, not of the window; `short_calls` counts
-    those that ran for less time than their launch call took (see `ShortKernels`)."""
+    the calls that ran for less time than their launch call took (see `ShortKernels`)."""
 
     name: str
     count: int
@@ -284,8 +284,8 @@ class RangeReport(Struct, frozen=True):
 
     `idle_ns` is the time of the gaps that an op of this range (or of one inside it) ended, `gaps`
     the same for each class that occurred. `kind` "operator" marks a path of framework operators,
-    which stands in where the host opened no range. `matched` is the share of a graph replay's ops
-    that were found in the reference, where `confidence` is "partial".
+    used if the host opened no range. `matched` is the share of a graph replay's ops that were found
+    in the reference if `confidence` is "partial".
     """
 
     path: str
@@ -313,7 +313,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Observer(Struct, frozen=True):
-    """What the profiler cost: tokens/s is always taken from unprofiled steps."""
+    """The cost of the profiler: tokens/s always comes from unprofiled steps."""
 
     unprofiled_step_ns: int | None
     profiled_step_ns: int | None
@@ -326,7 +326,7 @@ class WaterfallPart(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Everything one trace says; `msgspec.json.encode(report)` is `analyze --json`.
+    """Everything known about one trace; `msgspec.json.encode(report)` is `analyze --json`.
 
     `largest_gaps` holds the ten longest gaps of all devices, longest first; `waterfall` is that of
     the step with the median time.

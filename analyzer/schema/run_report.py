@@ -23,7 +23,7 @@ class StepTimes(Struct, frozen=True):
 
 
 class Bandwidth(Struct, frozen=True):
-    """MBU = achieved / measured peak (datasheet peak where none was measured; `mbu_of` says which).
+    """MBU = achieved / measured peak (datasheet peak if none was measured; `mbu_of` says which).
 
     `achieved_bytes_per_s` = bytes a step must read / median unprofiled step time.
     """
@@ -41,8 +41,8 @@ class Accuracy(Struct, frozen=True):
     Over the scored positions: `logit_rel_error` = ||logits - reference|| / ||reference||
     (Frobenius norms), `kl` = mean KL(reference || variant) in nats, `top1_agreement` = share of
     equal argmax, `perplexity` = exp(mean negative log-likelihood of the text's tokens),
-    `perplexity_ratio` = that ÷ the reference's. `reference` says what computed it, `text` what was
-    scored.
+    `perplexity_ratio` = that ÷ the reference's. `reference` says what computed the reference,
+    `text` what was scored.
     """
 
     reference: str
@@ -56,7 +56,7 @@ class Accuracy(Struct, frozen=True):
 
 
 class RunWorkload(Struct, frozen=True):
-    """What a run decoded, where and how; a regression gate reads it of an older run too."""
+    """What a run decoded, where and how; the regression gate also reads it from older runs."""
 
     schema_version: int
     model: str
@@ -74,9 +74,9 @@ class RunReport(RunWorkload, frozen=True):
     """One measured variant; `msgspec.json.encode(run_report)` is `run --json`.
 
     tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops and idle from a
-    profiled window of the same run, whose cost `observer` states. The waterfall adds up to the
-    profiled step. `sampling` is null where every token was the most likely one. `accuracy` and
-    `round` (from 0) are those of a comparison.
+    profiled window of the same run, whose cost is `observer`. The waterfall adds up to the profiled
+    step. `sampling` is null for greedy decoding. `accuracy` and `round` (from 0) are set in a
+    comparison.
     """
 
     prompt_token_ids: list[list[int]]

@@ -1,6 +1,6 @@
-"""The Okabe-Ito palette, which colour-blind people can tell apart, and what each colour stands for.
+"""The Okabe-Ito palette, which colour-blind people can distinguish, and the meaning of each colour.
 
-Views add a letter, a word or a pattern to it: no meaning is carried by colour alone.
+Views add a letter, a word or a pattern: no meaning is carried by colour alone.
 Source of the palette: Okabe and Ito, "Color Universal Design" (2008).
 """
 

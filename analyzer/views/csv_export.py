@@ -1,12 +1,14 @@
 """The rows of a report as CSV, for spreadsheets and scripts. Times are integer nanoseconds.
 
-Every row says of which devices, model, weights and variant it is; the last three are empty for a
-trace that decodescope did not capture.
+Every row names its devices, model, weights and variant; the last three are empty for a trace that
+decodescope did not capture.
 """
 
 import csv
 import io
 from collections.abc import Iterable
+
+from msgspec import Struct
 
 from decodescope.analyzer.schema.report import Report, Roofline, StreamReport
 
@@ -16,9 +18,9 @@ _Row = Iterable[str | int | float | None]
 def render_csv(report: Report, by: str = "kernel") -> str:
     """CSV with a header line; `by` is "kernel", "range" or "gap".
 
-    What is not known is an empty cell. Gaps have one row for each device, stream (that of the op
-    which ends them) and class that occurred, host_wait one for each label, so that the totals of a
-    device add up to its idle time.
+    Unknown figures are empty cells. Gaps have one row for each device, stream (that of the op that
+    ends them) and class that occurred, host_wait one for each label, so that the totals of a device
+    add up to its idle time.
     """
     header, rows = {"kernel": _kernels, "range": _ranges, "gap": _gaps}[by](report)
     origin_header, origin = _origin(report, with_devices=by != "gap")
@@ -31,38 +33,26 @@ def render_csv(report: Report, by: str = "kernel") -> str:
 
 def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:
     devices = " ".join(str(device.device) for device in report.devices)
-    capture = report.capture
-    captured = ("", "", "")
-    if capture is not None:
-        captured = (capture.model, capture.weights, capture.variant)
     header = ("model", "weights", "variant")
+    captured = _figures(report.capture, header)
     return (("devices", *header), (devices, *captured)) if with_devices else (header, captured)
 
 
 def _kernels(report: Report) -> tuple[_Row, list[_Row]]:
     header = ("name", "count", "short_calls", "total_ns", "mean_ns", "share")
-    rows: list[_Row] = [
-        (k.name, k.count, k.short_calls, k.total_ns, k.mean_ns, k.share, *_roofline(k.roofline))
-        for k in report.kernels
-    ]
-    return (*header, *(f"roofline_{name}" for name in Roofline.__struct_fields__)), rows
-
-
-def _roofline(found: Roofline | None) -> _Row:
     fields = Roofline.__struct_fields__
-    return [None if found is None else getattr(found, name) for name in fields]
+    return (*header, *(f"roofline_{name}" for name in fields)), [
+        (*_figures(kernel, header), *_figures(kernel.roofline, fields)) for kernel in report.kernels
+    ]
 
 
 def _ranges(report: Report) -> tuple[_Row, list[_Row]]:
     header = ("path", "kind", "gpu_ns", "idle_ns", "gpu_ops", "launch_calls", "confidence")
-    rows: list[_Row] = [
-        (
-            *(found.path, found.kind, found.gpu_ns, found.idle_ns, found.gpu_ops),
-            *(found.launch_calls, found.confidence, found.matched),
-        )
-        for found in report.ranges
-    ]
-    return (*header, "matched"), rows
+    return (*header, "matched"), [_figures(one, (*header, "matched")) for one in report.ranges]
+
+
+def _figures(found: Struct | None, names: Iterable[str]) -> _Row:
+    return [None if found is None else getattr(found, name) for name in names]
 
 
 def _gaps(report: Report) -> tuple[_Row, list[_Row]]:

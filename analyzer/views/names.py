@@ -27,8 +27,8 @@ _GENERIC = frozenset(
 def shorten_kernel(name: str, cells: int) -> str:
     """`name` in at most `cells` characters.
 
-    Where it does not fit: return type, common namespaces and parameters go first, then template
-    arguments but for the functor that tells elementwise kernels apart, then the middle.
+    If it does not fit, these are dropped in turn: return type, common namespaces and parameters;
+    template arguments except the functor that distinguishes elementwise kernels; the middle.
     """
     name = plain_text(name).replace("\n", " ")
     if len(name) <= cells:
@@ -44,7 +44,7 @@ def shorten_kernel(name: str, cells: int) -> str:
 
 
 def cut_middle(text: str, cells: int) -> str:
-    """`text` in at most `cells` characters, with an ellipsis for what is left out of its middle."""
+    """`text` in at most `cells` characters, with an ellipsis in place of its middle."""
     if len(text) <= cells:
         return text
     if cells < 2:
@@ -54,7 +54,7 @@ def cut_middle(text: str, cells: int) -> str:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """The name before its template arguments, and those without the brackets."""
+    """The name before its template arguments, and the arguments without their brackets."""
     depth, opened = 0, -1
     for position, character in enumerate(name):
         if character == "(" and depth == 0:

@@ -1,4 +1,4 @@
-"""One measured run as text for a terminal; reads nothing but the `RunReport`."""
+"""One measured run as text for a terminal."""
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,8 +13,8 @@ from decodescope.analyzer.formatting import (
     sampling_words,
     weights_note,
 )
-from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.views.table_parts import verdict_text, waterfall_section
+from decodescope.analyzer.schema.run_report import Bandwidth, RunReport
+from decodescope.analyzer.views.table_parts import times_text, verdict_text, waterfall_section
 
 
 def run_table(report: RunReport) -> RenderableType:
@@ -43,48 +43,43 @@ def _title(report: RunReport) -> Text:
 
 
 def _figures(report: RunReport) -> Table:
-    bandwidth, observer, step = report.bandwidth, report.observer, report.step_ns
+    bandwidth, observer = report.bandwidth, report.observer
+    on_gpu = report.device == "cuda"
+    rows = {
+        "tokens/s": f"{rate(report.tokens_per_s)}  ({report.timed_steps} unprofiled steps)",
+        "step": times_text(report.step_ns, ("p50", "p90", "p99", "mean")),
+        "prefill": duration(report.prefill_ns),
+        "per step": (
+            f"{number(report.launch_calls_per_step)} launch calls, "
+            f"{number(report.gpu_ops_per_step)} {'GPU ops' if on_gpu else 'leaf operators'}, "
+            f"{'GPU idle' if on_gpu else 'between operators'} "
+            f"{percent(report.gpu_idle_fraction)} %"
+        ),
+        "must read": f"{bytes_size(report.bytes_per_step)} a step",
+        "reads": _bandwidth_text(bandwidth),
+    }
+    if observer.ratio is not None:
+        rows["observer"] = (
+            f"{duration(observer.unprofiled_step_ns)} unprofiled, "
+            f"{duration(observer.profiled_step_ns)} profiled: x{observer.ratio:.2f}"
+        )
+    if bandwidth.mbu is not None:
+        rows["MBU"] = f"{percent(bandwidth.mbu)} % of the {bandwidth.mbu_of} peak"
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
-    timed = f"({report.timed_steps} unprofiled steps)"
-    table.add_row("tokens/s", f"{rate(report.tokens_per_s)}  {timed}")
-    table.add_row(
-        "step",
-        f"p50 {duration(step.p50)}  p90 {duration(step.p90)}  p99 {duration(step.p99)}  "
-        f"mean {duration(step.mean)}",
-    )
-    table.add_row("prefill", duration(report.prefill_ns))
-    operations = "GPU ops" if report.device == "cuda" else "leaf operators"
-    idle = "GPU idle" if report.device == "cuda" else "between operators"
-    table.add_row(
-        "per step",
-        f"{number(report.launch_calls_per_step)} launch calls, "
-        f"{number(report.gpu_ops_per_step)} {operations}, "
-        f"{idle} {percent(report.gpu_idle_fraction)} %",
-    )
-    table.add_row("must read", f"{bytes_size(report.bytes_per_step)} a step")
-    table.add_row("reads", _bandwidth_text(report))
-    if observer.ratio is not None:
-        table.add_row(
-            "observer",
-            f"{duration(observer.unprofiled_step_ns)} unprofiled, "
-            f"{duration(observer.profiled_step_ns)} profiled: x{observer.ratio:.2f}",
-        )
-    if bandwidth.mbu is not None:
-        table.add_row("MBU", f"{percent(bandwidth.mbu)} % of the {bandwidth.mbu_of} peak")
+    for row in rows.items():
+        table.add_row(*row)
     return table
 
 
-def _bandwidth_text(report: RunReport) -> str:
-    bandwidth = report.bandwidth
+def _bandwidth_text(bandwidth: Bandwidth) -> str:
     text = f"{bytes_size(bandwidth.achieved_bytes_per_s)}/s"
-    peaks = [
-        f"{name} peak {bytes_size(peak)}/s"
-        for name, peak in (
-            ("measured", bandwidth.measured_peak_bytes_per_s),
-            ("datasheet", bandwidth.datasheet_peak_bytes_per_s),
-        )
-        if peak is not None
+    peaks = {
+        "measured": bandwidth.measured_peak_bytes_per_s,
+        "datasheet": bandwidth.datasheet_peak_bytes_per_s,
+    }
+    known = [
+        f"{name} peak {bytes_size(peak)}/s" for name, peak in peaks.items() if peak is not None
     ]
-    return f"{text}  ({', '.join(peaks)})" if peaks else text
+    return f"{text}  ({', '.join(known)})" if known else text

@@ -1,6 +1,6 @@
 """What the tables for a terminal share: columns, sections, the verdict and the waterfall."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from decodescope.analyzer.formatting import duration, signed_duration
-from decodescope.analyzer.schema.report import GAP_CLASSES, Verdict, WaterfallPart
+from decodescope.analyzer.schema.report import GAP_CLASSES, Percentiles, Verdict, WaterfallPart
+from decodescope.analyzer.schema.run_report import StepTimes
 from decodescope.analyzer.views.words import part_words
 
 MIN_WIDTH, MEDIUM_WIDTH, ROOMY_WIDTH = 60, 80, 100
@@ -74,6 +75,11 @@ def section(title: str, *content: RenderableType) -> Iterator[RenderableType]:
     yield ""
     yield Text(title, style="bold")
     yield from content
+
+
+def times_text(times: Percentiles | StepTimes, names: Iterable[str]) -> str:
+    """The named figures of a distribution, as "p50 1.00 ms  p99 2.00 ms"."""
+    return "  ".join(f"{name} {duration(getattr(times, name))}" for name in names)
 
 
 def verdict_text(verdict: Verdict) -> Text:

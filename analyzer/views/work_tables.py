@@ -31,6 +31,7 @@ from decodescope.analyzer.views.table_parts import (
     Column,
     columns_table,
     plain_table,
+    times_text,
 )
 from decodescope.analyzer.views.words import ops_word
 
@@ -92,9 +93,8 @@ def _sparkline(depths: Sequence[int], cells: int) -> str:
 def _percentiles(values: Percentiles | None, width: int) -> str:
     if values is None:
         return UNKNOWN
-    shown = {"p50": values.p50, "p90": values.p90, "p99": values.p99, "max": values.max}
-    names = shown if width >= MEDIUM_WIDTH else ("p50", "p99")
-    return "  ".join(f"{name} {duration(shown[name])}" for name in names)
+    shown = ("p50", "p90", "p99", "max") if width >= MEDIUM_WIDTH else ("p50", "p99")
+    return times_text(values, shown)
 
 
 def steps_table(report: Report, width: int) -> Table:
