@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import math
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -37,8 +38,7 @@ from decodescope.tui.style.glyphs import ASCII, UNICODE
 from decodescope.tui.style.palette import DARK, LIGHT, Inks, themed_inks
 from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits
 
-_ASCII_FILTER = AsciiFilter()
-_NO_COLOR = NoColor()
+RESTART_WITHIN_S = 3.0
 
 
 class DecodescopeApp(App[None]):
@@ -61,12 +61,15 @@ class DecodescopeApp(App[None]):
     ) -> None:
         """`folder` is where traces and screenshots are written, None for the current one."""
         self._traits = traits or TerminalTraits()
+        self._terminal_filters: list[LineFilter] = [] if self._traits.color else [NoColor()]
+        if not self._traits.unicode:
+            self._terminal_filters.append(AsciiFilter())
         super().__init__(ansi_color=None if self._traits.color else True)
         self._clock = clock or Clock()
         self._background = Background(self, self._clock, folder)
         self._feed = open_feed(source)
         self._live: Feed | None = self._feed if self._feed.kind == "live" else None
-        self._restart_asked = False
+        self._restart_until = -math.inf
         self.register_theme(DARK)
         self.register_theme(LIGHT)
         self.theme = DARK.name if self._traits.color else "ansi-dark"
@@ -81,14 +84,9 @@ class DecodescopeApp(App[None]):
         self._main = LiveScreen(self._brush(), self._feed.view(), Moment(self._clock.monotonic()))
         return self._main
 
-    def get_line_filters(self) -> list[LineFilter]:
+    def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's filters, and ours for terminals without colour or without Unicode."""
-        filters = list(super().get_line_filters())
-        if not self._traits.color:
-            filters.append(_NO_COLOR)
-        if not self._traits.unicode:
-            filters.append(_ASCII_FILTER)
-        return filters
+        return [*super().get_line_filters(), *self._terminal_filters]
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Every action, for the command palette."""
@@ -235,17 +233,14 @@ class DecodescopeApp(App[None]):
         if feed.link is None:
             return
         alive = feed.kind == "live" and feed.view().live_figures
-        if alive and not self._restart_asked:
-            self._restart_asked = True
-            self.set_timer(3.0, self._forget_restart)
+        now = self._clock.monotonic()
+        if alive and now > self._restart_until:
+            self._restart_until = now + RESTART_WITHIN_S
             self.notify("The worker is running. Press R again to restart it.", severity="warning")
             return
         feed.restarted()
         self._painter.paint()
         await feed.link.restart()
-
-    def _forget_restart(self) -> None:
-        self._restart_asked = False
 
     def action_dismiss_banner(self) -> None:
         """Hide the banner."""

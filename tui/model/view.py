@@ -56,11 +56,6 @@ class Window:
     at: float
 
     @property
-    def capture(self) -> CaptureInfo | None:
-        """What decodescope noted when it captured the window; None for a foreign trace."""
-        return self.report.capture
-
-    @property
     def per(self) -> str:
         """What the tables divide by: "step", or "trace" for a trace without steps."""
         return "step" if self.report.steps else "trace"
@@ -124,7 +119,7 @@ class View:
     @property
     def about(self) -> Hello | CaptureInfo | None:
         """What is known about the model and the device."""
-        return self.hello or (self.window.capture if self.window else None)
+        return self.hello or (self.window.report.capture if self.window else None)
 
     @property
     def on_cpu(self) -> bool:
@@ -154,7 +149,8 @@ class View:
             parts.append("frozen")
         elif self.kind != "trace":
             parts.append(f"window {age(moment.now - window.at)} ago")
-        then_ns = window.capture.unprofiled_step_ns if window.capture is not None else None
+        capture = window.report.capture
+        then_ns = capture.unprofiled_step_ns if capture is not None else None
         if self.stats is not None and then_ns:
             now_ns = self.stats.step_p50_ns
             if max(now_ns, then_ns) > _OTHER_PACE * min(now_ns, then_ns):

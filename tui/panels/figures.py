@@ -15,7 +15,7 @@ from decodescope.analyzer.roofline.bandwidth import bandwidth
 from decodescope.analyzer.schema.run_report import Bandwidth
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet
-from decodescope.tui.style.glyphs import big, big_width
+from decodescope.tui.style.glyphs import big
 
 Tone = Literal["lead", "plain", "warn", "stale"]
 
@@ -51,34 +51,34 @@ class FiguresPanel(Panel[FiguresData]):
     AGES = True
 
     def pick(self, view: View, moment: Moment) -> FiguresData:
-        stats, report = view.stats, view.window.report if view.window else None
         live: Tone = "plain" if view.live_figures or view.kind == "trace" else "stale"
         lead: Tone = "lead" if live == "plain" else "stale"
-        used = _mbu(view)
-        datasheet = used is not None and used.mbu_of == "datasheet"
-        cpu = view.on_cpu
-        ops, op = ("OPERATORS", "ops") if cpu else ("GPU OPS", "GPU ops")
+        stats, cpu, used = view.stats, view.on_cpu, _mbu(view)
+        tokens_per_s = p50_ns = p99_ns = tokens = dropped = launches = ops = idle = None
+        if stats is not None:
+            tokens_per_s, tokens, dropped = stats.tokens_per_s, stats.tokens, stats.dropped
+            p50_ns, p99_ns = stats.step_p50_ns, stats.step_p99_ns
+        if view.window is not None:
+            report = view.window.report
+            launches = None if cpu else launch_calls_per_step(report)
+            ops, idle = gpu_ops_per_step(report), idle_fraction(report)
+        names = ("OPERATORS", "ops", "OP IDLE %") if cpu else ("GPU OPS", "GPU ops", "GPU IDLE %")
+        mbu = "MBU % (datasheet)" if used is not None and used.mbu_of == "datasheet" else "MBU %"
         main = (
-            Figure("TOK/S", "tok/s", fmt.rate(stats.tokens_per_s if stats else None), lead),
-            Figure("MS/STEP p50", "ms p50",
-                   fmt.milliseconds(stats.step_p50_ns if stats else None), live),
-            Figure("LAUNCHES/STEP", "launches",
-                   fmt.number(launch_calls_per_step(report) if report and not cpu else None), live),
-            Figure(f"{ops}/STEP", op,
-                   fmt.number(gpu_ops_per_step(report) if report else None), live),
-            Figure("OP IDLE %" if cpu else "GPU IDLE %", "idle %",
-                   fmt.percent(idle_fraction(report) if report else None), live),
-            Figure("MBU % (datasheet)" if datasheet else "MBU %", "MBU %",
-                   fmt.percent(used.mbu if used else None), live),
-        )  # fmt: skip
+            Figure("TOK/S", "tok/s", fmt.rate(tokens_per_s), lead),
+            Figure("MS/STEP p50", "ms p50", fmt.milliseconds(p50_ns), live),
+            Figure("LAUNCHES/STEP", "launches", fmt.number(launches), live),
+            Figure(f"{names[0]}/STEP", names[1], fmt.number(ops), live),
+            Figure(names[2], "idle %", fmt.percent(idle), live),
+            Figure(mbu, "MBU %", fmt.percent(used.mbu if used else None), live),
+        )
         side = (
-            Figure("", "ms p99", fmt.milliseconds(stats.step_p99_ns if stats else None), live),
-            Figure("", "tokens", fmt.count(stats.tokens if stats else None, 7), live),
+            Figure("", "ms p99", fmt.milliseconds(p99_ns), live),
+            Figure("", "tokens", fmt.count(tokens, 7), live),
             Figure("", "age", *_age(view, moment)),
-            Figure("", "dropped", fmt.count(stats.dropped if stats else None, 7),
-                   "warn" if stats and stats.dropped else "stale"),
-        )  # fmt: skip
-        note = f"launches, ops and idle: {view.window_note(moment)}" if report else ""
+            Figure("", "dropped", fmt.count(dropped, 7), "warn" if dropped else "stale"),
+        )
+        note = f"launches, ops and idle: {view.window_note(moment)}" if view.window else ""
         return FiguresData(main, side, note)
 
     def as_text(self, data: FiguresData) -> list[str]:
@@ -133,8 +133,9 @@ class FiguresPanel(Panel[FiguresData]):
     def _digits(self, text: str, cells: int, bold: bool) -> tuple[str, str, str]:
         if self._brush.glyphs.unicode:
             for candidate in (text, text.replace(",", "")):
-                if big_width(candidate) <= cells:
-                    return big(candidate, bold)
+                digits = big(candidate, bold)
+                if len(digits[0]) <= cells:
+                    return digits
         return "", text[:cells], ""
 
 

@@ -77,10 +77,9 @@ class SparkPanel(Panel[SparkData]):
     def pick(self, view: View, moment: Moment) -> SparkData | Empty:
         if view.samples:
             return SparkData(view.samples, view.choices)
-        trace = view.kind == "trace"
-        return Empty(
-            "tok/s", "a trace file has no tok/s history" if trace else "no measurement yet"
-        )
+        if view.kind == "trace":
+            return Empty("tok/s", "a trace file has no tok/s history")
+        return Empty("tok/s", "no measurement yet")
 
     def draw(self, data: SparkData, width: int, height: int) -> Sheet:
         slice_s = slice_seconds(data.samples, width)

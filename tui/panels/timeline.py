@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from decodescope.analyzer.timing.step_timeline import StepTimeline
 
 Entry = tuple[str, Style, str]
-_SCALE_STEPS = (1, 2, 5)
 _LOWEST_GAP_NS = 1_000
 _GUTTER = 5
 
@@ -79,10 +78,7 @@ def scale_step_ns(span_ns: int, columns: int, label_cells: int = 12) -> int:
         return 1
     least = span_ns * label_cells / columns
     power = 10 ** max(math.floor(math.log10(least)), 0) if least >= 1 else 1
-    for factor in (*_SCALE_STEPS, 10):
-        if power * factor >= least:
-            return power * factor
-    return power * 10
+    return next((power * factor for factor in (1, 2, 5) if power * factor >= least), power * 10)
 
 
 def _round_label(ns: int) -> str:
@@ -123,16 +119,14 @@ class TimelinePanel(Panel[TimelineData]):
         return TimelineData(window.timeline, title, view.window_note(moment))
 
     def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
-        inks = self._brush.inks
         columns = step_columns(data.timeline, max(width - _GUTTER, 1))
-        letters = 0 if inks.color else 1
-        busy_rows = max(height - 3 - letters, 1)
-        rows = self._busy(columns, busy_rows)
-        rows.append(self._gaps(columns))
-        if letters:
-            rows.append(self._letters(columns))
-        rows.append(self._scale(columns.span_ns, width))
-        rows.append(self._legend(columns, width))
+        gaps = self._gaps(columns)
+        rows = [
+            *self._busy(columns, max(height - 2 - len(gaps), 1)),
+            *gaps,
+            self._scale(columns.span_ns, width),
+            self._legend(columns, width),
+        ]
         return Sheet(rows[:height], data.title, data.note)
 
     def _gutter(self, label: str) -> Row:
@@ -146,18 +140,14 @@ class TimelinePanel(Panel[TimelineData]):
                 row.add(piece, style)
         return rows
 
-    def _gaps(self, columns: StepColumns) -> Row:
-        row, ramp = self._gutter("gaps"), self._brush.glyphs.ramp
+    def _gaps(self, columns: StepColumns) -> list[Row]:
+        inks, glyphs = self._brush.inks, self._brush.glyphs
+        row, letters = self._gutter("gaps"), self._gutter("why")
         for gap_ns, gap_class in zip(columns.gap_ns, columns.gap_classes, strict=True):
-            piece = ramp[gap_level(gap_ns, self._brush.glyphs)]
-            row.add(piece, self._brush.inks.gap(gap_class))
-        return row
-
-    def _letters(self, columns: StepColumns) -> Row:
-        row = self._gutter("why")
-        for gap_ns, gap_class in zip(columns.gap_ns, columns.gap_classes, strict=True):
-            row.add(GAP_LETTERS.get(gap_class, "?") if gap_ns > 0 else " ", self._brush.inks.dim)
-        return row
+            row.add(glyphs.ramp[gap_level(gap_ns, glyphs)], inks.gap(gap_class))
+            if not inks.color:
+                letters.add(GAP_LETTERS.get(gap_class, "?") if gap_ns > 0 else " ", inks.dim)
+        return [row] if inks.color else [row, letters]
 
     def _scale(self, span_ns: int, width: int) -> Row:
         row, inks = self._gutter(""), self._brush.inks

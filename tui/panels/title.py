@@ -92,8 +92,8 @@ def _facts(view: View) -> tuple[str, ...]:
         facts.append("random weights")
     if view.kind != "trace" and view.variant:
         facts.append(view.variant)
-    elif view.window is not None and view.window.capture is not None:
-        facts.append(view.window.capture.variant)
+    elif view.window is not None and view.window.report.capture is not None:
+        facts.append(view.window.report.capture.variant)
     drawn = sampling_facts(view.hello.sampling if view.hello else None)
     facts.extend(drawn[:1])
     if about.device != "cpu":

@@ -1,6 +1,6 @@
 """The help screen: all keys, and what the figures mean."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from rich.table import Table
@@ -71,30 +71,25 @@ class HelpScreen(ModalScreen[None]):
         self._inks = inks
 
     def compose(self) -> ComposeResult:
+        keys = [("1\u20139", "Switch to that variant, or to that trace file")]
+        keys += [(c.shown_key, f"{c.title}. {c.help}.") for c in COMMANDS]
         with VerticalScroll() as box:
             box.border_title = "decodescope help"
             box.border_subtitle = "esc closes"
-            yield Static(Text("Keys", style=self._inks.title))
-            yield Static(self._table([("1\u20139", "Switch to that variant, or to that trace file")]
-                         + [(c.shown_key, f"{c.title}. {c.help}.") for c in COMMANDS]))  # fmt: skip
-            yield Static(self._heading("Figures"))
-            yield Static(self._table(FIGURES))
-            yield Static(self._heading("Why the GPU was idle"))
-            yield Static(self._table(GAPS))
-            yield Static(self._heading("Verdict"))
-            yield Static(self._table(VERDICT))
+            yield from self._section("Keys", keys)
+            yield from self._section("\nFigures", FIGURES)
+            yield from self._section("\nWhy the GPU was idle", GAPS)
+            yield from self._section("\nVerdict", VERDICT)
 
     def action_scroll(self, lines: int) -> None:
         """Scroll by `lines`."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
-    def _heading(self, text: str) -> Text:
-        return Text(f"\n{text}", style=self._inks.title)
-
-    def _table(self, rows: Sequence[tuple[str, str]]) -> Table:
+    def _section(self, title: str, rows: Sequence[tuple[str, str]]) -> Iterator[Static]:
         table = Table.grid(padding=(0, 2))
         table.add_column(width=14, no_wrap=True, style=self._inks.key)
         table.add_column(style=self._inks.text)
-        for name, meaning in rows:
-            table.add_row(name, meaning)
-        return table
+        for row in rows:
+            table.add_row(*row)
+        yield Static(Text(title, style=self._inks.title))
+        yield Static(table)

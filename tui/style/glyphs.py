@@ -43,11 +43,6 @@ def horizontal_bar(fraction: float, cells: int, glyphs: Glyphs) -> str:
     return ("█" * whole + (" ▏▎▍▌▋▊▉"[part] if part else "")).ljust(cells)
 
 
-def big_width(text: str) -> int:
-    """The width of `big(text)` in cells."""
-    return sum(3 if char.isdigit() or char in "\u2013<>" else 1 for char in text)
-
-
 def big(text: str, bold: bool = False) -> tuple[str, str, str]:
     """`text` (digits, point, comma, dash, < and >) as three rows of line-drawing digits."""
     font = DIGITS3X3_BOLD if bold else DIGITS3X3
