@@ -149,7 +149,7 @@ class DecodescopeApp(App[None]):
             self._background.analyse(self._feed)
 
     def on_analysis_done(self, message: AnalysisDone) -> None:
-        """Show the window or the error, and start the latest analysis that became due meanwhile."""
+        """Show the window or the error, and start the analysis that became due, if any."""
         self._background.analysed()
         if message.window is not None:
             message.feed.analysed(message.job, message.window)

@@ -79,7 +79,7 @@ class ScriptedLink(Link):
         self._state = "running"
         self._variant = "eager"
 
-    def say(self, *events: LinkEvent) -> None:
+    def say(self, *events: LinkEvent | None) -> None:
         for event in events:
             self._events.put_nowait(event)
 
@@ -226,7 +226,7 @@ def text_of(app: DecodescopeApp) -> str:
 
 
 async def settle(pilot) -> None:
-    """Until everything said was read, analysed and painted."""
+    """Wait until everything delivered is read, analysed and painted."""
     for _ in range(3):
         await pilot.pause()
         for worker in pilot.app.workers:
@@ -243,9 +243,6 @@ class Session:
     def __init__(self, folder: Path, **options: object) -> None:
         self.link, self.clock, self.folder = ScriptedLink(), StillClock(), folder
         self.app = live_app(self.link, self.clock, folder, **options)
-
-    async def settle(self, pilot) -> None:
-        await settle(pilot)
 
     async def run(self, pilot, *events: object) -> None:
         self.link.say(hello(), State("running", "eager"), stats(1), *events)

@@ -1,4 +1,4 @@
-"""A scripted worker, and the trace file that it gives."""
+"""A scripted worker, and a trace file as it captures one."""
 
 from pathlib import Path
 

@@ -18,6 +18,7 @@ from tests.helpers.scripted import (
     Session,
     hello,
     ready,
+    settle,
     stats,
     text_of,
 )
@@ -39,7 +40,7 @@ async def test_figures_of_a_run_and_its_window(session, trace_file):
 async def test_unknown_is_a_dash_and_never_zero(session):
     async with session.app.run_test(size=(100, 30)) as pilot:
         session.link.say(Progress("importing torch"))
-        await session.settle(pilot)
+        await settle(pilot)
         figures = text_of(session.app).splitlines()[2]
     assert figures.split() == ["\u2013"] * 10
 
@@ -48,10 +49,10 @@ async def test_a_variants_figures_are_not_shown_for_another(session, trace_file)
     async with session.app.run_test(size=(100, 30)) as pilot:
         await session.run(pilot, ready(trace_file))
         session.link.say(State("building", "compiled"), stats(2, "eager", 99.0))
-        await session.settle(pilot)
+        await settle(pilot)
         switched = text_of(session.app)
         session.link.say(State("running", "eager"), stats(3, "eager", 51.0))
-        await session.settle(pilot)
+        await settle(pilot)
         back = text_of(session.app)
     assert "99.0" not in switched
     assert switched.splitlines()[2].split() == ["\u2013"] * 10
@@ -73,10 +74,10 @@ async def test_pause_and_resume(session):
     async with session.app.run_test(size=(80, 24)) as pilot:
         await session.run(pilot)
         await pilot.press("p")
-        await session.settle(pilot)
+        await settle(pilot)
         paused = text_of(session.app)
         await pilot.press("p")
-        await session.settle(pilot)
+        await settle(pilot)
         resumed = text_of(session.app)
     assert session.link.sent == [Pause(), Resume()]
     assert "paused" in paused.splitlines()[0]
@@ -90,7 +91,7 @@ async def test_a_captured_trace_is_written_and_never_overwrites(session, trace_f
         await session.run(pilot)
         await pilot.press("t")
         session.link.say(ready(trace_file, requested=True))
-        await session.settle(pilot)
+        await settle(pilot)
         shown = text_of(session.app)
     written = session.folder / "decodescope-eager-20260102-030405-2.json.gz"
     assert session.link.sent == [CaptureTrace()]
@@ -109,12 +110,12 @@ async def test_r_asks_before_it_restarts_a_running_worker(session):
         assert session.link.restarts == 1
 
 
-async def test_no_cuda_is_said_unless_the_cpu_was_asked_for(tmp_path):
+async def test_missing_cuda_is_reported_unless_the_cpu_was_chosen(tmp_path):
     for chosen in (False, True):
         session = Session(tmp_path, cpu_chosen=chosen)
         async with session.app.run_test(size=(100, 30)) as pilot:
             session.link.say(hello("cpu"), State("running", "eager"))
-            await session.settle(pilot)
+            await settle(pilot)
             shown = text_of(session.app)
         assert ("No CUDA device: running tiny on the CPU" in shown) != chosen
         assert "device: cpu" in shown
@@ -127,46 +128,46 @@ async def test_variants_and_keys_can_be_clicked(session):
         row = next(y for y, line in enumerate(lines) if "2 compiled" in line)
         await pilot.click(offset=(lines[row].index("compiled"), row))
         await pilot.click(offset=(lines[-1].index("pause"), len(lines) - 1))
-        await session.settle(pilot)
+        await settle(pilot)
     assert session.link.sent == [SwitchVariant("compiled"), Pause()]
 
 
 async def test_launches_on_a_cpu_are_unknown(session, trace_file):
     async with session.app.run_test(size=(100, 30)) as pilot:
         session.link.say(hello("cpu"), State("running", "eager"), stats(1), ready(trace_file))
-        await session.settle(pilot)
+        await settle(pilot)
         await pilot.press("escape")
-        await session.settle(pilot)
+        await settle(pilot)
         figures = text_of(session.app).splitlines()[2].split()
     assert figures[3] == "\u2013"
     assert figures[4] == "48"
 
 
-async def test_a_window_taken_at_another_pace_says_so(session, trace_file):
+async def test_a_window_captured_at_another_pace_is_marked(session, trace_file):
     async with session.app.run_test(size=(100, 30)) as pilot:
         await session.run(pilot, ready(trace_file))
         assert "a step took 1.50 ms then" in text_of(session.app)
         session.link.say(stats(2, "eager", 850.0))
-        await session.settle(pilot)
+        await settle(pilot)
         assert "a step took" not in text_of(session.app)
 
 
-async def test_sampling_is_said_beside_the_variant(session):
+async def test_sampling_is_shown_beside_the_variant(session):
     async with session.app.run_test(size=(160, 30)) as pilot:
         await session.run(pilot)
         assert "temperature" not in text_of(session.app)
         drawn = SamplingSettings(0.8, 50, None, 7)
         session.link.say(replace(hello(), sampling=drawn), State("running", "eager"))
-        await session.settle(pilot)
+        await settle(pilot)
         top = text_of(session.app).splitlines()[0]
     assert "eager · temperature 0.8 · NVIDIA H200" in top
     assert top.endswith("context 128 · top-k 50 · seed 7")
 
 
-async def test_no_tokenizer_is_said(session):
+async def test_a_missing_tokenizer_is_reported(session):
     async with session.app.run_test(size=(100, 30)) as pilot:
         session.link.say(hello(), State("running", "eager"), stats(1, text=""))
-        await session.settle(pilot)
+        await settle(pilot)
         assert "no tokenizer" in text_of(session.app)
 
 
@@ -184,7 +185,7 @@ async def test_screenshot_is_written(session):
     async with session.app.run_test(size=(80, 24)) as pilot:
         await session.run(pilot)
         await pilot.press("ctrl+s")
-        await session.settle(pilot)
+        await settle(pilot)
     assert (session.folder / "decodescope-20260102-030405.svg").read_text().startswith("<svg")
 
 

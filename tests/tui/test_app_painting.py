@@ -14,6 +14,7 @@ from tests.helpers.scripted import (
     hello,
     play,
     ready,
+    settle,
     stats,
     text_of,
     write_trace,
@@ -30,13 +31,13 @@ async def test_freeze_holds_the_view_and_skips_analyses(session, trace_file, mon
             background, "analyse_files", lambda paths, at: called.append(paths) or 1 / 0
         )
         session.link.say(stats(2, "eager", 88.8), ready(trace_file))
-        await session.settle(pilot)
+        await settle(pilot)
         frozen = text_of(session.app)
         monkeypatch.undo()
         assert not called
         session.clock.now += 5
         await pilot.press("space")
-        await session.settle(pilot)
+        await settle(pilot)
         thawed = text_of(session.app)
     assert frozen == before
     assert "frozen" in frozen.splitlines()[0]
@@ -51,7 +52,7 @@ async def test_a_frozen_view_survives_a_resize(session):
         await pilot.press("space")
         session.link.say(stats(2, "eager", 88.8))
         await pilot.resize_terminal(140, 45)
-        await session.settle(pilot)
+        await settle(pilot)
         shown = text_of(session.app)
     assert "88.8" not in shown
     assert "frozen" in shown
@@ -79,7 +80,7 @@ async def test_the_screen_goes_on_while_an_analysis_runs_and_the_latest_window_w
         await pilot.pause(0.4)
         shown = text_of(session.app)
         gate.set()
-        await session.settle(pilot)
+        await settle(pilot)
         assert "launch-bound" in text_of(session.app)
     assert "77.7" in shown
     assert paths == ["window-0.json", "window-3.json"]
@@ -104,7 +105,7 @@ async def test_at_rest_nothing_is_drawn(session, trace_file):
     async with session.app.run_test(size=(100, 30)) as pilot:
         await session.run(pilot, ready(trace_file))
         await pilot.press("space")
-        await session.settle(pilot)
+        await settle(pilot)
         drawn = []
         for panel in session.app.screen.query("Panel"):
             panel.draw = lambda *size, name=panel.id: drawn.append(name)
@@ -120,7 +121,7 @@ async def test_sizes_from_one_cell_to_a_wall(session, trace_file):
     async with session.app.run_test(size=(80, 24)) as pilot:
         await play(session.app, session.link, session.clock)
         session.link.say(ready(trace_file), DIED)
-        await session.settle(pilot)
+        await settle(pilot)
         for width, height in sizes:
             await pilot.resize_terminal(width, height)
             await pilot.pause()

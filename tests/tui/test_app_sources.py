@@ -13,10 +13,10 @@ from decodescope.analyzer.recordings.recording import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.feed import ReplaySource, TraceSource
 from tests.helpers.scripted import (
-    Session,
     StillClock,
     hello,
     ready,
+    settle,
     stats,
     text_of,
     write_trace,
@@ -29,17 +29,16 @@ async def test_a_recording_plays_pauses_ends_and_starts_over(tmp_path, trace_fil
         for message in (hello(), State("running", "eager"), stats(1), ready(trace_file)):
             recording.write(message)
     app = DecodescopeApp(ReplaySource(path), clock=StillClock(), folder=tmp_path)
-    settle = Session.settle
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(0.3)
-        await settle(None, pilot)
+        await settle(pilot)
         ended = text_of(app)
         await pilot.press("2")
         await pilot.press("t")
-        await settle(None, pilot)
+        await settle(pilot)
         await pilot.press("R")
         await pilot.pause(0.3)
-        await settle(None, pilot)
+        await settle(pilot)
         again = text_of(app)
     for shown in (ended, again):
         assert "replay" in shown.splitlines()[0]
@@ -54,15 +53,14 @@ async def test_traces_are_opened_and_number_keys_switch_between_them(tmp_path):
     broken = tmp_path / "b.json"
     broken.write_text("{")
     app = DecodescopeApp(TraceSource((first, broken)), clock=StillClock(), folder=tmp_path)
-    settle = Session.settle
     async with app.run_test(size=(100, 30)) as pilot:
-        await settle(None, pilot)
+        await settle(pilot)
         opened = text_of(app)
         await pilot.press("2")
-        await settle(None, pilot)
+        await settle(pilot)
         unreadable = text_of(app)
         await pilot.press("1")
-        await settle(None, pilot)
+        await settle(pilot)
         back = text_of(app)
     assert "launch-bound" in opened
     assert "a.json" in opened
@@ -92,12 +90,11 @@ def write_rank(path, rank, base_ns):
 async def test_the_files_of_several_ranks_are_also_shown_merged(tmp_path):
     files = [write_rank(tmp_path / f"r{rank}.json", rank, 10**18 + 5000 * rank) for rank in (0, 1)]
     app = DecodescopeApp(TraceSource(tuple(files)), clock=StillClock(), folder=tmp_path)
-    settle = Session.settle
     async with app.run_test(size=(120, 40)) as pilot:
-        await settle(None, pilot)
+        await settle(pilot)
         alone = text_of(app)
         await pilot.press("3")
-        await settle(None, pilot)
+        await settle(pilot)
         merged = text_of(app)
     assert "of_rank_0" in alone
     assert "of_rank_1" not in alone
@@ -109,14 +106,13 @@ async def test_the_files_of_several_ranks_are_also_shown_merged(tmp_path):
 async def test_ranks_that_cannot_be_merged_say_why_and_the_files_stay_open(tmp_path):
     files = [write_rank(tmp_path / f"r{rank}.json", rank, 10**18 * (1 + rank)) for rank in (0, 1)]
     app = DecodescopeApp(TraceSource(tuple(files)), clock=StillClock(), folder=tmp_path)
-    settle = Session.settle
     async with app.run_test(size=(120, 40)) as pilot:
-        await settle(None, pilot)
+        await settle(pilot)
         await pilot.press("3")
-        await settle(None, pilot)
+        await settle(pilot)
         refused = text_of(app)
         await pilot.press("2")
-        await settle(None, pilot)
+        await settle(pilot)
         second = text_of(app)
     assert "cannot be merged" in refused
     assert "of_rank_1" in second
@@ -132,13 +128,13 @@ async def test_open_shows_a_trace_and_leads_back_to_the_paused_worker(session, t
         session.app.screen.query_one("Input").focus()
         session.app.screen.query_one("Input").value = str(trace_file)
         await pilot.press("enter")
-        await session.settle(pilot)
+        await settle(pilot)
         trace = text_of(session.app)
         await pilot.press("o")
         await pilot.pause()
         session.app.screen.query_one("OptionList").focus()
         await pilot.press("home", "enter")
-        await session.settle(pilot)
+        await settle(pilot)
         live = text_of(session.app)
     assert "window-0001.json" in trace
     assert "47.2" not in trace
@@ -147,7 +143,7 @@ async def test_open_shows_a_trace_and_leads_back_to_the_paused_worker(session, t
     assert session.link.closed
 
 
-async def test_a_path_that_does_not_exist_is_said_in_the_chooser(session):
+async def test_the_open_dialog_reports_a_path_that_does_not_exist(session):
     async with session.app.run_test(size=(100, 30)) as pilot:
         await session.run(pilot)
         await pilot.press("o")
@@ -160,7 +156,7 @@ async def test_a_path_that_does_not_exist_is_said_in_the_chooser(session):
         await pilot.press("escape")
 
 
-async def test_the_end_of_a_run_is_said(session):
+async def test_the_end_of_a_run_is_shown(session):
     async with session.app.run_test(size=(100, 30)) as pilot:
         await session.run(pilot, Bye("end of recording"))
         assert "ended: end of recording" in text_of(session.app).splitlines()[0]

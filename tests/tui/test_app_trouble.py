@@ -1,4 +1,4 @@
-"""What goes wrong around the app is said on its screen, and the app stays up."""
+"""Errors around the app are shown on its screen, and the app stays up."""
 
 import pytest
 
@@ -15,10 +15,10 @@ from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.feed import ReplaySource
 from tests.helpers.scripted import (
     DIED,
-    Session,
     StillClock,
     hello,
     ready,
+    settle,
     stats,
     text_of,
 )
@@ -29,7 +29,7 @@ async def test_a_frozen_view_still_says_that_the_worker_died(session):
         await session.run(pilot)
         await pilot.press("space")
         session.link.say(DIED)
-        await session.settle(pilot)
+        await settle(pilot)
         shown = text_of(session.app)
     assert "worker died" in shown.splitlines()[0]
     assert "killed by SIGKILL" in shown
@@ -42,16 +42,16 @@ NOT_FOUND = (
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_a_worker_that_gave_up_says_why_in_full(session, size):
+async def test_the_reason_of_a_fatal_failure_is_shown_in_full(session, size):
     async with session.app.run_test(size=size) as pilot:
         session.link.say(Progress("loading nope/nope"), Failure(NOT_FOUND, 3, True), Bye("failed"))
         session.link.say(WorkerDied(3, None, ("Traceback",)))
-        await session.settle(pilot)
+        await settle(pilot)
         shown = text_of(session.app)
         assert session.app.fatal_failure == Failure(NOT_FOUND, 3, True)
         session.link.say(hello(), State("running", "eager"))
         await pilot.press("R")
-        await session.settle(pilot)
+        await settle(pilot)
         assert session.app.fatal_failure is None
     flat = " ".join(shown.replace("▌", " ").split())
     assert NOT_FOUND in flat
@@ -62,7 +62,7 @@ async def test_a_worker_that_gave_up_says_why_in_full(session, size):
 async def test_a_trace_that_cannot_be_written_is_an_error_on_screen(session, tmp_path):
     async with session.app.run_test(size=(200, 40)) as pilot:
         await session.run(pilot, ready(tmp_path / "gone.json", requested=True))
-        await session.settle(pilot)
+        await settle(pilot)
         shown = text_of(session.app)
     assert "trace not written" in shown
     assert "gone.json" in shown
@@ -73,10 +73,10 @@ async def test_death_shows_a_banner_keeps_the_data_and_r_restarts(session, trace
         await session.run(pilot, ready(trace_file))
         session.link.say(DIED)
         session.clock.now += 10
-        await session.settle(pilot)
+        await settle(pilot)
         dead = text_of(session.app)
         await pilot.press("R")
-        await session.settle(pilot)
+        await settle(pilot)
         restarted = text_of(session.app)
     assert "killed by SIGKILL" in dead
     assert "CUDA error: an illegal memory access" in dead
@@ -87,7 +87,7 @@ async def test_death_shows_a_banner_keeps_the_data_and_r_restarts(session, trace
     assert "killed by SIGKILL. The" not in restarted
 
 
-async def test_exit_code_is_named(session):
+async def test_the_exit_code_is_shown(session):
     async with session.app.run_test(size=(100, 30)) as pilot:
         await session.run(pilot, WorkerDied(3, None, ()))
         assert "exit code 3" in text_of(session.app)
@@ -98,7 +98,7 @@ async def test_a_failure_can_be_dismissed(session):
         await session.run(pilot, Failure("out of GPU memory: lower --batch", 3, False))
         assert "out of GPU memory: lower --batch" in text_of(session.app).splitlines()[1]
         await pilot.press("escape")
-        await session.settle(pilot)
+        await settle(pilot)
         assert "out of GPU memory" not in text_of(session.app).splitlines()[1]
 
 
@@ -109,7 +109,7 @@ async def test_a_bad_trace_is_an_error_on_screen(session, tmp_path):
         await session.run(pilot, ready(broken))
         shown = text_of(session.app)
         session.link.say(stats(2, "eager", 66.6))
-        await session.settle(pilot)
+        await settle(pilot)
         assert "66.6" in text_of(session.app)
     assert "broken.json" in shown
 
@@ -135,7 +135,7 @@ async def test_a_broken_recording_is_an_error_on_screen(tmp_path):
     app = DecodescopeApp(ReplaySource(path), clock=StillClock(), folder=tmp_path)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.pause(0.3)
-        await Session.settle(None, pilot)
+        await settle(pilot)
         assert "run.dsrec" in text_of(app).splitlines()[1]
         assert "failed" in text_of(app).splitlines()[0]
 
@@ -152,7 +152,7 @@ async def test_escape_sequences_in_the_text_do_not_reach_the_terminal(session):
         session.link.say(hello(), State("running", "eager"))
         session.link.say(stats(1, text="before\x1b[31mafter\x07\nnext"))
         session.link.say(Log("info", "log\x1b]0;title\x07 line"))
-        await session.settle(pilot)
+        await settle(pilot)
         shown = text_of(session.app)
     assert "\x1b" not in shown
     assert "before·[31mafter·" in shown

@@ -71,7 +71,7 @@ def test_ascii_keeps_the_cells(text):
     assert cell_len(shown) == cell_len(text) or not text.isprintable()
 
 
-def test_every_glyph_of_the_screens_has_an_ascii_stand_in():
+def test_every_glyph_of_the_screens_has_an_ascii_equivalent():
     used = "▁▂▃▄▅▆▇█▏▎▍▌▋▊▉■▸▲╭╮╰╯─│╵·…\u2013\u00d7÷µ"
     assert "?" not in to_ascii(used)
 
@@ -101,7 +101,7 @@ def histories(draw):
 
 
 @given(histories(), st.integers(1, 120), st.sampled_from([0.25, 1.0, 5.0]))
-def test_each_slice_shows_its_last_sample_and_holes_stay_holes(samples, columns, slice_s):
+def test_each_slice_shows_its_last_sample_and_holes_stay_empty(samples, columns, slice_s):
     shown = sliced(samples, columns, slice_s)
     newest = int(samples[-1].at // slice_s)
     own: dict[int, Sample] = {}
@@ -126,7 +126,7 @@ def test_the_slices_hold_the_whole_history_up_to_the_span(samples, columns):
     assert slice_s * (columns - 1) >= span
 
 
-def test_a_mark_stands_where_the_variant_changes():
+def test_a_mark_is_where_the_variant_changes():
     first, second = Sample(1.0, 5.0, 0), Sample(2.0, 6.0, 1)
     assert switches([None, first, first, None, second, first]) == [(1, 0), (4, 1), (5, 0)]
 
@@ -163,7 +163,7 @@ def test_the_current_choice_is_among_the_shown(total, current, rows):
 
 
 @given(st.integers(0, 120))
-def test_keys_fit_and_the_important_stay(width):
+def test_keys_fit_and_the_important_ones_stay(width):
     hints = tuple(Command("quit", "k" * n, label="label", priority=n) for n in range(1, 8))
     kept = fitting_keys(hints, width)
     assert sum(len(hint.shown_key) + len(hint.label) + 3 for hint in kept) <= width

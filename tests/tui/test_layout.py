@@ -1,4 +1,4 @@
-"""Where panels stand: inside the screen, apart from each other, the important ones first."""
+"""Panels are inside the screen and do not overlap; the important ones are kept."""
 
 import pytest
 from hypothesis import given
@@ -75,7 +75,7 @@ def test_no_text_panel_without_text(size):
 
 
 @given(sizes, st.integers(1, 6))
-def test_a_banner_stands_right_below_the_title(size, banner):
+def test_a_banner_is_right_below_the_title(size, banner):
     places = plan(*size, banner).places
     if "banner" in places:
         assert places["banner"] == Place(0, 1, size[0], banner)

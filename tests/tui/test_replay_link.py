@@ -1,4 +1,4 @@
-"""A recording played back, and one written while a link is used."""
+"""Playing a recording, and recording a link while it is used."""
 
 import asyncio
 import json
@@ -23,9 +23,10 @@ from decodescope.analyzer.protocol import (
 from decodescope.analyzer.readers.kineto.reader import read_kineto
 from decodescope.analyzer.recordings.recording import RecordingWriter, read_recording
 from decodescope.analyzer.schema.report import CaptureInfo
-from decodescope.tui.link.base import Link, WorkerDied
+from decodescope.tui.link.base import LinkEvent, WorkerDied
 from decodescope.tui.link.recording import RecordingLink
 from decodescope.tui.link.replay import ReplayLink
+from tests.helpers.scripted import ScriptedLink
 
 KERNEL = {
     "ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 5.0, "dur": 3.5,
@@ -72,7 +73,7 @@ def path(tmp_path) -> Path:
     return tmp_path / "run.dsrec"
 
 
-async def test_messages_come_in_order_and_not_before_their_time(path):
+async def test_messages_arrive_in_order_and_not_early(path):
     timed = [
         (0.0, Progress("a")),
         (0.2, State("running", "eager")),
@@ -88,7 +89,7 @@ async def test_messages_come_in_order_and_not_before_their_time(path):
         assert came >= at - 0.01
 
 
-async def test_long_silences_are_shortened_also_after_a_pause(path):
+async def test_long_silences_are_shortened_after_a_pause_too(path):
     link = ReplayLink(record(path, [(0.0, stats(0)), (600.0, stats(1)), (600.5, stats(2))]))
     await link.start()
     assert isinstance(await link.receive(), Stats)
@@ -146,7 +147,7 @@ async def test_a_pause_reaches_a_receive_that_already_waits(path):
     await link.close()
 
 
-async def test_windows_are_unpacked_to_files_of_which_the_last_stay(path, tmp_path):
+async def test_windows_are_unpacked_to_files_and_the_latest_are_kept(path, tmp_path):
     ready = [window(tmp_path, number) for number in range(1, 7)]
     record(path, [(number / 100, message) for number, message in enumerate(ready)])
     for message in ready:
@@ -163,7 +164,7 @@ async def test_windows_are_unpacked_to_files_of_which_the_last_stay(path, tmp_pa
     assert not folder.exists()
 
 
-async def test_a_cut_recording_plays_what_is_whole_and_says_so(path):
+async def test_a_truncated_recording_plays_its_whole_frames_and_warns(path):
     data = record(path, [(0, Progress("a")), (0, stats(1))]).read_bytes()
     path.write_bytes(data[:-3])
     link = ReplayLink(path)
@@ -175,7 +176,7 @@ async def test_a_cut_recording_plays_what_is_whole_and_says_so(path):
     assert events[1:] == [Progress("a"), Bye("end of recording")]
 
 
-async def test_what_is_no_recording_is_a_fatal_failure(tmp_path):
+async def test_a_file_that_is_not_a_recording_is_a_fatal_failure(tmp_path):
     path = tmp_path / "x.dsrec"
     path.write_bytes(b"garbage")
     link = ReplayLink(path)
@@ -188,27 +189,16 @@ async def test_what_is_no_recording_is_a_fatal_failure(tmp_path):
     assert isinstance(bye, Bye)
 
 
-class FakeLink(Link):
-    """Gives the events it was made with."""
-
-    def __init__(self, events) -> None:
-        self.events = list(events)
-        self.sent = []
-        self.closed = False
-
-    async def receive(self):
-        return self.events.pop(0) if self.events else None
-
-    async def send(self, message) -> None:
-        self.sent.append(message)
-
-    async def close(self) -> None:
-        self.closed = True
+def delivering(*events: LinkEvent) -> ScriptedLink:
+    """A link that delivers `events` and is closed."""
+    link = ScriptedLink()
+    link.say(*events, None)
+    return link
 
 
-async def test_a_recording_link_passes_everything_on_and_writes_it_down(path, tmp_path):
+async def test_a_recording_link_passes_on_and_records_every_event(path, tmp_path):
     events = [Progress("a"), window(tmp_path, 1), stats(1), WorkerDied(1, None, ()), Bye("quit")]
-    inner = FakeLink(events)
+    inner = delivering(*events)
     link = RecordingLink(inner, RecordingWriter(path))
     await link.start()
     assert [await link.receive() for _ in range(6)] == [*events, None]
@@ -220,13 +210,13 @@ async def test_a_recording_link_passes_everything_on_and_writes_it_down(path, tm
     assert [type(message) for message in frames] == [Progress, TraceReady, Stats, Bye]
 
 
-async def test_a_recording_that_cannot_go_on_is_said_once(path, monkeypatch):
+async def test_a_recording_that_cannot_continue_is_reported_once(path, monkeypatch):
     def full(data):
         raise OSError(28, "No space left on device")
 
     writer = RecordingWriter(path)
     monkeypatch.setattr(writer, "_append", full)
-    link = RecordingLink(FakeLink([Progress("a"), Progress("b"), Progress("c")]), writer)
+    link = RecordingLink(delivering(Progress("a"), Progress("b"), Progress("c")), writer)
     events = [await link.receive() for _ in range(4)]
     await link.close()
     assert events[0] == Progress("a")

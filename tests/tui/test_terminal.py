@@ -1,4 +1,4 @@
-"""The app on a real pseudo-terminal: it paints, resizes, survives its worker, and tidies up."""
+"""The app on a real pseudo-terminal: it paints, resizes, survives its worker, and restores it."""
 
 import os
 import re
@@ -17,7 +17,7 @@ PATIENCE_S = 60.0
 
 
 class Terminal:
-    """A process on a pseudo-terminal, and what its screen shows."""
+    """A process on a pseudo-terminal, and its screen."""
 
     def __init__(self, arguments: list[str], width: int, height: int) -> None:
         self.raw = b""

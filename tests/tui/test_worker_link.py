@@ -203,7 +203,7 @@ def _cpu_ticks(pid: int) -> int:
         ({"variant": "compiled"}, 3, "CUDA"),
     ],
 )
-async def test_what_cannot_be_decoded_is_a_fatal_failure_and_its_exit_code(
+async def test_a_config_that_cannot_run_is_a_fatal_failure_with_its_exit_code(
     checkpoint, changes, exit_code, says
 ):
     link = WorkerLink(config(checkpoint, **changes))
@@ -282,7 +282,7 @@ def sending(*frames: bytes) -> str:
     return f"control.sendall({b''.join(frames)!r})\n"
 
 
-async def test_a_crash_comes_after_all_that_was_said_with_the_log(tmp_path):
+async def test_a_crash_is_delivered_after_all_messages_with_the_log(tmp_path):
     said = [Log("info", "x" * 50_000), Progress("importing")]
     body = sending(*map(encode_frame, said)) + (
         "print('printed by a library')\nsys.exit('CUDA error: unspecified')\n"
@@ -346,7 +346,7 @@ async def test_garbage_from_the_worker_is_a_fatal_failure(tmp_path):
     assert "unreadable" in of(events, Failure)[0].message
 
 
-async def test_a_worker_that_does_not_listen_is_killed(tmp_path, monkeypatch):
+async def test_a_worker_that_ignores_quit_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr("decodescope.tui.link.worker._QUIT_GRACE_S", 0.3)
     monkeypatch.setattr("decodescope.tui.link.worker._TERMINATE_GRACE_S", 0.3)
     body = (
@@ -372,7 +372,7 @@ async def test_a_receive_that_waits_ends_when_the_link_closes(tmp_path):
     await link.send(Pause())
 
 
-async def test_a_worker_that_cannot_be_started_is_one_line(tmp_path):
+async def test_a_worker_that_cannot_be_started_is_a_missing_requirement(tmp_path):
     link = WorkerLink(config("none"), argv=(str(tmp_path / "no-such-python"),))
     with pytest.raises(MissingRequirement, match="no-such-python"):
         await link.start()

@@ -17,30 +17,30 @@ from decodescope.tui.style.palette import Inks
 FIGURES = (
     ("tok/s", "Tokens per second of all sequences together, over about the last second, measured "
      "without a profiler."),
-    ("ms p50, p99", "How long a decode step took: the median, and what 99 of 100 stayed below."),
+    ("ms p50, p99", "How long a decode step took: the median and the 99th percentile."),
     ("launches", "Launch calls per step: calls by the host that put work on the GPU. A replayed "
      "CUDA graph is one call with many GPU ops."),
-    ("GPU ops", "Kernels, copies and fills per step. On a CPU the innermost operators stand "
-     "for them."),
+    ("GPU ops", "Kernels, copies and fills per step. On a CPU, the innermost operators are "
+     "counted instead."),
     ("idle %", "Share of the captured window in which nothing ran on the GPU: window minus the "
      "union of all GPU ops."),
     ("MBU %", "Memory bandwidth used: bytes a step must read (weights and KV cache) ÷ step time ÷ "
-     "peak; the measured peak of this GPU, or the datasheet's where there is none."),
+     "peak; the measured peak of this GPU, or the datasheet's if there is none."),
     ("busy, gaps", "The last step from left to right. Busy: share of a column's time in which ops "
      "ran, in the colour of their kind. Gaps: the longest gap that touches the column."),
     ("age", "Seconds since the worker last reported."),
-    ("dropped", "Reports the worker left out because the app was busy; it never waits for us."),
+    ("dropped", "Reports the worker dropped because the app was busy; it never waits for the app."),
     ("profiler \u00d7", "A profiled step takes longer. Launches, ops, idle and the tables come "
      "from profiled windows; this is how many times as long such a step took."),
     ("\u2013", "Not known, or not measured yet. Never a zero."),
 )  # fmt: skip
 GAPS = (
-    ("host_wait", "The launch call began after the GPU had run dry: the CPU was late."),
-    ("launch_latency", "Called in time, and still it started late."),
+    ("host_wait", "The launch call began after the GPU had run out of work: the CPU was late."),
+    ("launch_latency", "The call was in time, but the op started late."),
     ("dependency", "The next op waited for an event, a synchronisation or another stream."),
-    ("kernel_floor", "Queued in time; no longer than this GPU needs between two kernels anyway."),
+    ("kernel_floor", "Queued in time; no longer than this GPU always needs between two kernels."),
     ("graph_internal", "Between two ops of the same CUDA graph launch."),
-    ("unlinked", "The launch call lies outside the trace, so nobody can say."),
+    ("unlinked", "The launch call is outside the trace, so the cause is unknown."),
 )
 VERDICT = (
     ("launch-bound", "host_wait and launch_latency together take over 15 % of the window, and the "
