@@ -1,1 +1,1 @@
-"""Measures variants in turn, each run in a process of its own, and scores their accuracy."""
+"""Measures variants in turn, each run in its own process, and scores their accuracy."""

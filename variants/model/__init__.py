@@ -1,1 +1,1 @@
-"""The model and its workload: source, loading, presets, prompts, sampling."""
+"""The model and its workload: source, loading, presets, prompts."""
