@@ -21,13 +21,8 @@ from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import Bar, composition_svg, waterfalls_svg
 from decodescope.analyzer.schema.comparison_report import Comparison, ComparisonResult, Diff
-from decodescope.analyzer.schema.report import (
-    GAP_CLASSES,
-    CaptureInfo,
-    DeviceReport,
-    LaunchReport,
-    Report,
-)
+from decodescope.analyzer.schema.launch_report import LaunchReport
+from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, Report
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.timing.op_families import FAMILIES, op_families
 from decodescope.analyzer.timing.step_timeline import StepTimeline

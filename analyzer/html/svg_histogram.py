@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from decodescope.analyzer.formatting import count, duration
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
-from decodescope.analyzer.schema.report import QueueDepth
+from decodescope.analyzer.schema.launch_report import QueueDepth
 
 Buckets = Sequence[tuple[int, int]]
 HALF_WIDTH = CHART_WIDTH / 2 - 16

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decodescope.analyzer.schema.report import Percentiles
+from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.schema.run_report import StepTimes
 from decodescope.analyzer.trace import Int64s
 

@@ -9,8 +9,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import Analysis, analyze
-from decodescope.analyzer.schema.rank_report import RankReport, RanksReport
-from decodescope.analyzer.schema.report import SCHEMA_VERSION
+from decodescope.analyzer.schema.report import SCHEMA_VERSION, RankReport, RanksReport
 
 
 @dataclass(frozen=True, slots=True, eq=False)

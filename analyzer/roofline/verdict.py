@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 from decodescope.analyzer.roofline.bandwidth import bandwidth
 from decodescope.analyzer.roofline.datasheet import datasheet_peak, datasheet_peak_bytes_per_s
+from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     Bound,
     CaptureInfo,
     DeviceReport,
-    LaunchReport,
     Verdict,
 )
 from decodescope.analyzer.schema.run_report import Bandwidth

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.schema.report import QueueDepth
+from decodescope.analyzer.schema.launch_report import QueueDepth
 from decodescope.analyzer.timing.intervals import Union, depth_at_starts, depth_changes
 from decodescope.analyzer.trace import Int64s, Intervals, Trace
 

@@ -7,8 +7,7 @@ from rich.text import Text
 
 from decodescope.analyzer.formatting import count, duration, percent, plain_text, weights_note
 from decodescope.analyzer.reports.per_step import idle_fraction
-from decodescope.analyzer.schema.rank_report import RankReport, RanksReport
-from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.report import RankReport, RanksReport, Report
 from decodescope.analyzer.views.idle_tables import (
     devices_table,
     gaps_table,

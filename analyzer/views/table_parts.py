@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from decodescope.analyzer.formatting import duration, signed_duration
-from decodescope.analyzer.schema.report import GAP_CLASSES, Percentiles, Verdict, WaterfallPart
+from decodescope.analyzer.schema.launch_report import Percentiles
+from decodescope.analyzer.schema.report import GAP_CLASSES, Verdict, WaterfallPart
 from decodescope.analyzer.schema.run_report import StepTimes
 from decodescope.analyzer.views.words import part_words
 

@@ -16,14 +16,8 @@ from decodescope.analyzer.formatting import (
     plain_text,
     significant,
 )
-from decodescope.analyzer.schema.report import (
-    Attribution,
-    KernelReport,
-    LaunchReport,
-    Percentiles,
-    Report,
-    StepReport,
-)
+from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
+from decodescope.analyzer.schema.report import Attribution, KernelReport, Report, StepReport
 from decodescope.analyzer.views.names import RangeRow, cut_middle, range_rows, shorten_kernel
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,

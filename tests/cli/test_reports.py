@@ -8,7 +8,7 @@ import pytest
 
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import Diff
-from decodescope.analyzer.schema.rank_report import RanksReport
+from decodescope.analyzer.schema.report import RanksReport
 from tests.helpers.command import Command
 from tests.helpers.kineto_events import call, document, op
 

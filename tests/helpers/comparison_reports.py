@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     SCHEMA_VERSION,
@@ -12,7 +13,6 @@ from decodescope.analyzer.schema.report import (
     DeviceReport,
     GapTotal,
     Health,
-    LaunchReport,
     Observer,
     RangeReport,
     Report,

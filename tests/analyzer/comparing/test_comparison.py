@@ -8,12 +8,7 @@ import pytest
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.comparison_report import Change, Comparison
-from decodescope.analyzer.schema.report import (
-    GAP_CLASSES,
-    Attribution,
-    Finding,
-    Health,
-)
+from decodescope.analyzer.schema.report import GAP_CLASSES, Attribution, Finding, Health
 from tests.helpers.comparison_reports import range_of, run_of, runs_of, step_of, window_of
 
 EAGER, COMPILED, FUSED = "eager", "compiled", "fused+graph"

@@ -13,7 +13,8 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
-from decodescope.analyzer.schema.report import GAP_CLASSES, Report, ShortKernels
+from decodescope.analyzer.schema.launch_report import ShortKernels
+from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 from tests.helpers.html_samples import (
     HOSTILE,
     full_report,

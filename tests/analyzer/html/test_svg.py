@@ -15,7 +15,8 @@ from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
 from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import waterfalls_svg
 from decodescope.analyzer.schema.comparison_report import Interval, SpeedRatio, VariantRates
-from decodescope.analyzer.schema.report import GAP_CLASSES, QueueDepth, WaterfallPart
+from decodescope.analyzer.schema.launch_report import QueueDepth
+from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.trace import KERNEL
 from tests.helpers.html_samples import sample_pair

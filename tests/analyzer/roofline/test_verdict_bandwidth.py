@@ -9,13 +9,8 @@ from decodescope.analyzer.roofline.datasheet import (
     datasheet_peak_bytes_per_s,
 )
 from decodescope.analyzer.roofline.verdict import verdict
-from decodescope.analyzer.schema.report import (
-    GAP_CLASSES,
-    CaptureInfo,
-    DeviceReport,
-    GapTotal,
-    LaunchReport,
-)
+from decodescope.analyzer.schema.launch_report import LaunchReport
+from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, GapTotal
 from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
 
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.schema.report import Attribution, QueueDepth, Report
+from decodescope.analyzer.schema.launch_report import QueueDepth
+from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.views.report_table import report_table
 from tests.helpers.kineto_events import DATA, trace_of
 from tests.helpers.rich_report import rich_report, text_of
