@@ -1,5 +1,6 @@
 """The generated text, and how text is wrapped."""
 
+import re
 from dataclasses import dataclass
 
 from rich.cells import cell_len, chop_cells
@@ -58,7 +59,8 @@ def wrapped_tail(text: str, width: int, height: int) -> list[str]:
 def wrapped(line: str, width: int) -> list[str]:
     """`line` broken between words into lines of at most `width` cells."""
     lines, current = [], ""
-    for word in _words(line):
+    # The first word keeps its indentation, and each word the spaces after it.
+    for word in re.findall(r" *[^ ]+ *", line) or [line]:
         if current and cell_len(current) + cell_len(word.rstrip()) > width:
             lines.append(current.rstrip())
             current = word.lstrip()
@@ -69,13 +71,3 @@ def wrapped(line: str, width: int) -> list[str]:
             lines.extend(full)
     lines.append(current.rstrip())
     return lines
-
-
-def _words(line: str) -> list[str]:
-    words, start = [], 0
-    for index in range(1, len(line)):
-        if line[index] != " " and line[index - 1] == " " and line[start:index].strip():
-            words.append(line[start:index])
-            start = index
-    words.append(line[start:])
-    return words

@@ -6,7 +6,7 @@ the largest gap, by length (one glyph per half decade) and by class (colour, or 
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
 
@@ -31,31 +31,28 @@ class TimelineData:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepColumns:
-    """Per column: busy fraction, family of the ops ("" if none), largest gap and its class."""
+class Column(NamedTuple):
+    """One slice of time: busy fraction, family of the ops ("" if none), largest gap, its class."""
 
-    busy: list[float]
-    families: list[str]
-    gap_ns: list[int]
-    gap_classes: list[str]
-    span_ns: int
+    busy: float
+    family: str
+    gap_ns: int
+    gap_class: str
 
 
-def step_columns(timeline: "StepTimeline", columns: int) -> StepColumns:
+def step_columns(timeline: "StepTimeline", columns: int) -> list[Column]:
     """The timeline in `columns` equal slices of time, computed by the analyzer."""
     from decodescope.analyzer.timing.op_families import FAMILIES, dominant_family
     from decodescope.analyzer.timing.step_timeline import busy_fraction, gap_class_name, largest_gap
 
-    gap_ns, gap_classes = largest_gap(timeline, columns)
-    return StepColumns(
-        busy=busy_fraction(timeline, columns).tolist(),
-        families=[FAMILIES[index] if index >= 0 else ""
-                  for index in dominant_family(timeline, columns).tolist()],
-        gap_ns=gap_ns.tolist(),
-        gap_classes=[gap_class_name(index) for index in gap_classes.tolist()],
-        span_ns=timeline.length_ns,
-    )  # fmt: skip
+    busy, families = busy_fraction(timeline, columns), dominant_family(timeline, columns)
+    slices = zip(busy.tolist(), families.tolist(),
+                 *(values.tolist() for values in largest_gap(timeline, columns)),
+                 strict=True)  # fmt: skip
+    return [
+        Column(share, FAMILIES[family] if family >= 0 else "", gap_ns, gap_class_name(gap_class))
+        for share, family, gap_ns, gap_class in slices
+    ]
 
 
 def gap_level(gap_ns: int, glyphs: Glyphs) -> int:
@@ -124,7 +121,7 @@ class TimelinePanel(Panel[TimelineData]):
         rows = [
             *self._busy(columns, max(height - 2 - len(gaps), 1)),
             *gaps,
-            self._scale(columns.span_ns, width),
+            self._scale(data.timeline.length_ns, width),
             self._legend(columns, width),
         ]
         return Sheet(rows[:height], data.title, data.note)
@@ -132,18 +129,18 @@ class TimelinePanel(Panel[TimelineData]):
     def _gutter(self, label: str) -> Row:
         return Row().left(label, _GUTTER, self._brush.inks.faint)
 
-    def _busy(self, columns: StepColumns, height: int) -> list[Row]:
+    def _busy(self, columns: list[Column], height: int) -> list[Row]:
         rows = [self._gutter("busy" if index == height - 1 else "") for index in range(height)]
-        for share, family in zip(columns.busy, columns.families, strict=True):
+        for busy, family, _, _ in columns:
             style = self._brush.inks.family(family)
-            for row, piece in zip(rows, column(share, height, self._brush.glyphs), strict=True):
+            for row, piece in zip(rows, column(busy, height, self._brush.glyphs), strict=True):
                 row.add(piece, style)
         return rows
 
-    def _gaps(self, columns: StepColumns) -> list[Row]:
+    def _gaps(self, columns: list[Column]) -> list[Row]:
         inks, glyphs = self._brush.inks, self._brush.glyphs
         row, letters = self._gutter("gaps"), self._gutter("why")
-        for gap_ns, gap_class in zip(columns.gap_ns, columns.gap_classes, strict=True):
+        for _, _, gap_ns, gap_class in columns:
             row.add(glyphs.ramp[gap_level(gap_ns, glyphs)], inks.gap(gap_class))
             if not inks.color:
                 letters.add(GAP_LETTERS.get(gap_class, "?") if gap_ns > 0 else " ", inks.dim)
@@ -163,10 +160,10 @@ class TimelinePanel(Panel[TimelineData]):
             at_ns += step_ns
         return row.to(width - len(end) - 1).add(end, inks.text).add("╵", inks.faint)
 
-    def _legend(self, columns: StepColumns, width: int) -> Row:
+    def _legend(self, columns: list[Column], width: int) -> Row:
         inks, glyphs = self._brush.inks, self._brush.glyphs
-        families = [name for name in FAMILY_COLORS if name in columns.families]
-        gaps = [name for name in GAP_COLORS if name in columns.gap_classes]
+        families = [name for name in FAMILY_COLORS if any(c.family == name for c in columns)]
+        gaps = [name for name in GAP_COLORS if any(c.gap_class == name for c in columns)]
         busy = [(glyphs.swatch, inks.family(name), name) for name in families if inks.color]
         why = [
             (glyphs.swatch if inks.color else GAP_LETTERS[name], inks.gap(name), name)
