@@ -172,7 +172,7 @@ def norm_head(
     if logits is not None:
         check_tensor("logits", logits, (batch, head.rows), torch.float32, x.device)
     if logits is None and not choose:
-        raise ValueError("neither logits nor a choice were asked for")
+        raise ValueError("neither logits nor a choice: nothing to do")
     check_norm(norm, head.columns, x.device)
     check_unsplit(tile)
     workspace.check(0, 1, x.device)

@@ -44,7 +44,7 @@ def kernel_table(result: KernelBenchmark) -> RenderableType:
     )
     notes = ["times are per launch in a CUDA graph; PDL: launches overlap"]
     if not all(kernel.cold for kernel in result.kernels):
-        notes.append("* operands lie in L2, as they do in a step; the others come from memory")
+        notes.append("* operands are in L2, as they are in a step; the others come from memory")
     return _page(title, table, notes, result.errors, result.environment)
 
 

@@ -2,17 +2,9 @@ import pytest
 import torch
 
 from decodescope.kernels.ops.embedding import BLOCK, embed, embed_reference
+from tests.helpers.kernel_inputs import at, random
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-
-
-def random(*shape: int, dtype: torch.dtype = torch.float32, device: str) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(hash(shape))
-    return torch.randn(shape, generator=generator).to(dtype).to(device)
-
-
-def at(position: int, device: str) -> torch.Tensor:
-    return torch.tensor([position], dtype=torch.int32, device=device)
 
 
 def ids(batch: int, columns: int, vocabulary: int, device: str) -> torch.Tensor:

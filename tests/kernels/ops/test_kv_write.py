@@ -2,17 +2,9 @@ import pytest
 import torch
 
 from decodescope.kernels.ops.kv_write import kv_write, kv_write_reference
+from tests.helpers.kernel_inputs import at, random
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-
-
-def random(*shape: int, dtype: torch.dtype = torch.float32, device: str) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(hash(shape))
-    return torch.randn(shape, generator=generator).to(dtype).to(device)
-
-
-def at(position: int, device: str) -> torch.Tensor:
-    return torch.tensor([position], dtype=torch.int32, device=device)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

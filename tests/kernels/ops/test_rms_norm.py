@@ -4,23 +4,9 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import MAX_FEATURES, rms_norm, rms_norm_reference
+from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
 
-# One rounding: at most half a unit of fp16, a whole one of bf16, which the interpreter truncates.
-LIMITS = {torch.float32: 5e-7, torch.float16: 5e-4, torch.bfloat16: 8e-3}
 DTYPES = list(LIMITS)
-
-
-def random(*shape: int, dtype: torch.dtype, device: str) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(hash(shape))
-    return torch.randn(shape, generator=generator).to(dtype).to(device)
-
-
-def poisoned(like: torch.Tensor) -> torch.Tensor:
-    return torch.full_like(like, float("nan"))
-
-
-def relative_error(out: torch.Tensor, expected: torch.Tensor) -> float:
-    return ((out.double() - expected).norm() / expected.norm()).item()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

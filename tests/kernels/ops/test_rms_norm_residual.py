@@ -5,22 +5,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import rms_norm, rms_norm_reference
 from decodescope.kernels.ops.rms_norm_residual import rms_norm_residual, rms_norm_residual_reference
-
-# One rounding: at most half a unit of fp16, a whole one of bf16, which the interpreter truncates.
-LIMITS = {torch.float32: 5e-7, torch.float16: 5e-4, torch.bfloat16: 8e-3}
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype, device: str) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(hash((seed, *shape)))
-    return torch.randn(shape, generator=generator).to(dtype).to(device)
-
-
-def poisoned(like: torch.Tensor) -> torch.Tensor:
-    return torch.full_like(like, float("nan"))
-
-
-def relative_error(out: torch.Tensor, expected: torch.Tensor) -> float:
-    return ((out.double() - expected.double()).norm() / expected.double().norm()).item()
+from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
 
 
 @pytest.mark.parametrize("dtype", list(LIMITS))

@@ -3,6 +3,7 @@ import torch
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from decodescope.kernels.ops.rope import RopeTable, rotate, rotated_reference
+from tests.helpers.kernel_inputs import at, random, relative_error
 
 # One rounding: at most half a unit of fp16, a whole one of bf16, which the interpreter truncates.
 LIMITS = {torch.float32: 3e-7, torch.float16: 5e-4, torch.bfloat16: 8e-3}
@@ -13,19 +14,6 @@ def table(positions: int, head_dim: int, device: str, scaling: float = 1.0) -> R
     angles = torch.arange(positions, dtype=torch.float64)[:, None] * frequencies
     cos, sin = angles.cos() * scaling, angles.sin() * scaling
     return RopeTable(cos.float().to(device), sin.float().to(device))
-
-
-def at(position: int, device: str) -> torch.Tensor:
-    return torch.tensor([position], dtype=torch.int32, device=device)
-
-
-def random(*shape: int, dtype: torch.dtype = torch.float32, device: str) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(hash(shape))
-    return torch.randn(shape, generator=generator).to(dtype).to(device)
-
-
-def relative_error(out: torch.Tensor, expected: torch.Tensor) -> float:
-    return ((out.double() - expected).norm() / expected.norm()).item()
 
 
 @pytest.mark.parametrize("dtype", list(LIMITS))

@@ -3,22 +3,7 @@ import torch
 from transformers.activations import ACT2FN
 
 from decodescope.kernels.ops.swiglu import BLOCK, swiglu, swiglu_reference
-
-# One rounding: at most half a unit of fp16, a whole one of bf16, which the interpreter truncates.
-LIMITS = {torch.float32: 5e-7, torch.float16: 5e-4, torch.bfloat16: 8e-3}
-
-
-def random(*shape: int, dtype: torch.dtype = torch.float32, device: str) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(hash(shape))
-    return torch.randn(shape, generator=generator).to(dtype).to(device)
-
-
-def poisoned(like: torch.Tensor) -> torch.Tensor:
-    return torch.full_like(like, float("nan"))
-
-
-def relative_error(out: torch.Tensor, expected: torch.Tensor) -> float:
-    return ((out.double() - expected).norm() / expected.norm()).item()
+from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
 
 
 @pytest.mark.parametrize("dtype", list(LIMITS))

@@ -74,7 +74,7 @@ class Passes:
         self.starts.append(start)
         self.operations.add(operations)
         rows = start.head.rows // 2 if start.head.rows > 4 else start.head.rows
-        return TunedTiles(replace(start, head=replace(start.head, rows=rows)), (), 2.0, 1.0)
+        return TunedTiles(replace(start, head=replace(start.head, rows=rows)), ())
 
 
 @pytest.mark.parametrize(("rows", "passes", "end"), [(4, 1, 4), (8, 2, 4), (32, 2, 8)])
@@ -171,8 +171,8 @@ def test_what_was_measured_before_is_measured_again_only_if_all_was(
     assert {entry.key.operation for entry in cached_entries(H200, tmp_path / "cache")} == expected
     written = decode_table(table.read_bytes())[H200.name]
     assert {entry.key.operation for entry in written} == expected
-    told = [line for line in said if line.startswith("measured before: ")]
-    assert bool(told) == bool(unmeasured)
+    reported = [line for line in said if line.startswith("measured before: ")]
+    assert bool(reported) == bool(unmeasured)
 
 
 def test_a_table_keeps_what_it_held_of_other_gpus_and_shapes(

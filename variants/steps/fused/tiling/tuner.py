@@ -61,16 +61,10 @@ class TunedOperation:
 
 @dataclass(frozen=True, slots=True)
 class TunedTiles:
-    """The tiles found, and the result for each operation in the order of tuning.
-
-    `start_ns` and `step_ns` are times of a step with the first and the last tiles, measured in
-    turn.
-    """
+    """The tiles found, and the result for each operation in the order of tuning."""
 
     tiles: StepTiles
     operations: tuple[TunedOperation, ...]
-    start_ns: float
-    step_ns: float
 
 
 def tune(
@@ -96,8 +90,7 @@ def tune(
             tiles = tiles.with_tile(operation, found.chosen)
             tuned.append(found)
             say(_said(found))
-    first, last = (median(times) for times in _duel(start, tiles, step_ns))
-    return TunedTiles(tiles, tuple(tuned), first, last)
+    return TunedTiles(tiles, tuple(tuned))
 
 
 def tune_model(
