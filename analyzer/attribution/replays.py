@@ -139,9 +139,9 @@ def _follow_graph_nodes(
 ) -> None:
     """Give an op the partner of its graph node in a replay whose alignment is certain.
 
-    This attributes replays with missing ops. Both replays must be the same launch of
-    the same graph within their steps and below the same range (`node`); the node then decides every
-    op of such a replay. CUPTI numbers a node `graph id << 32 | number within the graph`.
+    This attributes replays with missing ops. Both replays must be the same launch of the same graph
+    within their steps and below the same range (`node`); the node then decides every op of such a
+    replay. CUPTI numbers a node `graph id << 32 | number within the graph`.
     """
     rows = np.flatnonzero(replayed & (ops.graph_node_id >= 0) & (op_step >= 0))
     rows = rows[np.argsort(ops.launch[rows], kind="stable")]

@@ -59,7 +59,7 @@ def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
     trace, steps = timeline.trace, timeline.steps
     rows = zip(
         *(trace.ranges.length_ns[steps.marker].tolist(), steps.busy_ns.tolist()),
-        *((steps.span_end_ns - steps.span_start_ns).tolist(), steps.gpu_ops.tolist()),
+        *(steps.span.length_ns.tolist(), steps.gpu_ops.tolist()),
         *(steps.launch_calls.tolist(), step_idle_ns(timeline)),
         strict=True,
     )

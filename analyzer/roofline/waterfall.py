@@ -11,7 +11,8 @@ import numpy as np
 
 from decodescope.analyzer.roofline.bandwidth import peak_bytes_per_s
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, WaterfallPart
-from decodescope.analyzer.timing.timeline import Timeline, idle_between
+from decodescope.analyzer.timing.timeline import Timeline, idle_inside
+from decodescope.analyzer.trace import Intervals
 
 
 def waterfall(timeline: Timeline) -> tuple[WaterfallPart, ...]:
@@ -25,10 +26,10 @@ def waterfall(timeline: Timeline) -> tuple[WaterfallPart, ...]:
     if index is None:
         return ()
     step_ns = int(steps.time_ns[index])
-    start = steps.span_start_ns[index : index + 1]
-    end = np.minimum(steps.span_end_ns[index : index + 1], start + step_ns)
-    idle = idle_between(timeline.gaps_of(steps.devices[index]), start, end)[0].tolist()
-    used_ns = int(end[0] - start[0])
+    span = steps.span.take(np.array([index]))
+    span = Intervals(span.start_ns, np.minimum(span.end_ns, span.start_ns + step_ns))
+    idle = idle_inside(timeline.gaps_of(steps.devices[index]), span)[0].tolist()
+    used_ns = int(span.length_ns[0])
     return (
         *_busy_parts(used_ns - sum(idle), _limit_ns(timeline.trace.capture)),
         *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),

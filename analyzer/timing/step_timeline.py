@@ -48,8 +48,8 @@ def step_timeline(timeline: Timeline, index: int = -1) -> StepTimeline | None:
     index %= len(steps)
     if not steps.gpu_ops[index]:
         return None
-    start, end = int(steps.span_start_ns[index]), int(steps.span_end_ns[index])
-    length = max(int(steps.time_ns[index]), end - start)
+    start = int(steps.span.start_ns[index])
+    length = int(max(steps.time_ns[index], steps.span.length_ns[index]))
     device = int(steps.device[index])
     ops = trace.ops.take(_inside(trace.ops, trace.ops.device == device, start, length))
     gaps = timeline.gaps

@@ -13,7 +13,7 @@ import numpy as np
 
 from decodescope.analyzer.timing.intervals import Union, covered_until, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, by_thread
-from decodescope.analyzer.trace import HostEvents, HostTimes, Int64s, Trace
+from decodescope.analyzer.trace import HostEvents, HostTimes, Int64s, Intervals, Trace
 
 _NUMBER = r"(?:[\s_#:./-]*\d+)?$"
 MARKERS = (
@@ -33,12 +33,11 @@ _TRAILING_NUMBER = re.compile(_NUMBER)
 class Steps:
     """One row for each step, in order of host start.
 
-    `marker` indexes `Trace.ranges`. `span_start_ns` and `span_end_ns` are the first start and last
-    end of the ops that the step launched (its GPU span; both 0 if `gpu_ops` is 0), `device` is the
-    one with most of them and `devices` lists all of them, `busy_ns` is the time inside the span in
-    which any of these was busy. `following` is the next step marked by the same thread, -1 for
-    none: steps of several ranks or threads interleave. `op_step` gives each op of the trace its
-    step, -1 for none.
+    `marker` indexes `Trace.ranges`. `span` is the GPU span: the first start and last end of the ops
+    that the step launched (both 0 if `gpu_ops` is 0). `device` is the one with most of them and
+    `devices` lists all of them, `busy_ns` is the time inside the span in which any of these was
+    busy. `following` is the next step marked by the same thread, -1 for none: steps of several
+    ranks or threads interleave. `op_step` gives each op of the trace its step, -1 for none.
 
     `time_ns` is how long the step took while profiled: from the start of its GPU span to that of
     `following`, so that the times of consecutive steps add up. The last step, and one that
@@ -50,8 +49,7 @@ class Steps:
     following: Int64s
     device: Int64s
     devices: tuple[tuple[int, ...], ...]
-    span_start_ns: Int64s
-    span_end_ns: Int64s
+    span: Intervals
     time_ns: Int64s
     busy_ns: Int64s
     gpu_ops: Int64s
@@ -89,17 +87,16 @@ def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) ->
         op_step[linked] = call_step[trace.ops.launch[linked]]
     launching = call_step[launches.call]
     following = _following(trace.ranges, marker)
-    device, start, end, devices = _spans(trace, op_step, count)
+    device, devices, span = _spans(trace, op_step, count)
     gpu_ops = np.bincount(op_step[op_step >= 0], minlength=count).astype(np.int64)
     return Steps(
         marker=marker,
         following=following,
         device=device,
         devices=devices,
-        span_start_ns=start,
-        span_end_ns=end,
-        time_ns=_times_ns(trace.ranges.length_ns[marker], start, end, gpu_ops, following),
-        busy_ns=_busy_ns(unions, devices, start, end),
+        span=span,
+        time_ns=_times_ns(trace.ranges.length_ns[marker], span, gpu_ops, following),
+        busy_ns=_busy_ns(unions, devices, span),
         gpu_ops=gpu_ops,
         launch_calls=np.bincount(launching[launching >= 0], minlength=count).astype(np.int64),
         op_step=op_step,
@@ -136,11 +133,9 @@ def step_markers(trace: Trace) -> Int64s:
     return np.zeros(0, dtype=np.int64)
 
 
-def _times_ns(
-    host_ns: Int64s, start: Int64s, end: Int64s, gpu_ops: Int64s, following: Int64s
-) -> Int64s:
-    times = np.maximum(host_ns, end - start)
-    until_next = start[following] - start
+def _times_ns(host_ns: Int64s, span: Intervals, gpu_ops: Int64s, following: Int64s) -> Int64s:
+    times = np.maximum(host_ns, span.length_ns)
+    until_next = span.start_ns[following] - span.start_ns
     both = (following >= 0) & (gpu_ops > 0) & (gpu_ops[following] > 0)
     return np.where(both & (until_next > 0), until_next, times)
 
@@ -194,7 +189,7 @@ def _containing(start: Int64s, end: Int64s, step: Int64s, at_ns: Int64s) -> Int6
 
 def _spans(
     trace: Trace, op_step: Int64s, count: int
-) -> tuple[Int64s, Int64s, Int64s, tuple[tuple[int, ...], ...]]:
+) -> tuple[Int64s, tuple[tuple[int, ...], ...], Intervals]:
     device, start, end = np.zeros((3, count), dtype=np.int64)
     used: list[tuple[int, ...]] = []
     mine = np.flatnonzero(op_step >= 0)
@@ -208,14 +203,14 @@ def _spans(
             device[index] = devices[of_device.argmax()]
             start[index] = trace.ops.start_ns[ops].min()
             end[index] = trace.ops.end_ns[ops].max()
-    return device, start, end, tuple(used)
+    return device, tuple(used), Intervals(start, end)
 
 
 def _busy_ns(
-    unions: dict[int, Union], devices: Sequence[tuple[int, ...]], start: Int64s, end: Int64s
+    unions: dict[int, Union], devices: Sequence[tuple[int, ...]], span: Intervals
 ) -> Int64s:
     total = np.zeros(len(devices), dtype=np.int64)
     for used, steps in by_devices(devices).items():
-        busy = merged([unions[device] for device in used])
-        total[steps] = covered_until(busy, end[steps]) - covered_until(busy, start[steps])
+        busy, inside = merged([unions[device] for device in used]), span.take(np.array(steps))
+        total[steps] = covered_until(busy, inside.end_ns) - covered_until(busy, inside.start_ns)
     return total

@@ -9,7 +9,7 @@ from decodescope.analyzer.timing.gaps import Gaps, busy_by_device, find_gaps
 from decodescope.analyzer.timing.intervals import Union, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
-from decodescope.analyzer.trace import Int64s, Trace
+from decodescope.analyzer.trace import Int64s, Intervals, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,14 +53,14 @@ def step_idle_ns(timeline: Timeline) -> Int64s:
     steps = timeline.steps
     idle_ns = np.zeros((len(steps), len(GAP_CLASSES)), dtype=np.int64)
     for devices, indices in by_devices(steps.devices).items():
-        start, end = steps.span_start_ns[indices], steps.span_end_ns[indices]
-        idle_ns[indices] = idle_between(timeline.gaps_of(devices), start, end)
+        spans = steps.span.take(np.array(indices))
+        idle_ns[indices] = idle_inside(timeline.gaps_of(devices), spans)
     return idle_ns
 
 
-def idle_between(gaps: Gaps, start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    """Time of the gaps (of one union, in order) between each start and end, by class."""
-    return _idle_until(gaps, end_ns) - _idle_until(gaps, start_ns)
+def idle_inside(gaps: Gaps, spans: Intervals) -> Int64s:
+    """Time of the gaps (of one union, in order) inside each span: int64 [spans, classes]."""
+    return _idle_until(gaps, spans.end_ns) - _idle_until(gaps, spans.start_ns)
 
 
 def _idle_until(gaps: Gaps, times_ns: Int64s) -> Int64s:
