@@ -14,7 +14,6 @@ class DatasheetPeak:
     datasheet gives only with structured sparsity are halved.
     """
 
-    device: str
     bytes_per_s: float
     source: str
     flops_per_s: Mapping[str, float]
@@ -26,44 +25,41 @@ _GA102 = "NVIDIA Ampere GA102 architecture whitepaper"
 _AD102 = "NVIDIA Ada architecture whitepaper"
 _GB202 = "NVIDIA RTX Blackwell architecture whitepaper"
 
-# Pattern of the driver's device name, device, GB/s, TFLOP/s by `_DTYPES` (() if unknown), source.
-_PEAKS: tuple[tuple[str, str, float, tuple[float | None, ...], str], ...] = (
-    (r"\bB300\b", "B300", 8000, (2250, 2250, 4500, 75), "NVIDIA Blackwell Ultra datasheet"),
-    (r"\bGB200\b", "GB200", 8000, (2500, 2500, 5000, 80), "NVIDIA GB200 NVL72 datasheet (per GPU)"),
-    (r"\bB200\b", "B200", 8000, (2250, 2250, 4500, 75), "NVIDIA Blackwell datasheet"),
-    (r"\bGH200\b.*144", "GH200 144GB", 4900, (990, 990, 1979, 67), "NVIDIA GH200 datasheet"),
-    (r"\bGH200\b", "GH200 96GB", 4000, (990, 990, 1979, 67), "NVIDIA GH200 datasheet"),
-    (r"\bH200\b.*NVL", "H200 NVL", 4800, (835.5, 835.5, 1670.5, 60), "NVIDIA H200 datasheet"),
-    (r"\bH200\b", "H200", 4800, (989.5, 989.5, 1979, 67), "NVIDIA H200 datasheet"),
-    (r"\bH100\b.*NVL", "H100 NVL", 3900, (835.5, 835.5, 1670.5, 60), "NVIDIA H100 datasheet"),
-    (r"\bH100\b.*PCIe", "H100 PCIe", 2000, (756.5, 756.5, 1513, 51), "NVIDIA H100 PCIe datasheet"),
-    (r"\bH100\b", "H100 SXM", 3350, (989.5, 989.5, 1979, 67), "NVIDIA H100 datasheet"),
-    (r"\bA100\b.*80GB PCIe", "A100 80GB PCIe", 1935, (312, 312, None, 19.5), _A100),
-    (r"\bA100\b.*80GB", "A100 80GB SXM", 2039, (312, 312, None, 19.5), _A100),
-    (r"\bA100\b.*40GB", "A100 40GB", 1555, (312, 312, None, 19.5), "NVIDIA A100 40GB datasheet"),
-    (r"\bL40S\b", "L40S", 864, (362, 362, 733, 91.6), "NVIDIA L40S datasheet"),
-    (r"\bL40\b", "L40", 864, (181, 181, 362, 90.5), "NVIDIA L40 datasheet"),
-    (r"\bL4\b", "L4", 300, (121, 121, 242.5, 30.3), "NVIDIA L4 datasheet"),
-    (r"\bA10G\b", "A10G", 600, (), "NVIDIA A10 datasheet (same memory)"),
-    (r"\bA10\b", "A10", 600, (125, 125, None, 31.2), "NVIDIA A10 datasheet"),
-    (r"\bA30\b", "A30", 933, (165, 165, None, 10.3), "NVIDIA A30 datasheet"),
-    (r"\bA40\b", "A40", 696, (149.7, 149.7, None, 37.4), "NVIDIA A40 datasheet"),
-    (r"\bT4\b", "T4", 320, (None, 65, None, 8.1), "NVIDIA T4 product brief"),
-    (r"\bV100S\b", "V100S", 1134, (None, 130, None, 16.4), "NVIDIA V100 datasheet"),
-    (r"\bV100\b.*SXM", "V100 SXM2", 900, (None, 125, None, 15.7), "NVIDIA V100 datasheet"),
-    (r"\bV100\b.*PCIe", "V100 PCIe", 900, (None, 112, None, 14), "NVIDIA V100 datasheet"),
-    (r"\bV100\b", "V100", 900, (), "NVIDIA V100 datasheet"),
-    (r"\bRTX 3090 Ti\b", "RTX 3090 Ti", 1008, (), "NVIDIA GeForce RTX 3090 Ti specifications"),
-    (r"\bRTX 3090\b", "RTX 3090", 936, (71, 71, None, 35.6), _GA102),
-    (r"\bRTX 4090 D\b", "RTX 4090 D", 1008, (), "NVIDIA GeForce RTX 4090 D specifications"),
-    (r"\bRTX 4090\b", "RTX 4090", 1008, (165.2, 165.2, 330.3, 82.6), _AD102),
-    (r"\bRTX 5090\b", "RTX 5090", 1792, (209.5, 209.5, 419, 104.8), _GB202),
-    (r"\bMI355X\b", "MI355X", 8000, (2516.6, 2516.6, 5033.2, 157.3),
-     "AMD Instinct MI355X datasheet"),
-    (r"\bMI325X\b", "MI325X", 6000, (1307.4, 1307.4, 2614.9, 163.4),
-     "AMD Instinct MI325X datasheet"),
-    (r"\bMI300X\b", "MI300X", 5300, (1307.4, 1307.4, 2614.9, 163.4),
-     "AMD Instinct MI300X datasheet"),
+# Pattern of the driver's device name, GB/s, TFLOP/s by `_DTYPES` (() if unknown), source.
+_PEAKS: tuple[tuple[str, float, tuple[float | None, ...], str], ...] = (
+    (r"\bB300\b", 8000, (2250, 2250, 4500, 75), "NVIDIA Blackwell Ultra datasheet"),
+    (r"\bGB200\b", 8000, (2500, 2500, 5000, 80), "NVIDIA GB200 NVL72 datasheet (per GPU)"),
+    (r"\bB200\b", 8000, (2250, 2250, 4500, 75), "NVIDIA Blackwell datasheet"),
+    (r"\bGH200\b.*144", 4900, (990, 990, 1979, 67), "NVIDIA GH200 datasheet"),
+    (r"\bGH200\b", 4000, (990, 990, 1979, 67), "NVIDIA GH200 datasheet"),
+    (r"\bH200\b.*NVL", 4800, (835.5, 835.5, 1670.5, 60), "NVIDIA H200 datasheet"),
+    (r"\bH200\b", 4800, (989.5, 989.5, 1979, 67), "NVIDIA H200 datasheet"),
+    (r"\bH100\b.*NVL", 3900, (835.5, 835.5, 1670.5, 60), "NVIDIA H100 datasheet"),
+    (r"\bH100\b.*PCIe", 2000, (756.5, 756.5, 1513, 51), "NVIDIA H100 PCIe datasheet"),
+    (r"\bH100\b", 3350, (989.5, 989.5, 1979, 67), "NVIDIA H100 datasheet"),
+    (r"\bA100\b.*80GB PCIe", 1935, (312, 312, None, 19.5), _A100),
+    (r"\bA100\b.*80GB", 2039, (312, 312, None, 19.5), _A100),
+    (r"\bA100\b.*40GB", 1555, (312, 312, None, 19.5), "NVIDIA A100 40GB datasheet"),
+    (r"\bL40S\b", 864, (362, 362, 733, 91.6), "NVIDIA L40S datasheet"),
+    (r"\bL40\b", 864, (181, 181, 362, 90.5), "NVIDIA L40 datasheet"),
+    (r"\bL4\b", 300, (121, 121, 242.5, 30.3), "NVIDIA L4 datasheet"),
+    (r"\bA10G\b", 600, (), "NVIDIA A10 datasheet (same memory)"),
+    (r"\bA10\b", 600, (125, 125, None, 31.2), "NVIDIA A10 datasheet"),
+    (r"\bA30\b", 933, (165, 165, None, 10.3), "NVIDIA A30 datasheet"),
+    (r"\bA40\b", 696, (149.7, 149.7, None, 37.4), "NVIDIA A40 datasheet"),
+    (r"\bT4\b", 320, (None, 65, None, 8.1), "NVIDIA T4 product brief"),
+    (r"\bV100S\b", 1134, (None, 130, None, 16.4), "NVIDIA V100 datasheet"),
+    (r"\bV100\b.*SXM", 900, (None, 125, None, 15.7), "NVIDIA V100 datasheet"),
+    (r"\bV100\b.*PCIe", 900, (None, 112, None, 14), "NVIDIA V100 datasheet"),
+    (r"\bV100\b", 900, (), "NVIDIA V100 datasheet"),
+    (r"\bRTX 3090 Ti\b", 1008, (), "NVIDIA GeForce RTX 3090 Ti specifications"),
+    (r"\bRTX 3090\b", 936, (71, 71, None, 35.6), _GA102),
+    (r"\bRTX 4090 D\b", 1008, (), "NVIDIA GeForce RTX 4090 D specifications"),
+    (r"\bRTX 4090\b", 1008, (165.2, 165.2, 330.3, 82.6), _AD102),
+    (r"\bRTX 5090\b", 1792, (209.5, 209.5, 419, 104.8), _GB202),
+    (r"\bMI355X\b", 8000, (2516.6, 2516.6, 5033.2, 157.3), "AMD Instinct MI355X datasheet"),
+    (r"\bMI325X\b", 6000, (1307.4, 1307.4, 2614.9, 163.4), "AMD Instinct MI325X datasheet"),
+    (r"\bMI300X\b", 5300, (1307.4, 1307.4, 2614.9, 163.4), "AMD Instinct MI300X datasheet"),
 )  # fmt: skip
 _LAPTOP = re.compile(r"laptop|mobile|max-q", re.IGNORECASE)
 
@@ -75,11 +71,11 @@ def datasheet_peak(device_name: str) -> DatasheetPeak | None:
     """
     if _LAPTOP.search(device_name):
         return None
-    for pattern, device, gigabytes_per_s, teraflops, source in _PEAKS:
+    for pattern, gigabytes_per_s, teraflops, source in _PEAKS:
         if re.search(pattern, device_name, re.IGNORECASE):
             by_dtype = zip(_DTYPES, teraflops, strict=False)
             flops_per_s = {dtype: value * 1e12 for dtype, value in by_dtype if value is not None}
-            return DatasheetPeak(device, gigabytes_per_s * 1e9, source, flops_per_s)
+            return DatasheetPeak(gigabytes_per_s * 1e9, source, flops_per_s)
     return None
 
 

@@ -30,13 +30,14 @@ from decodescope.analyzer.timing.launches import (
 from decodescope.analyzer.trace import KERNEL, Bools, Int8s, Int64s, Intervals, Trace
 
 UNLINKED, GRAPH_INTERNAL, HOST_WAIT, KERNEL_FLOOR, DEPENDENCY, LAUNCH_LATENCY = range(6)
-HOST_WAIT_LABELS = ("sync", "allocation", "memcpy_api", "python")
-_PYTHON = HOST_WAIT_LABELS.index("python")
-_LABEL_APIS = (
-    re.compile(r"Synchronize"),
-    re.compile(r"Malloc|Free|HostAlloc|Host(?:Unr|R)egister|Mem(?:Alloc|Create|Map|Unmap|Release)"),
-    re.compile(r"Memcpy|Memset"),
-)
+_LABEL_APIS = {
+    "sync": r"Synchronize",
+    "allocation": r"Malloc|Free|HostAlloc|Host(?:Unr|R)egister"
+    r"|Mem(?:Alloc|Create|Map|Unmap|Release)",
+    "memcpy_api": r"Memcpy|Memset",
+}
+HOST_WAIT_LABELS = (*_LABEL_APIS, "python")
+_PYTHON = len(_LABEL_APIS)
 _WAIT_EVENT = re.compile(r"StreamWaitEvent")
 QUEUED_AHEAD_NS = 50_000
 MIN_BURST_GAPS = 100
@@ -217,7 +218,7 @@ def _host_wait_labels(trace: Trace, idle: Gaps, kind: Int8s) -> Int8s:
     calls, since = trace.calls, idle.start_ns[late]
     until = calls.starts.take(idle.call[late])
     covered = np.zeros((len(_LABEL_APIS), len(late)), dtype=np.int64)
-    for row, api in enumerate(_LABEL_APIS):
+    for row, api in enumerate(map(re.compile, _LABEL_APIS.values())):
         for mine, here in threads_at(calls, np.flatnonzero(calls_named(trace, api)), until):
             waiting = union(calls.start_ns[mine], calls.end_ns[mine])
             covered[row, here] = covered_until(waiting, until.at_ns[here])
