@@ -1,4 +1,4 @@
-"""What must hold for any bytes that call themselves a trace."""
+"""What must hold for any bytes that are read as a trace."""
 
 import msgspec
 

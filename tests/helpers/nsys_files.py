@@ -1,4 +1,4 @@
-"""Small Nsight Systems exports for tests: the exporter's tables, with only the rows asked for."""
+"""Small Nsight Systems exports for tests: the exporter's tables, with the given rows only."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence

@@ -182,7 +182,7 @@ def test_other_numbers_of_streams_are_compared_in_the_order_of_the_graphs_nodes(
 
 
 def test_equal_ops_on_more_streams_than_the_reference_has_need_the_order_of_the_nodes() -> None:
-    """Ops of one name on two streams may start in either order: only the nodes tell them apart."""
+    """Ops of one name on two streams may start in either order: only the nodes identify them."""
     rows = [(7, "mm", f"{ROOT}/{part}") for part in ("query", "key")]
     names, streams, nodes = ["mm", "mm"], [3, 4], [2**32 + 1, 2**32]
     known = analyze(trace_of(*step(0, replay(10, 1, names, streams, nodes)), **reference(*rows)))

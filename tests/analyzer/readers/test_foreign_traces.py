@@ -1,4 +1,4 @@
-"""Real traces that others recorded: every figure known for them comes out to the last digit."""
+"""Real traces recorded by others: all known figures are reproduced exactly."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Damaged real traces: a `TraceError` of one line, or figures that add up; nothing else."""
+"""Damaged real traces give a one-line `TraceError` or figures that add up, and nothing else."""
 
 import gzip
 import json

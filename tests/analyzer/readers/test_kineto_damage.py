@@ -1,4 +1,4 @@
-"""Files that are cut, broken, hostile or no traces at all."""
+"""Files that are truncated, broken, hostile or not traces at all."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The Kineto reader: every shape that files have, read exactly."""
+"""The Kineto reader: every variety of file, read exactly."""
 
 import json
 from io import BytesIO

@@ -1,4 +1,4 @@
-"""What was recorded before the first step marker counts in no figure."""
+"""Events recorded before the first step marker count in no figure."""
 
 from typing import Any
 

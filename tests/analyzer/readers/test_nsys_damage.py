@@ -1,4 +1,4 @@
-"""SQLite files that are locked, cut, flipped, half written or not Nsight's: one clear line each."""
+"""SQLite files that are locked, truncated, damaged or not Nsight's give one clear line each."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""Nsight Systems exports: joins per process, ranges, graphs, every age of the schema."""
+"""Nsight Systems exports: joins per process, ranges, graphs, old and new schemas."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Clocks of ranks that disagree, told by collectives."""
+"""Clocks of ranks that disagree, detected by collectives."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Recordings: what goes in comes out, whatever is cut off is said, and garbage is one line."""
+"""Recordings: messages are read back, a cut-off tail is reported, garbage is a one-line error."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""What a reader of the figures is told about the trace they come from."""
+"""Status and findings: whether the figures of a trace can be trusted."""
 
 import pytest
 
@@ -22,15 +22,15 @@ def messages(found: Health, code: str) -> list[str]:
     return [finding.message for finding in found.findings if finding.code == code]
 
 
-@pytest.mark.parametrize(("unprofiled", "told"), [(83, True), (84, False), (None, False)])
-def test_a_distorted_window_says_so(unprofiled: int | None, told: bool) -> None:
+@pytest.mark.parametrize(("unprofiled", "reported"), [(83, True), (84, False), (None, False)])
+def test_a_distorted_window_says_so(unprofiled: int | None, reported: bool) -> None:
     capture = {**CAPTURE, "unprofiled_step_ns": unprofiled}
     work = [call(1, 2, 1), op(10, 20, 1), call(101, 102, 2), op(110, 120, 2)]
     found = health(*STEPS, *work, decodescope=capture)
     (*said,) = messages(found, "distorted_window")
-    assert bool(said) == told
+    assert bool(said) == reported
     assert found.status == "ok"
-    if told:
+    if reported:
         assert "a profiled step took 1.20 times as long" in said[0]
 
 

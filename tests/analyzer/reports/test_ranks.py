@@ -1,4 +1,4 @@
-"""Several ranks of one run: numbered, told apart, and put on one clock or not at all."""
+"""Several ranks of one run: numbered, kept apart, and merged on one clock or not at all."""
 
 import json
 from pathlib import Path
@@ -217,7 +217,7 @@ def check_sorted(columns: GpuOps | HostEvents, then: np.ndarray) -> None:
 
 
 def test_a_step_of_one_rank_lasts_until_the_next_of_that_rank() -> None:
-    """Steps of several ranks lie between each other: their starts are no step time."""
+    """Steps of several ranks interleave, so the next step to start may be of another rank."""
     events = [
         one
         for k, at in enumerate((0, 1000, 2000, 3000))

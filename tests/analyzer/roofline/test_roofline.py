@@ -1,4 +1,4 @@
-"""Work of operators found in kernels, and how near these come to the device's peaks."""
+"""The work of kernels, and how close they come to the device's peaks."""
 
 import dataclasses
 

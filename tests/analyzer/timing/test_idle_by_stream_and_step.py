@@ -1,4 +1,4 @@
-"""Idle time of streams and of steps adds up, and has the classes of a slow reference."""
+"""Idle time of streams and steps adds up and has the classes of a slow reference."""
 
 import itertools
 

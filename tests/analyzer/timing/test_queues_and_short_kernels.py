@@ -1,4 +1,4 @@
-"""Queue depth over time and short kernels, against looking at every microsecond and every op."""
+"""Queue depth over time and short kernels, against a search of every microsecond and op."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""One step as it is drawn, and as parts that add up, against sums over every nanosecond."""
+"""One step as drawn and as parts that add up, against sums over every nanosecond."""
 
 import itertools
 
