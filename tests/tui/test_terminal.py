@@ -10,6 +10,8 @@ from pathlib import Path
 import pyte
 import pytest
 
+from tests.helpers.processes import children
+
 pexpect = pytest.importorskip("pexpect")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -141,19 +143,6 @@ def test_copying_uses_osc_52(start):
     terminal.until(lambda: terminal.shows("47.2"))
     terminal.child.send("y")
     terminal.until(lambda: b"\x1b]52;c;" in terminal.raw)
-
-
-def children(pid: int) -> list[int]:
-    """Processes whose parent is `pid`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid and fields[0] != "Z":
-            found.append(int(path.parent.name))
-    return found
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")

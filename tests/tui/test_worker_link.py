@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -35,6 +34,7 @@ from decodescope.analyzer.protocol import (
 from decodescope.analyzer.readers.kineto.reader import read_kineto
 from decodescope.tui.link.base import LinkEvent, WorkerDied
 from decodescope.tui.link.worker import WorkerLink
+from tests.helpers.processes import alive, gone
 
 PATIENCE_S = 60
 
@@ -97,21 +97,6 @@ def is_a(kind: type, **fields):
 
 def of(events: list[LinkEvent], kind: type) -> list:
     return [event for event in events if isinstance(event, kind)]
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs, zombies not counted."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-async def gone(pid: int, seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while alive(pid) and time.monotonic() < deadline:
-        await asyncio.sleep(0.05)
-    return not alive(pid)
 
 
 async def test_a_real_worker_lives_through_a_session(checkpoint):
@@ -186,7 +171,7 @@ async def test_a_real_worker_lives_through_a_session(checkpoint):
     finally:
         folder = link._own_dir
         await link.close()
-    assert await gone(pid)
+    assert await asyncio.to_thread(gone, pid)
     assert await link.receive() is None
     assert not folder.exists()
 
@@ -242,7 +227,7 @@ async def test_a_worker_ends_when_the_app_is_gone(checkpoint, tmp_path):
     assert alive(pid)
     app.kill()
     await app.wait()
-    assert await gone(pid)
+    assert await asyncio.to_thread(gone, pid)
 
 
 async def test_closing_the_socket_alone_ends_the_worker(checkpoint, tmp_path):

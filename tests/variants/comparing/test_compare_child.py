@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -16,9 +15,9 @@ from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.comparing import process as compare_child
 from decodescope.variants.comparing.jobs import AccuracyDone, AccuracyJob, RunJob
 from decodescope.variants.comparing.process import run_job
+from tests.helpers.processes import alive, gone
 
 JOB = AccuracyJob(WorkerConfig(variant="eager", batch=1, tokens=4), ("eager", "other"), "text\n")
-PATIENCE_S = 30
 CHILD = """
 import os, signal, subprocess, sys, time
 from decodescope.analyzer.protocol import Failure, Progress, encode_frame
@@ -41,21 +40,6 @@ def child(script: str) -> tuple[str, ...]:
 
 def nothing(stage: str) -> None:
     pass
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def gone(pid: int) -> bool:
-    deadline = time.monotonic() + PATIENCE_S
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not alive(pid)
 
 
 def test_the_job_goes_in_and_stages_and_result_come_out() -> None:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,9 +12,9 @@ import pytest
 
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
+from tests.helpers.processes import children, gone
 
 CONFIG = WorkerConfig(variant="", batch=2, tokens=20, context=16, model="tiny", device="cpu")
-PATIENCE_S = 120
 PACKAGE = """
 import os, signal
 from pathlib import Path
@@ -133,14 +132,3 @@ def test_ctrl_c_keeps_whole_rounds_and_leaves_no_process(package: Path, tmp_path
         "eager-round0.json.gz",
         "static-round0.json.gz",
     ]
-
-
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def gone(pid: int) -> bool:
-    deadline = time.monotonic() + PATIENCE_S
-    while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not os.path.exists(f"/proc/{pid}")
