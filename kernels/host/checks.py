@@ -1,4 +1,4 @@
-"""Checks of launchers' arguments: messages say what is wrong and what would be right."""
+"""Checks of operands: messages say what is wrong and what would be right."""
 
 import torch
 

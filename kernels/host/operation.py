@@ -1,13 +1,14 @@
 """The operations of a decode step as data: what is launched, on which memory, and what comes out.
 
-A kernel's operation is a dataclass with the arguments of its launcher, all but `pdl`. Whoever runs,
-counts, times or checks a step reads them from there.
+The operation of a kernel is a dataclass of what the kernel works on, and the only way to launch it.
+Whoever runs, counts, times or checks a step reads it from there.
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -23,7 +24,7 @@ class Operation(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def launch(self, pdl: bool) -> tuple[Launch, ...]:
+    def run(self, pdl: bool) -> tuple[Launch, ...]:
         """Run it once on the current stream; with `pdl` it may overlap with the previous kernel.
 
         Returns its launches, which can be replayed; none if it must be run again instead.
@@ -36,7 +37,7 @@ class Operation(ABC):
 
 
 class KernelOperation(Operation):
-    """A dataclass of the arguments of `launcher`, by name, that can check and count what it does.
+    """An operation in one launch, which can also be checked and counted.
 
     Unless a subclass says otherwise, it reads its field `x` and its weights and writes its field
     `out`. `position` is the number that the device's position holds: the tokens in the KV cache.
@@ -44,9 +45,17 @@ class KernelOperation(Operation):
 
     __slots__ = ()
 
-    launcher: ClassVar[Callable[..., Launch]]
     x: torch.Tensor
     out: torch.Tensor
+
+    @abstractmethod
+    def launch(self, pdl: bool = False) -> Launch:
+        """Launch the kernel once on the current stream; with `pdl` it may start before the previous
+        kernel has ended.
+
+        Raises:
+            ValueError: fields that do not fit together, as the class documents.
+        """
 
     @abstractmethod
     def reference(self, position: int) -> Tensors:
@@ -67,15 +76,20 @@ class KernelOperation(Operation):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The launcher's arguments, all but `pdl`."""
+        """The fields by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
     @property
     def weights(self) -> Tensors:
         return tuple(tensor for value in self.arguments.values() for tensor in parameters(value))
 
-    def launch(self, pdl: bool) -> tuple[Launch, ...]:
-        return (self.launcher(**self.arguments, pdl=pdl),)
+    @property
+    def kernel(self) -> str:
+        """The kernel's name: the class's in snake case."""
+        return re.sub(r"(?<!^)([A-Z])", r"_\1", type(self).__name__).lower()
+
+    def run(self, pdl: bool) -> tuple[Launch, ...]:
+        return (self.launch(pdl),)
 
     def bytes_moved(self, position: int) -> int:
         """Bytes that one launch must read and write."""

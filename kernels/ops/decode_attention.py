@@ -196,19 +196,8 @@ def _decode_attention_kernel(
         count_in(counter_ptr + kv_head * PIECES, PIECES, COUNTERS)
 
 
-def decode_attention(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    position: torch.Tensor,
-    scale: float,
-    out: torch.Tensor,
-    tile: Tile,
-    workspace: Workspace,
-    window: int | None = None,
-    pdl: bool = False,
-    prefetch: WeightMatrix | None = None,
-) -> Launch:
+@dataclass(frozen=True, slots=True)
+class DecodeAttention(KernelOperation):
     """out = softmax(scale q K^T) V over the cache's rows [max(0, position - window + 1), position].
 
     q, out [batch, heads, D], caches [batch, kv_heads, capacity, D], contiguous, of one float dtype;
@@ -228,54 +217,121 @@ def decode_attention(
             than `MAX_SPLITS` splits or one stage, a window below 1, a prefetch from weights that
             are not on a GPU or not aligned.
     """
-    _check(q, k_cache, v_cache, position, out, tile, window, prefetch)
-    batch, heads, head_dim = q.shape
-    kv_heads, capacity = k_cache.shape[1:3]
-    group = heads // kv_heads
-    workspace.check(
-        workspace_floats(batch, heads, head_dim, tile.splits),
-        workspace_counters(batch, heads, tile.splits),
-        q.device,
-    )
-    prefetch_bytes = 0 if prefetch is None else prefetchable_bytes(prefetch)
-    lanes = triton.next_power_of_2(head_dim)
-    visible = capacity if window is None else min(window, capacity)
-    multiprocessors = _multiprocessors(q.device)
-    combined = combination(
-        batch, kv_heads, group, lanes, tile.splits, tile.num_warps, multiprocessors
-    )
-    programs = batch * kv_heads * tile.splits + combined.programs
-    return launch(
-        _decode_attention_kernel,
-        (programs + (PREFETCH_PROGRAMS.value if prefetch else 0),),
-        q,
-        k_cache,
-        v_cache,
-        position,
-        out,
-        workspace.partials,
-        workspace.counters,
-        None if prefetch is None else prefetch.data,
-        prefetch_bytes,
-        batch * kv_heads,
-        capacity,
-        visible,
-        scale * math.log2(math.e),
-        GROUP=group,
-        QUERIES=max(16, triton.next_power_of_2(group)),
-        D=head_dim,
-        LANES=lanes,
-        BLOCK=tile.columns,
-        LATER_BLOCK=_later_block(tile, visible, batch, programs, multiprocessors),
-        SPLITS=tile.splits,
-        SPLIT_ROWS=triton.next_power_of_2(tile.splits),
-        **combined.constants,
-        INTERPRETED=not q.is_cuda,
-        NUM_WARPS=tile.num_warps,
-        PDL=pdl,
-        num_warps=tile.num_warps,
-        num_stages=1,
-    )
+
+    q: torch.Tensor
+    k_cache: torch.Tensor
+    v_cache: torch.Tensor
+    position: torch.Tensor
+    scale: float
+    out: torch.Tensor
+    tile: Tile
+    workspace: Workspace
+    window: int | None = None
+    prefetch: WeightMatrix | None = None
+
+    def launch(self, pdl: bool = False) -> Launch:
+        q, tile, prefetch = self.q, self.tile, self.prefetch
+        self._check()
+        batch, heads, head_dim = q.shape
+        kv_heads, capacity = self.k_cache.shape[1:3]
+        group = heads // kv_heads
+        self.workspace.check(
+            workspace_floats(batch, heads, head_dim, tile.splits),
+            workspace_counters(batch, heads, tile.splits),
+            q.device,
+        )
+        prefetch_bytes = 0 if prefetch is None else prefetchable_bytes(prefetch)
+        lanes = triton.next_power_of_2(head_dim)
+        visible = capacity if self.window is None else min(self.window, capacity)
+        multiprocessors = _multiprocessors(q.device)
+        combined = combination(
+            batch, kv_heads, group, lanes, tile.splits, tile.num_warps, multiprocessors
+        )
+        programs = batch * kv_heads * tile.splits + combined.programs
+        return launch(
+            _decode_attention_kernel,
+            (programs + (PREFETCH_PROGRAMS.value if prefetch else 0),),
+            q,
+            self.k_cache,
+            self.v_cache,
+            self.position,
+            self.out,
+            self.workspace.partials,
+            self.workspace.counters,
+            None if prefetch is None else prefetch.data,
+            prefetch_bytes,
+            batch * kv_heads,
+            capacity,
+            visible,
+            self.scale * math.log2(math.e),
+            GROUP=group,
+            QUERIES=max(16, triton.next_power_of_2(group)),
+            D=head_dim,
+            LANES=lanes,
+            BLOCK=tile.columns,
+            LATER_BLOCK=_later_block(tile, visible, batch, programs, multiprocessors),
+            SPLITS=tile.splits,
+            SPLIT_ROWS=triton.next_power_of_2(tile.splits),
+            **combined.constants,
+            INTERPRETED=not q.is_cuda,
+            NUM_WARPS=tile.num_warps,
+            PDL=pdl,
+            num_warps=tile.num_warps,
+            num_stages=1,
+        )
+
+    def _check(self) -> None:
+        q, k_cache, tile, prefetch = self.q, self.k_cache, self.tile, self.prefetch
+        if q.dim() != 3 or k_cache.dim() != 4:
+            raise ValueError(
+                f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [batch, heads, D] and "
+                "[batch, kv_heads, capacity, D]"
+            )
+        batch, heads, head_dim = (int(size) for size in q.shape)
+        kv_heads, capacity = (int(size) for size in k_cache.shape[1:3])
+        if not 1 <= batch <= MAX_BATCH or capacity < 1:
+            raise ValueError(
+                f"batch {batch}, capacity {capacity}: must be 1 to {MAX_BATCH}, 1 or more"
+            )
+        if kv_heads < 1 or heads % kv_heads or heads < 1:
+            raise ValueError(f"{heads} heads: must be a multiple of {kv_heads} KV heads")
+        if head_dim % 2 or not 32 <= head_dim <= 256:
+            raise ValueError(f"head_dim {head_dim}: must be even, 32 to 256")
+        check_float("q", q)
+        for name, tensor in (("q", q), ("out", self.out)):
+            check_tensor(name, tensor, (batch, heads, head_dim), q.dtype, q.device)
+        for name, cache in (("k_cache", k_cache), ("v_cache", self.v_cache)):
+            check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), q.dtype, q.device)
+        check_position(self.position, q.device)
+        if capacity * head_dim >= 2**31:
+            raise ValueError(
+                f"{capacity} positions of {head_dim}: offsets in a head must fit in int32"
+            )
+        if self.window is not None and self.window < 1:
+            raise ValueError(f"window {self.window}: must be at least 1, the new token itself")
+        if tile.columns < 16:
+            raise ValueError(f"blocks of {tile.columns} positions: must be at least 16")
+        if tile.num_stages != 1:
+            raise ValueError(
+                f"tile of {tile.num_stages} stages: attention holds one block at a time"
+            )
+        if tile.splits > MAX_SPLITS:
+            raise ValueError(f"tile of {tile.splits} splits: at most {MAX_SPLITS} are combined")
+        if prefetch is not None and not (q.is_cuda and prefetch.data.device == q.device):
+            raise ValueError(f"prefetch of weights on {prefetch.data.device}: must be on q's GPU")
+
+    def visible(self, position: int) -> int:
+        """Rows of K and V that a query at `position` sees, its own included."""
+        return position + 1 if self.window is None else min(position + 1, self.window)
+
+    def inputs(self, position: int) -> Tensors:
+        rows = slice(position + 1 - self.visible(position), position + 1)
+        return self.q, self.k_cache[:, :, rows], self.v_cache[:, :, rows]
+
+    def reference(self, position: int) -> Tensors:
+        caches = self.k_cache, self.v_cache
+        out = decode_attention_reference(self.q, *caches, position, self.scale, self.window)
+        return (out,)
 
 
 def _later_block(tile: Tile, visible: int, batch: int, programs: int, multiprocessors: int) -> int:
@@ -299,77 +355,3 @@ def _multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return MAX_COMBINING_PROGRAMS + 1
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
-
-def _check(
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    position: torch.Tensor,
-    out: torch.Tensor,
-    tile: Tile,
-    window: int | None,
-    prefetch: WeightMatrix | None,
-) -> None:
-    if q.dim() != 3 or k_cache.dim() != 4:
-        raise ValueError(
-            f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [batch, heads, D] and "
-            "[batch, kv_heads, capacity, D]"
-        )
-    batch, heads, head_dim = (int(size) for size in q.shape)
-    kv_heads, capacity = (int(size) for size in k_cache.shape[1:3])
-    if not 1 <= batch <= MAX_BATCH or capacity < 1:
-        raise ValueError(f"batch {batch}, capacity {capacity}: must be 1 to {MAX_BATCH}, 1 or more")
-    if kv_heads < 1 or heads % kv_heads or heads < 1:
-        raise ValueError(f"{heads} heads: must be a multiple of {kv_heads} KV heads")
-    if head_dim % 2 or not 32 <= head_dim <= 256:
-        raise ValueError(f"head_dim {head_dim}: must be even, 32 to 256")
-    check_float("q", q)
-    for name, tensor in (("q", q), ("out", out)):
-        check_tensor(name, tensor, (batch, heads, head_dim), q.dtype, q.device)
-    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
-        check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), q.dtype, q.device)
-    check_position(position, q.device)
-    if capacity * head_dim >= 2**31:
-        raise ValueError(f"{capacity} positions of {head_dim}: offsets in a head must fit in int32")
-    if window is not None and window < 1:
-        raise ValueError(f"window {window}: must be at least 1, the new token itself")
-    if tile.columns < 16:
-        raise ValueError(f"blocks of {tile.columns} positions: must be at least 16")
-    if tile.num_stages != 1:
-        raise ValueError(f"tile of {tile.num_stages} stages: attention holds one block at a time")
-    if tile.splits > MAX_SPLITS:
-        raise ValueError(f"tile of {tile.splits} splits: at most {MAX_SPLITS} are combined")
-    if prefetch is not None and not (q.is_cuda and prefetch.data.device == q.device):
-        raise ValueError(f"prefetch of weights on {prefetch.data.device}: must be on q's GPU")
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeAttention(KernelOperation):
-    """`decode_attention` with its arguments."""
-
-    q: torch.Tensor
-    k_cache: torch.Tensor
-    v_cache: torch.Tensor
-    position: torch.Tensor
-    scale: float
-    out: torch.Tensor
-    tile: Tile
-    workspace: Workspace
-    window: int | None = None
-    prefetch: WeightMatrix | None = None
-
-    launcher = staticmethod(decode_attention)
-
-    def visible(self, position: int) -> int:
-        """Rows of K and V that a query at `position` sees, its own included."""
-        return position + 1 if self.window is None else min(position + 1, self.window)
-
-    def inputs(self, position: int) -> Tensors:
-        rows = slice(position + 1 - self.visible(position), position + 1)
-        return self.q, self.k_cache[:, :, rows], self.v_cache[:, :, rows]
-
-    def reference(self, position: int) -> Tensors:
-        caches = self.k_cache, self.v_cache
-        out = decode_attention_reference(self.q, *caches, position, self.scale, self.window)
-        return (out,)

@@ -53,13 +53,8 @@ def _embed_kernel(
     tl.store(out_ptr + sequence * hidden + column, row, mask=mask)
 
 
-def embed(
-    table: torch.Tensor,
-    tokens: torch.Tensor,
-    position: torch.Tensor,
-    out: torch.Tensor,
-    pdl: bool = False,
-) -> Launch:
+@dataclass(frozen=True, slots=True)
+class Embed(KernelOperation):
     """out[b] = table[tokens[b, position]].
 
     table [vocabulary, hidden] and out [batch, hidden] of one dtype, tokens int64 [batch, capacity +
@@ -69,44 +64,40 @@ def embed(
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; an empty table or no tokens.
     """
-    if table.dim() != 2 or tokens.dim() != 2 or 0 in table.shape or 0 in tokens.shape:
-        raise ValueError(
-            f"table {list(table.shape)}, tokens {list(tokens.shape)}: must be [vocabulary, hidden] "
-            "and [batch, capacity + 1], neither empty"
-        )
-    vocabulary, hidden = (int(size) for size in table.shape)
-    batch, token_columns = (int(size) for size in tokens.shape)
-    check_float("table", table)
-    check_tensor("table", table, (vocabulary, hidden), table.dtype, table.device)
-    check_tensor("tokens", tokens, (batch, token_columns), torch.int64, table.device)
-    check_tensor("out", out, (batch, hidden), table.dtype, table.device)
-    check_position(position, table.device)
-    return launch(
-        _embed_kernel,
-        (batch, triton.cdiv(hidden, BLOCK)),
-        table,
-        tokens,
-        position,
-        out,
-        vocabulary,
-        hidden,
-        token_columns,
-        BLOCK=BLOCK,
-        PDL=pdl,
-        num_warps=NUM_WARPS,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Embed(KernelOperation):
-    """`embed` with its arguments."""
 
     table: torch.Tensor
     tokens: torch.Tensor
     position: torch.Tensor
     out: torch.Tensor
 
-    launcher = staticmethod(embed)
+    def launch(self, pdl: bool = False) -> Launch:
+        table, tokens = self.table, self.tokens
+        if table.dim() != 2 or tokens.dim() != 2 or 0 in table.shape or 0 in tokens.shape:
+            raise ValueError(
+                f"table {list(table.shape)}, tokens {list(tokens.shape)}: must be [vocabulary, "
+                "hidden] and [batch, capacity + 1], neither empty"
+            )
+        vocabulary, hidden = (int(size) for size in table.shape)
+        batch, token_columns = (int(size) for size in tokens.shape)
+        check_float("table", table)
+        check_tensor("table", table, (vocabulary, hidden), table.dtype, table.device)
+        check_tensor("tokens", tokens, (batch, token_columns), torch.int64, table.device)
+        check_tensor("out", self.out, (batch, hidden), table.dtype, table.device)
+        check_position(self.position, table.device)
+        return launch(
+            _embed_kernel,
+            (batch, triton.cdiv(hidden, BLOCK)),
+            table,
+            tokens,
+            self.position,
+            self.out,
+            vocabulary,
+            hidden,
+            token_columns,
+            BLOCK=BLOCK,
+            PDL=pdl,
+            num_warps=NUM_WARPS,
+        )
 
     @property
     def weights(self) -> Tensors:

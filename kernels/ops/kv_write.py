@@ -56,14 +56,8 @@ def _kv_write_kernel(
         tl.store(v_cache_ptr + row * D + lane, v, mask=mask)
 
 
-def kv_write(
-    k: torch.Tensor,
-    v: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    position: torch.Tensor,
-    pdl: bool = False,
-) -> Launch:
+@dataclass(frozen=True, slots=True)
+class KvWrite(KernelOperation):
     """k_cache[b, h, position] = k[b, h], and v likewise; outside the cache nothing is written.
 
     k, v [batch, Hkv, D]; batch and heads may have any stride. Caches [batch, Hkv, capacity, D],
@@ -72,42 +66,6 @@ def kv_write(
     Raises:
         ValueError: other shapes, dtypes, layouts or devices.
     """
-    if k.dim() != 3 or k_cache.dim() != 4:
-        raise ValueError(
-            f"k {list(k.shape)}, k_cache {list(k_cache.shape)}: must be [batch, kv_heads, D] and "
-            "[batch, kv_heads, capacity, D]"
-        )
-    batch, kv_heads, head_dim = (int(size) for size in k.shape)
-    capacity = int(k_cache.shape[2])
-    check_float("k", k)
-    for name, rows in (("k", k), ("v", v)):
-        check_tensor(name, rows, (batch, kv_heads, head_dim), k.dtype, k.device, strided=True)
-    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
-        check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), k.dtype, k.device)
-    check_position(position, k.device)
-    return launch(
-        _kv_write_kernel,
-        (kv_heads, batch),
-        k,
-        v,
-        k_cache,
-        v_cache,
-        position,
-        capacity,
-        k.stride(0),
-        k.stride(1),
-        v.stride(0),
-        v.stride(1),
-        D=head_dim,
-        BLOCK=triton.next_power_of_2(head_dim),
-        PDL=pdl,
-        num_warps=1,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class KvWrite(KernelOperation):
-    """`kv_write` with its arguments."""
 
     k: torch.Tensor
     v: torch.Tensor
@@ -115,7 +73,39 @@ class KvWrite(KernelOperation):
     v_cache: torch.Tensor
     position: torch.Tensor
 
-    launcher = staticmethod(kv_write)
+    def launch(self, pdl: bool = False) -> Launch:
+        k, v, k_cache, v_cache = self.k, self.v, self.k_cache, self.v_cache
+        if k.dim() != 3 or k_cache.dim() != 4:
+            raise ValueError(
+                f"k {list(k.shape)}, k_cache {list(k_cache.shape)}: must be [batch, kv_heads, D] "
+                "and [batch, kv_heads, capacity, D]"
+            )
+        batch, kv_heads, head_dim = (int(size) for size in k.shape)
+        capacity = int(k_cache.shape[2])
+        check_float("k", k)
+        for name, rows in (("k", k), ("v", v)):
+            check_tensor(name, rows, (batch, kv_heads, head_dim), k.dtype, k.device, strided=True)
+        for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+            check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), k.dtype, k.device)
+        check_position(self.position, k.device)
+        return launch(
+            _kv_write_kernel,
+            (kv_heads, batch),
+            k,
+            v,
+            k_cache,
+            v_cache,
+            self.position,
+            capacity,
+            k.stride(0),
+            k.stride(1),
+            v.stride(0),
+            v.stride(1),
+            D=head_dim,
+            BLOCK=triton.next_power_of_2(head_dim),
+            PDL=pdl,
+            num_warps=1,
+        )
 
     def inputs(self, position: int) -> Tensors:
         return self.k, self.v

@@ -93,14 +93,8 @@ def _linear_batched_kernel(
     )
 
 
-def linear(
-    x: torch.Tensor,
-    weight: WeightMatrix,
-    out: torch.Tensor,
-    tile: Tile,
-    norm: Norm | None = None,
-    pdl: bool = False,
-) -> Launch:
+@dataclass(frozen=True, slots=True)
+class Linear(KernelOperation):
     """out[b, n] = sum over k of W[n, k] n[b, k] + bias[n], n = RMSNorm(x), or x without a norm.
 
     x [batch, columns], out [batch, rows], contiguous, of one dtype; batch 1..16. Sums are float32
@@ -110,28 +104,6 @@ def linear(
         ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of more than
             one split, or for a batch a tile below 16 x 16.
     """
-    batch = check_activations(x, weight.columns, weight.data.device)
-    check_tensor("out", out, (batch, weight.rows), x.dtype, x.device)
-    check_norm(norm, weight.columns, x.device)
-    check_apart("out", out, x)
-    check_unsplit(tile)
-    g, eps = norm_arguments(norm)
-    return launch(
-        _linear_kernel if batch == 1 else _linear_batched_kernel,
-        (triton.cdiv(weight.rows, tile.rows),),
-        x,
-        g,
-        *weight.pointers,
-        out,
-        eps,
-        weight.rows,
-        **product_options(x, weight, tile, pdl),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Linear(KernelOperation):
-    """`linear` with its arguments."""
 
     x: torch.Tensor
     weight: WeightMatrix
@@ -139,7 +111,25 @@ class Linear(KernelOperation):
     tile: Tile
     norm: Norm | None = None
 
-    launcher = staticmethod(linear)
+    def launch(self, pdl: bool = False) -> Launch:
+        x, weight = self.x, self.weight
+        batch = check_activations(x, weight.columns, weight.data.device)
+        check_tensor("out", self.out, (batch, weight.rows), x.dtype, x.device)
+        check_norm(self.norm, weight.columns, x.device)
+        check_apart("out", self.out, x)
+        check_unsplit(self.tile)
+        g, eps = norm_arguments(self.norm)
+        return launch(
+            _linear_kernel if batch == 1 else _linear_batched_kernel,
+            (triton.cdiv(weight.rows, self.tile.rows),),
+            x,
+            g,
+            *weight.pointers,
+            self.out,
+            eps,
+            weight.rows,
+            **product_options(x, weight, self.tile, pdl),
+        )
 
     def reference(self, position: int) -> Tensors:
         return (linear_reference(self.x, self.weight, self.norm),)

@@ -132,14 +132,8 @@ def _linear_residual_batched_kernel(
         tl.store(places, (residual + sums).to(residual_ptr.dtype.element_ty), mask=mask)
 
 
-def linear_residual(
-    x: torch.Tensor,
-    weight: WeightMatrix,
-    residual: torch.Tensor,
-    tile: Tile,
-    workspace: Workspace,
-    pdl: bool = False,
-) -> Launch:
+@dataclass(frozen=True, slots=True)
+class LinearResidual(KernelOperation):
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once.
 
     x [batch, columns], residual [batch, rows], both contiguous and of one dtype; batch 1..16. With
@@ -150,30 +144,6 @@ def linear_residual(
         ValueError: other shapes, dtypes, layouts or devices; a residual in x's memory; a workspace
             that is too small; for a batch a tile below 16 x 16.
     """
-    batch = check_activations(x, weight.columns, weight.data.device)
-    check_tensor("residual", residual, (batch, weight.rows), x.dtype, x.device)
-    check_apart("residual", residual, x)
-    options = product_options(x, weight, tile, pdl)
-    blocks = triton.cdiv(weight.rows, tile.rows)
-    shared_blocks = blocks if tile.splits > 1 else 0
-    workspace.check(tile.splits * shared_blocks * tile.rows * batch, shared_blocks, x.device)
-    return launch(
-        _linear_residual_kernel if batch == 1 else _linear_residual_batched_kernel,
-        (blocks, tile.splits),
-        x,
-        *weight.pointers,
-        residual,
-        workspace.partials,
-        workspace.counters,
-        weight.rows,
-        SPLITS=tile.splits,
-        **options,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class LinearResidual(KernelOperation):
-    """`linear_residual` with its arguments."""
 
     x: torch.Tensor
     weight: WeightMatrix
@@ -181,7 +151,29 @@ class LinearResidual(KernelOperation):
     tile: Tile
     workspace: Workspace
 
-    launcher = staticmethod(linear_residual)
+    def launch(self, pdl: bool = False) -> Launch:
+        x, weight, residual, tile = self.x, self.weight, self.residual, self.tile
+        batch = check_activations(x, weight.columns, weight.data.device)
+        check_tensor("residual", residual, (batch, weight.rows), x.dtype, x.device)
+        check_apart("residual", residual, x)
+        options = product_options(x, weight, tile, pdl)
+        blocks = triton.cdiv(weight.rows, tile.rows)
+        shared_blocks = blocks if tile.splits > 1 else 0
+        self.workspace.check(
+            tile.splits * shared_blocks * tile.rows * batch, shared_blocks, x.device
+        )
+        return launch(
+            _linear_residual_kernel if batch == 1 else _linear_residual_batched_kernel,
+            (blocks, tile.splits),
+            x,
+            *weight.pointers,
+            residual,
+            self.workspace.partials,
+            self.workspace.counters,
+            weight.rows,
+            SPLITS=tile.splits,
+            **options,
+        )
 
     def outputs(self, position: int) -> Tensors:
         return ()

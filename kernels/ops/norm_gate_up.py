@@ -101,14 +101,8 @@ def _norm_gate_up_batched_kernel(
     )
 
 
-def norm_gate_up(
-    x: torch.Tensor,
-    norm: Norm | None,
-    gate_up: WeightMatrix,
-    out: torch.Tensor,
-    tile: Tile,
-    pdl: bool = False,
-) -> Launch:
+@dataclass(frozen=True, slots=True)
+class NormGateUp(KernelOperation):
     """out[b, i] = silu(G[i] . n[b]) * (U[i] . n[b]), n = RMSNorm(x), or x where `norm` is None.
 
     x [batch, hidden], out [batch, intermediate], contiguous, of one dtype; batch 1..16. `gate_up`
@@ -119,33 +113,6 @@ def norm_gate_up(
         ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of one row
             or of more than one split, or for a batch a tile below 16 x 16.
     """
-    if gate_up.rows % 2:
-        raise ValueError(f"gate_up of {gate_up.rows} rows: must hold as many gate as up rows")
-    intermediate = gate_up.rows // 2
-    batch = check_activations(x, gate_up.columns, gate_up.data.device)
-    check_tensor("out", out, (batch, intermediate), x.dtype, x.device)
-    check_apart("out", out, x)
-    check_norm(norm, gate_up.columns, x.device)
-    check_unsplit(tile)
-    if tile.rows < 2:
-        raise ValueError("a tile of one row holds no pair of gate and up")
-    g, eps = norm_arguments(norm)
-    return launch(
-        _norm_gate_up_kernel if batch == 1 else _norm_gate_up_batched_kernel,
-        (triton.cdiv(intermediate, tile.rows // 2),),
-        x,
-        g,
-        *gate_up.pointers,
-        out,
-        eps,
-        intermediate,
-        **product_options(x, gate_up, tile, pdl),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class NormGateUp(KernelOperation):
-    """`norm_gate_up` with its arguments."""
 
     x: torch.Tensor
     norm: Norm | None
@@ -153,7 +120,30 @@ class NormGateUp(KernelOperation):
     out: torch.Tensor
     tile: Tile
 
-    launcher = staticmethod(norm_gate_up)
+    def launch(self, pdl: bool = False) -> Launch:
+        x, gate_up = self.x, self.gate_up
+        if gate_up.rows % 2:
+            raise ValueError(f"gate_up of {gate_up.rows} rows: must hold as many gate as up rows")
+        intermediate = gate_up.rows // 2
+        batch = check_activations(x, gate_up.columns, gate_up.data.device)
+        check_tensor("out", self.out, (batch, intermediate), x.dtype, x.device)
+        check_apart("out", self.out, x)
+        check_norm(self.norm, gate_up.columns, x.device)
+        check_unsplit(self.tile)
+        if self.tile.rows < 2:
+            raise ValueError("a tile of one row holds no pair of gate and up")
+        g, eps = norm_arguments(self.norm)
+        return launch(
+            _norm_gate_up_kernel if batch == 1 else _norm_gate_up_batched_kernel,
+            (triton.cdiv(intermediate, self.tile.rows // 2),),
+            x,
+            g,
+            *gate_up.pointers,
+            self.out,
+            eps,
+            intermediate,
+            **product_options(x, gate_up, self.tile, pdl),
+        )
 
     def reference(self, position: int) -> Tensors:
         return (norm_gate_up_reference(self.x, self.norm, self.gate_up),)

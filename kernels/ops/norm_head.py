@@ -139,18 +139,8 @@ def _norm_head_batched_kernel(
             tl.store(counter_ptr, 0)
 
 
-def norm_head(
-    x: torch.Tensor,
-    norm: Norm | None,
-    head: WeightMatrix,
-    tokens: torch.Tensor,
-    position: torch.Tensor,
-    tile: Tile,
-    workspace: Workspace,
-    logits: torch.Tensor | None = None,
-    choose: bool = True,
-    pdl: bool = False,
-) -> Launch:
+@dataclass(frozen=True, slots=True)
+class NormHead(KernelOperation):
     """tokens[b, position + 1] = argmax over v of H[v] . n[b], the lowest v of equal ones; then
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
@@ -164,41 +154,6 @@ def norm_head(
             than one split, for a batch a tile below 16 x 16, or nothing to do: no `logits` and
             `choose` off.
     """
-    batch = check_activations(x, head.columns, head.data.device)
-    if tokens.dim() != 2 or tokens.shape[1] < 1:
-        raise ValueError(f"tokens {list(tokens.shape)}: must be [{batch}, capacity + 1]")
-    check_tensor("tokens", tokens, (batch, int(tokens.shape[1])), torch.int64, x.device)
-    check_position(position, x.device)
-    if logits is not None:
-        check_tensor("logits", logits, (batch, head.rows), torch.float32, x.device)
-    if logits is None and not choose:
-        raise ValueError("neither logits nor a choice: nothing to do")
-    check_norm(norm, head.columns, x.device)
-    check_unsplit(tile)
-    workspace.check(0, 1, x.device)
-    g, eps = norm_arguments(norm)
-    return launch(
-        _norm_head_kernel if batch == 1 else _norm_head_batched_kernel,
-        (triton.cdiv(head.rows, tile.rows),),
-        x,
-        g,
-        *head.pointers,
-        logits,
-        tokens,
-        position,
-        workspace.keys,
-        workspace.counters,
-        eps,
-        head.rows,
-        int(tokens.shape[1]) - 1,
-        CHOOSE=choose,
-        **product_options(x, head, tile, pdl),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class NormHead(KernelOperation):
-    """`norm_head` with its arguments. The reference gives the logits, not the chosen tokens."""
 
     x: torch.Tensor
     norm: Norm | None
@@ -210,10 +165,42 @@ class NormHead(KernelOperation):
     logits: torch.Tensor | None = None
     choose: bool = True
 
-    launcher = staticmethod(norm_head)
+    def launch(self, pdl: bool = False) -> Launch:
+        x, head, tokens, logits = self.x, self.head, self.tokens, self.logits
+        batch = check_activations(x, head.columns, head.data.device)
+        if tokens.dim() != 2 or tokens.shape[1] < 1:
+            raise ValueError(f"tokens {list(tokens.shape)}: must be [{batch}, capacity + 1]")
+        check_tensor("tokens", tokens, (batch, int(tokens.shape[1])), torch.int64, x.device)
+        check_position(self.position, x.device)
+        if logits is not None:
+            check_tensor("logits", logits, (batch, head.rows), torch.float32, x.device)
+        if logits is None and not self.choose:
+            raise ValueError("neither logits nor a choice: nothing to do")
+        check_norm(self.norm, head.columns, x.device)
+        check_unsplit(self.tile)
+        self.workspace.check(0, 1, x.device)
+        g, eps = norm_arguments(self.norm)
+        return launch(
+            _norm_head_kernel if batch == 1 else _norm_head_batched_kernel,
+            (triton.cdiv(head.rows, self.tile.rows),),
+            x,
+            g,
+            *head.pointers,
+            logits,
+            tokens,
+            self.position,
+            self.workspace.keys,
+            self.workspace.counters,
+            eps,
+            head.rows,
+            int(tokens.shape[1]) - 1,
+            CHOOSE=self.choose,
+            **product_options(x, head, self.tile, pdl),
+        )
 
     def outputs(self, position: int) -> Tensors:
         return (self.tokens[:, position + 1],) if self.logits is None else (self.logits,)
 
     def reference(self, position: int) -> Tensors:
+        """The logits, not the chosen tokens."""
         return (norm_head_reference(self.x, self.norm, self.head),)

@@ -234,20 +234,8 @@ def _norm_qkv_rope_batched_kernel(
         store_halves(places, low, high, present & (token < tokens_written), D)
 
 
-def norm_qkv_rope(
-    x: torch.Tensor,
-    norm: Norm | None,
-    qkv: WeightMatrix,
-    rope: RopeTable,
-    position: torch.Tensor,
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    tile: Tile,
-    workspace: Workspace,
-    qk_norm: QkNorm | None = None,
-    pdl: bool = False,
-) -> Launch:
+@dataclass(frozen=True, slots=True)
+class NormQkvRope(KernelOperation):
     """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
     where `norm` is None). Biases are added before QK-norm, which comes right before the rotation.
 
@@ -263,89 +251,6 @@ def norm_qkv_rope(
             positions than the cache; a tile of one row or of more than one split, or for a batch
             below 16 x 16; too small a workspace.
     """
-    batch = _check(x, norm, qkv, rope, position, q, k_cache, v_cache, tile, qk_norm)
-    options = product_options(x, qkv, tile, pdl)
-    heads, head_dim = int(q.shape[1]), int(q.shape[2])
-    kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
-    normed_heads = heads + kv_heads if qk_norm else 0
-    workspace.check(normed_heads * head_dim * batch, normed_heads, x.device)
-    g, eps = norm_arguments(norm)
-    chunks = triton.cdiv(head_dim // 2, tile.rows // 2)
-    return launch(
-        _norm_qkv_rope_kernel if batch == 1 else _norm_qkv_rope_batched_kernel,
-        ((heads + 2 * kv_heads) * chunks,),
-        x,
-        g,
-        *qkv.pointers,
-        rope.cos,
-        rope.sin,
-        position,
-        None if qk_norm is None else qk_norm.q_weight,
-        None if qk_norm is None else qk_norm.k_weight,
-        q,
-        k_cache,
-        v_cache,
-        workspace.partials,
-        workspace.counters,
-        eps,
-        0.0 if qk_norm is None else qk_norm.eps,
-        capacity,
-        rope.positions,
-        HEADS=heads,
-        KV_HEADS=kv_heads,
-        D=head_dim,
-        HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
-        **options,
-    )
-
-
-def _check(
-    x: torch.Tensor,
-    norm: Norm | None,
-    qkv: WeightMatrix,
-    rope: RopeTable,
-    position: torch.Tensor,
-    q: torch.Tensor,
-    k_cache: torch.Tensor,
-    v_cache: torch.Tensor,
-    tile: Tile,
-    qk_norm: QkNorm | None,
-) -> int:
-    """Check the arguments as `norm_qkv_rope` documents them; returns the batch."""
-    batch, device = check_activations(x, qkv.columns, qkv.data.device), x.device
-    if q.dim() != 3 or k_cache.dim() != 4:
-        raise ValueError(
-            f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [{batch}, heads, D] and "
-            f"[{batch}, kv_heads, capacity, D]"
-        )
-    heads, head_dim = int(q.shape[1]), int(q.shape[2])
-    kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
-    if qkv.rows != (heads + 2 * kv_heads) * head_dim:
-        raise ValueError(
-            f"qkv of {qkv.rows} rows: {heads} heads of q and {kv_heads} each of k and v of "
-            f"{head_dim} rows need {(heads + 2 * kv_heads) * head_dim}"
-        )
-    if rope.head_dim != head_dim:
-        raise ValueError(f"q of head_dim {head_dim}: the table rotates {rope.head_dim}")
-    if rope.positions < capacity:
-        raise ValueError(f"a table of {rope.positions} positions: the cache has {capacity}")
-    check_tensor("cos", rope.cos, (rope.positions, head_dim // 2), torch.float32, device)
-    check_tensor("q", q, (batch, heads, head_dim), x.dtype, device)
-    check_apart("q", q, x)
-    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
-        check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), x.dtype, device)
-    check_position(position, device)
-    check_norm(norm, qkv.columns, device)
-    check_qk_norm(qk_norm, head_dim, device)
-    check_unsplit(tile)
-    if tile.rows < 2:
-        raise ValueError("a tile of one row holds no rotation pair")
-    return batch
-
-
-@dataclass(frozen=True, slots=True)
-class NormQkvRope(KernelOperation):
-    """`norm_qkv_rope` with its arguments."""
 
     x: torch.Tensor
     norm: Norm | None
@@ -359,7 +264,75 @@ class NormQkvRope(KernelOperation):
     workspace: Workspace
     qk_norm: QkNorm | None = None
 
-    launcher = staticmethod(norm_qkv_rope)
+    def launch(self, pdl: bool = False) -> Launch:
+        x, qkv, qk_norm, rope = self.x, self.qkv, self.qk_norm, self.rope
+        batch = self._check()
+        options = product_options(x, qkv, self.tile, pdl)
+        heads, head_dim = int(self.q.shape[1]), int(self.q.shape[2])
+        kv_heads, capacity = int(self.k_cache.shape[1]), int(self.k_cache.shape[2])
+        normed_heads = heads + kv_heads if qk_norm else 0
+        self.workspace.check(normed_heads * head_dim * batch, normed_heads, x.device)
+        g, eps = norm_arguments(self.norm)
+        chunks = triton.cdiv(head_dim // 2, self.tile.rows // 2)
+        return launch(
+            _norm_qkv_rope_kernel if batch == 1 else _norm_qkv_rope_batched_kernel,
+            ((heads + 2 * kv_heads) * chunks,),
+            x,
+            g,
+            *qkv.pointers,
+            rope.cos,
+            rope.sin,
+            self.position,
+            None if qk_norm is None else qk_norm.q_weight,
+            None if qk_norm is None else qk_norm.k_weight,
+            self.q,
+            self.k_cache,
+            self.v_cache,
+            self.workspace.partials,
+            self.workspace.counters,
+            eps,
+            0.0 if qk_norm is None else qk_norm.eps,
+            capacity,
+            rope.positions,
+            HEADS=heads,
+            KV_HEADS=kv_heads,
+            D=head_dim,
+            HALF_BLOCK=triton.next_power_of_2(head_dim // 2),
+            **options,
+        )
+
+    def _check(self) -> int:
+        """Check the fields as the class documents them; returns the batch."""
+        q, k_cache, qkv, rope, device = self.q, self.k_cache, self.qkv, self.rope, self.x.device
+        batch = check_activations(self.x, qkv.columns, qkv.data.device)
+        if q.dim() != 3 or k_cache.dim() != 4:
+            raise ValueError(
+                f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [{batch}, heads, D] "
+                f"and [{batch}, kv_heads, capacity, D]"
+            )
+        heads, head_dim = int(q.shape[1]), int(q.shape[2])
+        kv_heads, capacity = int(k_cache.shape[1]), int(k_cache.shape[2])
+        if qkv.rows != (heads + 2 * kv_heads) * head_dim:
+            raise ValueError(
+                f"qkv of {qkv.rows} rows: {heads} heads of q and {kv_heads} each of k and v of "
+                f"{head_dim} rows need {(heads + 2 * kv_heads) * head_dim}"
+            )
+        if rope.head_dim != head_dim:
+            raise ValueError(f"q of head_dim {head_dim}: the table rotates {rope.head_dim}")
+        if rope.positions < capacity:
+            raise ValueError(f"a table of {rope.positions} positions: the cache has {capacity}")
+        check_tensor("cos", rope.cos, (rope.positions, head_dim // 2), torch.float32, device)
+        check_tensor("q", q, (batch, heads, head_dim), self.x.dtype, device)
+        check_apart("q", q, self.x)
+        for name, cache in (("k_cache", k_cache), ("v_cache", self.v_cache)):
+            check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), self.x.dtype, device)
+        check_position(self.position, device)
+        check_norm(self.norm, qkv.columns, device)
+        check_qk_norm(self.qk_norm, head_dim, device)
+        check_unsplit(self.tile)
+        if self.tile.rows < 2:
+            raise ValueError("a tile of one row holds no rotation pair")
+        return batch
 
     def inputs(self, position: int) -> Tensors:
         return self.x, *parameters(self.norm), *parameters(self.qkv)

@@ -62,7 +62,8 @@ def _rms_norm_kernel(
     tl.store(out_ptr + column, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-def rms_norm(x: torch.Tensor, norm: Norm, out: torch.Tensor, pdl: bool = False) -> Launch:
+@dataclass(frozen=True, slots=True)
+class RmsNorm(KernelOperation):
     """out = x / sqrt(mean(x^2) + eps) * weight, row by row; computed in float32 and rounded once.
 
     x and out [rows, features] or [batch, heads, features], of one dtype; all dimensions but the
@@ -71,31 +72,43 @@ def rms_norm(x: torch.Tensor, norm: Norm, out: torch.Tensor, pdl: bool = False) 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; more than `MAX_FEATURES` features.
     """
-    if x.dim() not in (2, 3):
-        raise ValueError(f"x {list(x.shape)}: must be [rows, features] or [batch, heads, features]")
-    check_float("x", x)
-    check_tensor("x", x, tuple(x.shape), x.dtype, x.device, strided=True)
-    check_tensor("out", out, tuple(x.shape), x.dtype, x.device, strided=True)
-    features = int(x.shape[-1])
-    check_norm_weight(norm, features, x.device)
-    batched = x.dim() == 3
-    block = triton.next_power_of_2(features)
-    return launch(
-        _rms_norm_kernel,
-        (x.shape[-2], x.shape[0] if batched else 1),
-        x,
-        norm.weight,
-        out,
-        features,
-        norm.eps,
-        x.stride(0) if batched else 0,
-        x.stride(-2),
-        out.stride(0) if batched else 0,
-        out.stride(-2),
-        BLOCK=block,
-        PDL=pdl,
-        num_warps=row_warps(block),
-    )
+
+    x: torch.Tensor
+    norm: Norm
+    out: torch.Tensor
+
+    def launch(self, pdl: bool = False) -> Launch:
+        x, norm, out = self.x, self.norm, self.out
+        if x.dim() not in (2, 3):
+            raise ValueError(
+                f"x {list(x.shape)}: must be [rows, features] or [batch, heads, features]"
+            )
+        check_float("x", x)
+        check_tensor("x", x, tuple(x.shape), x.dtype, x.device, strided=True)
+        check_tensor("out", out, tuple(x.shape), x.dtype, x.device, strided=True)
+        features = int(x.shape[-1])
+        check_norm_weight(norm, features, x.device)
+        batched = x.dim() == 3
+        block = triton.next_power_of_2(features)
+        return launch(
+            _rms_norm_kernel,
+            (x.shape[-2], x.shape[0] if batched else 1),
+            x,
+            norm.weight,
+            out,
+            features,
+            norm.eps,
+            x.stride(0) if batched else 0,
+            x.stride(-2),
+            out.stride(0) if batched else 0,
+            out.stride(-2),
+            BLOCK=block,
+            PDL=pdl,
+            num_warps=row_warps(block),
+        )
+
+    def reference(self, position: int) -> Tensors:
+        return (rms_norm_reference(self.x, self.norm),)
 
 
 def check_norm_weight(norm: Norm, features: int, device: torch.device) -> None:
@@ -108,17 +121,3 @@ def check_norm_weight(norm: Norm, features: int, device: torch.device) -> None:
 def row_warps(block: int) -> int:
     """Warps for a row of `block` elements: 16 bytes of bf16 a thread, up to 16 warps."""
     return min(max(block // 256, 1), 16)
-
-
-@dataclass(frozen=True, slots=True)
-class RmsNorm(KernelOperation):
-    """`rms_norm` with its arguments."""
-
-    x: torch.Tensor
-    norm: Norm
-    out: torch.Tensor
-
-    launcher = staticmethod(rms_norm)
-
-    def reference(self, position: int) -> Tensors:
-        return (rms_norm_reference(self.x, self.norm),)

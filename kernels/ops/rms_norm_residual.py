@@ -57,9 +57,8 @@ def _rms_norm_residual_kernel(
     tl.store(out_ptr + start + column, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-def rms_norm_residual(
-    x: torch.Tensor, residual: torch.Tensor, norm: Norm, out: torch.Tensor, pdl: bool = False
-) -> Launch:
+@dataclass(frozen=True, slots=True)
+class RmsNormResidual(KernelOperation):
     """residual += x in place, rounded to its dtype; then out = RMSNorm(residual) as `rms_norm`.
 
     x, residual, out [rows, features], contiguous, of one dtype. out may be x, never the residual.
@@ -68,41 +67,37 @@ def rms_norm_residual(
         ValueError: other shapes, dtypes, layouts or devices; out is the residual; more than
             `rms_norm.MAX_FEATURES` features.
     """
-    if x.dim() != 2:
-        raise ValueError(f"x {list(x.shape)}: must be [rows, features]")
-    rows, features = int(x.shape[0]), int(x.shape[1])
-    check_float("x", x)
-    for name, tensor in (("x", x), ("residual", residual), ("out", out)):
-        check_tensor(name, tensor, (rows, features), x.dtype, x.device)
-    if out.data_ptr() == residual.data_ptr():
-        raise ValueError("out is the residual: both results need a tensor of their own")
-    check_norm_weight(norm, features, x.device)
-    block = triton.next_power_of_2(features)
-    return launch(
-        _rms_norm_residual_kernel,
-        (rows,),
-        x,
-        residual,
-        norm.weight,
-        out,
-        features,
-        norm.eps,
-        BLOCK=block,
-        PDL=pdl,
-        num_warps=row_warps(block),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class RmsNormResidual(KernelOperation):
-    """`rms_norm_residual` with its arguments."""
 
     x: torch.Tensor
     residual: torch.Tensor
     norm: Norm
     out: torch.Tensor
 
-    launcher = staticmethod(rms_norm_residual)
+    def launch(self, pdl: bool = False) -> Launch:
+        x, residual, norm, out = self.x, self.residual, self.norm, self.out
+        if x.dim() != 2:
+            raise ValueError(f"x {list(x.shape)}: must be [rows, features]")
+        rows, features = int(x.shape[0]), int(x.shape[1])
+        check_float("x", x)
+        for name, tensor in (("x", x), ("residual", residual), ("out", out)):
+            check_tensor(name, tensor, (rows, features), x.dtype, x.device)
+        if out.data_ptr() == residual.data_ptr():
+            raise ValueError("out is the residual: both results need a tensor of their own")
+        check_norm_weight(norm, features, x.device)
+        block = triton.next_power_of_2(features)
+        return launch(
+            _rms_norm_residual_kernel,
+            (rows,),
+            x,
+            residual,
+            norm.weight,
+            out,
+            features,
+            norm.eps,
+            BLOCK=block,
+            PDL=pdl,
+            num_warps=row_warps(block),
+        )
 
     @property
     def updated(self) -> Tensors:

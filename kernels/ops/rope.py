@@ -102,13 +102,8 @@ def _rotate_kernel(
         store_halves(head_ptr + pair, low, high, mask, 2 * HALF)
 
 
-def rotate(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    rope: RopeTable,
-    position: torch.Tensor,
-    pdl: bool = False,
-) -> Launch:
+@dataclass(frozen=True, slots=True)
+class Rotate(KernelOperation):
     """Rotate q and k to `position` in place, as `rotated_reference`; computed in float32.
 
     q [batch, Hq, D] and k [batch, Hkv, D] of one dtype; batch and heads may have any stride.
@@ -117,47 +112,59 @@ def rotate(
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a table for another head_dim.
     """
-    if q.dim() != 3 or k.dim() != 3:
-        raise ValueError(f"q {list(q.shape)}, k {list(k.shape)}: must be [batch, heads, head_dim]")
-    batch, q_heads, head_dim = (int(size) for size in q.shape)
-    if rope.head_dim != head_dim:
-        raise ValueError(f"q of head_dim {head_dim}: the table rotates {rope.head_dim}")
-    kv_heads = int(k.shape[1])
-    check_float("q", q)
-    check_tensor("q", q, (batch, q_heads, head_dim), q.dtype, rope.cos.device, strided=True)
-    check_tensor("k", k, (batch, kv_heads, head_dim), q.dtype, rope.cos.device, strided=True)
-    check_position(position, q.device)
-    return launch(
-        _rotate_kernel,
-        (q_heads + kv_heads, batch),
-        q,
-        k,
-        rope.cos,
-        rope.sin,
-        position,
-        rope.positions,
-        q_heads,
-        q.stride(0),
-        q.stride(1),
-        k.stride(0),
-        k.stride(1),
-        HALF=head_dim // 2,
-        BLOCK=triton.next_power_of_2(head_dim // 2),
-        PDL=pdl,
-        num_warps=1,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Rotate(KernelOperation):
-    """`rotate` with its arguments."""
 
     q: torch.Tensor
     k: torch.Tensor
     rope: RopeTable
     position: torch.Tensor
 
-    launcher = staticmethod(rotate)
+    def launch(self, pdl: bool = False) -> Launch:
+        q, k, rope = self.q, self.k, self.rope
+        if q.dim() != 3 or k.dim() != 3:
+            raise ValueError(
+                f"q {list(q.shape)}, k {list(k.shape)}: must be [batch, heads, head_dim]"
+            )
+        batch, q_heads, head_dim = (int(size) for size in q.shape)
+        if rope.head_dim != head_dim:
+            raise ValueError(f"q of head_dim {head_dim}: the table rotates {rope.head_dim}")
+        kv_heads = int(k.shape[1])
+        check_float("q", q)
+        check_tensor(
+            "q",
+            q,
+            (batch, q_heads, head_dim),
+            q.dtype,
+            rope.cos.device,
+            strided=True,
+        )
+        check_tensor(
+            "k",
+            k,
+            (batch, kv_heads, head_dim),
+            q.dtype,
+            rope.cos.device,
+            strided=True,
+        )
+        check_position(self.position, q.device)
+        return launch(
+            _rotate_kernel,
+            (q_heads + kv_heads, batch),
+            q,
+            k,
+            rope.cos,
+            rope.sin,
+            self.position,
+            rope.positions,
+            q_heads,
+            q.stride(0),
+            q.stride(1),
+            k.stride(0),
+            k.stride(1),
+            HALF=head_dim // 2,
+            BLOCK=triton.next_power_of_2(head_dim // 2),
+            PDL=pdl,
+            num_warps=1,
+        )
 
     def inputs(self, position: int) -> Tensors:
         return self.rope.cos[position], self.rope.sin[position]

@@ -48,7 +48,8 @@ def _swiglu_kernel(
     tl.store(out_ptr + row * out_stride + column, out.to(out_ptr.dtype.element_ty), mask=mask)
 
 
-def swiglu(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, pdl: bool = False) -> Launch:
+@dataclass(frozen=True, slots=True)
+class Swiglu(KernelOperation):
     """out = silu(gate) * up, computed in float32 and rounded once.
 
     gate, up, out [rows, features] of one dtype; rows may be strided, like the halves of one gate/up
@@ -57,37 +58,33 @@ def swiglu(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, pdl: bool = 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices.
     """
-    if gate.dim() != 2:
-        raise ValueError(f"gate {list(gate.shape)}: must be [rows, features]")
-    rows, features = int(gate.shape[0]), int(gate.shape[1])
-    check_float("gate", gate)
-    for name, tensor in (("gate", gate), ("up", up), ("out", out)):
-        check_tensor(name, tensor, (rows, features), gate.dtype, gate.device, strided=True)
-    return launch(
-        _swiglu_kernel,
-        (rows, triton.cdiv(features, BLOCK)),
-        gate,
-        up,
-        out,
-        features,
-        gate.stride(0),
-        up.stride(0),
-        out.stride(0),
-        BLOCK=BLOCK,
-        PDL=pdl,
-        num_warps=NUM_WARPS,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class SwiGlu(KernelOperation):
-    """`swiglu` with its arguments."""
 
     gate: torch.Tensor
     up: torch.Tensor
     out: torch.Tensor
 
-    launcher = staticmethod(swiglu)
+    def launch(self, pdl: bool = False) -> Launch:
+        gate, up = self.gate, self.up
+        if gate.dim() != 2:
+            raise ValueError(f"gate {list(gate.shape)}: must be [rows, features]")
+        rows, features = int(gate.shape[0]), int(gate.shape[1])
+        check_float("gate", gate)
+        for name, tensor in (("gate", gate), ("up", up), ("out", self.out)):
+            check_tensor(name, tensor, (rows, features), gate.dtype, gate.device, strided=True)
+        return launch(
+            _swiglu_kernel,
+            (rows, triton.cdiv(features, BLOCK)),
+            gate,
+            up,
+            self.out,
+            features,
+            gate.stride(0),
+            up.stride(0),
+            self.out.stride(0),
+            BLOCK=BLOCK,
+            PDL=pdl,
+            num_warps=NUM_WARPS,
+        )
 
     def inputs(self, position: int) -> Tensors:
         return self.gate, self.up

@@ -70,9 +70,9 @@ def test_the_ways_differ_in_position_and_attention(
 ) -> None:
     positions: list[int] = []
 
-    def noted(operation: DecodeAttention, pdl: bool) -> tuple[Launch, ...]:
+    def noted(operation: DecodeAttention, pdl: bool) -> Launch:
         positions.append(int(operation.position))
-        return (Launch(lambda: positions.append(int(operation.position)), ()),)
+        return Launch(lambda: positions.append(int(operation.position)), ())
 
     monkeypatch.setattr(DecodeAttention, "launch", noted)
     clock = LaunchingClock(1.0)

@@ -135,7 +135,7 @@ class FusedBlock:
             overlaps = (self._pdl and follows, self._pdl, self._pdl)
             pairs = zip(self._operations, overlaps, strict=True)
             self._launches[follows] = [
-                one for operation, pdl in pairs for one in operation.launch(pdl)
+                one for operation, pdl in pairs for one in operation.run(pdl)
             ]
             return
         for launch in self._launches[follows]:

@@ -17,7 +17,7 @@ from decodescope.kernels.ops.norm_head import NormHead
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.kernels.ops.rope import RopeTable, Rotate
-from decodescope.kernels.ops.swiglu import SwiGlu
+from decodescope.kernels.ops.swiglu import Swiglu
 from decodescope.variants.bench.operands import Operands, operation_error, relative_error
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS, VariantSpec
@@ -34,7 +34,7 @@ _UNFUSED: dict[str, type[KernelOperation]] = {
     "residual+norm": RmsNormResidual,
     "rope": Rotate,
     "kv_write": KvWrite,
-    "swiglu": SwiGlu,
+    "swiglu": Swiglu,
 }
 
 
@@ -114,7 +114,7 @@ def _case(
 
     return KernelCase(
         operation=name,
-        kernel=operation.launcher.__name__,
+        kernel=operation.kernel,
         shape=_shape(operation, position),
         launches_per_step=launches_per_step,
         bytes_moved=operation.bytes_moved(position),

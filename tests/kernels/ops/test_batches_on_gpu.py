@@ -5,11 +5,11 @@ import torch
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import QkNorm, WeightMatrix
-from decodescope.kernels.ops.linear import linear, linear_reference
-from decodescope.kernels.ops.linear_residual import linear_residual, linear_residual_reference
-from decodescope.kernels.ops.norm_gate_up import norm_gate_up, norm_gate_up_reference
-from decodescope.kernels.ops.norm_head import norm_head
-from decodescope.kernels.ops.norm_qkv_rope import norm_qkv_rope
+from decodescope.kernels.ops.linear import Linear, linear_reference
+from decodescope.kernels.ops.linear_residual import LinearResidual, linear_residual_reference
+from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_reference
+from decodescope.kernels.ops.norm_head import NormHead
+from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
 from decodescope.kernels.ops.rope import RopeTable
 
 pytestmark = pytest.mark.gpu
@@ -33,10 +33,10 @@ def test_pipelined_tiles(
     make = inputs(dtype)
     x, weight, norm = make.random(batch, columns), make.weight(1000, columns), make.norm(columns)
     out = make.poisoned(batch, 1000)
-    linear(x, weight, out, tile, norm)
+    Linear(x, weight, out, tile, norm).launch()
     assert_close(out, linear_reference(x, weight, norm))
     gated = make.poisoned(batch, 500)
-    norm_gate_up(x, norm, weight, gated, tile)
+    NormGateUp(x, norm, weight, gated, tile).launch()
     assert_close(gated, norm_gate_up_reference(x, norm, weight))
 
 
@@ -54,7 +54,7 @@ def test_split_products_repeat_bit_for_bit(
     for _ in range(20):
         out = make.random(batch, rows, seed=4)
         expected = linear_residual_reference(x, weight, out)
-        linear_residual(x, weight, out, tile, workspace)
+        LinearResidual(x, weight, out, tile, workspace).launch()
         assert_close(out, expected)
         assert residual is None or torch.equal(out, residual)
         residual = out
@@ -67,7 +67,7 @@ def test_rows_beyond_32_bit_offsets(inputs, assert_close) -> None:
     data = torch.zeros(rows, columns, dtype=torch.bfloat16, device=make.device)
     data[-100:] = make.weight(100, columns).data
     x, out = make.random(3, columns), make.poisoned(3, rows)
-    linear(x, WeightMatrix(data), out, Tile(64, 128, 4, 4))
+    Linear(x, WeightMatrix(data), out, Tile(64, 128, 4, 4)).launch()
     assert_close(out[:, -100:], linear_reference(x, WeightMatrix(data[-100:])))
     assert not out[:, :-100].any()
 
@@ -101,7 +101,7 @@ def test_overlapping_launches_change_no_bit(batch: int, qk: bool, inputs) -> Non
         position = torch.zeros(1, dtype=torch.int32, device=x.device)
         for _ in range(8):
             for layer in range(4):
-                norm_qkv_rope(
+                NormQkvRope(
                     x,
                     norm,
                     qkv,
@@ -113,13 +113,11 @@ def test_overlapping_launches_change_no_bit(batch: int, qk: bool, inputs) -> Non
                     Tile(32, 128, 4, 6),
                     workspace,
                     head_norm if qk else None,
-                    # The position is read before the wait: nobody may still be writing it.
-                    pdl=pdl and layer > 0,
-                )
-                linear_residual(q.view(batch, -1), out_proj, x, split, workspace, pdl)
-                norm_gate_up(x, norm, gate_up, act, wide, pdl)
-                linear_residual(act, down, x, split, workspace, pdl)
-            norm_head(x, norm, head, tokens, position, wide, workspace, logits, pdl=pdl)
+                ).launch(pdl and layer > 0)
+                LinearResidual(q.view(batch, -1), out_proj, x, split, workspace).launch(pdl)
+                NormGateUp(x, norm, gate_up, act, wide).launch(pdl)
+                LinearResidual(act, down, x, split, workspace).launch(pdl)
+            NormHead(x, norm, head, tokens, position, wide, workspace, logits).launch(pdl)
         return [x, q, k_cache, v_cache, logits, tokens, position]
 
     plain = decode(pdl=False)

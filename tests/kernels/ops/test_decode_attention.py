@@ -16,7 +16,7 @@ from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.kernels.ops.decode_attention import (
-    decode_attention,
+    DecodeAttention,
     decode_attention_reference,
 )
 
@@ -48,7 +48,7 @@ class Attention:
 
     def run(self, pdl: bool = False, prefetch: WeightMatrix | None = None) -> torch.Tensor:
         position = torch.tensor([self.position], dtype=torch.int32, device=self.q.device)
-        decode_attention(
+        DecodeAttention(
             self.q,
             self.k,
             self.v,
@@ -58,9 +58,8 @@ class Attention:
             self.tile,
             self.workspace,
             self.window,
-            pdl,
             prefetch,
-        )
+        ).launch(pdl)
         return self.out
 
     def reference(self) -> torch.Tensor:
@@ -323,9 +322,9 @@ def test_refuses_a_position_that_kernels_cannot_read() -> None:
     case = attention("cpu")
     for position in (torch.zeros(1, dtype=torch.int64), torch.zeros(2, dtype=torch.int32)):
         with pytest.raises(ValueError, match=r"position is torch\.int.*: must be torch\.int32"):
-            decode_attention(
+            DecodeAttention(
                 case.q, case.k, case.v, position, 1.0, case.out, case.tile, case.workspace
-            )
+            ).launch()
 
 
 def test_refuses_a_prefetch_without_a_gpu() -> None:
@@ -369,9 +368,9 @@ def test_one_graph_serves_every_position() -> None:
     position = torch.zeros(1, dtype=torch.int32, device="cuda")
 
     def launch() -> None:
-        decode_attention(
+        DecodeAttention(
             case.q, case.k, case.v, position, case.scale, case.out, case.tile, case.workspace
-        )
+        ).launch()
 
     launch()
     torch.cuda.synchronize()

@@ -10,12 +10,12 @@ from decodescope.kernels.device.attention_splits import workspace_counters, work
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
-from decodescope.kernels.ops.decode_attention import decode_attention, decode_attention_reference
-from decodescope.kernels.ops.embedding import embed
-from decodescope.kernels.ops.linear_residual import linear_residual, linear_residual_reference
-from decodescope.kernels.ops.norm_gate_up import norm_gate_up, norm_gate_up_reference
-from decodescope.kernels.ops.norm_head import norm_head, norm_head_reference
-from decodescope.kernels.ops.norm_qkv_rope import norm_qkv_rope, norm_qkv_rope_reference
+from decodescope.kernels.ops.decode_attention import DecodeAttention, decode_attention_reference
+from decodescope.kernels.ops.embedding import Embed
+from decodescope.kernels.ops.linear_residual import LinearResidual, linear_residual_reference
+from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_reference
+from decodescope.kernels.ops.norm_head import NormHead, norm_head_reference
+from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope, norm_qkv_rope_reference
 from decodescope.kernels.ops.rope import RopeTable
 
 
@@ -118,9 +118,9 @@ class Chain:
     def step(self, pdl: bool = False) -> None:
         sizes, workspace = self.sizes, self.workspace
         # The first kernel waits for the step before, which wrote the token and the position.
-        embed(self.table, self.tokens, self.position, self.x)
+        Embed(self.table, self.tokens, self.position, self.x).launch()
         for layer, (k_cache, v_cache) in zip(self.layers, self.caches, strict=True):
-            norm_qkv_rope(
+            NormQkvRope(
                 self.x,
                 layer.attention_norm,
                 layer.qkv,
@@ -132,9 +132,8 @@ class Chain:
                 sizes.wide,
                 workspace,
                 layer.qk_norm,
-                pdl,
-            )
-            decode_attention(
+            ).launch(pdl)
+            DecodeAttention(
                 self.q,
                 k_cache,
                 v_cache,
@@ -143,13 +142,12 @@ class Chain:
                 self.attended,
                 sizes.attention,
                 workspace,
-                pdl=pdl,
-            )
+            ).launch(pdl)
             attended = self.attended.view(1, -1)
-            linear_residual(attended, layer.out, self.x, sizes.split, workspace, pdl)
-            norm_gate_up(self.x, layer.mlp_norm, layer.gate_up, self.act, sizes.wide, pdl)
-            linear_residual(self.act, layer.down, self.x, sizes.split, workspace, pdl)
-        norm_head(
+            LinearResidual(attended, layer.out, self.x, sizes.split, workspace).launch(pdl)
+            NormGateUp(self.x, layer.mlp_norm, layer.gate_up, self.act, sizes.wide).launch(pdl)
+            LinearResidual(self.act, layer.down, self.x, sizes.split, workspace).launch(pdl)
+        NormHead(
             self.x,
             self.norm,
             self.head,
@@ -158,8 +156,7 @@ class Chain:
             sizes.wide,
             workspace,
             self.logits,
-            pdl=pdl,
-        )
+        ).launch(pdl)
 
     def expected_logits(self, at: int) -> torch.Tensor:
         """Logits in float64 for the token at this position, from the caches before it."""

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from decodescope.kernels.ops.embedding import BLOCK, embed, embed_reference
+from decodescope.kernels.ops.embedding import BLOCK, Embed, embed_reference
 from tests.helpers.kernel_inputs import at, random
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -24,7 +24,7 @@ def test_rows_of_the_tokens_at_the_position(
     tokens = ids(batch, columns, vocabulary, device)
     for position in {0, columns // 2, columns - 1}:
         out = torch.full((batch, hidden), float("nan"), dtype=dtype, device=device)
-        embed(table, tokens, at(position, device), out)
+        Embed(table, tokens, at(position, device), out).launch()
         assert torch.equal(out, embed_reference(table, tokens, position))
 
 
@@ -33,7 +33,7 @@ def test_agrees_with_the_module(device: str) -> None:
     tokens = ids(2, 4, 11, device)
     out = torch.full((2, 40), float("nan"), device=device)
     with torch.no_grad():
-        embed(module.weight, tokens, at(2, device), out)
+        Embed(module.weight, tokens, at(2, device), out).launch()
         assert torch.equal(out, module(tokens[:, 2]))
 
 
@@ -47,7 +47,7 @@ def test_what_is_out_of_range_reads_the_nearest_in_range(
     storage = random(15, 8, device=device)
     table = storage[5:10]
     out = torch.full((1, 8), float("nan"), device=device)
-    embed(table, torch.tensor([[token]], device=device), at(position, device), out)
+    Embed(table, torch.tensor([[token]], device=device), at(position, device), out).launch()
     assert torch.equal(out[0], table[row])
 
 
@@ -77,7 +77,7 @@ def test_refuses(
     complaint: str,
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
-        embed(table, tokens, position, out)
+        Embed(table, tokens, position, out).launch()
 
 
 @pytest.mark.gpu
@@ -86,5 +86,5 @@ def test_offsets_beyond_32_bits_are_read() -> None:
     table = torch.zeros(vocabulary, hidden, dtype=torch.bfloat16, device="cuda")
     table[-1] = 1.0
     out = torch.full((1, hidden), float("nan"), dtype=torch.bfloat16, device="cuda")
-    embed(table, torch.tensor([[vocabulary - 1]], device="cuda"), at(0, "cuda"), out)
+    Embed(table, torch.tensor([[vocabulary - 1]], device="cuda"), at(0, "cuda"), out).launch()
     assert out.eq(1).all()

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from decodescope.kernels.ops.kv_write import kv_write, kv_write_reference
+from decodescope.kernels.ops.kv_write import KvWrite, kv_write_reference
 from tests.helpers.kernel_inputs import at, random
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -25,7 +25,7 @@ def test_only_the_row_of_the_position_changes(
     k_cache, v_cache = random(2, batch, kv_heads, capacity, head_dim, dtype=dtype, device=device)
     expected_k = kv_write_reference(k, k_cache, position)
     expected_v = kv_write_reference(v, v_cache, position)
-    kv_write(k, v, k_cache, v_cache, at(position, device))
+    KvWrite(k, v, k_cache, v_cache, at(position, device)).launch()
     assert torch.equal(k_cache, expected_k)
     assert torch.equal(v_cache, expected_v)
 
@@ -36,7 +36,7 @@ def test_step_after_step_fills_the_cache(device: str) -> None:
     caches = torch.full((2, batch, kv_heads, capacity, head_dim), float("nan"), device=device)
     for position in range(capacity):
         k, v = rows[position]
-        kv_write(k, v, caches[0], caches[1], at(position, device))
+        KvWrite(k, v, caches[0], caches[1], at(position, device)).launch()
     assert torch.equal(caches, rows.permute(1, 2, 3, 0, 4))
 
 
@@ -46,7 +46,7 @@ def test_past_the_capacity_nothing_is_written(position: int, device: str) -> Non
     storage = random(2, 5, 2, 3, 8, device=device)
     before = storage.clone()
     # In the middle of larger memory, so that a write past the cache's end would be seen.
-    kv_write(k, v, storage[0, 2:3], storage[1, 2:3], at(position, device))
+    KvWrite(k, v, storage[0, 2:3], storage[1, 2:3], at(position, device)).launch()
     assert torch.equal(storage, before)
 
 
@@ -55,7 +55,7 @@ def test_heads_of_a_fused_projection(device: str) -> None:
     projection = random(batch, heads + 2 * kv_heads, head_dim, device=device)
     _, k, v = projection.split([heads, kv_heads, kv_heads], dim=1)
     k_cache, v_cache = torch.zeros(2, batch, kv_heads, 3, head_dim, device=device)
-    kv_write(k, v, k_cache, v_cache, at(1, device))
+    KvWrite(k, v, k_cache, v_cache, at(1, device)).launch()
     assert torch.equal(k_cache[:, :, 1], k)
     assert torch.equal(v_cache[:, :, 1], v)
     assert k_cache.count_nonzero() == v_cache.count_nonzero() == batch * kv_heads * head_dim
@@ -85,12 +85,12 @@ def test_refuses(
     complaint: str,
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
-        kv_write(k, v, k_cache, v_cache, at(0, "cpu"))
+        KvWrite(k, v, k_cache, v_cache, at(0, "cpu")).launch()
 
 
 def test_refuses_a_position_of_another_kind() -> None:
     with pytest.raises(ValueError, match=r"position .*must be torch.int32 \[1\]"):
-        kv_write(ROW, ROW, CACHE, CACHE, torch.zeros(1, dtype=torch.int64))
+        KvWrite(ROW, ROW, CACHE, CACHE, torch.zeros(1, dtype=torch.int64)).launch()
 
 
 @pytest.mark.gpu
@@ -98,6 +98,6 @@ def test_offsets_beyond_32_bits_are_written() -> None:
     capacity, head_dim = 2**23 + 5, 256
     caches = torch.zeros(1, 1, capacity, head_dim, dtype=torch.bfloat16, device="cuda")
     k = torch.ones(1, 1, head_dim, dtype=torch.bfloat16, device="cuda")
-    kv_write(k, k, caches, caches, at(capacity - 1, "cuda"))
+    KvWrite(k, k, caches, caches, at(capacity - 1, "cuda")).launch()
     assert caches[0, 0, -1].eq(1).all()
     assert caches.count_nonzero().item() == head_dim

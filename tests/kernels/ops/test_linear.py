@@ -4,7 +4,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
-from decodescope.kernels.ops.linear import linear, linear_reference
+from decodescope.kernels.ops.linear import Linear, linear_reference
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -40,8 +40,8 @@ def test_product(
     weight = make.weight(rows, columns, scaled=rows % 2 == 1, biased=normed == (batch != 2))
     norm = make.norm(columns) if normed else None
     out, again = make.poisoned(batch, rows), make.poisoned(batch, rows)
-    linear(x, weight, out, tile, norm)
-    linear(x, weight, again, tile, norm)
+    Linear(x, weight, out, tile, norm).launch()
+    Linear(x, weight, again, tile, norm).launch()
     assert_close(out, linear_reference(x, weight, norm))
     assert torch.equal(out, again)
 
@@ -52,7 +52,7 @@ def test_agrees_with_transformers_in_fp32(inputs) -> None:
     module = torch.nn.Linear(64, 10).to(make.device).requires_grad_(False)
     x, out, norm = make.random(1, 64), make.poisoned(1, 10), make.norm(64)
     llama.weight.copy_(norm.weight)
-    linear(x, WeightMatrix(module.weight, bias=module.bias), out, Tile(2, 64), norm)
+    Linear(x, WeightMatrix(module.weight, bias=module.bias), out, Tile(2, 64), norm).launch()
     torch.testing.assert_close(out, module(llama(x)), atol=1e-6, rtol=1e-6)
 
 
@@ -60,7 +60,7 @@ def test_unit_rows_read_single_elements(inputs) -> None:
     make = inputs(torch.bfloat16)
     x, out = make.random(1, 40), make.poisoned(1, 14)
     weight = torch.eye(40, dtype=torch.bfloat16, device=make.device)[::3].contiguous()
-    linear(x, WeightMatrix(weight), out, Tile(4, 16))
+    Linear(x, WeightMatrix(weight), out, Tile(4, 16)).launch()
     assert torch.equal(out, x[:, ::3])
 
 
@@ -68,7 +68,7 @@ def test_a_norm_of_values_whose_squares_overflow_fp16(inputs, assert_close) -> N
     make = inputs(torch.float16)
     x, weight, out = make.random(1, 64) * 3000, make.weight(6, 64), make.poisoned(1, 6)
     norm = Norm(torch.ones(64, dtype=torch.float16, device=make.device), 1e-6)
-    linear(x, weight, out, Tile(2, 64), norm)
+    Linear(x, weight, out, Tile(2, 64), norm).launch()
     assert_close(out, linear_reference(x, weight, norm))
 
 
@@ -81,7 +81,7 @@ def test_a_norm_keeps_a_float16_batch_within_its_range(
     x, out = make.random(2, 48).sign() * size, make.poisoned(2, 16)
     norm = Norm((make.random(48, seed=5).abs() + 1) * weight_size, 1e-12)
     weight = make.weight(16, 48)
-    linear(x, weight, out, Tile(16, 16), norm)
+    Linear(x, weight, out, Tile(16, 16), norm).launch()
     assert_close(out, linear_reference(x, weight, norm))
 
 
@@ -89,7 +89,7 @@ def test_float32_weights_of_a_float16_batch(inputs, assert_close) -> None:
     make = inputs(torch.float16)
     x, out = make.random(3, 40), make.poisoned(3, 18)
     weight = WeightMatrix(make.random(18, 40, dtype=torch.float32))
-    linear(x, weight, out, Tile(16, 32))
+    Linear(x, weight, out, Tile(16, 32)).launch()
     assert_close(out, linear_reference(x, WeightMatrix(weight.data.half())))
 
 
@@ -99,8 +99,8 @@ def test_a_sequence_does_not_depend_on_its_neighbours(inputs) -> None:
     others = make.random(5, 50, seed=1) * 100
     others[3] = x[3]
     out, among_others = make.poisoned(5, 20), make.poisoned(5, 20)
-    linear(x, weight, out, Tile(32, 32), norm)
-    linear(others, weight, among_others, Tile(32, 32), norm)
+    Linear(x, weight, out, Tile(32, 32), norm).launch()
+    Linear(others, weight, among_others, Tile(32, 32), norm).launch()
     assert torch.equal(out[3], among_others[3])
     assert not torch.equal(out[2], among_others[2])
 
@@ -109,15 +109,15 @@ def test_a_norm_of_a_scaled_batch_gives_the_same(inputs, assert_close) -> None:
     make = inputs(torch.float32)
     x, weight, norm = make.random(4, 50), make.weight(20, 50), Norm(make.random(50, seed=9), 1e-20)
     out, scaled = make.poisoned(4, 20), make.poisoned(4, 20)
-    linear(x, weight, out, Tile(32, 64), norm)
-    linear(x * 1024, weight, scaled, Tile(32, 64), norm)
+    Linear(x, weight, out, Tile(32, 64), norm).launch()
+    Linear(x * 1024, weight, scaled, Tile(32, 64), norm).launch()
     assert_close(scaled, out.double())
 
 
 def test_writes_no_further_than_its_rows(inputs) -> None:
     make = inputs(torch.float32)
     storage = make.poisoned(1, 13)
-    linear(make.random(1, 32), make.weight(5, 32), storage[:, 4:9], Tile(4, 32))
+    Linear(make.random(1, 32), make.weight(5, 32), storage[:, 4:9], Tile(4, 32)).launch()
     assert storage.isfinite().tolist()[0] == [4 <= column < 9 for column in range(13)]
 
 
@@ -152,7 +152,7 @@ def test_refuses(
     x: torch.Tensor, out: torch.Tensor, tile: Tile, norm: Norm | None, complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
-        linear(x, WEIGHT, out, tile, norm)
+        Linear(x, WEIGHT, out, tile, norm).launch()
 
 
 @pytest.mark.gpu
@@ -162,6 +162,6 @@ def test_offsets_beyond_32_bits_are_read(inputs) -> None:
     data[-1] = 1.0
     x = torch.ones(1, columns, dtype=torch.bfloat16, device="cuda")
     out = inputs(torch.bfloat16).poisoned(1, rows)
-    linear(x, WeightMatrix(data), out, Tile(4, 4096))
+    Linear(x, WeightMatrix(data), out, Tile(4, 4096)).launch()
     assert out[0, -1].item() == columns
     assert out.count_nonzero().item() == 1

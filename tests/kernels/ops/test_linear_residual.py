@@ -6,7 +6,7 @@ import torch
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace, new_workspace
-from decodescope.kernels.ops.linear_residual import linear_residual, linear_residual_reference
+from decodescope.kernels.ops.linear_residual import LinearResidual, linear_residual_reference
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -29,8 +29,8 @@ def test_adds_the_product(
     weight = make.weight(rows, columns, scaled=rows % 2 == 1, biased=rows > 5)
     residual, again = make.random(1, rows, seed=4), make.random(1, rows, seed=4)
     expected = linear_residual_reference(x, weight, residual)
-    linear_residual(x, weight, residual, tile, make.workspace(0, 0))
-    linear_residual(x, weight, again, tile, make.workspace(0, 0))
+    LinearResidual(x, weight, residual, tile, make.workspace(0, 0)).launch()
+    LinearResidual(x, weight, again, tile, make.workspace(0, 0)).launch()
     assert_close(residual, expected)
     assert torch.equal(residual, again)
 
@@ -66,7 +66,7 @@ def test_splits_add_up(
     for _ in range(2):
         residual = make.random(1, rows, seed=4)
         expected = linear_residual_reference(x, weight, residual)
-        linear_residual(x, weight, residual, tile, workspace)
+        LinearResidual(x, weight, residual, tile, workspace).launch()
         assert_close(residual, expected)
         assert_reset(workspace)
         results.append(residual)
@@ -81,7 +81,7 @@ def test_writes_no_further_than_its_rows(splits: int, inputs) -> None:
     storage[:, 4:9] = 0.5
     weight = make.weight(5, 48)
     tile, workspace = Tile(4, 16, splits=splits), make.workspace(24, 2)
-    linear_residual(make.random(1, 48), weight, storage[:, 4:9], tile, workspace)
+    LinearResidual(make.random(1, 48), weight, storage[:, 4:9], tile, workspace).launch()
     assert storage.isfinite().tolist()[0] == [4 <= column < 9 for column in range(13)]
 
 
@@ -93,7 +93,7 @@ def test_agrees_with_torch_in_fp32(splits: int, inputs) -> None:
     expected = residual + module(x)
     weight = WeightMatrix(module.weight, bias=module.bias)
     torch.testing.assert_close(linear_residual_reference(x, weight, residual).float(), expected)
-    linear_residual(x, weight, residual, Tile(4, 32, splits=splits), make.workspace(24, 3))
+    LinearResidual(x, weight, residual, Tile(4, 32, splits=splits), make.workspace(24, 3)).launch()
     torch.testing.assert_close(residual, expected, atol=1e-6, rtol=1e-6)
 
 
@@ -105,7 +105,7 @@ def test_the_sum_is_rounded_once(splits: int, inputs) -> None:
     x = torch.full((1, 32), 64.0, dtype=torch.float16, device=make.device)
     x[0, 0] = 65.0
     residual = torch.full((1, 2), -2048.0, dtype=torch.float16, device=make.device)
-    linear_residual(x, weight, residual, Tile(2, 16, splits=splits), make.workspace(4, 1))
+    LinearResidual(x, weight, residual, Tile(2, 16, splits=splits), make.workspace(4, 1)).launch()
     assert residual.tolist() == [[1.0, 1.0]]
 
 
@@ -138,9 +138,9 @@ def test_adds_the_product_of_a_batch(
     workspace = make.workspace(tile.splits * blocks * tile.rows * batch, blocks)
     expected = linear_residual_reference(x, weight, residual)
     again = residual.clone()
-    linear_residual(x, weight, residual, tile, workspace)
+    LinearResidual(x, weight, residual, tile, workspace).launch()
     assert_close(residual, expected)
-    linear_residual(x, weight, again, tile, workspace)
+    LinearResidual(x, weight, again, tile, workspace).launch()
     assert torch.equal(residual, again)
     assert_reset(workspace)
 
@@ -150,7 +150,7 @@ def test_a_batch_writes_no_further_than_its_rows(inputs) -> None:
     guarded = make.poisoned(5, 19)
     guarded[1:4] = 0
     x, weight = make.random(3, 24), make.weight(19, 24)
-    linear_residual(x, weight, guarded[1:4], Tile(16, 16, splits=2), make.workspace(192, 2))
+    LinearResidual(x, weight, guarded[1:4], Tile(16, 16, splits=2), make.workspace(192, 2)).launch()
     assert guarded[[0, 4]].isnan().all()
     assert not guarded[1:4].isnan().any()
 
@@ -191,7 +191,7 @@ def test_refuses(
     x: torch.Tensor, residual: torch.Tensor, tile: Tile, workspace: Workspace, complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
-        linear_residual(x, WEIGHT, residual, tile, workspace)
+        LinearResidual(x, WEIGHT, residual, tile, workspace).launch()
 
 
 @pytest.mark.gpu
@@ -210,7 +210,7 @@ def test_large_products_repeat_bit_for_bit(
     for _ in range(20):
         residual = make.random(1, rows, seed=4)
         expected = linear_residual_reference(x, weight, residual)
-        linear_residual(x, weight, residual, tile, workspace)
+        LinearResidual(x, weight, residual, tile, workspace).launch()
         assert_close(residual, expected)
         assert first is None or torch.equal(residual, first)
         first = residual

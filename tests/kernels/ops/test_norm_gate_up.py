@@ -5,7 +5,7 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
-from decodescope.kernels.ops.norm_gate_up import norm_gate_up, norm_gate_up_reference
+from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_reference
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -41,8 +41,8 @@ def test_gated_product(
     scaled, biased = intermediate % 2 == 1, intermediate > 5 and batch != 2
     gate_up = make.weight(2 * intermediate, hidden, scaled=scaled, biased=biased)
     out, again = make.poisoned(batch, intermediate), make.poisoned(batch, intermediate)
-    norm_gate_up(x, norm, gate_up, out, tile)
-    norm_gate_up(x, norm, gate_up, again, tile)
+    NormGateUp(x, norm, gate_up, out, tile).launch()
+    NormGateUp(x, norm, gate_up, again, tile).launch()
     assert_close(out, norm_gate_up_reference(x, norm, gate_up))
     assert torch.equal(out, again)
 
@@ -53,7 +53,7 @@ def test_gate_rows_of_a_batch_come_before_up_rows(inputs) -> None:
     data[:3, 0], data[3:, 1] = 2.0, torch.tensor([1.0, 10.0, 100.0], device=make.device)
     x = torch.ones(2, 4, device=make.device)
     out = make.poisoned(2, 3)
-    norm_gate_up(x, None, WeightMatrix(data), out, Tile(16, 16))
+    NormGateUp(x, None, WeightMatrix(data), out, Tile(16, 16)).launch()
     silu = 2.0 / (1.0 + torch.exp(torch.tensor(-2.0)).item())
     expected = silu * data[3:, 1].expand(2, 3)
     torch.testing.assert_close(out, expected, rtol=1e-6, atol=0.0)
@@ -69,7 +69,7 @@ def test_agrees_with_transformers_in_fp32(inputs) -> None:
     halves = (mlp.gate_proj, mlp.up_proj)
     weights, biases = zip(*((half.weight, half.bias) for half in halves), strict=True)
     gate_up = WeightMatrix(torch.cat(weights), bias=torch.cat(biases))
-    norm_gate_up(x, norm, gate_up, out, Tile(4, 32))
+    NormGateUp(x, norm, gate_up, out, Tile(4, 32)).launch()
     # With down_proj the identity, the module returns the gated product itself.
     mlp.down_proj = torch.nn.Identity()
     expected = mlp(llama_norm(x))
@@ -83,7 +83,7 @@ def test_large_activations_in_fp16(inputs, assert_close) -> None:
     x = make.random(1, 96) * 15_000
     norm = Norm(make.norm(96).weight * 20, 1e-5)
     gate_up, out = make.weight(14, 96), make.poisoned(1, 7)
-    norm_gate_up(x, norm, gate_up, out, Tile(4, 64))
+    NormGateUp(x, norm, gate_up, out, Tile(4, 64)).launch()
     assert_close(out, norm_gate_up_reference(x, norm, gate_up))
 
 
@@ -94,7 +94,7 @@ def test_a_large_gate_passes_or_closes(size: float, inputs) -> None:
     gate = torch.tensor([[size], [-size], [0.0]], device=make.device)
     gate_up = WeightMatrix(torch.cat((gate, torch.full_like(gate, 2.0))))
     out = make.poisoned(1, 3)
-    norm_gate_up(torch.ones(1, 1, device=make.device), None, gate_up, out, Tile(8, 16))
+    NormGateUp(torch.ones(1, 1, device=make.device), None, gate_up, out, Tile(8, 16)).launch()
     assert out[0].tolist() == pytest.approx([2 * size, 0.0, 0.0], abs=1e-30)
 
 
@@ -102,7 +102,7 @@ def test_eps_counts_where_activations_are_small(inputs, assert_close) -> None:
     make = inputs(torch.float32)
     x, norm = make.random(1, 64) * 1e-3, Norm(make.norm(64).weight, 1e-5)
     gate_up, out = make.weight(6, 64), make.poisoned(1, 3)
-    norm_gate_up(x, norm, gate_up, out, Tile(2, 64))
+    NormGateUp(x, norm, gate_up, out, Tile(2, 64)).launch()
     assert_close(out, norm_gate_up_reference(x, norm, gate_up))
 
 
@@ -110,7 +110,7 @@ def test_writes_no_further_than_its_units(inputs) -> None:
     make = inputs(torch.float32)
     storage = make.poisoned(1, 13)
     out = storage[:, 4:9]
-    norm_gate_up(make.random(1, 48), None, make.weight(10, 48), out, Tile(8, 16))
+    NormGateUp(make.random(1, 48), None, make.weight(10, 48), out, Tile(8, 16)).launch()
     assert storage.isfinite().tolist()[0] == [4 <= column < 9 for column in range(13)]
 
 
@@ -152,7 +152,7 @@ def test_refuses(
     complaint: str,
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
-        norm_gate_up(x, norm, gate_up, out, tile)
+        NormGateUp(x, norm, gate_up, out, tile).launch()
 
 
 @pytest.mark.gpu
@@ -163,8 +163,8 @@ def test_large_products(hidden: int, tile: Tile, dtype: torch.dtype, inputs, ass
     make = inputs(dtype)
     x, norm, gate_up = make.random(1, hidden) * 3, make.norm(hidden), make.weight(2002, hidden)
     out, again = make.poisoned(1, 1001), make.poisoned(1, 1001)
-    norm_gate_up(x, norm, gate_up, out, tile)
-    norm_gate_up(x, norm, gate_up, again, tile)
+    NormGateUp(x, norm, gate_up, out, tile).launch()
+    NormGateUp(x, norm, gate_up, again, tile).launch()
     assert_close(out, norm_gate_up_reference(x, norm, gate_up))
     assert torch.equal(out, again)
 
@@ -175,5 +175,5 @@ def test_large_activations_of_a_real_size_in_fp16(inputs, assert_close) -> None:
     x = make.random(1, 4096).clamp(-4, 4) * 15_000
     norm = Norm(make.norm(4096).weight * 20, 1e-5)
     gate_up, out = make.weight(2002, 4096), make.poisoned(1, 1001)
-    norm_gate_up(x, norm, gate_up, out, Tile(4, 2048, 4, 2))
+    NormGateUp(x, norm, gate_up, out, Tile(4, 2048, 4, 2)).launch()
     assert_close(out, norm_gate_up_reference(x, norm, gate_up))

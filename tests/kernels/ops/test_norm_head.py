@@ -5,7 +5,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.host.workspace import new_workspace
-from decodescope.kernels.ops.norm_head import norm_head, norm_head_reference
+from decodescope.kernels.ops.norm_head import NormHead, norm_head_reference
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 UNWRITTEN = -7
@@ -42,11 +42,11 @@ def test_logits_and_the_largest_of_them(
     head = make.weight(vocabulary, hidden, scaled=vocabulary % 2 == 1, biased=hidden > 64)
     tokens, position = history(7, make.device), make.position(2)
     workspace, logits = make.workspace(0, 1), make.poisoned(1, vocabulary, dtype=torch.float32)
-    norm_head(x, norm, head, tokens, position, tile, workspace, logits)
+    NormHead(x, norm, head, tokens, position, tile, workspace, logits).launch()
     assert_close(logits.to(dtype), norm_head_reference(x, norm, head))
     assert torch.equal(logits, logits.to(dtype).float())
     assert_reset(workspace)
-    norm_head(x, norm, head, tokens, position, tile, workspace)
+    NormHead(x, norm, head, tokens, position, tile, workspace).launch()
     assert_reset(workspace)
     chosen = logits.argmax().item()
     assert tokens[0].tolist() == [UNWRITTEN] * 3 + [chosen] * 2 + [UNWRITTEN] * 2
@@ -63,14 +63,14 @@ def test_agrees_with_transformers_in_fp32(inputs) -> None:
     head = WeightMatrix(module.weight)
     torch.testing.assert_close(norm_head_reference(x, norm, head).float(), expected)
     tokens, position = history(2, make.device), make.position(0)
-    norm_head(x, norm, head, tokens, position, Tile(4, 64), make.workspace(0, 1), logits)
+    NormHead(x, norm, head, tokens, position, Tile(4, 64), make.workspace(0, 1), logits).launch()
     torch.testing.assert_close(logits, expected, atol=1e-6, rtol=1e-6)
     assert tokens[0, 1] == expected.argmax()
 
 
 def chosen(head: WeightMatrix, x: torch.Tensor, make) -> int:
     tokens, workspace = history(2, make.device), make.workspace(0, 1)
-    norm_head(x, None, head, tokens, make.position(0), Tile(8, 16), workspace)
+    NormHead(x, None, head, tokens, make.position(0), Tile(8, 16), workspace).launch()
     return int(tokens[0, 1].item())
 
 
@@ -142,7 +142,7 @@ def test_tokens_are_written_only_inside_the_history(
     storage = torch.full((3, 3), UNWRITTEN, dtype=torch.int64, device=make.device)
     workspace, position = make.workspace(0, 1), make.position(at)
     x, head = make.random(1, 16), make.weight(9, 16)
-    norm_head(x, None, head, storage[1:2], position, Tile(4, 16), workspace)
+    NormHead(x, None, head, storage[1:2], position, Tile(4, 16), workspace).launch()
     places = [] if written is None else [[1, written]]
     assert (storage != UNWRITTEN).nonzero().tolist() == places
     assert position.item() == at + 1
@@ -154,7 +154,9 @@ def test_without_a_choice_only_logits_are_written(inputs, assert_reset) -> None:
     x, head, workspace = make.random(1, 16), make.weight(9, 16), make.workspace(0, 1)
     tokens, position = history(3, make.device), make.position(0)
     storage = make.poisoned(3, 9)
-    norm_head(x, None, head, tokens, position, Tile(4, 16), workspace, storage[1:2], choose=False)
+    NormHead(
+        x, None, head, tokens, position, Tile(4, 16), workspace, storage[1:2], choose=False
+    ).launch()
     assert storage.isfinite().tolist() == [[False] * 9, [True] * 9, [False] * 9]
     assert (tokens == UNWRITTEN).all()
     assert position.item() == 0
@@ -167,7 +169,7 @@ def test_large_activations_in_fp16(inputs, assert_close) -> None:
     head, logits = make.weight(21, 96), make.poisoned(1, 21, dtype=torch.float32)
     tokens = history(2, make.device)
     tile, workspace = Tile(4, 64), make.workspace(0, 1)
-    norm_head(x, norm, head, tokens, make.position(0), tile, workspace, logits)
+    NormHead(x, norm, head, tokens, make.position(0), tile, workspace, logits).launch()
     assert_close(logits.half(), norm_head_reference(x, norm, head))
     assert tokens[0, 1] == logits.argmax()
 
@@ -197,12 +199,12 @@ def test_logits_of_a_batch_and_the_largest_of_them(
     tokens, position = history(9, make.device, batch), make.position(4)
     workspace = make.workspace(0, 1)
     logits = make.poisoned(batch, vocabulary, dtype=torch.float32)
-    norm_head(x, norm, head, tokens, position, tile, workspace, logits)
+    NormHead(x, norm, head, tokens, position, tile, workspace, logits).launch()
     assert_close(logits.to(dtype), norm_head_reference(x, norm, head))
     assert torch.equal(logits, logits.to(dtype).float())
     assert torch.equal(tokens[:, 5], logits.argmax(-1))
     assert position.item() == 5
-    norm_head(x, norm, head, tokens, position, tile, workspace)
+    NormHead(x, norm, head, tokens, position, tile, workspace).launch()
     assert torch.equal(tokens[:, 6], tokens[:, 5])
     assert (tokens[:, [0, 1, 2, 3, 4, 7, 8]] == UNWRITTEN).all()
     assert_reset(workspace)
@@ -218,7 +220,7 @@ def test_equal_logits_of_a_batch_go_to_the_lowest_index(dtype: torch.dtype, inpu
     data = torch.cat((columns, torch.zeros(70, 13, device=make.device)), dim=1)
     tokens, position = history(2, make.device, 3), make.position(0)
     head = WeightMatrix(data.to(dtype))
-    norm_head(x, None, head, tokens, position, Tile(16, 16), make.workspace(0, 1))
+    NormHead(x, None, head, tokens, position, Tile(16, 16), make.workspace(0, 1)).launch()
     assert tokens[:, 1].tolist() == [5, 31, 0]
 
 
@@ -228,7 +230,7 @@ def test_the_two_zeros_are_equal_in_a_batch(inputs) -> None:
     head = WeightMatrix(torch.zeros(20, 16, device=make.device), scale)
     tokens, position = history(2, make.device, 2), make.position(0)
     x, logits = make.random(2, 16).abs(), make.poisoned(2, 20)
-    norm_head(x, None, head, tokens, position, Tile(16, 16), make.workspace(0, 1), logits)
+    NormHead(x, None, head, tokens, position, Tile(16, 16), make.workspace(0, 1), logits).launch()
     assert torch.signbit(logits[:, :2]).all()
     assert tokens[:, 1].tolist() == [0, 0]
 
@@ -239,7 +241,9 @@ def test_a_batch_can_choose_the_last_row_among_infinities(inputs) -> None:
     bias[36] = -1e30
     head = WeightMatrix(torch.ones(37, 16, device=make.device), bias=bias)
     tokens, position = history(2, make.device, 2), make.position(0)
-    norm_head(make.random(2, 16), None, head, tokens, position, Tile(32, 16), make.workspace(0, 1))
+    NormHead(
+        make.random(2, 16), None, head, tokens, position, Tile(32, 16), make.workspace(0, 1)
+    ).launch()
     assert tokens[:, 1].tolist() == [36, 36]
 
 
@@ -252,7 +256,7 @@ def test_outside_the_history_the_tokens_of_a_batch_stay_as_they_are(
     workspace = make.workspace(0, 1)
     position = make.position(at)
     x, head = make.random(2, 16), make.weight(20, 16)
-    norm_head(x, None, head, guarded[1:3], position, Tile(16, 16), workspace)
+    NormHead(x, None, head, guarded[1:3], position, Tile(16, 16), workspace).launch()
     assert (guarded == UNWRITTEN).all()
     assert position.item() == at + 1
     assert_reset(workspace)
@@ -263,7 +267,9 @@ def test_without_a_choice_only_logits_of_a_batch_are_written(inputs, assert_rese
     x, head, workspace = make.random(2, 16), make.weight(20, 16), make.workspace(0, 1)
     tokens, position = history(3, make.device, 2), make.position(0)
     logits = make.poisoned(2, 20)
-    norm_head(x, None, head, tokens, position, Tile(16, 16), workspace, logits, choose=False)
+    NormHead(
+        x, None, head, tokens, position, Tile(16, 16), workspace, logits, choose=False
+    ).launch()
     assert not logits.isnan().any()
     assert (tokens == UNWRITTEN).all()
     assert position.item() == 0
@@ -324,7 +330,7 @@ CORRECT = {
 )
 def test_refuses(change: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        norm_head(**(CORRECT | change))
+        NormHead(**(CORRECT | change)).launch()
 
 
 @pytest.mark.gpu
@@ -339,7 +345,7 @@ def test_many_programs_choose_the_same_token(
     tokens, position = history(31, make.device), make.position(0)
     workspace, logits = make.workspace(0, 1), make.poisoned(1, 50_001, dtype=torch.float32)
     for _ in range(30):
-        norm_head(x, norm, head, tokens, position, tile, workspace, logits)
+        NormHead(x, norm, head, tokens, position, tile, workspace, logits).launch()
     assert_close(logits.to(dtype), norm_head_reference(x, norm, head))
     assert (tokens[0, 1:] == logits.argmax()).all()
     assert position.item() == 30
@@ -356,7 +362,9 @@ def test_rows_beyond_32_bit_offsets_are_read() -> None:
     position = torch.zeros(1, dtype=torch.int32, device="cuda")
     logits = torch.full((1, rows), float("nan"), device="cuda")
     workspace = new_workspace(0, 1, "cuda")
-    norm_head(x, None, WeightMatrix(data), tokens, position, Tile(4, 4096), workspace, logits)
+    NormHead(
+        x, None, WeightMatrix(data), tokens, position, Tile(4, 4096), workspace, logits
+    ).launch()
     assert tokens[0, 1].item() == rows - 1
     assert logits[0, -1].item() == columns
     assert logits.count_nonzero().item() == 1

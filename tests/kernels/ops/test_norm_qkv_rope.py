@@ -13,7 +13,7 @@ from transformers.models.llama.modeling_llama import (
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.host.workspace import new_workspace
-from decodescope.kernels.ops.norm_qkv_rope import norm_qkv_rope, norm_qkv_rope_reference
+from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope, norm_qkv_rope_reference
 from decodescope.kernels.ops.rope import RopeTable
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
@@ -76,7 +76,7 @@ class Case:
         ]
         outputs = [storage[batch : 2 * batch] for storage in storages]
         position = self.make.position(self.at)
-        norm_qkv_rope(
+        NormQkvRope(
             self.x,
             self.norm,
             self.qkv,
@@ -86,7 +86,7 @@ class Case:
             shape.tile,
             self.workspace,
             self.qk_norm,
-        )
+        ).launch()
         assert position.item() == self.at
         for storage in storages:
             assert storage[:batch].isnan().all()
@@ -286,7 +286,7 @@ CORRECT: dict[str, Any] = {
 )
 def test_refuses(change: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        norm_qkv_rope(**(CORRECT | change))
+        NormQkvRope(**(CORRECT | change)).launch()
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,9 @@ def test_cache_rows_beyond_32_bit_offsets_are_written(inputs) -> None:
     table = torch.ones(capacity, head_dim // 2, device="cuda")
     rope = RopeTable(table, table)
     q, position = make.poisoned(1, 1, head_dim), make.position(capacity - 1)
-    norm_qkv_rope(x, None, qkv, rope, position, q, *caches, Tile(8, 64), make.workspace(0, 0))
+    NormQkvRope(
+        x, None, qkv, rope, position, q, *caches, Tile(8, 64), make.workspace(0, 0)
+    ).launch()
     _, k, v = norm_qkv_rope_reference(x, None, qkv, rope, 3, 1, kv_heads)
     for cache, rows in zip(caches, (k, v), strict=True):
         torch.testing.assert_close(cache[:, :, -1].double(), rows, atol=2e-3, rtol=2e-3)

@@ -3,7 +3,7 @@ import torch
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from decodescope.kernels.host.weights import Norm
-from decodescope.kernels.ops.rms_norm import MAX_FEATURES, rms_norm, rms_norm_reference
+from decodescope.kernels.ops.rms_norm import MAX_FEATURES, RmsNorm, rms_norm_reference
 from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
 
 DTYPES = list(LIMITS)
@@ -17,8 +17,8 @@ def test_rows_of_any_length(rows: int, features: int, dtype: torch.dtype, device
     x = random(rows, features, dtype=dtype, device=device) * 3 + 0.5
     norm = Norm(random(features, dtype=dtype, device=device), 1e-5)
     out, again = poisoned(x), poisoned(x)
-    rms_norm(x, norm, out)
-    rms_norm(x, norm, again)
+    RmsNorm(x, norm, out).launch()
+    RmsNorm(x, norm, again).launch()
     assert relative_error(out, rms_norm_reference(x, norm)) < LIMITS[dtype]
     assert torch.equal(out, again)
 
@@ -30,7 +30,7 @@ def test_agrees_with_transformers_in_fp32(device: str) -> None:
         # Small values, so that eps takes part.
         x = random(5, 192, dtype=torch.float32, device=device) / 20
         out = poisoned(x)
-        rms_norm(x, Norm(llama.weight, 1e-3), out)
+        RmsNorm(x, Norm(llama.weight, 1e-3), out).launch()
         torch.testing.assert_close(out, llama(x), atol=1e-6, rtol=1e-6)
 
 
@@ -42,7 +42,7 @@ def test_heads_of_a_fused_projection_in_place(dtype: torch.dtype, device: str) -
     norm = Norm(random(head_dim, dtype=dtype, device=device), 1e-6)
     q = projection[:, : heads * head_dim].view(batch, heads, head_dim)
     expected = rms_norm_reference(q, norm)
-    rms_norm(q, norm, q)
+    RmsNorm(q, norm, q).launch()
     assert relative_error(q, expected) < LIMITS[dtype]
     rest = slice(heads * head_dim, None)
     assert torch.equal(projection[:, rest], before[:, rest])
@@ -52,7 +52,7 @@ def test_strided_rows_into_strided_rows(device: str) -> None:
     wide = random(6, 100, dtype=torch.float32, device=device)
     result = poisoned(wide)
     norm = Norm(random(37, dtype=torch.float32, device=device), 1e-6)
-    rms_norm(wide[::2, 10:47], norm, result[1::2, 50:87])
+    RmsNorm(wide[::2, 10:47], norm, result[1::2, 50:87]).launch()
     expected = rms_norm_reference(wide[::2, 10:47], norm)
     assert relative_error(result[1::2, 50:87], expected) < LIMITS[torch.float32]
     assert result.isfinite().sum().item() == 3 * 37
@@ -63,8 +63,8 @@ def test_scale_of_the_input_drops_out(factor: float, device: str) -> None:
     x = random(2, 300, dtype=torch.float32, device=device)
     norm = Norm(random(300, dtype=torch.float32, device=device), 0.0)
     plain, scaled = poisoned(x), poisoned(x)
-    rms_norm(x, norm, plain)
-    rms_norm(x * factor, norm, scaled)
+    RmsNorm(x, norm, plain).launch()
+    RmsNorm(x * factor, norm, scaled).launch()
     sign = 1 if factor > 0 else -1
     torch.testing.assert_close(scaled, plain * sign, atol=1e-6, rtol=1e-6)
 
@@ -73,14 +73,14 @@ def test_values_whose_squares_overflow_fp16(device: str) -> None:
     x = random(1, 128, dtype=torch.float16, device=device) * 3000
     norm = Norm(torch.ones(128, dtype=torch.float16, device=device), 1e-6)
     out = poisoned(x)
-    rms_norm(x, norm, out)
+    RmsNorm(x, norm, out).launch()
     assert relative_error(out, rms_norm_reference(x, norm)) < LIMITS[torch.float16]
 
 
 def test_a_row_of_zeros_is_zeros(device: str) -> None:
     x = torch.zeros(1, 33, device=device)
     out = poisoned(x)
-    rms_norm(x, Norm(torch.ones(33, device=device), 1e-6), out)
+    RmsNorm(x, Norm(torch.ones(33, device=device), 1e-6), out).launch()
     assert not out.any()
 
 
@@ -103,4 +103,4 @@ def test_a_row_of_zeros_is_zeros(device: str) -> None:
 )
 def test_refuses(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        rms_norm(x, Norm(weight, 1e-6), out)
+        RmsNorm(x, Norm(weight, 1e-6), out).launch()

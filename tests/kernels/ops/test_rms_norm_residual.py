@@ -3,8 +3,8 @@ import torch
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from decodescope.kernels.host.weights import Norm
-from decodescope.kernels.ops.rms_norm import rms_norm, rms_norm_reference
-from decodescope.kernels.ops.rms_norm_residual import rms_norm_residual, rms_norm_residual_reference
+from decodescope.kernels.ops.rms_norm import RmsNorm, rms_norm_reference
+from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual, rms_norm_residual_reference
 from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
 
 
@@ -17,9 +17,9 @@ def test_sum_and_norm(rows: int, features: int, dtype: torch.dtype, device: str)
     total, _ = rms_norm_residual_reference(x, residual, norm)
     first, second = residual.clone(), residual.clone()
     out, again, alone = poisoned(x), poisoned(x), poisoned(x)
-    rms_norm_residual(x, first, norm, out)
-    rms_norm_residual(x, second, norm, again)
-    rms_norm(first, norm, alone)
+    RmsNormResidual(x, first, norm, out).launch()
+    RmsNormResidual(x, second, norm, again).launch()
+    RmsNorm(first, norm, alone).launch()
     assert relative_error(first, total) < LIMITS[dtype]
     assert relative_error(out, rms_norm_reference(first, norm)) < LIMITS[dtype]
     # The norm is that of the rounded sum: what a launch of its own makes of it.
@@ -34,7 +34,7 @@ def test_the_sum_is_the_one_of_pytorch_to_the_bit(dtype: torch.dtype, device: st
     residual = random(3, 100, seed=1, dtype=dtype, device=device)
     expected = residual + x
     norm = Norm(torch.ones(100, dtype=dtype, device=device), 1e-6)
-    rms_norm_residual(x, residual, norm, poisoned(x))
+    RmsNormResidual(x, residual, norm, poisoned(x)).launch()
     assert torch.equal(residual, expected)
 
 
@@ -46,7 +46,7 @@ def test_agrees_with_transformers_in_fp32(device: str) -> None:
     with torch.no_grad():
         llama.weight.copy_(random(192, dtype=torch.float32, device=device))
         expected = llama(residual + x)
-        rms_norm_residual(x, residual, Norm(llama.weight, 1e-5), out)
+        RmsNormResidual(x, residual, Norm(llama.weight, 1e-5), out).launch()
         torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)
 
 
@@ -55,7 +55,7 @@ def test_out_may_take_the_place_of_x(device: str) -> None:
     residual = random(2, 50, seed=1, dtype=torch.float32, device=device)
     norm = Norm(random(50, dtype=torch.float32, device=device), 1e-6)
     _, expected = rms_norm_residual_reference(x, residual, norm)
-    rms_norm_residual(x, residual, norm, x)
+    RmsNormResidual(x, residual, norm, x).launch()
     assert relative_error(x, expected) < LIMITS[torch.float32]
 
 
@@ -81,4 +81,4 @@ def test_refuses(
     complaint: str,
 ) -> None:
     with pytest.raises(ValueError, match=complaint):
-        rms_norm_residual(x, residual, Norm(weight, 1e-6), out)
+        RmsNormResidual(x, residual, Norm(weight, 1e-6), out).launch()

@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from decodescope.kernels.ops.rope import RopeTable, rotate, rotated_reference
+from decodescope.kernels.ops.rope import RopeTable, Rotate, rotated_reference
 from tests.helpers.kernel_inputs import at, random, relative_error
 
 # One rounding: at most half a unit of fp16, a whole one of bf16, which the interpreter truncates.
@@ -36,8 +36,8 @@ def test_every_head_turns(
     expected_q = rotated_reference(q, rope, position)
     expected_k = rotated_reference(k, rope, position)
     q_again, k_again = q.clone(), k.clone()
-    rotate(q, k, rope, at(position, device))
-    rotate(q_again, k_again, rope, at(position, device))
+    Rotate(q, k, rope, at(position, device)).launch()
+    Rotate(q_again, k_again, rope, at(position, device)).launch()
     assert relative_error(q, expected_q) < LIMITS[dtype]
     assert relative_error(k, expected_k) < LIMITS[dtype]
     assert torch.equal(q, q_again)
@@ -51,7 +51,7 @@ def test_agrees_with_transformers_in_fp32(device: str) -> None:
     cos = torch.cat((rope.cos[row], rope.cos[row]), dim=-1)
     sin = torch.cat((rope.sin[row], rope.sin[row]), dim=-1)
     expected = apply_rotary_pos_emb(q[:, :, None], k[:, :, None], cos[None], sin[None])
-    rotate(q, k, rope, at(5, device))
+    Rotate(q, k, rope, at(5, device)).launch()
     torch.testing.assert_close(q, expected[0][:, :, 0], atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(k, expected[1][:, :, 0], atol=1e-6, rtol=1e-6)
 
@@ -61,9 +61,9 @@ def test_turns_keep_lengths_and_add_up(device: str) -> None:
     q, k = random(1, 3, 64, device=device), random(1, 1, 64, device=device)
     twice, k_twice = q.clone(), k.clone()
     once, k_once = q.clone(), k.clone()
-    rotate(once, k_once, rope, at(29, device))
-    rotate(twice, k_twice, rope, at(12, device))
-    rotate(twice, k_twice, rope, at(17, device))
+    Rotate(once, k_once, rope, at(29, device)).launch()
+    Rotate(twice, k_twice, rope, at(12, device)).launch()
+    Rotate(twice, k_twice, rope, at(17, device)).launch()
     torch.testing.assert_close(twice, once, atol=3e-6, rtol=0)
     torch.testing.assert_close(once.norm(dim=-1), q.norm(dim=-1), atol=1e-5, rtol=0)
 
@@ -74,8 +74,8 @@ def test_scores_depend_on_the_distance_alone(device: str) -> None:
     scores = []
     for shift in (0, 40):
         turned_q, turned_k, other = q.clone(), k.clone(), q.clone()
-        rotate(turned_q, other, rope, at(50 + shift, device))
-        rotate(other, turned_k, rope, at(43 + shift, device))
+        Rotate(turned_q, other, rope, at(50 + shift, device)).launch()
+        Rotate(other, turned_k, rope, at(43 + shift, device)).launch()
         scores.append((turned_q * turned_k).sum().item())
     assert scores[0] == pytest.approx(scores[1], abs=1e-5)
 
@@ -83,7 +83,7 @@ def test_scores_depend_on_the_distance_alone(device: str) -> None:
 def test_position_0_changes_nothing(device: str) -> None:
     q, k = random(1, 2, 64, device=device), random(1, 1, 64, device=device)
     turned_q, turned_k = q.clone(), k.clone()
-    rotate(turned_q, turned_k, table(4, 64, device), at(0, device))
+    Rotate(turned_q, turned_k, table(4, 64, device), at(0, device)).launch()
     assert torch.equal(turned_q, q)
     assert torch.equal(turned_k, k)
 
@@ -94,7 +94,9 @@ def test_a_position_outside_the_table_changes_nothing(position: int, device: str
     turned_q, turned_k = q.clone(), k.clone()
     longer = table(5, 64, device)
     # Not one row of it is the rotation by zero, which would change nothing either.
-    rotate(turned_q, turned_k, RopeTable(longer.cos[1:], longer.sin[1:]), at(position, device))
+    Rotate(
+        turned_q, turned_k, RopeTable(longer.cos[1:], longer.sin[1:]), at(position, device)
+    ).launch()
     assert torch.equal(turned_q, q)
     assert torch.equal(turned_k, k)
 
@@ -107,7 +109,7 @@ def test_heads_of_a_fused_projection(device: str) -> None:
     q, k, v = every.split([heads, kv_heads, kv_heads], dim=1)
     rope = table(7, head_dim, device)
     expected = rotated_reference(every, rope, 6)
-    rotate(q, k, rope, at(6, device))
+    Rotate(q, k, rope, at(6, device)).launch()
     assert relative_error(q, expected[:, :heads]) < LIMITS[torch.float32]
     assert relative_error(k, expected[:, heads : heads + kv_heads]) < LIMITS[torch.float32]
     assert torch.equal(v, before.view_as(every)[:, heads + kv_heads :])
@@ -147,4 +149,4 @@ def test_refuses_tables(cos: torch.Tensor, sin: torch.Tensor, complaint: str) ->
 )
 def test_refuses(q: torch.Tensor, k: torch.Tensor, position: torch.Tensor, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        rotate(q, k, table(3, 8, "cpu"), position)
+        Rotate(q, k, table(3, 8, "cpu"), position).launch()

@@ -6,13 +6,13 @@ import torch
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
-from decodescope.kernels.ops.embedding import embed
-from decodescope.kernels.ops.kv_write import kv_write
-from decodescope.kernels.ops.linear import linear
-from decodescope.kernels.ops.rms_norm import rms_norm
-from decodescope.kernels.ops.rms_norm_residual import rms_norm_residual
-from decodescope.kernels.ops.rope import RopeTable, rotate, rotated_reference
-from decodescope.kernels.ops.swiglu import swiglu
+from decodescope.kernels.ops.embedding import Embed
+from decodescope.kernels.ops.kv_write import KvWrite
+from decodescope.kernels.ops.linear import Linear
+from decodescope.kernels.ops.rms_norm import RmsNorm
+from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
+from decodescope.kernels.ops.rope import RopeTable, Rotate, rotated_reference
+from decodescope.kernels.ops.swiglu import Swiglu
 
 HIDDEN, INTERMEDIATE, HEADS, HEAD_DIM, CAPACITY, VOCABULARY = 96, 140, 3, 32, 6, 50
 TILE = Tile(16, 128)
@@ -50,15 +50,15 @@ class Block:
         gate, up = product.chunk(2, dim=-1)
         # Allocated before the first launch, so that nothing but these kernels is on the stream.
         activated = self.poisoned(INTERMEDIATE)
-        embed(self.table, self.tokens, position, residual, pdl)
-        rms_norm(residual, self.norms[0], normed, pdl)
-        linear(normed, self.qkv, projection, TILE, pdl=pdl)
-        rotate(q, k, self.rope, position, pdl=pdl)
-        kv_write(k, v, self.caches[0], self.caches[1], position, pdl)
-        linear(residual, self.gate_up, product, TILE, self.norms[0], pdl)
-        swiglu(gate, up, activated, pdl)
-        linear(activated, self.down, down, TILE, pdl=pdl)
-        rms_norm_residual(down, residual, self.norms[1], normed, pdl)
+        Embed(self.table, self.tokens, position, residual).launch(pdl)
+        RmsNorm(residual, self.norms[0], normed).launch(pdl)
+        Linear(normed, self.qkv, projection, TILE).launch(pdl)
+        Rotate(q, k, self.rope, position).launch(pdl)
+        KvWrite(k, v, self.caches[0], self.caches[1], position).launch(pdl)
+        Linear(residual, self.gate_up, product, TILE, self.norms[0]).launch(pdl)
+        Swiglu(gate, up, activated).launch(pdl)
+        Linear(activated, self.down, down, TILE).launch(pdl)
+        RmsNormResidual(down, residual, self.norms[1], normed).launch(pdl)
         return residual, normed
 
     def expected(self, position: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from transformers.activations import ACT2FN
 
-from decodescope.kernels.ops.swiglu import BLOCK, swiglu, swiglu_reference
+from decodescope.kernels.ops.swiglu import BLOCK, Swiglu, swiglu_reference
 from tests.helpers.kernel_inputs import LIMITS, poisoned, random, relative_error
 
 
@@ -13,8 +13,8 @@ def test_halves_of_one_product(rows: int, features: int, dtype: torch.dtype, dev
     gate, up = product.chunk(2, dim=-1)
     out = torch.full((rows, features), float("nan"), dtype=dtype, device=device)
     again = poisoned(out)
-    swiglu(gate, up, out)
-    swiglu(gate, up, again)
+    Swiglu(gate, up, out).launch()
+    Swiglu(gate, up, again).launch()
     assert relative_error(out, swiglu_reference(gate, up)) < LIMITS[dtype]
     assert torch.equal(out, again)
 
@@ -22,21 +22,21 @@ def test_halves_of_one_product(rows: int, features: int, dtype: torch.dtype, dev
 def test_agrees_with_transformers_in_fp32(device: str) -> None:
     gate, up = random(2, 200, device=device) * 4, random(2, 200, device=device)
     out = poisoned(gate)
-    swiglu(gate, up, out)
+    Swiglu(gate, up, out).launch()
     torch.testing.assert_close(out, ACT2FN["silu"](gate) * up, atol=1e-6, rtol=1e-6)
 
 
 def test_a_closed_gate_lets_nothing_through(device: str) -> None:
     up = random(2, 50, device=device)
     out = poisoned(up)
-    swiglu(torch.zeros_like(up), up, out)
+    Swiglu(torch.zeros_like(up), up, out).launch()
     assert not out.any()
 
 
 def test_gates_far_from_zero_are_linear_or_closed(device: str) -> None:
     gate = torch.tensor([[80.0, 40.0, -40.0, -80.0]], device=device)
     out = poisoned(gate)
-    swiglu(gate, torch.full_like(gate, 2.0), out)
+    Swiglu(gate, torch.full_like(gate, 2.0), out).launch()
     assert out[0, :2].tolist() == [160.0, 80.0]
     assert out[0, 2:].abs().max().item() < 1e-14
 
@@ -44,7 +44,7 @@ def test_gates_far_from_zero_are_linear_or_closed(device: str) -> None:
 def test_out_may_take_the_place_of_the_gate(device: str) -> None:
     gate, up = random(1, 70, device=device), random(1, 70, device=device) + 1
     expected = swiglu_reference(gate, up)
-    swiglu(gate, up, gate)
+    Swiglu(gate, up, gate).launch()
     assert relative_error(gate, expected) < LIMITS[torch.float32]
 
 
@@ -60,4 +60,4 @@ def test_out_may_take_the_place_of_the_gate(device: str) -> None:
 )
 def test_refuses(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        swiglu(gate, up, out)
+        Swiglu(gate, up, out).launch()

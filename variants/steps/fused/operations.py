@@ -23,7 +23,7 @@ from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.kernels.ops.rope import Rotate
-from decodescope.kernels.ops.swiglu import SwiGlu
+from decodescope.kernels.ops.swiglu import Swiglu
 from decodescope.kernels.sampling.sample import sample
 from decodescope.kernels.sampling.workspace import SamplingWorkspace
 from decodescope.variants.steps.fused.model_parts import FusedLayer
@@ -55,7 +55,7 @@ def weight_bytes(operations: tuple[PlacedOperation, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sample(Operation):
-    """`sample` with its arguments."""
+    """Draws the next tokens: `sample` on these arguments."""
 
     logits: torch.Tensor
     position: torch.Tensor
@@ -63,7 +63,7 @@ class Sample(Operation):
     workspace: SamplingWorkspace
     sampling: SamplingSettings
 
-    def launch(self, pdl: bool) -> tuple[Launch, ...]:
+    def run(self, pdl: bool) -> tuple[Launch, ...]:
         memory = self.logits, self.position, self.tokens, self.workspace
         return sample(*memory, **asdict(self.sampling), pdl=pdl)
 
@@ -190,7 +190,7 @@ class _Builder:
             halves = _row_blocks(layer.gate_up, [self._plan.parts.intermediate] * 2)
             for weight, out in zip(halves, (buffers.gate, buffers.up), strict=True):
                 self._add(f"{path}/gate_up", Linear(source, weight, out, _unsplit(tile), norm))
-            self._add(f"{path}/silu", SwiGlu(buffers.gate, buffers.up, buffers.activation))
+            self._add(f"{path}/silu", Swiglu(buffers.gate, buffers.up, buffers.activation))
         self._add_product(f"{path}/down_proj", buffers.activation, layer.down, self._tiles.down)
 
     def _head(self, keep_logits: bool) -> None:

@@ -59,7 +59,7 @@ class StepProgram:
 
         def launch(index: int, placed: PlacedOperation) -> None:
             nonlocal replayable
-            launches = placed.operation.launch(self._pdl and index > 0)
+            launches = placed.operation.run(self._pdl and index > 0)
             replays.extend((placed.path, launch) for launch in launches)
             replayable = replayable and bool(launches)
 

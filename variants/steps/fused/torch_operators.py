@@ -15,12 +15,12 @@ from decodescope.kernels.host.operation import Operation
 
 @dataclass(frozen=True, slots=True)
 class TorchOperator(Operation):
-    """`run()` calls PyTorch on fixed memory, without waiting for the device."""
+    """`call()` calls PyTorch on fixed memory, without waiting for the device."""
 
-    run: Callable[[], object]
+    call: Callable[[], object]
 
-    def launch(self, pdl: bool) -> tuple[Launch, ...]:
-        self.run()
+    def run(self, pdl: bool) -> tuple[Launch, ...]:
+        self.call()
         return ()
 
 

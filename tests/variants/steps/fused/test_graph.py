@@ -24,7 +24,7 @@ class Device(Operation):
         self.capturing = False
         self.fails_with: Exception | None = None
 
-    def launch(self, pdl: bool) -> tuple[Launch, ...]:
+    def run(self, pdl: bool) -> tuple[Launch, ...]:
         if self.capturing and self.fails_with is not None:
             raise self.fails_with
         self.log.append("captured" if self.capturing else "launched")

@@ -324,7 +324,7 @@ class Counted(Operation):
         self.replayed = 0
         self._replayable = replayable
 
-    def launch(self, pdl: bool) -> tuple[Launch, ...]:
+    def run(self, pdl: bool) -> tuple[Launch, ...]:
         self.overlapped.append(pdl)
         return (Launch(self._replay, ()),) * 2 if self._replayable else ()
 

@@ -12,7 +12,7 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import new_workspace
-from decodescope.kernels.ops.linear_residual import linear_residual, linear_residual_reference
+from decodescope.kernels.ops.linear_residual import LinearResidual, linear_residual_reference
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.steps.fused.tiling.candidates import MAX_CANDIDATES, candidates
 from decodescope.variants.steps.fused.tiling.limits import fits, shared_bytes
@@ -277,5 +277,5 @@ def test_every_candidate_of_a_product_gives_the_product(batch: int, device: str)
     for tile in tiles:
         residual = start.clone()
         workspace = new_workspace(8 * 128 * batch, 64, device)
-        linear_residual(x, weight, residual, tile, workspace)
+        LinearResidual(x, weight, residual, tile, workspace).launch()
         assert (residual - expected).norm() < 1e-6 * expected.norm(), tile
