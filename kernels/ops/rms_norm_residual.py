@@ -59,7 +59,7 @@ def _rms_norm_residual_kernel(
 
 @dataclass(frozen=True, slots=True)
 class RmsNormResidual(KernelOperation):
-    """residual += x in place, rounded to its dtype; then out = RMSNorm(residual) as `rms_norm`.
+    """residual += x in place, rounded to its dtype; then out = RMSNorm(residual) as in `RmsNorm`.
 
     x, residual, out [rows, features], contiguous, of one dtype. out may be x, never the residual.
 
