@@ -2,9 +2,9 @@
 
 DecodescopeError
 ├── InputError          exit 2: bad usage or bad input
-│   ├── TraceError      a file that is no trace, or a broken one
+│   ├── TraceError      a file that is not a trace, or a broken one
 │   └── ModelError      a model, checkpoint or workload that cannot be decoded
-├── MissingRequirement    exit 3: no CUDA, torch not installed, model not found, out of GPU memory
+├── MissingRequirement  exit 3: no CUDA, torch not installed, model not found, out of GPU memory
 └── RegressionFound     exit 1: a regression gate failed
 """
 

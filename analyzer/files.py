@@ -13,9 +13,9 @@ from decodescope.analyzer.errors import InputError
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`; renamed to it on success, removed on any error.
+    """A temporary path next to `path`; renamed to it on success, removed on any error.
 
-    It keeps the suffixes of `path`, since writers choose a format by them.
+    It keeps the suffixes of `path`, because writers choose a format by them.
 
     Raises:
         InputError: the folder cannot be written to.
@@ -52,10 +52,10 @@ def write_json(path: Path, structure: object) -> None:
 
 
 def check_writable(path: Path | None, option: str) -> None:
-    """Refuse an output path before any work is done for it; None asks for no file.
+    """Reject an output path before any work is done for it; None means no file.
 
     Raises:
-        InputError: a folder, or one whose folder is missing or not writable; names `option`.
+        InputError: `path` is a folder, or its folder is missing or not writable; names `option`.
     """
     if path is None:
         return

@@ -9,7 +9,7 @@ from decodescope.analyzer.schema.report import SamplingSettings
 UNKNOWN = "\u2013"
 
 _SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
-_TIME = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
+TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
 
 def significant(value: float) -> str:
@@ -89,7 +89,7 @@ def duration(ns: float | None) -> str:
     """Nanoseconds in the unit that keeps the number between 1 and 999."""
     if ns is None:
         return UNKNOWN
-    for factor, unit in _TIME:
+    for factor, unit in TIME_UNITS[:-1]:
         if ns >= factor * 0.9995:
             return f"{significant(ns / factor)} {unit}"
     return f"{ns:.0f} ns"

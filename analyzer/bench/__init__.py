@@ -1,1 +1,1 @@
-"""`bench analyzer`: the analyzer measured, beside a peer."""
+"""`bench analyzer`: the cost of the analyzer, compared with a peer's."""

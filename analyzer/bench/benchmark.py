@@ -1,7 +1,7 @@
-"""`bench analyzer`: time and memory to read and analyse a large trace, beside a peer's.
+"""`bench analyzer`: time and memory to read and analyse a large trace, compared with a peer's.
 
-The trace is made from recorded events. Each repetition runs every measured program once, each in a
-process of its own, so that ratios come from the same minute of the same machine.
+The trace repeats recorded events. Each repetition runs every measured program once, each in its own
+process, so that ratios come from the same minute on the same machine.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Makes a large trace out of a recorded one: the same events again and again, later each time."""
+"""Makes a large trace from a recorded one by repeating its events at later times."""
 
 import json
 import re
@@ -40,11 +40,11 @@ class _Template:
 
 
 def make_trace(source: bytes, events: int, path: Path) -> int:
-    """Write a trace of exactly `events` events at `path` and return its size in bytes.
+    """Write a trace of exactly `events` events to `path` and return its size in bytes.
 
-    `source` is Kineto JSON. Each repetition begins 1 ms after the end of the one before and has
-    correlation ids, flow ids and external ids of its own; the layout is that of libkineto, without
-    the shapes of operators, which the profiler only records on request.
+    `source` is Kineto JSON. Each repetition begins 1 ms after the end of the previous one and has
+    its own correlation ids, flow ids and external ids. The layout is libkineto's, without operator
+    shapes, which the profiler records only on request.
 
     Raises:
         TraceError: `source` holds no complete events.

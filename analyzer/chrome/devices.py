@@ -38,7 +38,7 @@ class StreamTracks:
 
 
 def stream_tracks(trace: Trace, device: int) -> Iterator[StreamTracks]:
-    """The streams of a device, in order of their numbers."""
+    """The streams of a device, by number."""
     ops = trace.ops
     above = _FIRST_STREAM_TRACK
     for stream in sorted(set(ops.stream[ops.device == device].tolist())):

@@ -108,8 +108,8 @@ def _events(analysis: Analysis, text: EventText) -> Iterator[str]:
 def _host_events(
     text: EventText, groups: dict[str, HostEvents], places: HostPlaces
 ) -> Iterator[str]:
-    """The slices of all host threads, outer before inner where they start together: viewers nest
-    slices of one start in the order of the file."""
+    """The slices of all host threads. Outer slices precede inner ones that start at the same time:
+    viewers nest slices of one start in the order of the file."""
     for pid in sorted(set(places.pid.tolist())):
         yield text.process(pid, f"host {pid}", 0)
     names, starts, ends, correlations, externals = (

@@ -19,7 +19,7 @@ from decodescope.analyzer.trace import Int64s
 
 @dataclass(slots=True)
 class RangeSlice:
-    """One range around ops of a replay; `confidence` is the worst of its ops' (see `Ranges`), and
+    """One range around ops of a replay; `confidence` is the worst of its ops' (see `Ranges`), or
     EXACT for the ranges around the launch itself."""
 
     node: int

@@ -62,7 +62,7 @@ def compare_runs(
 
 
 def speed_verdict(interval: Interval | None) -> ChangeVerdict:
-    """What an interval of a tokens/s ratio shows."""
+    """The verdict on the interval of a tokens/s ratio."""
     if interval is None:
         return "unknown"
     if interval.low > 1:
@@ -157,7 +157,7 @@ def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -
 
 
 def _output_findings(by_variant: Mapping[str, Rounds]) -> Iterator[Finding]:
-    """Where a variant's generated tokens leave those of the first variant."""
+    """The first position at which a variant's generated tokens differ from the first variant's."""
     (first, reference), *others = (
         (variant, rounds[min(rounds)]) for variant, rounds in by_variant.items()
     )

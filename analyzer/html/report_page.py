@@ -1,7 +1,7 @@
 """One offline HTML page about one or several analysed traces, and what changed between them.
 
 Every figure on it is read from a `Report`, a `Comparison` or a `Diff`; this module only chooses the
-charts and what stands beside them.
+charts and the text beside them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -210,7 +210,7 @@ def _parts(bars: Sequence[Bar]) -> list[str]:
 
 
 def _similar(bars: Sequence[Bar]) -> bool:
-    """Whether all bars can be told apart on the scale of the longest."""
+    """Whether the parts of every bar are visible on the scale of the longest."""
     lengths = [sum(part.ns for part in parts) for _, parts in bars]
     return not lengths or min(lengths) >= _SIMILAR * max(lengths)
 

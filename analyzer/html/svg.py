@@ -1,6 +1,6 @@
-"""A chart as an inline SVG element: shapes with class names, and text that is escaped.
+"""A chart as an inline SVG element: shapes with class names, and escaped text.
 
-Colours come from the page's style sheet by class name, so that one drawing serves light, dark and
+Colours come from the page's style sheet by class name, so that one drawing works on light, dark and
 paper. Coordinates are CSS pixels.
 """
 
@@ -10,14 +10,13 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from decodescope.analyzer.formatting import plain_text
+from decodescope.analyzer.formatting import TIME_UNITS, plain_text
 
 CHART_WIDTH = 1120
-_TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 
 
 class Drawing:
-    """One chart with a title and a description for those who do not see it."""
+    """One chart with a title and a description for screen readers."""
 
     def __init__(self, height: float, title: str, description: str, width: float = CHART_WIDTH):
         self.width = width
@@ -49,7 +48,7 @@ class Drawing:
     def boxes(
         self, boxes: Iterable[tuple[float, float, float, float]], kind: str, tip: str = ""
     ) -> None:
-        """Many rectangles (x, y, width, height) as one shape: a tenth of the bytes."""
+        """Many rectangles (x, y, width, height) as one shape, in a tenth of the bytes."""
         path = "".join(
             f"M{_short(x)} {_short(y)}h{_short(w)}v{_short(h)}h{_short(-w)}z"
             for x, y, w, h in boxes
@@ -72,7 +71,7 @@ class Drawing:
         shape.text = plain_text(text)
 
     def markup(self) -> Markup:
-        """The element, safe to stand in a page."""
+        """The element as escaped markup for a page."""
         return Markup(ElementTree.tostring(self._root, encoding="unicode"))
 
     def _add(self, tag: str, kind: str, **numbers: float) -> ElementTree.Element:
@@ -102,7 +101,7 @@ def ticks(limit: float, most: int = 10) -> list[float]:
 
 def time_ticks(limit_ns: int, most: int = 10) -> list[tuple[float, str]]:
     """Round times from 0 to at most `limit_ns`, each in ns and as text in one unit."""
-    factor, unit = next((f, u) for f, u in _TIME_UNITS if limit_ns >= 2 * f or f == 1)
+    factor, unit = next((f, u) for f, u in TIME_UNITS if limit_ns >= 2 * f or f == 1)
     return [(at, f"{at / factor:g} {unit}" if at else "0") for at in ticks(limit_ns, most)]
 
 

@@ -24,7 +24,7 @@ _RATIO_LEFT, _RATIO_PX, _MIN_RATIO = 330.0, 480.0, 1e-6
 
 def rates_svg(variants: Sequence[VariantRates]) -> Markup:
     """Left: tokens/s from zero, a dot per round. Right: the same dots and the interval of the mean,
-    as deviation from the variant's own mean, where the noise can be seen."""
+    as deviation from the variant's own mean, which shows the noise."""
     height = _AXIS_PX + len(variants) * _ROW_PX
     about = ", ".join(f"{found.variant}: {rate(found.mean)}" for found in variants)
     drawing = Drawing(height, "tokens/s of each variant, a dot per round", about)
@@ -44,7 +44,7 @@ def rates_svg(variants: Sequence[VariantRates]) -> Markup:
 
 
 def _deviations(found: VariantRates) -> list[float]:
-    """Rounds, then the interval's ends, relative to the mean."""
+    """The rounds and the ends of the interval, relative to the mean."""
     values = list(found.tokens_per_s)
     if found.interval is not None:
         values += [found.interval.low, found.interval.high]
@@ -85,7 +85,7 @@ def _spread_row(drawing: Drawing, found: VariantRates, y: float, spread: float) 
 
 def ratios_svg(pairs: Sequence[Pair]) -> Markup | None:
     """tokens/s of one variant over another's with its interval, on a logarithmic axis around 1;
-    None where nothing was timed."""
+    None if nothing was timed."""
     timed = [(pair, pair.speed) for pair in pairs if pair.speed is not None]
     timed = [(pair, speed) for pair, speed in timed if speed.value > 0]
     if not timed:
@@ -115,7 +115,7 @@ def ratios_svg(pairs: Sequence[Pair]) -> Markup | None:
 
 
 def _ratio_range(speeds: Sequence[SpeedRatio]) -> tuple[float, float]:
-    """A little more than holds 1, every ratio and every interval."""
+    """A range that contains 1, every ratio and every interval, with a margin."""
     ends = [1.0, *(speed.value for speed in speeds)]
     for speed in speeds:
         if speed.interval is not None:
@@ -124,8 +124,8 @@ def _ratio_range(speeds: Sequence[SpeedRatio]) -> tuple[float, float]:
 
 
 def _ratio_ticks(low: float, high: float) -> list[float]:
-    """1, and round ratios on either side: 1, 2 and 5 times powers of ten, or where the range is
-    narrow, equal steps."""
+    """1, and round ratios on either side: 1, 2 and 5 times powers of ten, or equal steps if the
+    range is narrow."""
     if high / low >= 4:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         found = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
@@ -137,7 +137,7 @@ def _ratio_ticks(low: float, high: float) -> list[float]:
 
 
 def _marker(drawing: Drawing, x: float, y: float, verdict: ChangeVerdict) -> None:
-    """A triangle points to where the verdict goes, a circle says that nothing was shown."""
+    """A triangle points in the direction of the verdict, a circle means that there is none."""
     if verdict in ("faster", "slower"):
         tip = 6 if verdict == "faster" else -6
         drawing.polygon([(x - tip, y - 6), (x + tip, y), (x - tip, y + 6)], "dot")

@@ -65,7 +65,7 @@ def step_svg(name: str, step: StepTimeline) -> Markup:
 
 
 def excerpt_svg(name: str, step: StepTimeline) -> Markup | None:
-    """`EXCERPT_OPS` consecutive ops from the middle of the step, wide enough to tell apart; None
+    """`EXCERPT_OPS` consecutive ops from the middle of the step, wide enough to distinguish; None
     if the whole step has few ops."""
     count = len(step.op_starts_ns)
     if count < 2 * EXCERPT_OPS:

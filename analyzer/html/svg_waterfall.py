@@ -1,4 +1,4 @@
-"""Where a step's time goes, as one bar per variant with the physical limit marked."""
+"""Where the time of a step goes, as one bar per variant with the physical limit marked."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ def waterfalls_svg(bars: Sequence[Bar]) -> Markup:
 
 
 def composition_svg(bars: Sequence[Bar]) -> Markup:
-    """The same steps, each as wide as the others, for those too short to see on one scale."""
+    """The same steps, all equally wide, for those too short to see on one scale."""
     height = len(bars) * _ROW_PX
     drawing = Drawing(height, "What each step consists of", "each bar is one step, 100 %")
     for row, (name, parts) in enumerate(bars):
@@ -49,8 +49,8 @@ def _total(parts: Sequence[WaterfallPart]) -> int:
 def _bar(
     drawing: Drawing, name: str, parts: Sequence[WaterfallPart], y: float, px_per_ns: float
 ) -> None:
-    """Where kernels beat the limit (a negative part), the busy time alone is drawn, and the mark of
-    the limit stands to its right."""
+    """If kernels beat the limit (a negative part), only the busy time is drawn, and the mark of the
+    limit is to its right."""
     total = _total(parts)
     y += 12
     drawing.text(0, y + 13, cut_middle(name, 18), "strong")

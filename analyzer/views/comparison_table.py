@@ -20,7 +20,7 @@ _SPACE = 2
 
 def comparison_table(compared: Comparison | Diff) -> RenderableType:
     """Rates, ratios, accuracy, changes, ranges, waterfalls, findings and the gate; columns that do
-    not fit beside each other go below."""
+    not fit side by side continue below."""
     return Fitted(partial(_parts, summary_of(compared)))
 
 

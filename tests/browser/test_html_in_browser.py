@@ -29,7 +29,7 @@ def sample_page() -> str:
     return html_report("eager against compiled", views, sample_comparison(one.report))
 
 
-def test_it_asks_for_nothing_and_has_nothing_to_complain_about(open_page: Open) -> None:
+def test_it_makes_no_requests_and_logs_no_errors(open_page: Open) -> None:
     tab = open_page(sample_page())
     tab.evaluate("window.scrollTo(0, document.body.scrollHeight)")
     tab.evaluate("new Promise(done => setTimeout(done, 300))")
@@ -49,7 +49,7 @@ def test_it_is_never_wider_than_the_window(open_page: Open, width: int) -> None:
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_charts_and_tables_are_seen(open_page: Open) -> None:
+def test_charts_and_tables_are_visible(open_page: Open) -> None:
     tab = open_page(sample_page())
     small = """[...document.querySelectorAll("svg.chart, table")]
       .map(shape => shape.getBoundingClientRect())

@@ -67,7 +67,7 @@ def table_of(result: AnalyzerBenchmark) -> str:
     return text_of(benchmark_table(result), 200)
 
 
-def test_the_benchmark_measures_processes_of_their_own() -> None:
+def test_the_benchmark_measures_separate_processes() -> None:
     result = run_analyzer_benchmark(SOURCE, repeats=2, events=2000)
     assert (result.events, result.repeats) == (2000, 2)
     assert result.file_bytes > 100_000

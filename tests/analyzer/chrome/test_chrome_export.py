@@ -101,7 +101,7 @@ def test_slices_of_one_track_nest(tmp_path: Path) -> None:
     assert_nested(exported_events(tmp_path))
 
 
-def test_arrows_lead_from_calls_to_ops(tmp_path: Path) -> None:
+def test_arrows_go_from_calls_to_ops(tmp_path: Path) -> None:
     events = exported_events(tmp_path)
     slices = [item for item in events if item["ph"] == "X"]
     tails = {item["id"]: item for item in events if item["ph"] == "s"}
@@ -134,7 +134,7 @@ def test_gaps_and_counters_have_tracks_of_their_own(tmp_path: Path) -> None:
     assert {item["args"]["busy"] for item in events if item["name"] == "busy"} == {0, 1}
 
 
-def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path) -> None:
+def test_a_failed_export_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         export_chrome(rich_analysis(), tmp_path / "missing" / "out.json")
     assert list(tmp_path.iterdir()) == []
@@ -172,7 +172,7 @@ def model(*rows: tuple[str, str]) -> GraphReference:
     )
 
 
-def test_the_models_ranges_stand_above_a_replays_ops(tmp_path: Path) -> None:
+def test_the_models_ranges_are_above_a_replays_ops(tmp_path: Path) -> None:
     rows = model(("a", "/layer.0/norm"), ("b", "/layer.0/mlp"), ("c", "/layer.0/mlp"),
                  ("d", "/layer.1"), ("e", ""))  # fmt: skip
     starts = [(0, 10, 7), (10, 10, 7), (25, 5, 7), (28, 10, 7), (50, 5, 7)]
@@ -193,7 +193,7 @@ def test_the_models_ranges_stand_above_a_replays_ops(tmp_path: Path) -> None:
     assert [item["args"]["range"] for item in kernels] == [row.path for row in rows.ops] * 2
 
 
-def test_ranges_of_a_replay_that_is_only_partly_known_say_so(tmp_path: Path) -> None:
+def test_ranges_of_a_partially_known_replay_are_marked(tmp_path: Path) -> None:
     rows = model(("a", "/layer.0"), ("b", "/layer.1"))
     starts = [(0, 10, 7), (10, 10, 7), (20, 10, 7)]
     assert ranges_of(exported_events(tmp_path, replayed("axb", starts, rows)))[:4] == [
@@ -215,7 +215,7 @@ def test_ranges_of_a_replay_that_is_only_partly_known_say_so(tmp_path: Path) -> 
     st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(PATHS)), max_size=9),
 )  # fmt: skip
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_whatever_overlaps_everything_nests_and_no_op_is_lost(
+def test_slices_nest_and_no_op_is_lost_whatever_overlaps(
     tmp_path: Path, names: str, starts: list[tuple[int, int, int]], rows: list[tuple[str, str]]
 ) -> None:
     analysis = replayed(names, starts, model(*rows))

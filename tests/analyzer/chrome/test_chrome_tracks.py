@@ -26,7 +26,7 @@ def test_tracks_separate_and_nest(rows: list[tuple[int, int]]) -> None:
         assert not apart.any()
 
 
-def test_host_events_keep_their_thread_unless_no_viewer_takes_it() -> None:
+def test_host_events_keep_their_thread_if_viewers_accept_it() -> None:
     trace = trace_of(
         span(0, 50, "range", tid=7), call(10, 20, 1, tid=7), call(45, 60, 2, tid=7),
         {**call(0, 5, 3), "tid": "worker"}, {**call(6, 7, 4), "tid": "worker"},

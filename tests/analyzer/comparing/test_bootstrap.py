@@ -46,7 +46,7 @@ def test_three_rounds_are_like_all_27_draws_of_them() -> None:
 
 
 @pytest.mark.parametrize("size", [3, 5, 40, 2500])
-def test_small_noise_gives_the_t_interval_of_the_mean(size: int) -> None:
+def test_small_noise_has_the_t_interval_of_the_mean(size: int) -> None:
     values = np.random.default_rng(size).normal(100, 0.5, size)
     half = two_sided_t(0.95, size - 1) * values.std(ddof=1) / math.sqrt(size)
     found = _present(mean_interval(values.tolist()))
@@ -66,7 +66,7 @@ def test_welch_decides_where_one_side_is_noisier() -> None:
 
 
 @pytest.mark.parametrize("size", [3, 4, 5])
-def test_intervals_of_few_rounds_hold_as_often_as_they_say(size: int) -> None:
+def test_intervals_of_few_rounds_have_their_nominal_coverage(size: int) -> None:
     generator = np.random.default_rng(size)
     comparisons, held = 300, 0
     for _ in range(comparisons):
@@ -93,7 +93,7 @@ def test_noise_that_both_sides_share_cancels_in_pairs_only() -> None:
 
 @given(rates=RATES, scale=st.floats(0.1, 10.0), data=st.data())
 @settings(max_examples=25, deadline=None)
-def test_ratios_hold_their_estimate_scale_and_turn_round(
+def test_intervals_contain_the_estimate_scale_and_invert(
     rates: list[float], scale: float, data: st.DataObject
 ) -> None:
     size = len(rates)
@@ -130,7 +130,7 @@ def test_pairs_must_be_pairs() -> None:
         paired_ratio([1.0, 2.0, 3.0], [1.0, 2.0])
 
 
-def test_noise_beyond_reason_overflows_nothing() -> None:
+def test_extreme_noise_does_not_overflow() -> None:
     found = _present(paired_ratio([1e-200, 1.0, 1e200], [1e200, 1.0, 1e-200]))
     assert 0 < found.low < found.high < math.inf
 

@@ -35,7 +35,7 @@ def test_every_variant_is_compared_with_the_first_then_with_the_one_before() -> 
     assert len(two.comparison.pairs) == 1
 
 
-def test_ratios_and_what_they_show() -> None:
+def test_ratios_and_their_verdicts() -> None:
     to_compiled, _, to_fused = full().comparison.pairs
     assert to_compiled.speed is not None
     assert to_fused.speed is not None
@@ -67,7 +67,7 @@ def test_rates_and_accuracy_of_each_variant() -> None:
     assert eager.accuracy is not None
 
 
-def test_two_rounds_give_no_interval_and_say_so() -> None:
+def test_two_rounds_have_no_interval_and_a_reason() -> None:
     compared = compare_runs(runs_of({EAGER: [1.0, 2.0], COMPILED: [3.0, 4.0]}), {})
     (pair,) = compared.comparison.pairs
     assert pair.speed is not None
@@ -76,7 +76,7 @@ def test_two_rounds_give_no_interval_and_say_so() -> None:
     assert "few_rounds" in codes(compared)
 
 
-def test_a_round_that_failed_for_one_variant_is_left_out_of_its_pairs_only() -> None:
+def test_a_failed_round_of_one_variant_is_excluded_from_its_pairs_only() -> None:
     runs = [run for run in runs_of(RATES) if (run.variant, run.round) != (COMPILED, 2)]
     compared = compare_runs(runs, {})
     to_compiled, to_fused, _ = compared.comparison.pairs
@@ -133,7 +133,7 @@ def test_idle_classes_that_do_not_add_up_are_unknown() -> None:
     assert pair.idle_ns["host_wait"] == Change(300, None)
 
 
-def test_a_variant_without_a_window_has_its_speed_only() -> None:
+def test_a_variant_without_a_window_has_only_its_speed() -> None:
     windows = {EAGER: window_of([step_of(0, 1000, {})], [range_of("decode_step", 5)])}
     compared = compare_runs(runs_of({EAGER: [1.0], COMPILED: [2.0]}), windows)
     (pair,) = compared.comparison.pairs
@@ -154,7 +154,7 @@ def test_cpu_windows_have_no_launch_calls() -> None:
     assert pair.gpu_ops == Change(300, 300)
 
 
-def test_findings_of_the_windows_carry_their_variants_name() -> None:
+def test_findings_of_windows_name_their_variant() -> None:
     sick = Health(
         "degraded", 1, (Finding("unlinked_gpu_ops", "1 of 9"), Finding("cpu_capture", ""))
     )
@@ -175,7 +175,7 @@ def test_findings_of_the_windows_carry_their_variants_name() -> None:
     ("tokens", "token"),
     [([[5, 6, 9, 8]], "token 3"), ([[5, 6]], "token 3"), ([[5, 6, 7, 8]], None)],
 )
-def test_other_tokens_than_those_of_the_first_variant_are_a_finding(
+def test_tokens_that_differ_from_the_first_variants_are_a_finding(
     tokens: list[list[int]], token: str | None
 ) -> None:
     runs = [run_of(EAGER, 0, 1.0), run_of(COMPILED, 0, 2.0, output_token_ids=tokens)]
@@ -188,7 +188,7 @@ def test_other_tokens_than_those_of_the_first_variant_are_a_finding(
     assert token is None or token in found[0]
 
 
-def test_other_prompts_are_a_finding() -> None:
+def test_different_prompts_are_a_finding() -> None:
     runs = [run_of(EAGER, 0, 1.0), run_of(COMPILED, 0, 2.0, prompt_token_ids=[[9]])]
     assert "different_prompts" in codes(compare_runs(runs, {}))
 
@@ -212,7 +212,7 @@ def test_runs_that_cannot_be_compared_are_refused_in_one_line(runs: list, words:
     assert "\n" not in str(refused.value)
 
 
-def test_the_json_is_read_back_as_it_was_written() -> None:
+def test_the_json_round_trips() -> None:
     compared = full()
     assert msgspec.json.decode(msgspec.json.encode(compared), type=Comparison) == compared
     assert msgspec.json.encode(full()) == msgspec.json.encode(compared)

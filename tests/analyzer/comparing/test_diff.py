@@ -23,7 +23,7 @@ def codes(diff: Diff) -> list[str]:
     return [finding.code for finding in diff.findings]
 
 
-def test_profiled_steps_are_compared_where_nothing_else_was_timed() -> None:
+def test_profiled_steps_are_compared_if_nothing_else_was_timed() -> None:
     diff = diff_reports(steps(1000, 1010, 990), steps(500, 505, 495, 500))
     assert diff.pair.step_ns == Change(1000, 500)
     assert diff.pair.speed is not None
@@ -45,14 +45,14 @@ def test_a_step_takes_as_long_as_the_longer_of_host_and_gpu() -> None:
     assert diff_reports(base, other).pair.step_ns == Change(130, 65)
 
 
-def test_two_steps_give_no_interval() -> None:
+def test_two_steps_have_no_interval() -> None:
     speed = diff_reports(steps(10, 20), steps(10, 20, 30)).pair.speed
     assert speed is not None
     assert (speed.interval, speed.verdict) == (None, "unknown")
     assert "2 steps" in (speed.reason or "")
 
 
-def test_unprofiled_times_go_before_profiled_ones() -> None:
+def test_unprofiled_times_take_precedence_over_profiled_ones() -> None:
     base = steps(2000, 2000, 2000, capture=capture_of(1000))
     other = steps(500, 500, 500, capture=capture_of(400))
     diff = diff_reports(base, other)
@@ -94,7 +94,7 @@ def test_captures_with_impossible_values_are_compared_by_their_steps() -> None:
     [("model", "tiny"), ("weights", "pretrained"), ("dtype", "fp16"), ("context", 512),
      ("device", "cpu"), ("device_name", "NVIDIA H100 80GB HBM3")],
 )  # fmt: skip
-def test_other_workloads_are_a_finding(field: str, value: object) -> None:
+def test_different_workloads_are_a_finding(field: str, value: object) -> None:
     base = steps(1, 2, 3, capture=capture_of(10))
     other = steps(1, 2, 3, capture=capture_of(10, **{field: value}))
     (finding,) = (f for f in diff_reports(base, other).findings if f.code == "different_workloads")
@@ -103,7 +103,7 @@ def test_other_workloads_are_a_finding(field: str, value: object) -> None:
     assert "different_workloads" not in codes(diff_reports(base, variant))
 
 
-def test_other_gpus_of_foreign_traces_are_a_finding() -> None:
+def test_different_gpus_of_foreign_traces_are_a_finding() -> None:
     base = steps(1, 2, 3)
     device = msgspec.structs.replace(base.devices[0], name="Tesla V100")
     other = steps(1, 2, 3, devices=(device,))
@@ -111,7 +111,7 @@ def test_other_gpus_of_foreign_traces_are_a_finding() -> None:
     assert "different_workloads" not in codes(diff_reports(base, base))
 
 
-def test_traces_without_steps_are_compared_as_wholes() -> None:
+def test_traces_without_steps_are_compared_by_their_totals() -> None:
     whole = steps(1000, 1000, 1000)
     base = msgspec.structs.replace(whole, steps=(), ranges=(range_of("forward", 70),))
     other = msgspec.structs.replace(base, ranges=(range_of("forward", 60),))
@@ -124,7 +124,7 @@ def test_traces_without_steps_are_compared_as_wholes() -> None:
     assert codes(diff) == ["whole_traces", "nothing_timed"]
 
 
-def test_steps_on_one_side_leave_the_other_unknown() -> None:
+def test_if_only_one_side_has_steps_the_other_is_unknown() -> None:
     base = steps(1000, 1000)
     other = msgspec.structs.replace(base, steps=())
     diff = diff_reports(base, other)
@@ -160,7 +160,7 @@ def test_recorded_windows_of_two_variants() -> None:
         assert ops == sum(step.gpu_ops for step in report.steps) / len(report.steps)
 
 
-def test_the_json_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+def test_the_json_round_trips(tmp_path: Path) -> None:
     named = Source(str(tmp_path / "a.json"), "kineto", 3)
     diff = diff_reports(steps(1, 2, 3, source=named), steps(2, 3, 4, capture=capture_of(7)))
     assert msgspec.json.decode(msgspec.json.encode(diff), type=Diff) == diff

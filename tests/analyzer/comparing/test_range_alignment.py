@@ -32,7 +32,7 @@ def layers(parts: dict[str, int], count: int = 2) -> list[RangeReport]:
     return reports
 
 
-def test_layers_are_taken_together_and_counted_per_step() -> None:
+def test_layers_are_summed_and_divided_by_the_steps() -> None:
     base = layers({"attention": 30, "mlp": 60}, count=4)
     other = layers({"attention": 10, "mlp": 50}, count=2)
     rows = rows_of(base, other, steps=(2, 1))
@@ -51,7 +51,7 @@ def test_which_numbers_are_layers(name: str, together: str) -> None:
     assert list(rows_of([range_of(name, 5)], [range_of(name, 5)])) == [together]
 
 
-def test_a_fused_range_stands_for_the_siblings_it_names() -> None:
+def test_a_fused_range_is_compared_with_the_siblings_it_names() -> None:
     base = layers({"norm": 10, "qkv": 40, "rope": 7, "mlp": 60})
     other = layers({"norm+qkv+rope": 30, "mlp": 60})
     row = rows_of(base, other)["step/layer.*/norm+qkv+rope"]
@@ -61,7 +61,7 @@ def test_a_fused_range_stands_for_the_siblings_it_names() -> None:
     assert rows_of(base, other)["step/layer.*/mlp"].replaced == ()
 
 
-def test_what_is_left_of_a_part_under_its_own_name_is_compared_with_it() -> None:
+def test_a_part_that_keeps_its_own_name_joins_the_comparison() -> None:
     base = layers({"attention": 30, "post_norm": 5, "mlp": 60, "input_norm": 5})
     other = layers({"attention": 28, "attention+post_norm": 3, "mlp": 55, "mlp+input_norm": 4})
     other.append(range_of("step/layer.0/input_norm", 5))
@@ -71,7 +71,7 @@ def test_what_is_left_of_a_part_under_its_own_name_is_compared_with_it() -> None
     assert len(rows) == 4
 
 
-def test_fusion_undone_is_compared_as_one_row_too() -> None:
+def test_undone_fusion_is_one_row_too() -> None:
     base, other = layers({"norm+mlp": 50}), layers({"norm": 10, "mlp": 70})
     row = rows_of(base, other)["step/layer.*/norm+mlp"]
     assert row.gpu_ns == Change(100, 160)
@@ -86,7 +86,7 @@ def test_one_fusion_against_another() -> None:
     assert rows["step/layer.*/d"].gpu_ns == Change(6, 6)
 
 
-def test_equal_fusion_on_both_sides_stays_range_by_range() -> None:
+def test_equal_fusion_on_both_sides_is_compared_range_by_range() -> None:
     parts = {"mlp": 50, "mlp+norm": 4, "norm": 2}
     rows = rows_of(layers(parts), layers(parts))
     assert {path for path in rows if path.count("/") == 2} == {
@@ -95,7 +95,7 @@ def test_equal_fusion_on_both_sides_stays_range_by_range() -> None:
     assert all(row.gpu_ns.base == row.gpu_ns.other for row in rows.values())
 
 
-def test_a_fused_range_with_a_part_that_is_not_beside_it_has_no_partner() -> None:
+def test_a_fused_range_without_one_of_its_parts_has_no_partner() -> None:
     base = [*layers({"norm": 10, "mlp": 60}), range_of("step/final_norm", 8)]
     other = layers({"norm": 9, "mlp": 50, "mlp+final_norm": 6})
     rows = rows_of(base, other)
@@ -104,7 +104,7 @@ def test_a_fused_range_with_a_part_that_is_not_beside_it_has_no_partner() -> Non
     assert rows["step/final_norm"].gpu_ns == Change(8, None)
 
 
-def test_ranges_that_only_one_side_has_are_listed_once_without_those_inside() -> None:
+def test_ranges_of_one_side_are_listed_without_their_children() -> None:
     base = layers({"q_proj": 10})
     other = [range_of("step", 50), range_of("step/(graph replay)", 50)]
     rows = rows_of(base, other)
@@ -114,7 +114,7 @@ def test_ranges_that_only_one_side_has_are_listed_once_without_those_inside() ->
     assert "step/layer.*/q_proj" not in rows
 
 
-def test_children_of_a_part_that_fusion_left_are_still_compared() -> None:
+def test_children_of_a_part_that_keeps_its_name_are_still_compared() -> None:
     base = [range_of("mlp", 60), range_of("mlp/up", 40), range_of("norm", 5)]
     other = [range_of("mlp", 50), range_of("mlp/up", 38), range_of("mlp+norm", 4)]
     rows = rows_of(base, other)
@@ -175,7 +175,7 @@ def test_sums_of_the_outermost_rows_are_the_sums_of_the_ranges(
 
 @given(base=trees(), other=trees())
 @settings(max_examples=200, deadline=None)
-def test_rows_turn_round_with_their_sides_and_match_themselves(
+def test_swapping_the_sides_swaps_the_rows(
     base: list[RangeReport], other: list[RangeReport]
 ) -> None:
     there, back = align_ranges(base, other, 1, 1), align_ranges(other, base, 1, 1)
@@ -189,7 +189,7 @@ def test_rows_turn_round_with_their_sides_and_match_themselves(
 
 @given(base=trees(), other=trees())
 @settings(max_examples=100, deadline=None)
-def test_below_every_range_of_both_sides_the_rows_are_its_children(
+def test_the_rows_below_a_shared_range_are_its_children(
     base: list[RangeReport], other: list[RangeReport]
 ) -> None:
     rows = align_ranges(base, other, 1, 1)

@@ -41,12 +41,12 @@ def codes(checked: Comparison) -> list[str]:
     return [finding.code for finding in checked.comparison.findings]
 
 
-def test_the_same_again_passes() -> None:
+def test_an_equal_comparison_passes() -> None:
     gate = gate_of(comparison(), baseline())
     assert gate == Gate("old.json", 5.0, ())
 
 
-def test_a_clear_fall_fails_and_says_by_how_much() -> None:
+def test_a_clear_slowdown_fails_with_its_size() -> None:
     slow = [rate * 0.9 for rate in STEADY]
     (failure,) = gate_of(comparison(compiled=slow), baseline()).failures
     assert failure.startswith("compiled, 540 tokens/s after 600")
@@ -56,19 +56,19 @@ def test_a_clear_fall_fails_and_says_by_how_much() -> None:
 
 
 @pytest.mark.parametrize(("factor", "fails"), [(0.951, False), (0.949, True), (1.3, False)])
-def test_the_share_allowed_is_the_edge(factor: float, fails: bool) -> None:
+def test_the_allowed_share_is_the_threshold(factor: float, fails: bool) -> None:
     gate = gate_of(comparison(compiled=[rate * factor for rate in STEADY]), baseline())
     assert bool(gate.failures) == fails
 
 
-def test_a_fall_within_the_noise_is_a_finding_and_no_failure() -> None:
+def test_a_slowdown_within_the_noise_is_a_finding() -> None:
     noisy = [600.0, 400.0, 650.0, 500.0]
     checked = check_baseline(comparison(compiled=noisy), baseline(), "old.json", 5.0)
     assert checked.comparison.gate == Gate("old.json", 5.0, ())
     assert "inconclusive_gate" in codes(checked)
 
 
-def test_without_an_interval_the_means_decide_and_the_sentence_says_so() -> None:
+def test_without_an_interval_the_means_decide() -> None:
     now = comparison(eager=[100.0], compiled=[500.0])
     (failure,) = gate_of(now, baseline()).failures
     assert "no interval, the ratio alone decides" in failure
@@ -80,7 +80,7 @@ def test_sides_may_have_different_numbers_of_rounds() -> None:
     assert len(gate.failures) == 1
 
 
-def test_a_new_variant_is_a_finding_and_a_missing_one_is_refused() -> None:
+def test_a_new_variant_is_a_finding_and_a_missing_one_an_error() -> None:
     runs = runs_of({"eager": EAGER, "compiled": STEADY, "fused": STEADY})
     more = compare_runs(runs, {})
     assert "not_in_baseline" in codes(check_baseline(more, baseline(), "old.json", 5.0))
@@ -101,7 +101,7 @@ def test_a_baseline_of_another_workload_is_refused(field: str, value: object) ->
     assert "new baseline" in str(refused.value)
 
 
-def test_other_software_is_a_finding() -> None:
+def test_different_software_is_a_finding() -> None:
     before = baseline(environment={"torch": "2.12.0", "driver": "580.1"})
     checked = check_baseline(comparison(), before, "old.json", 5.0)
     (message,) = (f.message for f in checked.comparison.findings if f.code == "other_software")
@@ -127,7 +127,7 @@ def changed(**keys: object) -> bytes:
         (changed(runs=[{"variant": "eager"}]), "not the JSON of a comparison"),
     ],
 )  # fmt: skip
-def test_files_that_are_no_baseline_are_refused_in_one_line(before: bytes, words: str) -> None:
+def test_files_that_are_not_a_baseline_are_one_line_errors(before: bytes, words: str) -> None:
     for refuse in (
         lambda: check_baseline(comparison(), before, "old.json", 5.0),
         lambda: refuse_bad_baseline(before, "old.json", ["eager", "compiled"], 5.0),
@@ -145,7 +145,7 @@ def test_errors_that_need_no_measurement_are_raised_before_it() -> None:
 
 
 @pytest.mark.parametrize("allowed", [-1.0, 100.0, float("nan"), float("inf")])
-def test_shares_that_mean_nothing_are_refused(allowed: float) -> None:
+def test_meaningless_shares_are_errors(allowed: float) -> None:
     window = window_of([step_of(0, 10, {})])
     for refuse in (
         lambda: check_baseline(comparison(), baseline(), "old.json", allowed),
@@ -155,7 +155,7 @@ def test_shares_that_mean_nothing_are_refused(allowed: float) -> None:
             refuse()
 
 
-def test_a_diff_passes_fails_or_stays_open() -> None:
+def test_a_diff_passes_fails_or_is_inconclusive() -> None:
     def diff_of(*times_ns: int) -> Any:
         steps = [step_of(index, ns, {}) for index, ns in enumerate(times_ns)]
         return gate_diff(diff_reports(window_of([step_of(i, 1000 + i, {}) for i in range(4)]),

@@ -33,5 +33,5 @@ def test_names_break_between_their_parts_and_stay_text() -> None:
 
 
 @given(st.text(max_size=30))
-def test_a_breakable_name_adds_nothing_but_places_to_break(name: str) -> None:
+def test_a_breakable_name_only_adds_line_breaks(name: str) -> None:
     assert html.unescape(breakable(name).replace("<wbr>", "")) == plain_text(name)

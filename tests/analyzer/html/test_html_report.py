@@ -75,7 +75,7 @@ def a_page(comparison: Comparison | Diff | None = None) -> Page:
     return Page(html_report("eager against compiled", full_views(), comparison))
 
 
-def test_the_page_asks_for_nothing() -> None:
+def test_the_page_makes_no_requests() -> None:
     page = a_page(sample_comparison(sample_analysis().report))
     assert not {"link", "img", "iframe", "object", "embed", "base", "form", "use", "image"} & {
         tag for tag, _ in page.tags
@@ -133,7 +133,7 @@ def test_hostile_names_stay_text() -> None:
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e]", text)
 
 
-def test_a_report_is_shown_whole() -> None:
+def test_a_report_is_shown_completely() -> None:
     (view, _) = views = full_views()
     page = Page(html_report("a title", views, None))
     words, report = page.words(), view.report
@@ -198,7 +198,7 @@ def test_a_diff_without_times_gives_no_ratio() -> None:
     assert "eager → compiled" in words
 
 
-def test_a_trace_without_gpu_activity_says_why_there_is_little_to_see() -> None:
+def test_a_trace_without_gpu_activity_has_an_explanation() -> None:
     report = analyze(trace_of(event("cpu_op", "aten::mm", 10, 20, 1, 1))).report
     assert not report.devices
     words = Page(html_report("cpu", [VariantView("cpu", report, None)], None)).words()
@@ -208,7 +208,7 @@ def test_a_trace_without_gpu_activity_says_why_there_is_little_to_see() -> None:
     assert "not captured by decodescope" in words
 
 
-def test_no_field_is_needed_that_may_be_missing() -> None:
+def test_optional_fields_may_be_missing() -> None:
     bare = sample_analysis().report
     nothing: dict[str, object] = {
         "capture": None, "observer": None, "largest_gaps": (), "attribution": None,
@@ -225,7 +225,7 @@ def test_no_field_is_needed_that_may_be_missing() -> None:
         assert page.count("section") == (8 if report.waterfall else 7)
 
 
-def test_a_chart_is_called_what_it_shows_where_others_are_missing() -> None:
+def test_a_chart_is_captioned_if_others_are_missing() -> None:
     view = sample_view("it")
     times = msgspec.structs.replace(view.report.launches, queue_ns=None)
     (first,) = view.report.devices
@@ -238,7 +238,7 @@ def test_a_chart_is_called_what_it_shows_where_others_are_missing() -> None:
     assert "<h4>it, device 0</h4>" in page
 
 
-def test_kernels_that_were_not_short_take_no_sentence() -> None:
+def test_without_short_kernels_there_is_no_sentence_about_them() -> None:
     view = sample_view("it")
     for short, said in ((2, True), (0, False)):
         launches = msgspec.structs.replace(

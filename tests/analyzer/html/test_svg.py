@@ -74,9 +74,7 @@ lengths = st.lists(
 
 
 @given(lengths, st.data())
-def test_what_is_drawn_is_as_large_as_the_time_it_took(
-    parts: list[tuple[int, int]], data: st.DataObject
-) -> None:
+def test_areas_are_proportional_to_times(parts: list[tuple[int, int]], data: st.DataObject) -> None:
     names = data.draw(st.lists(st.integers(0, 5), min_size=len(parts), max_size=len(parts)))
     step = timeline(parts, names)
     found = areas(step_svg("it", step))
@@ -140,7 +138,7 @@ def test_the_parts_of_a_waterfall_fill_its_bar() -> None:
     assert found["p-busy"] == pytest.approx(bar * 0.5, rel=0.001)
 
 
-def test_kernels_faster_than_the_limit_leave_its_mark_to_the_right() -> None:
+def test_the_mark_of_the_limit_is_right_of_kernels_that_beat_it() -> None:
     parts = (WaterfallPart("limit", 500), WaterfallPart("kernel_inefficiency", -200),
              WaterfallPart("host_wait", 700))  # fmt: skip
     root = parsed(waterfalls_svg([("a", parts)]))
@@ -190,7 +188,7 @@ def test_a_queue_without_depths_over_time_is_not_drawn() -> None:
     assert queue_svg("it", QueueDepth(1.0, 3, 0.5)) is None
 
 
-def test_ratios_stand_left_and_right_of_one() -> None:
+def test_ratios_are_left_and_right_of_one() -> None:
     speeds = (
         SpeedRatio(1.5, Interval(1.4, 1.6, 0.95), "faster"),
         SpeedRatio(0.9, Interval(0.85, 0.93, 0.95), "slower"),

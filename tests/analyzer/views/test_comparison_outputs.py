@@ -53,7 +53,7 @@ def test_tables_fit_their_width(width: int) -> None:
         assert max(cell_len(line) for line in text_of(shown, width).splitlines()) <= width
 
 
-def test_a_comparison_says_everything() -> None:
+def test_a_comparison_is_shown_completely() -> None:
     slow = comparison()
     before = msgspec.json.encode(
         compare_runs(runs_of({name: [9000.0, 9001.0, 9002.0] for name in VARIANTS}), {})
@@ -72,7 +72,7 @@ def test_a_comparison_says_everything() -> None:
         assert "dependency" not in output
 
 
-def test_few_rounds_are_named_instead_of_an_interval() -> None:
+def test_too_few_rounds_are_reported_instead_of_an_interval() -> None:
     for output in (
         text_of(comparison_table(comparison(2)), 80),
         comparison_markdown(comparison(2)),
@@ -81,13 +81,13 @@ def test_few_rounds_are_named_instead_of_an_interval() -> None:
         assert "2 rounds: an interval needs at least 3" in output
 
 
-def test_random_weights_of_a_diff_are_named() -> None:
+def test_random_weights_of_a_diff_are_marked() -> None:
     for output in (text_of(comparison_table(diff()), 80), comparison_markdown(diff())):
         assert "(random weights)" in output
         assert "step, profiled" in output
 
 
-def test_a_diff_of_whole_traces_says_that_nothing_is_per_step() -> None:
+def test_a_diff_of_whole_traces_shows_totals() -> None:
     whole = msgspec.structs.replace(window_of([step_of(0, 9, {})]), steps=(), waterfall=())
     for output in (
         text_of(comparison_table(diff_reports(whole, whole)), 80),
@@ -97,7 +97,7 @@ def test_a_diff_of_whole_traces_says_that_nothing_is_per_step() -> None:
         assert "no step markers" in output
 
 
-def test_markdown_is_read_as_it_was_meant() -> None:
+def test_a_markdown_parser_reads_hostile_names_as_text() -> None:
     """A parser of its own finds the hostile names as plain text, in the cells they stand in."""
     steps = [step_of(i, 10, {}) for i in range(3)]
     base, other = (

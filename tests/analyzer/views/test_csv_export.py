@@ -27,7 +27,7 @@ def test_csv_of_kernels_and_ranges_keeps_names_and_numbers() -> None:
     assert {row["matched"] for row in rows} == {""}
 
 
-def test_rooflines_are_columns_of_kernels_and_empty_where_unknown() -> None:
+def test_rooflines_are_columns_of_kernels_and_empty_if_unknown() -> None:
     unknown = rows_of("kernel")
     known = unknown.pop(next(i for i, row in enumerate(unknown) if "MulFunctor" in row["name"]))
     assert (known["roofline_calls"], known["roofline_bytes"]) == ("1", "482400")
@@ -38,7 +38,7 @@ def test_rooflines_are_columns_of_kernels_and_empty_where_unknown() -> None:
 
 
 @pytest.mark.parametrize("by", ["kernel", "range", "gap"])
-def test_every_csv_row_says_where_it_comes_from(by: str) -> None:
+def test_every_csv_row_names_its_origin(by: str) -> None:
     report = rich_report()
     assert report.capture is not None
     rows = rows_of(by)

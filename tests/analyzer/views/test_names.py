@@ -14,7 +14,7 @@ def test_names_are_never_longer_than_asked(name: str, cells: int) -> None:
     assert len(cut_middle(name, cells)) <= cells
 
 
-def test_short_names_stay_and_long_ones_keep_what_tells_them_apart() -> None:
+def test_short_names_stay_and_long_ones_keep_what_distinguishes_them() -> None:
     assert shorten_kernel("nvjet_tst_64x8", 14) == "nvjet_tst_64x8"
     assert shorten_kernel(ELEMENTWISE, 60) == "vectorized_elementwise_kernel<…MulFunctor…>"
     copy = (

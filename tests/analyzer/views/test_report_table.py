@@ -64,7 +64,7 @@ def line_with(text: str, start: str) -> str:
     return next(line for line in text.splitlines() if line.startswith(start))
 
 
-def test_rooflines_stand_beside_their_kernels() -> None:
+def test_rooflines_are_shown_beside_their_kernels() -> None:
     text = table_text(rich_report(), "kernel", 120)
     assert line_with(text, "vectorized").split()[-4:] == ["2,400", "50.0", "%", "memory"]
     assert "of limit" in line_with(table_text(rich_report(), "kernel", 60), "name")
@@ -72,7 +72,7 @@ def test_rooflines_stand_beside_their_kernels() -> None:
     assert "of limit" not in table_text(msgspec.structs.replace(rich_report(), kernels=bare))
 
 
-def test_streams_are_shown_only_where_there_are_several() -> None:
+def test_streams_are_shown_only_if_there_are_several() -> None:
     report = rich_report()
     one = [msgspec.structs.replace(d, streams=d.streams[:1]) for d in report.devices]
     assert "Streams" not in table_text(msgspec.structs.replace(report, devices=one))
@@ -82,7 +82,7 @@ def test_streams_are_shown_only_where_there_are_several() -> None:
     assert [row.split()[:3] for row in rows] == [["0", "7", "5"], ["0", "9", "1"]]
 
 
-def test_launches_say_how_deep_the_queue_was_and_which_kernels_were_short() -> None:
+def test_launches_show_queue_depth_and_short_kernels() -> None:
     text = table_text(rich_report(), width=120)
     launches = rich_report().launches
     assert launches.queue_depth is not None
@@ -116,7 +116,7 @@ def queue_of(depths: tuple[int, ...]) -> QueueDepth:
     return QueueDepth(0.5, max(depths, default=3), 0.5, depths, 1000)
 
 
-def test_a_longest_gap_says_where_it_lies_and_what_the_host_did() -> None:
+def test_a_longest_gap_has_its_place_and_what_the_host_did() -> None:
     lines = table_text(rich_report(), "gap", 120).splitlines()
     first = lines.index("Longest gaps") + 2
     said = [line.strip() for line in lines[first : first + 5]]
@@ -129,7 +129,7 @@ def test_a_longest_gap_says_where_it_lies_and_what_the_host_did() -> None:
     ]
 
 
-def test_idle_by_step_shows_the_classes_that_weigh_most_and_sums_up_the_others() -> None:
+def test_idle_by_step_shows_the_largest_classes_and_the_sum_of_the_others() -> None:
     lines = table_text(rich_report(), "gap", 60).splitlines()
     head = lines.index("Idle by step") + 1
     assert lines[head].split() == ["step", "all", "idle", "host_wait", "dependency", "others"]
@@ -142,13 +142,13 @@ def attributed(report: Report, exact: int, partial: int, none: int) -> str:
     )
 
 
-def test_the_ranges_say_how_surely_ops_were_attributed() -> None:
+def test_the_ranges_show_the_confidence_of_the_attribution() -> None:
     said = attributed(rich_report(), 6, 3, 1)
     assert "of 10 GPU ops: 60.0 % exactly, 30.0 % partially, 10.0 % not attributed" in said
     assert "100.0 % exactly attributed" in attributed(rich_report(), 10, 0, 0)
 
 
-def test_a_partial_range_says_how_much_of_it_was_found() -> None:
+def test_a_partial_range_shows_the_matched_share() -> None:
     report = rich_report()
     first = msgspec.structs.replace(report.ranges[0], confidence="partial", matched=0.87)
     changed = msgspec.structs.replace(report, ranges=(first, *report.ranges[1:]))
