@@ -62,7 +62,7 @@ def test_default_splits_on_an_h200(capacity: int, batch: int, kv_heads: int, spl
     kv_heads=st.integers(1, 64),
     resident=st.integers(1, 800),
 )
-def test_default_splits_are_as_many_as_are_resident_and_long_enough(
+def test_default_splits_are_resident_and_long_enough(
     capacity: int, batch: int, kv_heads: int, resident: int
 ) -> None:
     def allowed(splits: int) -> bool:

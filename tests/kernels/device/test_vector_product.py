@@ -54,7 +54,7 @@ def multiply(
 
 
 def between_poison(values: torch.Tensor) -> torch.Tensor:
-    """A copy with NaN before and behind it in memory: what is read there shows in the result."""
+    """A copy with NaN before and after it in memory, which would show in the result."""
     storage = values.new_full((values.numel() + 2048,), float("nan"))
     inner = storage[1024 : 1024 + values.numel()]
     return inner.copy_(values.flatten()).view(values.shape)

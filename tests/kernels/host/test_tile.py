@@ -18,7 +18,7 @@ def test_stages_and_splits_may_be_any_number() -> None:
 
 @pytest.mark.parametrize("field", ["rows", "columns", "num_warps"])
 @pytest.mark.parametrize("size", [0, -4, 3, 96])
-def test_refuses_what_is_no_power_of_two(field: str, size: int) -> None:
+def test_refuses_sizes_that_are_not_powers_of_two(field: str, size: int) -> None:
     sizes: dict[str, Any] = {"rows": 4, "columns": 64, field: size}
     with pytest.raises(ValueError, match=f"tile {field} {size}: must be a power of two"):
         Tile(**sizes)

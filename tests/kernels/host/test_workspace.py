@@ -16,7 +16,7 @@ def test_a_new_one_is_ready(device: str) -> None:
     workspace.check(5, 3, workspace.counters.device)
 
 
-def test_no_key_is_below_every_number() -> None:
+def test_no_key_is_below_every_key() -> None:
     assert torch.iinfo(torch.int64).min == NO_KEY
 
 
@@ -28,7 +28,7 @@ def test_no_key_is_below_every_number() -> None:
         (5, 3, "meta", "workspace on cpu: must be on meta"),
     ],
 )
-def test_check_refuses_too_little_and_elsewhere(
+def test_check_refuses_too_small_and_other_devices(
     partials: int, counters: int, device: str, complaint: str
 ) -> None:
     with pytest.raises(ValueError, match=complaint):

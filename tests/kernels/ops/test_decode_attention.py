@@ -24,7 +24,7 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 TOLERANCE = {
     torch.float32: 1e-6,
     torch.float16: 5e-4,
-    # The interpreter cuts off what bfloat16 does not hold, where a GPU rounds.
+    # The interpreter truncates to bfloat16, where a GPU rounds.
     torch.bfloat16: 4e-3 if torch.cuda.is_available() else 8e-3,
 }
 
@@ -141,24 +141,20 @@ def test_every_head_dim(head_dim: int, dtype: torch.dtype, device: str) -> None:
 
 @pytest.mark.parametrize("splits", [1, 2, 5])
 @pytest.mark.parametrize("position", [0, 1, 15, 16, 17, 63, 64, 65, 98])
-def test_every_position_whatever_the_rows_behind_it_hold(
-    position: int, splits: int, device: str
-) -> None:
+def test_every_position_ignores_later_rows(position: int, splits: int, device: str) -> None:
     assert_right(attention(device, capacity=99, position=position, splits=splits, block=32))
 
 
 @pytest.mark.parametrize("splits", [1, 3])
 @pytest.mark.parametrize("window", [1, 2, 16, 17, 33, 70, 71, 72, 2**40])
-def test_every_window_whatever_the_rows_before_it_hold(
-    window: int, splits: int, device: str
-) -> None:
+def test_every_window_ignores_earlier_rows(window: int, splits: int, device: str) -> None:
     assert_right(attention(device, window=window, splits=splits, block=16))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("splits", [1, 2])
 @pytest.mark.parametrize("behind", [0, 1, 16, 17, 40])
-def test_rows_behind_those_that_first_blocks_hold(
+def test_rows_after_the_first_blocks(
     behind: int, splits: int, dtype: torch.dtype, device: str
 ) -> None:
     rows = 32 * splits + behind + 1
@@ -177,7 +173,7 @@ def test_more_programs_than_multiprocessors(behind: int, device: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_sequences_and_heads_are_apart(dtype: torch.dtype, device: str) -> None:
+def test_sequences_and_heads_are_independent(dtype: torch.dtype, device: str) -> None:
     assert_right(attention(device, dtype, batch=3, kv_heads=2, group=3, splits=2, block=64))
 
 
@@ -202,7 +198,7 @@ def test_a_second_run_gives_the_same_bits(dtype: torch.dtype, device: str) -> No
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("splits", [1, 3])
 @pytest.mark.parametrize("winner", [0, 40, 70])
-def test_very_large_scores_leave_the_largest_alone(
+def test_very_large_scores_select_the_largest(
     winner: int, splits: int, dtype: torch.dtype, device: str
 ) -> None:
     case = attention(device, dtype, group=1, splits=splits, block=16)
@@ -213,14 +209,14 @@ def test_very_large_scores_leave_the_largest_alone(
     if splits == 1:
         assert torch.equal(out, expected)
     else:
-        # A split scales its values in float32. What that rounds down, the interpreter cuts off.
+        # A split scales its values in float32; the interpreter truncates what that rounds down.
         ulp = 2**-7 if dtype == torch.bfloat16 and device == "cpu" else 0.0
         ulp = 2**-22 if dtype == torch.float32 else ulp
         torch.testing.assert_close(out, expected, rtol=ulp, atol=0.0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_splits_leave_their_sums_relative_to_powers_of_two(dtype: torch.dtype, device: str) -> None:
+def test_splits_store_sums_relative_to_powers_of_two(dtype: torch.dtype, device: str) -> None:
     case = attention(device, dtype, position=25, splits=4, block=16)
     case.run()
     batch, heads, head_dim = case.q.shape
@@ -335,7 +331,7 @@ def test_refuses_a_prefetch_without_a_gpu() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("head_dim", [64, 80, 128])
-def test_long_caches_go_on_after_the_block_asked_for_ahead(
+def test_long_caches_continue_after_the_block_loaded_ahead(
     head_dim: int, dtype: torch.dtype
 ) -> None:
     assert_right(

@@ -117,7 +117,7 @@ class Chain:
 
     def step(self, pdl: bool = False) -> None:
         sizes, workspace = self.sizes, self.workspace
-        # The first kernel waits for the step before, which wrote the token and the position.
+        # The first kernel waits for the previous step, which wrote the token and the position.
         Embed(self.table, self.tokens, self.position, self.x).launch()
         for layer, (k_cache, v_cache) in zip(self.layers, self.caches, strict=True):
             NormQkvRope(
@@ -249,7 +249,7 @@ def test_steps_overlap_in_an_uninterrupted_run(inputs, assert_reset) -> None:
     results = []
     for replay in (plain, overlapping, overlapping):
         chain.start_at(0)
-        # Nothing between the replays: a step's first kernel follows the one before it at once.
+        # Nothing between the replays: each step starts right after the previous one.
         for _ in range(LARGE.capacity):
             replay()
         results.append([buffer.clone() for buffer in chain.written()])

@@ -41,7 +41,7 @@ def test_agrees_with_the_module(device: str) -> None:
     ("token", "position", "row"),
     [(2**40, 0, 4), (-1, 0, 0), (5, 0, 4), (3, 1, 3), (3, 2**31 - 1, 3), (3, -1, 3)],
 )
-def test_what_is_out_of_range_reads_the_nearest_in_range(
+def test_out_of_range_reads_the_nearest_in_range(
     token: int, position: int, row: int, device: str
 ) -> None:
     storage = random(15, 8, device=device)

@@ -87,7 +87,7 @@ def test_large_activations_in_fp16(inputs, assert_close) -> None:
     assert_close(out, norm_gate_up_reference(x, norm, gate_up))
 
 
-# The interpreter's exponential complains where it overflows.
+# The interpreter's exponential warns if it overflows.
 @pytest.mark.parametrize("size", [80.0, pytest.param(200.0, marks=pytest.mark.gpu)])
 def test_a_large_gate_passes_or_closes(size: float, inputs) -> None:
     make = inputs(torch.float32)
@@ -98,7 +98,7 @@ def test_a_large_gate_passes_or_closes(size: float, inputs) -> None:
     assert out[0].tolist() == pytest.approx([2 * size, 0.0, 0.0], abs=1e-30)
 
 
-def test_eps_counts_where_activations_are_small(inputs, assert_close) -> None:
+def test_eps_matters_for_small_activations(inputs, assert_close) -> None:
     make = inputs(torch.float32)
     x, norm = make.random(1, 64) * 1e-3, Norm(make.norm(64).weight, 1e-5)
     gate_up, out = make.weight(6, 64), make.poisoned(1, 3)

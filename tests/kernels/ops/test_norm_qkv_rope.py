@@ -49,7 +49,7 @@ SHAPES = [
 
 
 class Case:
-    """One projection: inputs, and outputs that lie between poison."""
+    """One projection: inputs, and outputs with poison before and after them."""
 
     def __init__(
         self, make, shape: Shape, at: int, normed: bool = True, qk: bool = False, size: float = 1.0
@@ -59,7 +59,7 @@ class Case:
         self.norm = make.norm(shape.hidden) if normed else None
         odd = shape.heads % 2 == 1
         self.qkv = make.weight(shape.rows, shape.hidden, scaled=odd, biased=shape.kv_heads == 1)
-        # No two pairs or positions turn alike, and the attention scaling is not 1.
+        # All angles differ, and the attention scaling is not 1.
         angles = make.random(shape.capacity, shape.head_dim // 2, dtype=torch.float32) * 3
         self.rope = RopeTable(1.2 * angles.cos(), 1.2 * angles.sin())
         self.qk_norm = make.qk_norm(shape.head_dim) if qk else None
@@ -67,7 +67,7 @@ class Case:
         self.workspace = make.workspace(heads * shape.head_dim * shape.batch, heads)
 
     def run(self) -> list[torch.Tensor]:
-        """q, K cache and V cache, each with as much of NaN before and behind it that stays NaN."""
+        """q, K cache and V cache, each between NaN that must stay."""
         shape, batch = self.shape, self.shape.batch
         cache = (shape.kv_heads, shape.capacity, shape.head_dim)
         storages = [
@@ -94,7 +94,7 @@ class Case:
         return outputs
 
     def expected(self, row: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """q, and the new rows of K and V, turned by this row of the table."""
+        """q, and the new rows of K and V, rotated by this row of the table."""
         heads = (self.shape.heads, self.shape.kv_heads)
         return norm_qkv_rope_reference(
             self.x, self.norm, self.qkv, self.rope, row, *heads, self.qk_norm
@@ -102,7 +102,7 @@ class Case:
 
 
 def others(cache: torch.Tensor, at: int) -> torch.Tensor:
-    """The cache's rows at all positions but this one."""
+    """The cache's rows at all other positions."""
     return torch.cat((cache[:, :, :at], cache[:, :, at + 1 :]), dim=2)
 
 
@@ -163,7 +163,7 @@ def test_outside_the_table_its_nearest_row_is_read(
     assert v_cache.isnan().all()
 
 
-def test_every_position_turns_by_its_own_row(inputs, assert_close) -> None:
+def test_every_position_rotates_by_its_own_row(inputs, assert_close) -> None:
     shape = SHAPES[4]
     for at in range(shape.capacity):
         case = Case(inputs(torch.float32), shape, at)

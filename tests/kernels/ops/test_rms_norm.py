@@ -27,7 +27,7 @@ def test_agrees_with_transformers_in_fp32(device: str) -> None:
     llama = LlamaRMSNorm(192, eps=1e-3).to(device)
     with torch.no_grad():
         llama.weight.copy_(random(192, dtype=torch.float32, device=device))
-        # Small values, so that eps takes part.
+        # Small values, so that eps matters.
         x = random(5, 192, dtype=torch.float32, device=device) / 20
         out = poisoned(x)
         RmsNorm(x, Norm(llama.weight, 1e-3), out).launch()
@@ -59,7 +59,7 @@ def test_strided_rows_into_strided_rows(device: str) -> None:
 
 
 @pytest.mark.parametrize("factor", [-1.0, 4.0, 1e-3])
-def test_scale_of_the_input_drops_out(factor: float, device: str) -> None:
+def test_the_scale_of_the_input_cancels(factor: float, device: str) -> None:
     x = random(2, 300, dtype=torch.float32, device=device)
     norm = Norm(random(300, dtype=torch.float32, device=device), 0.0)
     plain, scaled = poisoned(x), poisoned(x)

@@ -22,14 +22,14 @@ def test_sum_and_norm(rows: int, features: int, dtype: torch.dtype, device: str)
     RmsNorm(first, norm, alone).launch()
     assert relative_error(first, total) < LIMITS[dtype]
     assert relative_error(out, rms_norm_reference(first, norm)) < LIMITS[dtype]
-    # The norm is that of the rounded sum: what a launch of its own makes of it.
+    # The norm is that of the rounded sum, as a separate launch computes it.
     assert torch.equal(out, alone)
     assert torch.equal(first, second)
     assert torch.equal(out, again)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_the_sum_is_the_one_of_pytorch_to_the_bit(dtype: torch.dtype, device: str) -> None:
+def test_the_sum_is_bitwise_that_of_pytorch(dtype: torch.dtype, device: str) -> None:
     x = random(3, 100, dtype=dtype, device=device)
     residual = random(3, 100, seed=1, dtype=dtype, device=device)
     expected = residual + x
@@ -50,7 +50,7 @@ def test_agrees_with_transformers_in_fp32(device: str) -> None:
         torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)
 
 
-def test_out_may_take_the_place_of_x(device: str) -> None:
+def test_out_may_be_x(device: str) -> None:
     x = random(2, 50, dtype=torch.float32, device=device)
     residual = random(2, 50, seed=1, dtype=torch.float32, device=device)
     norm = Norm(random(50, dtype=torch.float32, device=device), 1e-6)

@@ -21,7 +21,7 @@ def table(positions: int, head_dim: int, device: str, scaling: float = 1.0) -> R
     ("batch", "heads", "kv_heads", "head_dim", "position"),
     [(1, 4, 2, 64, 9), (3, 5, 1, 80, 1), (1, 1, 1, 2, 3), (2, 3, 3, 18, 10)],
 )
-def test_every_head_turns(
+def test_every_head_is_rotated(
     batch: int,
     heads: int,
     kv_heads: int,
@@ -56,7 +56,7 @@ def test_agrees_with_transformers_in_fp32(device: str) -> None:
     torch.testing.assert_close(k, expected[1][:, :, 0], atol=1e-6, rtol=1e-6)
 
 
-def test_turns_keep_lengths_and_add_up(device: str) -> None:
+def test_rotations_keep_lengths_and_add_up(device: str) -> None:
     rope = table(30, 64, device)
     q, k = random(1, 3, 64, device=device), random(1, 1, 64, device=device)
     twice, k_twice = q.clone(), k.clone()
@@ -68,7 +68,7 @@ def test_turns_keep_lengths_and_add_up(device: str) -> None:
     torch.testing.assert_close(once.norm(dim=-1), q.norm(dim=-1), atol=1e-5, rtol=0)
 
 
-def test_scores_depend_on_the_distance_alone(device: str) -> None:
+def test_scores_depend_only_on_the_distance(device: str) -> None:
     rope = table(100, 16, device)
     q, k = random(1, 1, 16, device=device), random(1, 2, 16, device=device)[:, 1:].contiguous()
     scores = []
@@ -93,7 +93,7 @@ def test_a_position_outside_the_table_changes_nothing(position: int, device: str
     q, k = random(1, 2, 64, device=device), random(1, 1, 64, device=device)
     turned_q, turned_k = q.clone(), k.clone()
     longer = table(5, 64, device)
-    # Not one row of it is the rotation by zero, which would change nothing either.
+    # None of its rows is the rotation by zero, which would also change nothing.
     Rotate(
         turned_q, turned_k, RopeTable(longer.cos[1:], longer.sin[1:]), at(position, device)
     ).launch()
@@ -115,7 +115,7 @@ def test_heads_of_a_fused_projection(device: str) -> None:
     assert torch.equal(v, before.view_as(every)[:, heads + kv_heads :])
 
 
-def test_table_says_what_it_holds() -> None:
+def test_table_reports_its_sizes() -> None:
     rope = table(6, 40, "cpu")
     assert (rope.positions, rope.head_dim) == (6, 40)
 

@@ -41,7 +41,7 @@ def test_gates_far_from_zero_are_linear_or_closed(device: str) -> None:
     assert out[0, 2:].abs().max().item() < 1e-14
 
 
-def test_out_may_take_the_place_of_the_gate(device: str) -> None:
+def test_out_may_be_the_gate(device: str) -> None:
     gate, up = random(1, 70, device=device), random(1, 70, device=device) + 1
     expected = swiglu_reference(gate, up)
     Swiglu(gate, up, gate).launch()

@@ -43,7 +43,7 @@ def chosen(
 
 
 def assert_clean(workspace: SamplingWorkspace) -> None:
-    """As a new one, but for the slots that are written before they are read."""
+    """As a new one, except for slots that are written before they are read."""
     new = new_sampling_workspace(workspace.batch, workspace.state.device)
     for name in ("upper", "lower", "counters"):
         assert torch.equal(getattr(workspace, name), getattr(new, name)), name
@@ -115,7 +115,7 @@ def test_wide_filters_change_nothing(options: dict[str, Any], device: str) -> No
     assert torch.equal(chosen(logits, 1, workspace, temperature=2.0, **options), plain)
 
 
-def test_what_cannot_be_drawn_is_not(filters: dict[str, Any], device: str) -> None:
+def test_impossible_tokens_are_not_drawn(filters: dict[str, Any], device: str) -> None:
     logits = torch.full((2, 90), -torch.inf, device=device)
     logits[0, 40] = -50.0
     logits[0, 3] = torch.nan
@@ -128,7 +128,7 @@ def test_what_cannot_be_drawn_is_not(filters: dict[str, Any], device: str) -> No
     assert_clean(workspace)
 
 
-def test_sample_writes_the_next_token_and_moves_on(filters: dict[str, Any], device: str) -> None:
+def test_sample_writes_the_next_token_and_advances(filters: dict[str, Any], device: str) -> None:
     capacity, batch = 4, 2
     tokens = torch.full((batch, capacity + 1), -7, dtype=torch.int64, device=device)
     position = at(2, device)
@@ -155,7 +155,7 @@ def test_outside_the_history_no_token_is_written(position: int, device: str) -> 
     assert_clean(workspace)
 
 
-def test_draws_anew_at_every_position(device: str) -> None:
+def test_every_position_draws_again(device: str) -> None:
     logits = torch.zeros(2, 600, device=device)
     workspace = new_sampling_workspace(2, device)
     draws = [chosen(logits, position, workspace, temperature=1.0) for position in (0, 1, 0)]

@@ -44,7 +44,7 @@ def test_philox_gives_the_published_words(
     assert " ".join(f"{int(word):08x}" for word in words) == expected
 
 
-def test_noise_is_that_of_its_words_in_float64() -> None:
+def test_noise_matches_float64() -> None:
     noise = gumbel_noise(11, 5, torch.empty(3, 50_001))
     counters = torch.arange(12_501)
     zeros = torch.zeros_like(counters)
@@ -80,7 +80,7 @@ def test_kept_tokens_are_those_of_transformers(
         expected = TopPLogitsWarper(top_p)(None, expected)
     kept = torch.where(kept_tokens(logits, top_k, top_p), logits, -torch.inf)
     if tied and top_p is not None:
-        # Which of equal logits are kept is left to an unstable sort there, but not how many.
+        # An unstable sort there decides which of equal logits are kept, but not how many.
         kept, expected = kept.sort(-1).values, expected.sort(-1).values
     assert torch.equal(kept, expected)
 
@@ -153,7 +153,7 @@ def test_wide_filters_change_nothing() -> None:
         assert torch.equal(ids, plain)
 
 
-def test_what_cannot_be_drawn_is_not() -> None:
+def test_impossible_tokens_are_not_drawn() -> None:
     logits = torch.full((200, 33), -torch.inf)
     logits[:, 5] = -50.0
     logits[:, 6] = torch.nan

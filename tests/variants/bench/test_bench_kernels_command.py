@@ -116,7 +116,7 @@ def test_without_a_gpu_it_says_so(decodescope: Command, options: tuple[str, ...]
     assert "CUDA" in done.err
 
 
-def test_kernels_are_measured_at_the_asked_shapes(
+def test_kernels_are_measured_at_the_requested_shapes(
     decodescope: Command, asked: Asked, tmp_path: Path
 ) -> None:
     path = tmp_path / "kernels.json"
@@ -133,7 +133,7 @@ def test_kernels_are_measured_at_the_asked_shapes(
     assert asked.blocks == []
 
 
-def test_blocks_are_measured_at_four_lengths_or_the_asked_one(
+def test_blocks_are_measured_at_four_lengths_or_the_requested_one(
     decodescope: Command, asked: Asked
 ) -> None:
     assert decodescope("bench", "kernels", "--block", "--json").code == 0
@@ -156,7 +156,7 @@ def test_a_failed_check_fails_the_command_after_its_output(
     assert done.err.splitlines()[-1] == "decodescope: bench kernels: o: relative error 0.5"
 
 
-def test_tiles_are_tuned_for_the_cache_of_the_run_to_come(
+def test_tiles_are_tuned_for_the_cache_of_the_run(
     decodescope: Command, asked: Asked, tmp_path: Path
 ) -> None:
     done = decodescope("bench", "kernels", "--tune", "--json")

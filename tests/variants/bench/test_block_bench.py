@@ -132,7 +132,7 @@ class OtherGraphs(FakeClock):
         return lambda: None
 
 
-def test_a_graph_that_computes_something_else_is_found_out(device: str) -> None:
+def test_a_graph_with_other_results_is_detected(device: str) -> None:
     figures = measure_block(subject_of("llama2", device=device), "fp32", OtherGraphs(1.0), 1, 1, 1)
     assert figures.error is not None
     assert "graph" in figures.error
@@ -163,13 +163,13 @@ def test_a_window_shorter_than_the_cache_is_refused() -> None:
         measure_block(subject_of("mistral"), "fp32", FakeClock(1.0))
 
 
-def test_cosine_is_the_least_of_all_sequences() -> None:
+def test_cosine_is_the_smallest_of_all_sequences() -> None:
     reference = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     out = torch.tensor([[2.0, 0.0], [3.0, 4.0]])
     assert cosine(out, reference) == pytest.approx(0.6)
 
 
-def test_random_weights_tell_every_part_of_the_block(device: str) -> None:
+def test_random_weights_exercise_every_part_of_the_block(device: str) -> None:
     small = replace(
         PRESETS["qwen2.5-0.5b"], hidden_size=128, num_attention_heads=2, num_key_value_heads=1,
         vocab_size=64, intermediate_size=96, bos_token_id=1, eos_token_id=2,

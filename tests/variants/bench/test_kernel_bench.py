@@ -100,7 +100,7 @@ def test_a_window_bounds_the_bytes_of_attention(device: str) -> None:
     assert attention.bytes_moved == 4 * (2 * 1 * 7 * 32 + 2 * 3 * 32)
 
 
-def test_copies_exceed_the_cache_four_times_where_that_is_few() -> None:
+def test_copies_exceed_the_cache_four_times_unless_too_many() -> None:
     for bytes_moved in (1_000_000, 7_777_777, 500_000_000):
         count, cold = copies_needed(bytes_moved, l2_bytes=60_000_000)
         assert cold

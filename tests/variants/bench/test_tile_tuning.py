@@ -78,15 +78,15 @@ class Passes:
 
 
 @pytest.mark.parametrize(("rows", "passes", "end"), [(4, 1, 4), (8, 2, 4), (32, 2, 8)])
-def test_passes_go_on_from_each_other_until_nothing_changes(
+def test_each_pass_starts_from_the_last_until_nothing_changes(
     monkeypatch: pytest.MonkeyPatch, rows: int, passes: int, end: int
 ) -> None:
     tuner = Passes()
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     start = replace(START, head=Tile(rows, 64))
-    tiles, told = tune_in_passes(lambda _: lambda: None, start, OPERATIONS, None, H200, silent)
+    tiles, results = tune_in_passes(lambda _: lambda: None, start, OPERATIONS, None, H200, silent)
     assert tiles.head.rows == end
-    assert len(told) == passes
+    assert len(results) == passes
     assert [found.head.rows for found in tuner.starts] == [rows, rows // 2][:passes]
 
 
@@ -151,7 +151,7 @@ def test_the_tiles_found_are_kept_and_written_down(
 
 
 @pytest.mark.parametrize("unmeasured", [(), ("head",), ("head", "attention")])
-def test_what_was_measured_before_is_measured_again_only_if_all_was(
+def test_measured_operations_are_measured_again_only_if_all_are(
     tuned_model: LoadedModel,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -175,7 +175,7 @@ def test_what_was_measured_before_is_measured_again_only_if_all_was(
     assert bool(reported) == bool(unmeasured)
 
 
-def test_a_table_keeps_what_it_held_of_other_gpus_and_shapes(
+def test_a_table_keeps_entries_of_other_gpus_and_shapes(
     tuned_model: LoadedModel, tmp_path: Path
 ) -> None:
     table = tmp_path / "tiles.json"

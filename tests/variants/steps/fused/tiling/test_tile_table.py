@@ -51,7 +51,7 @@ def ship(monkeypatch: pytest.MonkeyPatch, table: TileTable) -> None:
 
 
 @given(any_shapes())
-def test_a_table_comes_back_as_it_was_written(shapes: StepShapes) -> None:
+def test_a_table_survives_json(shapes: StepShapes) -> None:
     table = {"A": tile_entries(shapes, default_tiles(shapes, 132)), "B": ()}
     assert decode_table(encode_table(table)) == table
 
@@ -74,7 +74,7 @@ def test_an_entry_reads_as_documented() -> None:
         (b"}}", b"}}," + ENTRY),
     ],
 )
-def test_a_table_that_is_not_of_the_form_is_refused(old: bytes, new: bytes) -> None:
+def test_a_table_in_another_format_is_refused(old: bytes, new: bytes) -> None:
     assert old in ENTRY
     with pytest.raises(msgspec.DecodeError):
         decode_table(b'{"NVIDIA H200":[' + ENTRY.replace(old, new, 1) + b"]}")
@@ -101,7 +101,7 @@ def test_new_entries_replace_old_ones_of_their_key() -> None:
 
 
 @pytest.mark.parametrize(("batch", "counted"), [(1, 1), (2, 2), (3, 4), (8, 8), (9, 16)])
-def test_batches_share_a_measurement_up_to_a_power_of_two(batch: int, counted: int) -> None:
+def test_batches_share_a_measurement_rounded_up_to_a_power_of_two(batch: int, counted: int) -> None:
     assert tile_key("qkv", replace(SHAPES, batch=batch)).batch == counted
 
 
@@ -113,7 +113,7 @@ def test_cache_lengths_share_a_measurement_and_other_sizes_do_not() -> None:
     assert tile_key("attention", replace(SHAPES, kv_heads=4, head_dim=128)) != key
 
 
-def test_what_was_kept_is_found_by_the_same_gpu_and_versions_only(tmp_path: Path) -> None:
+def test_kept_tiles_are_found_only_with_the_same_gpu_and_versions(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     keep_tiles(H200, tile_entries(SHAPES, TUNED), folder)
     assert set(cached_entries(H200, folder)) == set(tile_entries(SHAPES, TUNED))
@@ -127,7 +127,7 @@ def test_what_was_kept_is_found_by_the_same_gpu_and_versions_only(tmp_path: Path
         assert cached_entries(msgspec.structs.replace(H200, **changed), folder) == ()
 
 
-def test_a_second_model_is_added_and_another_version_starts_anew(tmp_path: Path) -> None:
+def test_a_second_model_is_added_and_another_version_starts_empty(tmp_path: Path) -> None:
     other = preset_shapes("qwen3-0.6b")
     keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
     keep_tiles(H200, tile_entries(other, TUNED), tmp_path)
@@ -138,7 +138,7 @@ def test_a_second_model_is_added_and_another_version_starts_anew(tmp_path: Path)
     assert cached_entries(H200, tmp_path) == ()
 
 
-def test_every_damage_to_the_cache_is_survived(
+def test_a_damaged_cache_is_ignored(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], no_table: None
 ) -> None:
     keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
@@ -146,15 +146,15 @@ def test_every_damage_to_the_cache_is_survived(
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
     assert cached_entries(H200, tmp_path) == ()
-    (told,) = capsys.readouterr().err.splitlines()
-    assert str(path) in told
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line
     for index in range(0, len(whole), 3):
         path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x41]) + whole[index + 1 :])
         tiles = tiles_for(SHAPES, H200, tmp_path).tiles
         assert all(fits(tiles.of(name), name, SHAPES, H200) for name in OPERATIONS)
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_survived(
+def test_a_folder_that_cannot_be_written_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocked = tmp_path / "file"
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_written_is_told_and_survived(
     assert "not kept" in capsys.readouterr().err.splitlines()[-1]
 
 
-def test_this_machines_measurement_comes_before_the_table_and_that_before_defaults(
+def test_the_cache_comes_before_the_table_and_the_table_before_defaults(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     defaults = default_tiles(SHAPES, H200.multiprocessors)

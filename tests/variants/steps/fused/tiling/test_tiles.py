@@ -79,7 +79,7 @@ def test_the_tiles_measured_on_the_h200_are_the_defaults_there() -> None:
         (130, 4, 16),
     ],
 )
-def test_an_attention_block_is_of_128_positions_or_what_registers_hold(
+def test_an_attention_block_has_128_positions_or_what_registers_hold(
     head_dim: int, element_bytes: int, block: int
 ) -> None:
     shapes = preset_shapes("llama-3.2-1b", element_bytes=element_bytes)
@@ -150,7 +150,7 @@ def test_attention_is_measured_around_its_default(
         (256, 4, 4, Tile(1, 16, 4), 50_176),
     ],
 )
-def test_attention_takes_no_more_shared_memory_than_reckoned(
+def test_attention_needs_no_more_shared_memory_than_estimated(
     head_dim: int, group: int, element_bytes: int, tile: Tile, measured: int
 ) -> None:
     shapes = preset_shapes("llama-3.2-1b", element_bytes=element_bytes)
@@ -217,7 +217,7 @@ def test_the_interpreter_gets_few_programs(shapes: StepShapes) -> None:
         ("qwen2.5-0.5b", 1024, 5),
     ],
 )
-def test_rows_are_asked_for_at_once_in_blocks_with_little_padding(
+def test_rows_are_loaded_at_once_in_blocks_with_little_padding(
     name: str, block: int, blocks: int
 ) -> None:
     shapes = preset_shapes(name)
@@ -228,7 +228,7 @@ def test_rows_are_asked_for_at_once_in_blocks_with_little_padding(
 
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("batch", [1, 8])
-def test_multiprocessors_have_work_where_the_shapes_allow_it(name: str, batch: int) -> None:
+def test_multiprocessors_have_work_if_the_shapes_allow_it(name: str, batch: int) -> None:
     """All of them at batch 1; half of them are enough for tiles of tensor-core products."""
     shapes = preset_shapes(name, batch)
     tiles = default_tiles(shapes, 132)
@@ -252,14 +252,14 @@ def test_shapes_are_those_of_the_matrices() -> None:
     }
 
 
-def test_a_tile_is_changed_for_one_operation_only() -> None:
+def test_with_tile_changes_one_operation_only() -> None:
     tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
     changed = tiles.with_tile("down", Tile(1, 256))
     assert changed.down == Tile(1, 256)
     assert all(changed.of(name) == tiles.of(name) for name in OPERATIONS if name != "down")
 
 
-def test_a_gpu_with_too_little_shared_memory_is_told_its_limit() -> None:
+def test_too_little_shared_memory_is_reported_with_the_limit() -> None:
     gpu = TargetGpu("Small", 8, 4_096, None, None, "0.1")
     with pytest.raises(MissingRequirement, match=r"head.*Small has 4096 bytes.*needs \d{4,}"):
         candidates("head", preset_shapes("llama-3.2-1b", batch=4), gpu)

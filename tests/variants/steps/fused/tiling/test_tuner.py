@@ -85,14 +85,14 @@ def test_a_tile_is_measured_in_the_step_that_the_earlier_choices_made() -> None:
         assert all(tiles.of(name) == found.tiles.of(name) for name in before_last)
 
 
-def test_the_start_is_kept_where_nothing_is_faster() -> None:
+def test_the_start_is_kept_if_nothing_is_faster() -> None:
     slower = {(name, tile): -1.0 for name in OPERATIONS for tile in CHOICES[name][1:]}
     found = tune(START, CHOICES, Separable(slower), silent)
     assert found.tiles == START
     assert all(tuned.gain == 0 and tuned.rival_ns == () for tuned in found.operations)
 
 
-def test_equal_tiles_stay_where_they_are_under_noise() -> None:
+def test_equal_tiles_are_kept_under_noise() -> None:
     timer = Separable({}, noise=0.01)
     flips = sum(
         tuned.chosen != tuned.before
@@ -141,7 +141,7 @@ def test_choices_that_raise_are_left_out_and_reported(error: Exception) -> None:
     assert any(line.startswith("down:") and "2 not possible" in line for line in said)
 
 
-def test_where_all_others_raise_the_start_is_kept() -> None:
+def test_the_start_is_kept_if_all_others_raise() -> None:
     def only_start(tiles: StepTiles) -> float:
         if tiles != START:
             raise ValueError("no")
@@ -181,7 +181,7 @@ class FakeClock:
         raise AssertionError
 
 
-def test_a_step_is_as_long_as_the_median_of_its_replays() -> None:
+def test_the_time_of_a_step_is_the_median_of_its_replays() -> None:
     launched = []
     assert graph_step_ns(lambda: launched.append(1), FakeClock()) == 7.0
     assert launched == [1]
