@@ -21,7 +21,6 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.step import FusedStep, build_fused
-from decodescope.variants.steps.fused.tiling.cache import keep_tiles
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.shapes import (
     OPERATIONS,
@@ -34,6 +33,7 @@ from decodescope.variants.steps.fused.tiling.table import (
     TileTable,
     decode_table,
     encode_table,
+    keep_tiles,
     table_with,
     tile_entries,
 )

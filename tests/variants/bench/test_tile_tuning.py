@@ -26,7 +26,6 @@ from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.step import build_fused
-from decodescope.variants.steps.fused.tiling.cache import cached_entries
 from decodescope.variants.steps.fused.tiling.choice import ChosenTiles
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
@@ -36,7 +35,12 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     StepTiles,
     step_shapes,
 )
-from decodescope.variants.steps.fused.tiling.table import decode_table, encode_table, tile_entries
+from decodescope.variants.steps.fused.tiling.table import (
+    cached_entries,
+    decode_table,
+    encode_table,
+    tile_entries,
+)
 from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedTiles
 from tests.helpers import families
 from tests.helpers.fake_clock import FakeClock

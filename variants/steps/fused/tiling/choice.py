@@ -11,7 +11,6 @@ from typing import Literal
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.fused.tiling.cache import cached_entries
 from decodescope.variants.steps.fused.tiling.candidates import candidates
 from decodescope.variants.steps.fused.tiling.limits import fits
 from decodescope.variants.steps.fused.tiling.shapes import (
@@ -23,6 +22,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 from decodescope.variants.steps.fused.tiling.table import (
     TileEntry,
     TileKey,
+    cached_entries,
     shipped_table,
     tile_key,
 )

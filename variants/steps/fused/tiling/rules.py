@@ -1,7 +1,7 @@
 """The default tiles: where tuning starts, and what a step uses if nothing was measured.
 
 The rules are what was measured at batch 1 on one H200, and reasoning elsewhere. They need no GPU
-and always give tiles that run. `tuner` finds better ones, `table` and `cache` keep them.
+and always give tiles that run. `tuner` finds better ones, and `table` keeps them.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Tiles that were measured: their file format, and those that come with decodescope.
+"""Tiles that were measured: those that come with decodescope, and those of this machine.
 
 tile_table.json maps a GPU's name, as torch reports it, to a list of entries. An entry has what was
 measured, `key`, and the best tile for it:
@@ -9,9 +9,12 @@ measured, `key`, and the best tile for it:
                                "splits": 1}}]}
 
 rows, columns and unit are those of `Shape`; batch is rounded up to a power of two; element_bytes is
-2 for bf16 and fp16, 4 for fp32. Keys are unique.
+2 for bf16 and fp16, 4 for fp32. Keys are unique. Tiles measured on this machine are kept in the
+user's cache folder, a file for each kind of GPU.
 """
 
+import re
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -19,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from decodescope.kernels.host.tile import Tile
+from decodescope.variants.machine.cache_folder import keep_measured
 from decodescope.variants.steps.fused.tiling.shapes import (
     OPERATIONS,
     Operation,
@@ -26,6 +30,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     StepTiles,
     power_of_2_from,
 )
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
 
 class TileKey(Struct, frozen=True, forbid_unknown_fields=True):
@@ -96,3 +101,38 @@ def encode_table(table: TileTable) -> bytes:
 def shipped_table() -> TileTable:
     """The table that comes with decodescope."""
     return decode_table(Path(__file__).with_name("tile_table.json").read_bytes())
+
+
+class _Kept(Struct, frozen=True):
+    gpu: TargetGpu
+    entries: tuple[TileEntry, ...]
+
+
+def cached_entries(gpu: TargetGpu, folder: Path) -> tuple[TileEntry, ...]:
+    """What was measured on this kind of GPU with this driver, Triton and decodescope.
+
+    A file from other versions is ignored, and so is a damaged one, with a line on stderr.
+    """
+    path = _path(gpu, folder)
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+    except FileNotFoundError:
+        return ()
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        sys.stderr.write(f"measured tiles ignored: {path}: {error}\n")
+        return ()
+    return kept.entries if kept.gpu == gpu else ()
+
+
+def keep_tiles(gpu: TargetGpu, measured: Iterable[TileEntry], folder: Path) -> Path | None:
+    """Add tiles for later runs; returns the file that keeps them.
+
+    If that fails, writes the reason to stderr and returns None.
+    """
+    path = _path(gpu, folder)
+    entries = updated(cached_entries(gpu, folder), measured)
+    return path if keep_measured(path, _Kept(gpu, entries), "measured tiles") else None
+
+
+def _path(gpu: TargetGpu, folder: Path) -> Path:
+    return folder / f"tiles-{re.sub(r'[^a-z0-9]+', '-', gpu.name.lower())}.json"

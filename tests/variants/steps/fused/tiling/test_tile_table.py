@@ -9,7 +9,6 @@ from hypothesis import given
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.steps.fused.tiling import choice as tile_choice
-from decodescope.variants.steps.fused.tiling.cache import cached_entries, keep_tiles
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.limits import fits
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
@@ -17,8 +16,10 @@ from decodescope.variants.steps.fused.tiling.shapes import OPERATIONS, StepShape
 from decodescope.variants.steps.fused.tiling.table import (
     TileEntry,
     TileTable,
+    cached_entries,
     decode_table,
     encode_table,
+    keep_tiles,
     shipped_table,
     tile_entries,
     tile_key,
