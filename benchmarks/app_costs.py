@@ -8,10 +8,10 @@ only (it reads /proc).
 
 import argparse
 import statistics
-import sys
+from functools import partial
 from pathlib import Path
 
-from benchmarks.common import RESULTS, write_record
+from benchmarks.common import RESULTS, repeated, write_record
 from benchmarks.terminal import AppRun
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 
@@ -53,10 +53,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10)
     arguments = parser.parse_args()
     recording = bundled_recordings()[0]
-    runs = []
-    for _ in range(arguments.repeats):
-        runs.append(measure(recording, arguments.seconds))
-        sys.stderr.write(f"{runs[-1]}\n")
+    runs = repeated(arguments.repeats, partial(measure, recording, arguments.seconds))
     record = {
         "recording": recording.name,
         "seconds_each": arguments.seconds,

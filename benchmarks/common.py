@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,15 @@ def has_gpu(script: str) -> bool:
     if not found:
         sys.stderr.write(f"{script}: needs a CUDA device\n")
     return found
+
+
+def repeated(times: int, measure: Callable[[], dict[str, float]]) -> list[dict[str, float]]:
+    """The figures of every repeat, each shown on stderr as it arrives."""
+    runs = []
+    for _ in range(times):
+        runs.append(measure())
+        sys.stderr.write(f"{runs[-1]}\n")
+    return runs
 
 
 def figures_table(title: str, *columns: str, names: int = 0) -> Table:

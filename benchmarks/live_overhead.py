@@ -11,9 +11,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
-from benchmarks.common import RESULTS, write_record
+from benchmarks.common import RESULTS, repeated, write_record
 from benchmarks.terminal import record_live
 from decodescope.analyzer.protocol import Stats
 from decodescope.analyzer.recordings.recording import read_recording
@@ -59,10 +60,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=15)
     arguments = parser.parse_args()
     options = ["--model", arguments.model, "--variant", arguments.variant]
-    pairs = []
-    for _ in range(arguments.repeats):
-        pairs.append(measure_pair(options, arguments.seconds))
-        sys.stderr.write(f"{pairs[-1]}\n")
+    pairs = repeated(arguments.repeats, partial(measure_pair, options, arguments.seconds))
     record = {
         "model": arguments.model,
         "variant": arguments.variant,
