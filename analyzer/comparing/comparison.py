@@ -10,7 +10,6 @@ from decodescope.analyzer.comparing.pair_changes import pair_of
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.comparison_report import (
     Change,
-    ChangeVerdict,
     Comparison,
     ComparisonResult,
     Interval,
@@ -61,13 +60,13 @@ def compare_runs(
     )
 
 
-def speed_verdict(interval: Interval | None) -> ChangeVerdict:
-    """The verdict on the interval of a tokens/s ratio."""
+def speed_ratio(value: float, interval: Interval | None, reason: str) -> SpeedRatio:
+    """A ratio of tokens/s with its verdict, and without an interval the reason for that."""
     if interval is None:
-        return "unknown"
+        return SpeedRatio(value, None, "unknown", reason)
     if interval.low > 1:
-        return "faster"
-    return "slower" if interval.high < 1 else "no_difference_shown"
+        return SpeedRatio(value, interval, "faster")
+    return SpeedRatio(value, interval, "slower" if interval.high < 1 else "no_difference_shown")
 
 
 def _by_variant(runs: Sequence[RunReport]) -> dict[str, Rounds]:
@@ -120,14 +119,9 @@ def _pair(
 def _speed(base: Sequence[float], other: Sequence[float]) -> SpeedRatio | None:
     if not base:
         return None
-    interval = paired_ratio(base, other)
     rounds = f"{len(base)} round" if len(base) == 1 else f"{len(base)} rounds"
-    return SpeedRatio(
-        value=sum(other) / sum(base),
-        interval=interval,
-        verdict=speed_verdict(interval),
-        reason=None if interval else f"{rounds}: an interval needs at least {MIN_ROUNDS}",
-    )
+    reason = f"{rounds}: an interval needs at least {MIN_ROUNDS}"
+    return speed_ratio(sum(other) / sum(base), paired_ratio(base, other), reason)
 
 
 def _step_ns(tokens_per_s: Sequence[float], batch: int) -> float | None:

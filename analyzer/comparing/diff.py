@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
 from decodescope.analyzer.comparing.comparability import window_findings, workload_differences
-from decodescope.analyzer.comparing.comparison import speed_verdict
+from decodescope.analyzer.comparing.comparison import speed_ratio
 from decodescope.analyzer.comparing.pair_changes import pair_of
 from decodescope.analyzer.formatting import ratio_text
 from decodescope.analyzer.schema.comparison_report import Change, Diff, SpeedRatio
@@ -53,14 +53,12 @@ def _unprofiled(base: Report, other: Report) -> tuple[Change, SpeedRatio] | None
     base_ns, other_ns = (capture.unprofiled_step_ns if capture else None for capture in captures)
     if base_ns is None or other_ns is None or min(base_ns, other_ns) <= 0:
         return None
-    speed = SpeedRatio(
-        value=base_ns / other_ns * _tokens_ratio(base, other),
-        interval=None,
-        verdict="unknown",
-        reason="each trace carries one unprofiled step time; an interval needs repeated runs, "
-        "as compare makes them",
+    reason = (
+        "each trace carries one unprofiled step time; an interval needs repeated runs, "
+        "as compare makes them"
     )
-    return Change(base_ns, other_ns), speed
+    value = base_ns / other_ns * _tokens_ratio(base, other)
+    return Change(base_ns, other_ns), speed_ratio(value, None, reason)
 
 
 def _profiled(base: Report, other: Report) -> tuple[Change, SpeedRatio | None]:
@@ -71,12 +69,8 @@ def _profiled(base: Report, other: Report) -> tuple[Change, SpeedRatio | None]:
     tokens_ratio = _tokens_ratio(base, other)
     interval = unpaired_ratio(other_ns, [time * tokens_ratio for time in base_ns])
     fewest = min(len(base_ns), len(other_ns))
-    return change, SpeedRatio(
-        value=change.base / change.other * tokens_ratio,
-        interval=interval,
-        verdict=speed_verdict(interval),
-        reason=None if interval else f"{fewest} steps: an interval needs at least {MIN_ROUNDS}",
-    )
+    reason = f"{fewest} steps: an interval needs at least {MIN_ROUNDS}"
+    return change, speed_ratio(change.base / change.other * tokens_ratio, interval, reason)
 
 
 def _step_times_ns(report: Report) -> list[int]:

@@ -1,7 +1,7 @@
 """Measured rates with their intervals, and the ratios between variants."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
@@ -54,9 +54,7 @@ def _deviations(found: VariantRates) -> list[float]:
 def _rate_bar(drawing: Drawing, found: VariantRates, y: float, highest: float) -> None:
     width = found.mean / highest * _RATES_PX
     drawing.rect(_LEFT, y - 7, width, 14, "bar", f"mean {rate(found.mean)} tokens/s")
-    for number, value in enumerate(found.tokens_per_s):
-        tip = f"round {number}: {rate(value)} tokens/s"
-        drawing.circle(_LEFT + value / highest * _RATES_PX, y, 2.6, "dot", tip)
+    _dots(drawing, found, y, lambda value: _LEFT + value / highest * _RATES_PX)
     farthest = max([found.mean, *found.tokens_per_s]) / highest * _RATES_PX
     drawing.text(_LEFT + farthest + 8, y + 4, rate(found.mean), "strong")
 
@@ -79,6 +77,10 @@ def _spread_row(drawing: Drawing, found: VariantRates, y: float, spread: float) 
         low, high = x(found.interval.low), x(found.interval.high)
         tip = f"{rate(found.interval.low)} to {rate(found.interval.high)} tokens/s"
         drawing.rect(low, y - 7, max(high - low, 1), 14, "interval", tip)
+    _dots(drawing, found, y, x)
+
+
+def _dots(drawing: Drawing, found: VariantRates, y: float, x: Callable[[float], float]) -> None:
     for number, value in enumerate(found.tokens_per_s):
         drawing.circle(x(value), y, 2.6, "dot", f"round {number}: {rate(value)} tokens/s")
 

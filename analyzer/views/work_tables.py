@@ -1,7 +1,7 @@
 """Tables of launch calls, steps, kernels and ranges."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from rich.table import Table
@@ -17,7 +17,13 @@ from decodescope.analyzer.formatting import (
     significant,
 )
 from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
-from decodescope.analyzer.schema.report import Attribution, KernelReport, Report, StepReport
+from decodescope.analyzer.schema.report import (
+    Attribution,
+    KernelReport,
+    Report,
+    Roofline,
+    StepReport,
+)
 from decodescope.analyzer.views.names import RangeRow, cut_middle, range_rows, shorten_kernel
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
@@ -137,26 +143,20 @@ def kernels_table(report: Report, width: int, rows: int) -> Table:
         Column("total", lambda kernel: duration(kernel.total_ns)),
         Column("mean", lambda kernel: duration(kernel.mean_ns), with_mean),
         Column("share", lambda kernel: f"{percent(kernel.share)} %"),
-        Column("GB/s", _bandwidth, known),
-        Column("of limit", _share_of_limit, known),
-        Column("limit", lambda kernel: _limit(kernel), known and roomy),
+        Column("GB/s", partial(_roofline, lambda of: significant(of.bytes_per_s / 1e9)), known),
+        Column("of limit", partial(_roofline, _share_of_limit), known),
+        Column("limit", partial(_roofline, lambda of: of.limit or UNKNOWN), known and roomy),
     ]
     return columns_table(columns, report.kernels, rows, "kernels")
 
 
-def _bandwidth(kernel: KernelReport) -> str:
-    return significant(kernel.roofline.bytes_per_s / 1e9) if kernel.roofline else ""
+def _roofline(text: Callable[[Roofline], str], kernel: KernelReport) -> str:
+    return text(kernel.roofline) if kernel.roofline else ""
 
 
-def _share_of_limit(kernel: KernelReport) -> str:
-    if kernel.roofline is None:
-        return ""
-    share = kernel.roofline.share_of_limit
+def _share_of_limit(found: Roofline) -> str:
+    share = found.share_of_limit
     return UNKNOWN if share is None else f"{percent(share)} %"
-
-
-def _limit(kernel: KernelReport) -> str:
-    return kernel.roofline.limit or UNKNOWN if kernel.roofline else ""
 
 
 def ranges_table(report: Report, width: int, rows: int) -> Table:
