@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.protocol import VariantInfo
-from decodescope.variants.spec import KERNELS, PARTS, VariantSpec, kernels_of
+from decodescope.variants.spec import KERNELS, PARTS, VariantSpec, kernels_of, nearest_or_all
 
 if TYPE_CHECKING:
     from decodescope.variants.model.loading import LoadedModel
@@ -31,13 +30,13 @@ Check = Callable[[str, Mapping[str, object], "DecodeWorkload", str], None]
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A way to compute a decode step. `build(loaded, workload, device)` returns it ready to
-    prefill; whatever it compiles or captures is done by then.
+    prefill, with everything compiled and captured.
 
     `check(name, config, workload, device)` raises a `DecodescopeError` for what it cannot run:
-    `name` is the model's, `config` its config.json. It is asked before weights are loaded.
+    `name` is the model's, `config` its config.json. It runs before weights are loaded.
 
     Raises:
-        InputError: an empty or blank-holding name, no summary, or a builder that is not callable.
+        InputError: an empty name or one with blanks, no summary, or a builder that is not callable.
     """
 
     name: str
@@ -77,7 +76,7 @@ def build_variant(
         InputError: an unknown name (with the nearest known), or one not built here.
         MissingRequirement: it needs CUDA, or GPU memory ran out.
         ModelError: context and new tokens exceed what the model allows.
-        DecodescopeError: what the variant's check refuses.
+        DecodescopeError: as the variant's check.
     """
     variant = require_runnable(name, loaded, workload, device)
 
@@ -90,7 +89,7 @@ def build_variant(
 
 
 def require_variant(name: str, device: str) -> Variant:
-    """The variant `name`, if it can run on `device`; nothing is loaded to find out.
+    """The variant `name`, if it can run on `device`; nothing is loaded.
 
     Raises:
         InputError: as `find_variant`.
@@ -110,7 +109,7 @@ def require_runnable(
 
     Raises:
         InputError, MissingRequirement: as `require_variant`.
-        DecodescopeError: what the variant's check refuses.
+        DecodescopeError: as the variant's check.
     """
     variant = require_variant(name, device)
     if variant.check is not None:
@@ -119,8 +118,8 @@ def require_runnable(
 
 
 def find_variant(name: str) -> Variant:
-    """The variant called `name`, or written by a spec string: that of a built-in variant, or any
-    combination of fused kernels.
+    """The variant of this name, or the one that a spec string describes: a built-in variant, or
+    any combination of fused kernels.
 
     Raises:
         InputError: unknown (with the nearest known), not built here, or its package is broken.
@@ -133,9 +132,7 @@ def find_variant(name: str) -> Variant:
         if info.name == name:
             raise InputError(f"variant {name}: {info.unavailable}")
     if kernels_of(name) not in KERNELS:
-        nearest = get_close_matches(name, known, n=1)
-        hint = f" (did you mean {nearest[0]}?)" if nearest else f"; known: {', '.join(known)}"
-        raise InputError(f"unknown variant {name!r}{hint}")
+        raise InputError(f"unknown variant {name!r}{nearest_or_all(name, known)}")
     spec = VariantSpec.parse(name)
     if str(spec) in known:
         return known[str(spec)]
@@ -244,8 +241,8 @@ def _load(entry: EntryPoint) -> tuple[Variant | None, str | None]:
         loaded = entry.load()
     except DecodescopeError as error:
         return None, f"cannot be loaded: {error}"
-    except Exception as error:  # a package of others may fail in any way
+    except Exception as error:  # a third-party package may fail in any way
         return None, f"cannot be loaded: {type(error).__name__}: {error}".splitlines()[0]
     if isinstance(loaded, Variant):
         return loaded, None
-    return None, f"{entry.value} is no decodescope Variant but a {type(loaded).__name__}"
+    return None, f"{entry.value} is a {type(loaded).__name__}, not a decodescope Variant"

@@ -6,6 +6,7 @@ come in any order after the kernels; `str(spec)` has the canonical one, that of 
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal, cast, get_args
@@ -33,24 +34,24 @@ class VariantSpec:
     """How a decode step is computed.
 
     `cuda_graph`: the whole step is captured as one CUDA graph (`compiled` brings torch.compile's
-    own graphs and does not take it). `prefetch`: `fused` attention asks the O projection's weights
-    into L2 meanwhile, which gained nothing reliable on an H200 (docs/decisions.md, 28).
+    own graphs and does not take it). `prefetch`: the O projection's weights are prefetched into L2
+    during `fused` attention, which gained nothing reliable on an H200 (docs/decisions.md, 28).
     `weight_format` None means the workload's dtype. `without` names what `fused` kernels,
     which use every part by default, leave out:
 
-    - norm: RMSNorm inside the projections; without it in launches of its own (together with the
-      residual's addition where that is left out too).
-    - qkv: Q, K and V in one launch; without it three, and rope is left out as well.
-    - rope: rotation and KV-cache write in the QKV launch; without it in launches of their own.
-    - attention: split-KV attention over the visible positions; without it PyTorch's
+    - norm: RMSNorm inside the projections; without it, separate launches (which also add to the
+      residual if that is left out too).
+    - qkv: Q, K and V in one launch; without it, three, and rope is left out as well.
+    - rope: rotation and KV-cache write in the QKV launch; without it, separate launches.
+    - attention: split-KV attention over the visible positions; without it, PyTorch's
       scaled_dot_product_attention over the whole static cache with a mask.
-    - residual: the O and down projections add to the residual; without it a launch does.
-    - gate_up: gate, up and SiLU * up in one launch; without it three.
-    - head: final norm, lm_head and the choice of the token in one launch; without it lm_head gives
+    - residual: the O and down projections add to the residual; without it, a separate launch does.
+    - gate_up: gate, up and SiLU * up in one launch; without it, three.
+    - head: final norm, lm_head and the choice of the token in one launch; without it, lm_head gives
       logits and PyTorch chooses.
     - pdl: programmatic dependent launch.
 
-    GPUs below compute capability 9.0 have neither pdl nor prefetch, and run as without them.
+    GPUs below compute capability 9.0 support neither pdl nor prefetch and run without them.
 
     Raises:
         InputError: an unknown part, or parts that contradict each other.
@@ -88,17 +89,28 @@ class VariantSpec:
         """
         kernels = kernels_of(text)
         _known(f"variant {text!r}: kernels", kernels, KERNELS)
-        options = _Options(text)
+        switches: list[str] = []
+        formats: list[str] = []
+        without: list[str] = []
         for sign, name in _OPTION.findall(text[len(kernels) :]):
-            options.take(sign, name)
-        if options.without and kernels != "fused":
+            if sign == "-":
+                _known(f"variant {text!r}: part to leave out", name, PARTS)
+                repeated, taken = name in without, without
+            else:
+                _known(f"variant {text!r}: part", name, (*_SWITCHES, *WEIGHT_FORMATS))
+                taken = switches if name in _SWITCHES else formats
+                repeated = bool(formats) if taken is formats else name in switches
+            if repeated:
+                raise InputError(f"variant {text!r}: {sign + name!r} repeats an earlier part")
+            taken.append(name)
+        if without and kernels != "fused":
             raise InputError(f"variant {text!r}: only fused kernels have parts to leave out")
         return cls(
             cast(Kernels, kernels),
-            _GRAPH in options.switches,
-            _PREFETCH in options.switches,
-            options.weight_format,
-            frozenset(options.without),
+            _GRAPH in switches,
+            _PREFETCH in switches,
+            cast(WeightFormat, formats[0]) if formats else None,
+            frozenset(cast(list[Part], without)),
         )
 
     def uses(self, part: Part) -> bool:
@@ -124,36 +136,12 @@ def kernels_of(text: str) -> str:
     return re.split(r"[+-]", text, maxsplit=1)[0]
 
 
-class _Options:
-    """What follows the kernels in a variant string, each taken at most once."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self.switches: set[str] = set()
-        self.weight_format: WeightFormat | None = None
-        self.without: set[Part] = set()
-
-    def take(self, sign: str, name: str) -> None:
-        if sign == "-":
-            _known(f"variant {self._text!r}: part to leave out", name, PARTS)
-            self._once(sign, name, name not in self.without)
-            self.without.add(cast(Part, name))
-        elif name in _SWITCHES:
-            self._once(sign, name, name not in self.switches)
-            self.switches.add(name)
-        else:
-            _known(f"variant {self._text!r}: part", name, (*_SWITCHES, *WEIGHT_FORMATS))
-            self._once(sign, name, self.weight_format is None)
-            self.weight_format = cast(WeightFormat, name)
-
-    def _once(self, sign: str, name: str, is_first: bool) -> None:
-        if not is_first:
-            raise InputError(f"variant {self._text!r}: {sign + name!r} repeats an earlier part")
+def nearest_or_all(value: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown `value`: the nearest known one, else all of them."""
+    nearest = get_close_matches(value, known := tuple(known), n=1)
+    return f" (did you mean {nearest[0]}?)" if nearest else f"; known: {', '.join(known)}"
 
 
 def _known(what: str, value: str, known: tuple[str, ...]) -> None:
-    if value in known:
-        return
-    nearest = get_close_matches(value, known, n=1)
-    hint = f" (did you mean {nearest[0]}?)" if nearest else f"; known: {', '.join(known)}"
-    raise InputError(f"{what} {value!r} is unknown{hint}")
+    if value not in known:
+        raise InputError(f"{what} {value!r} is unknown{nearest_or_all(value, known)}")

@@ -68,7 +68,7 @@ def test_packages_add_variants_and_broken_ones_hide_nothing() -> None:
     assert listed["mine-gpu"] == "needs a CUDA device"
     assert "No module named 'third_party_gone'" in str(listed["absent"])
     assert "'eager' is taken" in str(listed["shadow"])
-    assert "no decodescope Variant but a int" in str(listed["wrong"])
+    assert "is a int, not a decodescope Variant" in str(listed["wrong"])
     assert find_variant("eager") is not TAKEN
     with pytest.raises(InputError, match="variant absent: cannot be loaded"):
         find_variant("absent")

@@ -1,8 +1,8 @@
-"""Puts ranges on a transformers model from outside, with hooks that come off again.
+"""Ranges around the parts of a transformers model, opened by hooks that can be removed.
 
 Names: `embedding` and `rotary`; `layer.N`, in it `input_norm`, `attention`, `post_attention_norm`,
 `mlp`; after the layers `final_norm` and `lm_head`. `decode_step`, `model` and `sampling` are opened
-by those who run them.
+by the code that runs them.
 """
 
 from collections.abc import Iterator
@@ -40,8 +40,8 @@ _MODEL_PARTS = {
 def ranged_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
     """The modules that get a range, with its path below the model: `layer.0/mlp`.
 
-    A part the model lacks is left out. The layers are the decoder's `ModuleList` of
-    `num_hidden_layers` entries; parts are known by the attribute names of Llama-like (and
+    Parts that the model lacks are left out. The layers are the decoder's `ModuleList` of
+    `num_hidden_layers` entries; parts are recognised by the attribute names of Llama-like (and
     GPT-2-like) models.
     """
     decoder: Any = getattr(model, "base_model", model)
@@ -79,7 +79,7 @@ class LayerRanges:
         self._enabled = False
 
     def set(self, enabled: bool) -> None:
-        """Install the hooks, or remove them all; either twice in a row changes nothing."""
+        """Install the hooks, or remove them all; a repeated call changes nothing."""
         if enabled == self._enabled:
             return
         self._enabled = enabled

@@ -1,9 +1,9 @@
 """The bytes one decode step must read: the numerator of every bandwidth figure.
 
-Weights: every parameter once, but of an embedding table only one row a sequence; a table tied to
-the head is read whole, as the head. (Dense models: of a mixture of experts this counts all.)
+Weights: every parameter once, except that an embedding table counts one row a sequence. A table
+tied to the head is read entirely, as the head. All experts of a mixture are counted.
 KV cache: 2 * batch * KV heads * head_dim * element size * positions, summed over the layers, where
-positions is the cache length, or what of it a layer's sliding window still sees.
+positions is the cache length, or the part of it in a layer's sliding window.
 """
 
 from typing import Any
@@ -46,7 +46,7 @@ def head_dim(decoder: Any) -> int:
 
 
 def layer_windows(decoder: Any) -> tuple[int | None, ...]:
-    """Each layer's sliding window in tokens, the new one included; None where it sees them all."""
+    """Each layer's sliding window in tokens, the new one included; None if it sees all."""
     window: int | None = getattr(decoder, "sliding_window", None)
     types = getattr(decoder, "layer_types", None)
     if types is None:

@@ -1,4 +1,4 @@
-"""Chooses the next tokens from logits, on the device they are on."""
+"""Chooses the next tokens from logits, on the device of the logits."""
 
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ def token_choice(workload: DecodeWorkload, device: torch.device) -> TokenChoice:
     """A function of logits [batch, vocabulary] and the position of the token that gave them.
 
     It returns a new tensor of ids int64 [batch] and does not wait for the device. Drawn tokens
-    depend on logits, position and seed alone, so a step that is repeated draws the same again.
+    depend on logits, position and seed alone, so a repeated step draws the same tokens.
 
     Raises:
         MissingRequirement: sampling on a GPU without triton.

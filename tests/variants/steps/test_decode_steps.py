@@ -198,7 +198,7 @@ def test_one_traced_graph_serves_every_position(
 
 
 @pytest.mark.parametrize("build", BUILDS.values(), ids=list(BUILDS))
-def test_misuse_is_told(load_small: Load, build: Build) -> None:
+def test_misuse_is_reported(load_small: Load, build: Build) -> None:
     step = build(load_small("llama"), DecodeWorkload(BATCH, 4, 3, "fp32"))
     with pytest.raises(ModelError, match="before prefill"):
         step.step()
@@ -250,7 +250,9 @@ def test_a_variant_writes_three_methods(load_small: Load) -> None:
     step.annotate_layers(True)
 
 
-def test_an_older_transformers_is_told(load_small: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_transformers_is_reported(
+    load_small: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class LayerWithoutCounter:
         def __init__(self, max_cache_len: int) -> None:
             self.max_cache_len = max_cache_len

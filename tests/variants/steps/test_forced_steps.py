@@ -94,7 +94,7 @@ def test_ids_and_logits_are_nobody_elses(load_small: Load, build: Build) -> None
 
 
 @BUILDS
-def test_misuse_is_told(load_small: Load, build: Build) -> None:
+def test_misuse_is_reported(load_small: Load, build: Build) -> None:
     step = build(load_small("llama"), DecodeWorkload(BATCH, CONTEXT, 1, "fp32"))
     with pytest.raises(ModelError, match="before prefill"):
         step.forced_step(text_of(1)[:, 0])

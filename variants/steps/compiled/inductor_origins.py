@@ -1,8 +1,8 @@
-"""From which of the model's ranges each kernel call in torch.compile's generated code comes.
+"""The model's range from which each kernel call in torch.compile's generated code comes.
 
 Inductor writes above every call the Dynamo nodes that it computes ("Topologically Sorted Source
 Nodes", seen in torch 2.11 and 2.13), and Dynamo keeps with each node the modules it was called in.
-What is not understood has no path, and a call that computes parts of several ranges has a path that
+A call that is not understood has no path; the path of a call that computes parts of several ranges
 joins them with "+".
 """
 
@@ -106,11 +106,11 @@ def _target_name(target: object) -> str:
 
 
 class _SitePaths:
-    """Paths of calls, given one after the other in the order of the code.
+    """Paths of calls, queried in the order of the code.
 
-    A fused kernel lists all that it computes, also what an earlier kernel has computed and it
-    computes again (the residual stream from the embedding on, the rotary angles): only what is new
-    in it says where it belongs. The products that it lists are those whose results it reads.
+    A fused kernel lists all that it computes, including what it computes again after an earlier
+    kernel (the residual stream from the embedding on, the rotary angles). Only what is new in it
+    shows where it belongs. The products that it lists are those whose results it reads.
     """
 
     def __init__(self, nodes: Mapping[str, SourceNode]) -> None:
@@ -132,10 +132,10 @@ class _SitePaths:
         return self._known[sources]
 
     def _joined(self, names: Sequence[str]) -> str:
-        """One path for the ranges of `names`; "" where they are of no range or cannot be joined.
+        """One path for the ranges of `names`; "" if they have no range or cannot be joined.
 
-        What stands directly in a layer (adding to the residual stream) or in the model goes with
-        the parts it is fused with, and so do the rotary angles, which each layer computes again.
+        Nodes directly in a layer (adding to the residual stream) or in the model belong to the
+        parts that they are fused with, and so do the rotary angles, which each layer computes again.
         """
         paths = list(dict.fromkeys(self._nodes[name].path for name in names))
         parts = [path for path in paths if path and not _LAYER.fullmatch(path)]

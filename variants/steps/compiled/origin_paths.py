@@ -1,4 +1,4 @@
-"""Joins the calls of generated code with the GPU ops that a profile of it shows."""
+"""Matches the calls of generated code with the GPU ops in a profile of it."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from decodescope.variants.steps.step import CallSite
 def origin_paths(analysis: Analysis, step: int, sites: Sequence[CallSite]) -> dict[int, str]:
     """The range path of those of the step's GPU ops that `sites` explain, by op index.
 
-    The operators of the step that are named as some site is, the outermost of nested ones, must be
-    the sites one for one; else nothing is said, because layers repeat the same kernels and a call
-    too many would shift them all. An op has the path of the operator that launched it, below the
-    range that the host had open.
+    The outermost operators of the step that have the name of a site must be the sites one for one.
+    Otherwise no path is given: layers repeat the same kernels, and one call more would shift them
+    all. An op has the path of the operator that launched it, below the range that the host had
+    open.
     """
     operators = _operators(analysis, step, {site.operator for site in sites})
     trace = analysis.trace
@@ -51,7 +51,7 @@ def _operators(analysis: Analysis, step: int, names: set[str]) -> Int64s:
 
 
 def _launched_under(analysis: Analysis, step: int, operators: Int64s) -> list[tuple[int, int]]:
-    """The step's ops, each with the place in `operators` of the one it was launched under."""
+    """The step's ops, each with the index in `operators` of the one that launched it."""
     trace = analysis.trace
     ops = np.flatnonzero((analysis.steps.op_step == step) & (trace.ops.launch >= 0))
     if not len(operators):

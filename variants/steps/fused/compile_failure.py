@@ -1,4 +1,4 @@
-"""Kernels that cannot be compiled or loaded on this machine, told as one line."""
+"""Errors of kernels that cannot be compiled or loaded on this machine, as one line."""
 
 from subprocess import CalledProcessError
 
@@ -9,19 +9,19 @@ from triton.runtime.errors import OutOfResources
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.spec import VariantSpec
 
-# Of Triton, of its compiler's passes, and of the driver that is given a kernel to load.
+# From Triton, from its compiler's passes, and from the driver that loads a kernel.
 _RUNTIME_ERRORS = ("Failed to find C", "PassManager::run", "kernel image", "PTX")
 
 
 def compile_failure(spec: VariantSpec, error: Exception) -> MissingRequirement | None:
-    """What `error` of a launch says about this machine or its Triton; None if it says neither.
+    """The error to report if a launch failed because of this machine or its Triton; else None.
 
-    Of a kernel that asks too much of the GPU, the message names the limit.
+    If a kernel needs too much of the GPU, the message names the limit.
     """
     if isinstance(error, OutOfResources):
         return MissingRequirement(
             f"variant {spec}: one of its kernels needs {error.required} of the GPU's {error.name}, "
-            f"of which a program can have {error.limit}; choose another variant"
+            f"but a program can have only {error.limit}; choose another variant"
         )
     if not _is_about_compiling(error):
         return None
@@ -42,5 +42,5 @@ def _reason(error: Exception) -> str:
     if isinstance(error, CalledProcessError):
         return f"{error.cmd[0]} ended with exit code {error.returncode}"
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    # A compilation's error quotes the kernel first, and says at the end what is wrong with it.
+    # A compilation error quotes the kernel first and ends with what is wrong.
     return lines[-1 if isinstance(error, CompilationError) else 0].strip()

@@ -1,6 +1,6 @@
 """The KV cache of fused steps: one fixed tensor each for K and V, filled by transformers' prefill.
 
-Every layer keeps every position, also one with a sliding window: its kernel reads only the window.
+Every layer keeps every position, also with a sliding window: the kernel reads only the window.
 """
 
 from dataclasses import dataclass
@@ -24,11 +24,6 @@ class KvCache:
         """Positions it can hold."""
         return int(self.k.shape[3])
 
-    @property
-    def bytes(self) -> int:
-        """Device memory it takes."""
-        return 2 * self.k.numel() * self.k.element_size()
-
     def layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
         """K and V of one layer, [batch, KV heads, capacity, head_dim] each."""
         return self.k[index], self.v[index]
@@ -36,8 +31,8 @@ class KvCache:
     def fill(self, past: Any, length: int) -> None:
         """Copy positions 0 to `length` - 1 from the `DynamicCache` of a prefill of that length.
 
-        A layer with a sliding window holds only the last of them, and only those are copied, to
-        their own positions; no step can see the others.
+        A layer with a sliding window holds only the last of them. Only those are copied, to their
+        own positions; no step can see the others.
 
         Raises:
             ValueError: another number of layers, sequences, heads or tokens, or more than fit.

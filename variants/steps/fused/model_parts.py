@@ -1,7 +1,7 @@
-"""A transformers model as the fused kernels see it: which matrix, norm and window each one takes.
+"""A transformers model as the fused kernels read it: the matrices, norms and window of each layer.
 
-Q, K and V, and gate and up, are read as one matrix each. Nothing is held twice for that: the parts
-are copied into one matrix, and the model's own parameters become views of its rows.
+Q, K and V, and gate and up, are read as one matrix each. Nothing is stored twice: the parts are
+copied into one matrix, and the model's own parameters become views of its rows.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class FusedLayer:
     """One decoder layer.
 
     `qkv` holds the rows of all Q heads, then all K heads, then all V heads; `gate_up` the gate rows
-    first. `window` is the number of tokens a query sees, its own included; None: all of them.
+    first. `window` is the number of tokens a query sees, its own included; None: all.
     """
 
     input_norm: Norm
@@ -35,7 +35,7 @@ class FusedLayer:
 
 @dataclass(frozen=True, slots=True)
 class FusedModel:
-    """A whole decoder. `embedding` is the table [vocabulary, hidden]; where the checkpoint ties
+    """A whole decoder. `embedding` is the table [vocabulary, hidden]; if the checkpoint ties
     them, `head` reads the same memory. `scale` multiplies q·k before the softmax.
     """
 
@@ -65,18 +65,18 @@ class FusedModel:
 
 
 def fused_model(model: Any) -> FusedModel:
-    """The parts of a causal language model that `unsupported_reason` has no objection to.
+    """The parts of a causal language model that the fused kernels support (`support`).
 
     On first use this moves the model's Q/K/V and gate/up weights into merged matrices, a layer at a
-    time: values, parameters and total memory stay the same, addresses change. Whatever recorded
-    addresses before (a captured CUDA graph) must not be used afterwards. A second call finds the
+    time: values, parameters and total memory stay the same, addresses change. A CUDA graph that was
+    captured before must not be used afterwards. A second call finds the
     matrices merged and moves nothing.
     """
     decoder = model.model
     windows = layer_windows(model.config)
     layers = tuple(map(_layer, decoder.layers, windows))
     if decoder.embed_tokens.weight.is_cuda:
-        # The parts' old memory fits no other layer's matrix: it would stay reserved, a model large.
+        # The old memory fits no other layer's matrix: as much as the model would stay reserved.
         torch.cuda.empty_cache()
     attention = decoder.layers[0].self_attn
     return FusedModel(
@@ -131,7 +131,7 @@ def _merged(linears: Sequence[nn.Linear]) -> WeightMatrix:
 
 
 def _merged_weights(linears: Sequence[nn.Linear]) -> torch.Tensor:
-    """One matrix [rows, columns] of which the weights of `linears` are, or become, views."""
+    """One matrix [rows, columns]; the weights of `linears` are, or become, views of it."""
     parts = [linear.weight.detach() for linear in linears]
     rows = [part.shape[0] for part in parts]
     if _are_consecutive(parts):
@@ -144,7 +144,7 @@ def _merged_weights(linears: Sequence[nn.Linear]) -> torch.Tensor:
 
 
 def _are_consecutive(parts: Sequence[torch.Tensor]) -> bool:
-    """Whether each part begins in the same storage where the one before it ends."""
+    """Whether each part begins where the previous one ends, in the same storage."""
     storage = parts[0].untyped_storage().data_ptr()
     offset = parts[0].storage_offset()
     for part in parts:

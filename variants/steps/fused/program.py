@@ -38,11 +38,6 @@ class StepProgram:
         self._pdl = pdl
         self._replays: list[tuple[Path, Callable[[], object]]] = []
 
-    @property
-    def operations(self) -> Sequence[PlacedOperation]:
-        """What it runs, in order."""
-        return self._operations
-
     def run(self) -> None:
         """Run every operation once. The host waits for nothing."""
         if not self._replays:

@@ -19,14 +19,14 @@ from decodescope.kernels.ops.rope import RopeTable
 def rope_table(model: Any, positions: int, device: torch.device | str) -> RopeTable:
     """cos and sin [positions, head_dim / 2] of decode steps at positions 0, 1, ..., in order.
 
-    float32, where the model itself rounds them to its dtype; attention scaling is multiplied in.
-    The model's rotary module stays as it is: it remembers lengths that it has seen.
+    float32, although the model rounds them to its dtype; attention scaling is multiplied in. The
+    model's rotary module does not change: it keeps the lengths that it has seen.
     """
     rotary = copy.deepcopy(model.model.rotary_emb).to(device)
     half = int(model.model.layers[0].self_attn.head_dim) // 2
     cos = torch.empty(positions, half, dtype=torch.float32, device=device)
     sin = torch.empty_like(cos)
-    # A length of 1 takes a dynamic module back to its original frequencies.
+    # A length of 1 resets a dynamic module to its original frequencies.
     _rotation(rotary, range(1), device)
     for span in _spans(rotary, positions):
         rows = slice(span.start, span.stop)
@@ -37,7 +37,7 @@ def rope_table(model: Any, positions: int, device: torch.device | str) -> RopeTa
 def _rotation(
     rotary: Any, span: range, device: torch.device | str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """cos and sin [len(span), head_dim], both halves alike, at sequence length `span.stop`."""
+    """cos and sin [len(span), head_dim], both halves equal, at sequence length `span.stop`."""
     like = torch.empty(0, dtype=torch.float32, device=device)
     positions = torch.arange(span.start, span.stop, device=device)[None]
     # `forward` itself: the copy carries the module's hooks, which trace the model's steps.
@@ -46,7 +46,7 @@ def _rotation(
 
 
 def _spans(rotary: Any, positions: int) -> Iterator[range]:
-    """The positions in ranges: at the length of a range's last step all of its rows are right."""
+    """The positions in ranges whose rows are all right at the length of the range's last step."""
     if "dynamic" in rotary.rope_type:
         fixed = min(positions, int(rotary.original_max_seq_len))
         yield range(fixed)

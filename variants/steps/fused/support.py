@@ -1,4 +1,4 @@
-"""What the fused kernels cannot run, told before any weights are loaded."""
+"""What the fused kernels cannot run, reported before any weights are loaded."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
@@ -54,32 +54,19 @@ def unsupported_gpu(capability: tuple[int, int]) -> str | None:
 
 
 def unsupported_fields(fields: Mapping[str, object]) -> str | None:
-    """As `unsupported_reason`, from the fields of a config.json.
+    """What of a model with this config.json the fused kernels cannot run, to follow "cannot run".
 
-    None too where transformers cannot read them: loading the model tells that better.
+    All reasons at once. None if there is none, or if transformers cannot read the fields: loading
+    the model reports that better.
     """
     model_type = fields.get("model_type")
     if model_type not in MODEL_TYPES:
-        return _other_type(model_type)
+        return f"model type {model_type} (supported: {', '.join(MODEL_TYPES)})"
     try:
         config = CONFIG_MAPPING[model_type].from_dict(deepcopy(dict(fields)))
     except Exception:  # transformers raises nearly every type for a broken configuration
         return None
-    return unsupported_reason(config)
-
-
-def unsupported_reason(config: Any) -> str | None:
-    """What of a model with this transformers config the fused kernels cannot run; None if they can.
-
-    All reasons at once, to follow "cannot run".
-    """
-    if config.model_type not in MODEL_TYPES:
-        return _other_type(config.model_type)
     return ", ".join(_reasons(config)) or None
-
-
-def _other_type(model_type: object) -> str:
-    return f"model type {model_type} (they know {', '.join(MODEL_TYPES)})"
 
 
 def _reasons(config: Any) -> Iterator[str]:
@@ -99,7 +86,7 @@ def _head_reasons(config: Any) -> Iterator[str]:
     if config.num_attention_heads % config.num_key_value_heads:
         yield (
             f"{config.num_attention_heads} heads on {config.num_key_value_heads} KV heads "
-            "(no multiple)"
+            "(must be a multiple)"
         )
 
 

@@ -19,7 +19,7 @@ TOO_LARGE = OutOfResources(240_000, 101_376, "shared memory")
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (TOO_LARGE, "240000 of the GPU's shared memory, of which a program can have 101376"),
+        (TOO_LARGE, "240000 of the GPU's shared memory, but a program can have only 101376"),
         (CompilationError("def kernel():\n    x", None, "numel exceeds the maximum"), "(numel ex"),
         (PTXASError("codegen error\n`ptxas` stderr:\nmuch more"), "(PTXAS error: codegen error)"),
         (CalledProcessError(1, ["gcc", "main.c"]), "(gcc ended with exit code 1)"),
@@ -31,11 +31,11 @@ TOO_LARGE = OutOfResources(240_000, 101_376, "shared memory")
     ],
 )
 def test_one_line_says_what_failed(error: Exception, said: str) -> None:
-    told = compile_failure(VariantSpec.parse("fused+graph-pdl"), error)
-    assert isinstance(told, MissingRequirement)
-    assert str(told).startswith("variant fused+graph-pdl: ")
-    assert said in str(told)
-    assert "\n" not in str(told)
+    failure = compile_failure(VariantSpec.parse("fused+graph-pdl"), error)
+    assert isinstance(failure, MissingRequirement)
+    assert str(failure).startswith("variant fused+graph-pdl: ")
+    assert said in str(failure)
+    assert "\n" not in str(failure)
 
 
 @pytest.mark.parametrize(
@@ -45,14 +45,14 @@ def test_one_line_says_what_failed(error: Exception, said: str) -> None:
         RuntimeError("Triton Error [CUDA]: out of memory"),
         torch.OutOfMemoryError("CUDA out of memory"),
         ValueError("x [8]: must be [1 to 16, 8]"),
-        MissingRequirement("told already"),
+        MissingRequirement("reported already"),
     ],
 )
 def test_other_errors_are_left_alone(error: Exception) -> None:
     assert compile_failure(VariantSpec("fused"), error) is None
 
 
-def test_a_step_tells_it_wherever_a_kernel_is_compiled_first(
+def test_a_step_reports_it_wherever_a_kernel_is_compiled_first(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded = load_family("llama2", device)

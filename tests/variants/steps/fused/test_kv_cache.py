@@ -29,7 +29,6 @@ def test_a_new_cache_is_laid_out_and_counted(dtype: torch.dtype, device: str) ->
     assert cache.k.shape == cache.v.shape == (2, 3, 2, 10, 48)
     assert cache.k.dtype == cache.v.dtype == dtype
     assert cache.capacity == 10
-    assert cache.bytes == 2 * (2 * 3 * 2 * 10 * 48) * dtype.itemsize
     k, v = cache.layer(1)
     assert k.data_ptr() == cache.k[1].data_ptr()
     assert v.data_ptr() == cache.v[1].data_ptr()
@@ -87,7 +86,7 @@ def test_a_second_prompt_overwrites_the_first(device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "length", "told", "message"),
+    ("batch", "length", "claimed", "message"),
     [
         (2, 10, 10, "10 tokens: this cache has 9 positions"),
         (2, 5, 4, "layer 0 has seen 5, not 4"),
@@ -95,11 +94,11 @@ def test_a_second_prompt_overwrites_the_first(device: str) -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(
-    batch: int, length: int, told: int, message: str, device: str
+    batch: int, length: int, claimed: int, message: str, device: str
 ) -> None:
     past = prefilled("llama2", batch, length, device)
     with pytest.raises(ValueError, match=message):
-        nan_cache("llama2", 2, 9, device).fill(past, told)
+        nan_cache("llama2", 2, 9, device).fill(past, claimed)
 
 
 def test_a_cache_of_other_layers_is_refused(device: str) -> None:

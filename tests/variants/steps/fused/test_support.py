@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.presets import PRESETS
@@ -13,7 +12,6 @@ from decodescope.variants.steps.fused.support import (
     require_support,
     unsupported_fields,
     unsupported_gpu,
-    unsupported_reason,
 )
 from tests.helpers.families import FAMILIES
 
@@ -33,10 +31,8 @@ def test_every_preset_is_supported(name: str) -> None:
 def test_the_config_of_a_checkpoint_is_read_as_it_is() -> None:
     fields = read_config(tiny_folder() / "config.json")
     before = dict(fields)
-    reason = unsupported_fields(fields)
+    assert unsupported_fields(fields) is None
     assert fields == before
-    config = AutoConfig.from_pretrained(tiny_folder())
-    assert reason == unsupported_reason(config)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +78,7 @@ def test_what_only_looks_unusual_can_run(family: str, changed: dict[str, Any]) -
 def test_all_reasons_come_at_once() -> None:
     fields = LLAMA | {"hidden_act": "relu", "num_key_value_heads": 2}
     assert unsupported_fields(fields) == (
-        "the activation relu (only silu), 3 heads on 2 KV heads (no multiple)"
+        "the activation relu (only silu), 3 heads on 2 KV heads (must be a multiple)"
     )
 
 
@@ -109,9 +105,9 @@ def test_gpus_older_than_ampere_are_refused(
             require_support("llama2", LLAMA, 1, "cuda")
 
 
-def test_a_lacking_triton_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_triton_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
-    # Run anew: the module that tells it must do without.
-    anew = runpy.run_path(require_support.__code__.co_filename)
+    # The module that reports it must itself load without Triton.
+    loaded = runpy.run_path(require_support.__code__.co_filename)
     with pytest.raises(MissingRequirement, match="the fused kernels need Triton"):
-        anew["require_support"]("llama2", LLAMA, 1, "cpu")
+        loaded["require_support"]("llama2", LLAMA, 1, "cpu")
