@@ -135,7 +135,7 @@ class _SitePaths:
         """One path for the ranges of `names`; "" if they have no range or cannot be joined.
 
         Nodes directly in a layer (adding to the residual stream) or in the model belong to the
-        parts that they are fused with, and so do the rotary angles, which each layer computes again.
+        parts that they are fused with. So do the rotary angles, which each layer computes again.
         """
         paths = list(dict.fromkeys(self._nodes[name].path for name in names))
         parts = [path for path in paths if path and not _LAYER.fullmatch(path)]
