@@ -27,6 +27,9 @@ class Columns:
 
     __slots__ = ()
 
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
+
     def take(self, rows: Int64s | Bools | slice) -> Self:
         """The chosen rows of every column."""
         return replace(self, **{one.name: getattr(self, one.name)[rows] for one in fields(self)})  # type: ignore[type-var, arg-type]
@@ -47,9 +50,6 @@ class Intervals(Columns):
 
     start_ns: Int64s
     end_ns: Int64s
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
 
     @property
     def length_ns(self) -> Int64s:
@@ -118,9 +118,6 @@ class OperatorWork(Columns):
     external_id: Int64s
     bytes: Int64s
     flops: Int64s
-
-    def __len__(self) -> int:
-        return len(self.external_id)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

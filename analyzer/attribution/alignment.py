@@ -16,9 +16,6 @@ class OpSequence(Columns):
     name: Int64s
     stream: Int64s
 
-    def __len__(self) -> int:
-        return len(self.name)
-
     def streams(self) -> list[Int64s]:
         """The ops of each stream; the stream that began first comes first."""
         numbers, first = np.unique(self.stream, return_index=True)
@@ -31,10 +28,7 @@ class OpSequence(Columns):
 
 
 def align_step(
-    step: OpSequence,
-    replayed: Bools,
-    host_order: Int64s | None,
-    reference: OpSequence,
+    step: OpSequence, replayed: Bools, host_order: Int64s | None, reference: OpSequence
 ) -> tuple[Int64s, bool]:
     """For each replayed op of a step its partner in the reference (-1: none), and whether the
     partners are certain.

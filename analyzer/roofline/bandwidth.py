@@ -14,19 +14,15 @@ def peak_bytes_per_s(capture: CaptureInfo | None, device_name: str) -> float | N
     return measured or datasheet_peak_bytes_per_s(device_name)
 
 
-def achieved_bytes_per_s(bytes_per_step: int, step_ns: int) -> float:
-    """bytes / time; 0 for a step that took no time."""
-    return bytes_per_step * 1e9 / step_ns if step_ns > 0 else 0.0
-
-
 def bandwidth(
     bytes_per_step: int,
     step_ns: int,
     measured_peak_bytes_per_s: float | None,
     datasheet_peak_bytes_per_s: float | None,
 ) -> Bandwidth:
-    """Achieved bandwidth and MBU, against the measured peak if there is one."""
-    achieved = achieved_bytes_per_s(bytes_per_step, step_ns)
+    """Achieved bandwidth (0 for a step that took no time) and MBU, against the measured peak if
+    there is one."""
+    achieved = bytes_per_step * 1e9 / step_ns if step_ns > 0 else 0.0
     peak = measured_peak_bytes_per_s or datasheet_peak_bytes_per_s
     return Bandwidth(
         achieved_bytes_per_s=achieved,

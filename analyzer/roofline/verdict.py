@@ -10,7 +10,7 @@ inputs there is no verdict.
 from collections.abc import Sequence
 
 from decodescope.analyzer.roofline.bandwidth import bandwidth
-from decodescope.analyzer.roofline.datasheet import datasheet_peak, datasheet_peak_bytes_per_s
+from decodescope.analyzer.roofline.datasheet import datasheet_peak
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
@@ -19,7 +19,6 @@ from decodescope.analyzer.schema.report import (
     DeviceReport,
     Verdict,
 )
-from decodescope.analyzer.schema.run_report import Bandwidth
 
 LAUNCH_BOUND_IDLE_SHARE = 0.15
 LAUNCH_BOUND_QUEUE_DEPTH = 1.0
@@ -47,13 +46,12 @@ def verdict(
             "unknown", ("device: cpu; leaf operators stand for GPU ops and are not launched",)
         )
     launch_bound, because = _launch_condition(devices, window_ns, launches)
-    used = _bandwidth(capture, step_ns)
-    memory_bound, reason = _memory_condition(capture, used)
+    memory_bound, reason, mbu = _memory_condition(capture, step_ns)
     compute_bound, arithmetic = _compute_condition(capture, step_ns)
     because += [reason, *arithmetic]
     bound = _bound(launch_bound, memory_bound, compute_bound)
-    if bound == "mixed" and used is not None and not (launch_bound or memory_bound):
-        because.append(_dominant(devices, window_ns, used))
+    if bound == "mixed" and mbu is not None and not (launch_bound or memory_bound):
+        because.append(_dominant(devices, window_ns, mbu))
     return Verdict(bound, tuple(because))
 
 
@@ -89,33 +87,26 @@ def _launch_condition(
     return late and shallow, because
 
 
-def _bandwidth(capture: CaptureInfo | None, step_ns: int | None) -> Bandwidth | None:
-    if capture is None or not step_ns or capture.bytes_per_step <= 0:
-        return None
-    return bandwidth(
-        capture.bytes_per_step,
-        step_ns,
-        capture.measured_peak_bytes_per_s,
-        datasheet_peak_bytes_per_s(capture.device_name),
-    )
-
-
 def _memory_condition(
-    capture: CaptureInfo | None, used: Bandwidth | None
-) -> tuple[bool | None, str]:
+    capture: CaptureInfo | None, step_ns: int | None
+) -> tuple[bool | None, str, float | None]:
+    """Whether the step is memory-bound, the reason, and its MBU."""
     if capture is None:
-        return None, "bandwidth unknown: the trace does not say how many bytes a step reads"
-    if used is None:
-        return None, "bandwidth unknown: no step time or no bytes per step"
+        return None, "bandwidth unknown: the trace does not say how many bytes a step reads", None
+    if not step_ns or capture.bytes_per_step <= 0:
+        return None, "bandwidth unknown: no step time or no bytes per step", None
+    sheet, measured = datasheet_peak(capture.device_name), capture.measured_peak_bytes_per_s
+    on_paper = sheet.bytes_per_s if sheet else None
+    used = bandwidth(capture.bytes_per_step, step_ns, measured, on_paper)
     if used.mbu is None:
-        return None, f"bandwidth unknown: no peak known for {capture.device_name}"
-    sheet = datasheet_peak(capture.device_name)
-    name = "measured" if used.mbu_of == "measured" or sheet is None else sheet.source
+        return None, f"bandwidth unknown: no peak known for {capture.device_name}", None
+    name = "measured" if measured or sheet is None else sheet.source
     bound = used.mbu >= MEMORY_BOUND_MBU
-    return bound, (
+    reason = (
         f"reads {used.achieved_bytes_per_s / 1e9:.1f} GB/s, {used.mbu:.1%} of the peak ({name}), "
         f"{'at least' if bound else 'below'} {MEMORY_BOUND_MBU:.0%}"
     )
+    return bound, reason, used.mbu
 
 
 def _compute_condition(
@@ -137,12 +128,12 @@ def _compute_condition(
     ]
 
 
-def _dominant(devices: Sequence[DeviceReport], window_ns: int, used: Bandwidth) -> str:
+def _dominant(devices: Sequence[DeviceReport], window_ns: int, mbu: float) -> str:
     """What takes most of a window that no condition bounds: its kernels, or a class of gaps."""
     busy = sum(device.busy_ns for device in devices) / window_ns
     if busy >= 0.5:
         return (
-            f"kernels are busy {busy:.1%} of the window but a step reads at {used.mbu:.1%} of the "
+            f"kernels are busy {busy:.1%} of the window but a step reads at {mbu:.1%} of the "
             "peak: the kernels themselves are inefficient"
         )
     idle = {name: sum(d.gaps[name].total_ns for d in devices) / window_ns for name in GAP_CLASSES}

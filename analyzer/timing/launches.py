@@ -30,9 +30,6 @@ class LaunchCalls(Columns):
     is_graph: Bools
     queue_depth: Int64s
 
-    def __len__(self) -> int:
-        return len(self.call)
-
 
 def find_launch_calls(trace: Trace) -> LaunchCalls:
     """The launch calls of a trace; ops whose call is not in the trace are ignored."""

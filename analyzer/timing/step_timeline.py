@@ -95,11 +95,10 @@ def largest_gap(timeline: StepTimeline, columns: int) -> tuple[Int64s, Int8s]:
     after = np.searchsorted(starts, edges[1:], side="left")
     touched = np.flatnonzero(after > first)
     count = len(starts)
-    rank = (ends - starts) * 0
+    rank, winner = np.empty((2, count), dtype=np.int64)
     rank[np.lexsort((-np.arange(count), ends - starts))] = np.arange(count)
     bounds = np.stack((first[touched], after[touched]), axis=1).ravel()
     best = np.maximum.reduceat(np.append(rank, -1), bounds)[::2]
-    winner = np.empty(count, dtype=np.int64)
     winner[rank] = np.arange(count)
     lengths[touched] = (ends - starts)[winner[best]]
     classes[touched] = timeline.gap_classes[winner[best]]
