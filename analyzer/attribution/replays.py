@@ -15,10 +15,12 @@ import numpy as np
 from decodescope.analyzer.attribution.alignment import OpSequence, align_step
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.reference import GraphReference
+from decodescope.analyzer.schema.report import Confidence
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s, Trace
 
 EXACT, PARTIAL, NONE = range(3)
+CONFIDENCES: tuple[Confidence, ...] = ("exact", "partial", "none")
 _Replay = tuple[int, int, int]
 # In a replay, the profiler names the memory of a copy or fill differently.
 _COPY_OR_FILL = re.compile(r"(?i)(memcpy|memset)\b")

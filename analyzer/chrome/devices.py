@@ -3,17 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import get_args
 
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import NO_NODE
+from decodescope.analyzer.attribution.replays import CONFIDENCES
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.model_ranges import replay_slices
 from decodescope.analyzer.chrome.tracks import separate_tracks
 from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.reports.analysis import Analysis
-from decodescope.analyzer.schema.report import GAP_CLASSES, Confidence
+from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.intervals import depth_changes
 from decodescope.analyzer.trace import Int64s, Trace
@@ -23,7 +23,6 @@ _RANGE_CATEGORY = "model_range"
 _GAP_CATEGORY = "gap"
 _GAP_TRACK = 1
 _FIRST_STREAM_TRACK = 10
-_CONFIDENCES = get_args(Confidence)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +91,7 @@ def _range_slices(
         yield text.thread(pid, stream.above, label)
     names, paths = analysis.ranges.tree.names, analysis.ranges.paths
     for one in slices:
-        args = {"path": paths[one.node], "confidence": _CONFIDENCES[one.confidence]}
+        args = {"path": paths[one.node], "confidence": CONFIDENCES[one.confidence]}
         name = text.quoted(names[one.node])
         yield text.slice(_RANGE_CATEGORY, name, pid, stream.above, one.start_ns, one.end_ns, args)
 
@@ -115,7 +114,7 @@ def _op_slices(
         ids |= {"graph id": graph, "graph node id": in_graph}
         args = {**given(ids), "device": device, "stream": stream.stream}
         if node != NO_NODE:
-            args |= {"range": ranges.paths[node], "confidence": _CONFIDENCES[sure]}
+            args |= {"range": ranges.paths[node], "confidence": CONFIDENCES[sure]}
         yield text.slice(_GPU_CATEGORIES[kind_], text.name(name), pid, track, start, end, args)
 
 

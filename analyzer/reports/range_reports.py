@@ -1,19 +1,16 @@
 """The rows of the report's range tree: GPU time, idle time, ops and launch calls of every path."""
 
-from typing import get_args
-
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.attribution.ranges import Ranges
+from decodescope.analyzer.attribution.replays import CONFIDENCES
 from decodescope.analyzer.reports.gap_report import idle_by_class
-from decodescope.analyzer.schema.report import GAP_CLASSES, Confidence, RangeReport
+from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport
 from decodescope.analyzer.timing.gaps import Gaps
 from decodescope.analyzer.timing.intervals import grouped_busy_ns
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, GpuOps, Int64s
-
-_CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
 
 
 def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]:
@@ -36,7 +33,7 @@ def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]
                 gpu_ns=int(gpu_ns[node]),
                 gpu_ops=int(gpu_ops[node]),
                 launch_calls=int(launch_calls[node]),
-                confidence=_CONFIDENCES[ranges.node_confidence[node]],
+                confidence=CONFIDENCES[ranges.node_confidence[node]],
                 idle_ns=int(idle_ns[node].sum()),
                 gaps=idle_by_class(idle_ns[node]),
                 kind="operator" if tree.operator[node] else "range",

@@ -9,8 +9,7 @@ inputs there is no verdict.
 
 from collections.abc import Sequence
 
-from decodescope.analyzer.roofline.bandwidth import bandwidth
-from decodescope.analyzer.roofline.datasheet import datasheet_peak
+from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,

@@ -9,7 +9,7 @@ may begin before this one's have ended); the host tail is the rest of the step t
 
 import numpy as np
 
-from decodescope.analyzer.roofline.bandwidth import peak_bytes_per_s
+from decodescope.analyzer.roofline.peaks import peak_bytes_per_s
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, WaterfallPart
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
 from decodescope.analyzer.trace import Intervals

@@ -11,7 +11,7 @@ from decodescope.analyzer.reports.per_step import (
     idle_fraction,
     launch_calls_per_step,
 )
-from decodescope.analyzer.roofline.bandwidth import bandwidth
+from decodescope.analyzer.roofline.peaks import bandwidth
 from decodescope.analyzer.schema.run_report import Bandwidth
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet

@@ -12,7 +12,7 @@ from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, VariantInfo, WorkerConfig
 from decodescope.analyzer.reference import GraphReference
-from decodescope.analyzer.roofline.datasheet import datasheet_peak_bytes_per_s
+from decodescope.analyzer.roofline.peaks import datasheet_peak_bytes_per_s
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.live.generated_text import TokenTap
 from decodescope.variants.machine.environment import device_name, environment

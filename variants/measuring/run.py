@@ -15,8 +15,7 @@ from decodescope.analyzer.reports.per_step import (
     idle_fraction,
     launch_calls_per_step,
 )
-from decodescope.analyzer.roofline.bandwidth import bandwidth
-from decodescope.analyzer.roofline.datasheet import datasheet_peak_bytes_per_s
+from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak_bytes_per_s
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Observer
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.variants.machine.environment import environment

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from decodescope.analyzer.roofline.bandwidth import bandwidth
-from decodescope.analyzer.roofline.datasheet import (
+from decodescope.analyzer.roofline.peaks import (
+    bandwidth,
     datasheet_peak,
     datasheet_peak_bytes_per_s,
 )
