@@ -55,7 +55,9 @@ def find_ranges(timeline: Timeline) -> Ranges:
     """The path of every op and launch call."""
     trace, launches = timeline.trace, timeline.launches
     tree = PathTree()
-    row = _launch_rows(trace, launches)
+    row_of_call = np.full(len(trace.calls) + 1, -1, dtype=np.int64)
+    row_of_call[launches.call] = np.arange(len(launches))
+    row = np.asarray(row_of_call[trace.ops.launch])
     replayed = row >= 0
     replayed[replayed] = launches.is_graph[row[replayed]]
     launched_at, call_node = _host_nodes(trace, launches, tree, row)
@@ -88,17 +90,11 @@ def attribution(ranges: Ranges) -> Attribution:
     return Attribution(exact=exact, partial=partial, none=none)
 
 
-def _launch_rows(trace: Trace, launches: LaunchCalls) -> Int64s:
-    """The row of `launches` of each op's launch call, -1 for none."""
-    row_of_call = np.full(len(trace.calls) + 1, -1, dtype=np.int64)
-    row_of_call[launches.call] = np.arange(len(launches))
-    return np.asarray(row_of_call[trace.ops.launch])
-
-
 def _host_nodes(
     trace: Trace, launches: LaunchCalls, tree: PathTree, row: Int64s
 ) -> tuple[Int64s, Int64s]:
-    """The host's path at the launch of each op, and at each launch call.
+    """The host's path at the launch of each op, and at each launch call; `row` is the row of each
+    op's call in `launches`, -1 for none.
 
     If its launch call has no path, an op gets that of the operator with its external id.
     """
