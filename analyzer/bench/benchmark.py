@@ -20,6 +20,7 @@ from decodescope.analyzer.bench.large_trace import make_trace
 from decodescope.analyzer.errors import DecodescopeError, InputError, TraceError
 from decodescope.analyzer.provenance import host_facts, package_version
 from decodescope.analyzer.readers.byte_source import GZIP_MAGIC, ByteSource, open_stream
+from decodescope.analyzer.recordings.recording import MAGIC, read_recording
 from decodescope.analyzer.schema.report import Environment
 
 EVENTS = 230_000
@@ -165,10 +166,8 @@ def _peer_benchmark(
 
 def _source_json(source: Path) -> bytes:
     with open_stream(str(source)) as stream:
-        head = stream.read(5)
-    if head == b"DSREC":
-        from decodescope.analyzer.recordings.recording import read_recording
-
+        head = stream.read(len(MAGIC))
+    if head == MAGIC:
         recording = read_recording(source)
         if not recording.windows:
             raise TraceError(f"{source}: no captured window to make a trace from; record one")

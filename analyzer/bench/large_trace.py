@@ -3,9 +3,8 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +17,8 @@ _SHAPES = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
 _PAUSE_NS = 1_000_000
 _HOLE = re.compile(r'"@(ts|id):(-?\d+)@"')
 
-
-@dataclass(frozen=True, slots=True)
-class _Template:
-    """One event as text with holes for what changes: (text, "ts" or "id", value, text, ...)."""
-
-    parts: tuple[str, ...]
-
-    def text(self, later_ns: int, later_id: int) -> str:
-        pieces = [self.parts[0]]
-        for kind, value, rest in zip(
-            self.parts[1::3], self.parts[2::3], self.parts[3::3], strict=True
-        ):
-            number = int(value)
-            if kind == "ts":
-                pieces.append(microseconds(number + later_ns))
-            else:
-                pieces.append(str(number + later_id))
-            pieces.append(rest)
-        return "".join(pieces)
+# One event as text with holes for what changes: text, then ("ts" or "id", value, text) repeated.
+_Template = tuple[str, ...]
 
 
 def make_trace(source: bytes, events: int, path: Path) -> int:
@@ -70,11 +52,18 @@ def _repeated(recorded: list[dict[str, Any]]) -> Iterator[str]:
     ends = [_ns(event["ts"]) + _ns(event.get("dur", 0)) for event in recorded if "ts" in event]
     period_ns = max(ends) - min(times) + _PAUSE_NS
     period_id = 1 + max((value for event in recorded for value in _ids_of(event)), default=0)
-    repetition = 0
-    while True:
+    for repetition in count():
         for template in templates:
-            yield template.text(repetition * period_ns, repetition * period_id)
-        repetition += 1
+            yield _filled(template, repetition * period_ns, repetition * period_id)
+
+
+def _filled(template: _Template, later_ns: int, later_id: int) -> str:
+    pieces = [template[0]]
+    for kind, value, text in zip(template[1::3], template[2::3], template[3::3], strict=True):
+        number = int(value)
+        pieces.append(microseconds(number + later_ns) if kind == "ts" else str(number + later_id))
+        pieces.append(text)
+    return "".join(pieces)
 
 
 def _ns(microseconds_: object) -> int:
@@ -96,15 +85,14 @@ def _template(event: dict[str, Any]) -> _Template:
         fields["ts"] = f"@ts:{_ns(fields['ts'])}@"
     if isinstance(fields.get("id"), int):
         fields["id"] = f"@id:{fields['id']}@"
-    lines = [_members({key: fields.pop(key)}) for key in ("ph",) if key in fields]
     timing: dict[str, Any] = {key: fields.pop(key) for key in ("ts", "dur") if key in fields}
-    lines[-1:] = [", ".join([*lines[-1:], _members(fields)])]
-    text = f"  {{\n    {lines[0]}"
+    phase = {key: fields.pop(key) for key in ("ph",) if key in fields}
+    text = f"  {{\n    {_members(phase | fields)}"
     if timing:
         text += f",\n    {_members(timing)}"
     if isinstance(args, dict):
         text += f',\n    "args": {{\n      {_members(_with_holes(args))}\n    }}'
-    return _Template(tuple(_HOLE.split(text + "\n  }")))
+    return tuple(_HOLE.split(text + "\n  }"))
 
 
 def _with_holes(args: dict[str, Any]) -> dict[str, Any]:
