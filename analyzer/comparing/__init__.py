@@ -1,1 +1,1 @@
-"""Which variant is faster, how sure that is, and what changed."""
+"""Which variant is faster, how certain that is, and what changed."""
