@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.protocol import VariantInfo
-from decodescope.variants.spec import KERNELS, PARTS, VariantSpec, kernels_of, nearest_or_all
+from decodescope.variants.spec import (
+    FUSED_FORMATS,
+    KERNELS,
+    LOADED_FORMATS,
+    PARTS,
+    VariantSpec,
+    kernels_of,
+    nearest_or_all,
+)
 
 if TYPE_CHECKING:
     from decodescope.variants.model.loading import LoadedModel
@@ -136,7 +144,7 @@ def find_variant(name: str) -> Variant:
     spec = VariantSpec.parse(name)
     if str(spec) in known:
         return known[str(spec)]
-    if spec.kernels == "fused" and spec.weight_format not in _NARROW_FORMATS:
+    if spec.kernels == "fused" and spec.weight_format in (None, *FUSED_FORMATS):
         return _fused(spec)
     raise InputError(
         f"variant {name}: well-formed, but not built in this version; built: {', '.join(known)}"
@@ -170,7 +178,7 @@ def _check_fused(
     workload: DecodeWorkload,
     device: str,
 ) -> None:
-    if spec.weight_format not in (None, workload.dtype):
+    if spec.weight_format in LOADED_FORMATS and spec.weight_format != workload.dtype:
         raise InputError(
             f"variant {spec}: weights in {spec.weight_format}, but the run's dtype is "
             f"{workload.dtype}; pass --dtype {spec.weight_format} or leave the format out"
@@ -194,7 +202,6 @@ def _fused(spec: VariantSpec) -> Variant:
     )
 
 
-_NARROW_FORMATS = ("fp8_e4m3", "fp8_e5m2", "int8")
 _BUILT_IN = (
     Variant(
         "eager",

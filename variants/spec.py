@@ -20,6 +20,9 @@ Part = Fusion | Literal["pdl"]
 
 KERNELS: tuple[Kernels, ...] = get_args(Kernels)
 WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
+# Models are loaded in these; the fused kernels read these.
+LOADED_FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp16", "fp32")
+FUSED_FORMATS: tuple[WeightFormat, ...] = LOADED_FORMATS
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 PARTS: tuple[Part, ...] = (*FUSIONS, "pdl")
 

@@ -69,8 +69,7 @@ def fused_model(model: Any) -> FusedModel:
 
     On first use this moves the model's Q/K/V and gate/up weights into merged matrices, a layer at a
     time: values, parameters and total memory stay the same, addresses change. A CUDA graph that was
-    captured before must not be used afterwards. A second call finds the
-    matrices merged and moves nothing.
+    captured before must not be used afterwards. A second call moves nothing.
     """
     decoder = model.model
     windows = layer_windows(model.config)
