@@ -98,7 +98,7 @@ class KernelOperation(Operation):
 
 
 def parameters(value: object) -> Iterator[torch.Tensor]:
-    """The tensors of a matrix or a norm, all of which are read when it is used; of others none."""
+    """The tensors of a matrix or norm, which are read entirely; none of any other value."""
     if isinstance(value, WeightMatrix | Norm | QkNorm):
         found = (getattr(value, field.name) for field in fields(value))
         yield from (one for one in found if isinstance(one, torch.Tensor))

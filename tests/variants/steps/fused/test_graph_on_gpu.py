@@ -139,7 +139,7 @@ def test_every_ablation_can_be_captured(options: str, batch: int) -> None:
 
 
 @pytest.mark.parametrize("left_out", ["", "-head"])
-def test_a_graph_draws_anew_at_each_position(left_out: str) -> None:
+def test_a_graph_draws_again_at_each_position(left_out: str) -> None:
     loaded = load_family("llama-tied", "cuda")
     sampling = SamplingSettings(1.2, top_k=50, top_p=0.9, seed=5)
     workload = DecodeWorkload(2, 5, 20, "fp32", sampling)

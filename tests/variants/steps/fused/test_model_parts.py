@@ -119,7 +119,7 @@ def test_a_second_call_finds_the_matrices_merged(device: str) -> None:
             assert torch.equal(a.data, b.data)
 
 
-def test_parts_of_one_storage_in_another_order_are_merged_anew(device: str) -> None:
+def test_parts_of_one_storage_in_another_order_are_merged_again(device: str) -> None:
     model = build("llama2", device=device)
     mlp = model.model.layers[0].mlp
     gate, up = mlp.gate_proj.weight.clone(), mlp.up_proj.weight.clone()

@@ -1,4 +1,4 @@
-"""The fused step against transformers: same tokens, same logits, whatever is left out of it."""
+"""The fused step against transformers: same tokens, same logits, with any part left out."""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
