@@ -50,7 +50,7 @@ def main() -> None:
     assert page.stdout.rstrip().endswith(b"</html>"), page.stdout[-200:]
     done = subprocess.run([command, "run"], capture_output=True, text=True, check=False)
     assert done.returncode == 3, done
-    assert "decodescope[run]" in done.stderr, done.stderr
+    assert "pip install '.[run]'" in done.stderr, done.stderr
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS, VariantSpec
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import step_plan
-from decodescope.variants.steps.fused.tiling.shapes import OPERATIONS
+from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS
 
 # All kernels but attention touch one row of a cache, whatever its length: a short one is enough.
 SHORT_CONTEXT = 3
@@ -73,7 +73,7 @@ def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
     embedding, *layer, head = fused
     _, _, attention, *_ = _operations(operands, VariantSpec("fused"), operands.context)
     layer[1] = attention
-    for name, operation in zip(OPERATIONS, (*layer, head), strict=True):
+    for name, operation in zip(TILED_OPERATIONS, (*layer, head), strict=True):
         launches = 1 if operation is head else len(operands.parts.layers)
         yield _case(operands, name, operation, launches)
     yield _case(operands, "embedding", embedding, 1)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from decodescope.analyzer.schema.report import Environment
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.steps.fused.tiling.choice import TileSource
-from decodescope.variants.steps.fused.tiling.shapes import Operation, StepTiles
+from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
 from decodescope.variants.steps.fused.tiling.tuner import TunedOperation
 
 SCHEMA_VERSION = 1
@@ -74,7 +74,7 @@ class KernelBenchmark(Struct, frozen=True):
     l2_bytes: int
     measured_peak_bytes_per_s: float | None
     measured_peak_at: str | None
-    tile_sources: dict[Operation, TileSource]
+    tile_sources: dict[TiledOperation, TileSource]
     kernels: tuple[KernelFigures, ...]
     environment: Environment
 
@@ -173,7 +173,7 @@ class TuneBenchmark(Struct, frozen=True):
     tokens: int
     position: int
     replays: int
-    tile_sources: dict[Operation, TileSource]
+    tile_sources: dict[TiledOperation, TileSource]
     tiles: StepTiles
     passes: tuple[tuple[TunedOperation, ...], ...]
     before_ns: RoundSpread

@@ -23,10 +23,10 @@ from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.step import FusedStep, build_fused
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.shapes import (
-    OPERATIONS,
-    Operation,
+    TILED_OPERATIONS,
     StepShapes,
     StepTiles,
+    TiledOperation,
     step_shapes,
 )
 from decodescope.variants.steps.fused.tiling.table import (
@@ -71,8 +71,8 @@ def run_tuning(
     parts, gpu = fused_model(loaded.model), this_target_gpu()
     shapes = step_shapes(parts, workload.batch, workload.cache_length)
     start = tiles_for(shapes, gpu)
-    operations = start.unmeasured or OPERATIONS
-    measured = [name for name in OPERATIONS if name not in operations]
+    operations = start.unmeasured or TILED_OPERATIONS
+    measured = [name for name in TILED_OPERATIONS if name not in operations]
     if measured:
         say(f"measured before: {', '.join(measured)}")
     position = workload.context + workload.new_tokens // 2
@@ -135,7 +135,7 @@ def launches_of(step: FusedStep, position: int) -> LaunchWith:
 def tune_in_passes(
     launch_with: LaunchWith,
     start: StepTiles,
-    operations: Sequence[Operation],
+    operations: Sequence[TiledOperation],
     shapes: StepShapes,
     gpu: TargetGpu,
     say: Callable[[str], None],

@@ -9,7 +9,7 @@ from decodescope.analyzer.provenance import cpu_name, host_facts, package_versio
 from decodescope.analyzer.schema.report import Environment
 
 RUN_PACKAGES = ("torch", "transformers", "safetensors")
-INSTALL_HINT = "install them with: pip install 'decodescope[run]'"
+INSTALL_HINT = "install them from a checkout with: pip install '.[run]'"
 
 
 def missing_run_packages() -> list[str]:

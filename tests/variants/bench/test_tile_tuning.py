@@ -29,10 +29,10 @@ from decodescope.variants.steps.fused.step import build_fused
 from decodescope.variants.steps.fused.tiling.choice import ChosenTiles
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
-    OPERATIONS,
-    Operation,
+    TILED_OPERATIONS,
     StepShapes,
     StepTiles,
+    TiledOperation,
     step_shapes,
 )
 from decodescope.variants.steps.fused.tiling.table import (
@@ -64,13 +64,13 @@ class Passes:
 
     def __init__(self) -> None:
         self.starts: list[StepTiles] = []
-        self.operations: set[Sequence[Operation]] = set()
+        self.operations: set[Sequence[TiledOperation]] = set()
 
     def __call__(
         self,
         launch_with: Any,
         start: StepTiles,
-        operations: Sequence[Operation],
+        operations: Sequence[TiledOperation],
         shapes: object,
         gpu: object,
         say: object,
@@ -88,7 +88,9 @@ def test_each_pass_starts_from_the_last_until_nothing_changes(
     tuner = Passes()
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     start = replace(START, head=Tile(rows, 64))
-    tiles, results = tune_in_passes(lambda _: lambda: None, start, OPERATIONS, None, H200, silent)
+    tiles, results = tune_in_passes(
+        lambda _: lambda: None, start, TILED_OPERATIONS, None, H200, silent
+    )
     assert tiles.head.rows == end
     assert len(results) == passes
     assert [found.head.rows for found in tuner.starts] == [rows, rows // 2][:passes]
@@ -117,7 +119,7 @@ def test_steps_are_launched_at_one_position_over_random_rows(device: str) -> Non
 
 def measured_tiles(shapes: StepShapes, gpu: object) -> ChosenTiles:
     """Tiles that the interpreter runs in a moment."""
-    return ChosenTiles(interpreter_tiles(shapes), dict.fromkeys(OPERATIONS, "table"))
+    return ChosenTiles(interpreter_tiles(shapes), dict.fromkeys(TILED_OPERATIONS, "table"))
 
 
 @pytest.fixture
@@ -159,10 +161,10 @@ def test_measured_operations_are_measured_again_only_if_all_are(
     tuned_model: LoadedModel,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    unmeasured: tuple[Operation, ...],
+    unmeasured: tuple[TiledOperation, ...],
 ) -> None:
     def chosen(shapes: StepShapes, gpu: object) -> ChosenTiles:
-        sources = {name: "default" if name in unmeasured else "table" for name in OPERATIONS}
+        sources = {name: "default" if name in unmeasured else "table" for name in TILED_OPERATIONS}
         return ChosenTiles(interpreter_tiles(shapes), sources)  # type: ignore[arg-type]
 
     tuner, table = Passes(), tmp_path / "tiles.json"
@@ -170,7 +172,7 @@ def test_measured_operations_are_measured_again_only_if_all_are(
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     said: list[str] = []
     run_tuning("llama-3.2-1b@random", WORKLOAD, table, said.append)
-    expected = set(unmeasured or OPERATIONS)
+    expected = set(unmeasured or TILED_OPERATIONS)
     assert set(*tuner.operations) == expected
     assert {entry.key.operation for entry in cached_entries(H200, tmp_path / "cache")} == expected
     written = decode_table(table.read_bytes())[H200.name]

@@ -62,7 +62,7 @@ def test_a_missing_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatc
     assert choose_device(None) == "cpu"
     failed = {check.name: check for check in doctor() if check.status == "fail"}
     assert {"packages", "profiler"} <= set(failed)
-    assert "decodescope[run]" in str(failed["packages"].advice)
+    assert "pip install '.[run]'" in str(failed["packages"].advice)
 
 
 def test_the_driver_version_is_read_from_the_kernel(

@@ -13,8 +13,8 @@ from decodescope.variants.steps.fused.tiling.limits import (
 )
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
-    Operation,
     StepShapes,
+    TiledOperation,
     power_of_2_from,
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
@@ -22,7 +22,7 @@ from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 MAX_CANDIDATES = 12
 
 
-def candidates(operation: Operation, shapes: StepShapes, gpu: TargetGpu) -> tuple[Tile, ...]:
+def candidates(operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> tuple[Tile, ...]:
     """At most `MAX_CANDIDATES` tiles to measure, the default first, then the most promising.
 
     Raises:
@@ -40,7 +40,7 @@ def candidates(operation: Operation, shapes: StepShapes, gpu: TargetGpu) -> tupl
     return tuple(fitting[:MAX_CANDIDATES])
 
 
-def _around(start: Tile, operation: Operation, shapes: StepShapes) -> Iterator[Tile]:
+def _around(start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
     if operation == "attention":
         return _around_attention(start)
     if shapes.batch > 1:
@@ -48,7 +48,7 @@ def _around(start: Tile, operation: Operation, shapes: StepShapes) -> Iterator[T
     return _around_vector(start, operation, shapes)
 
 
-def _around_vector(start: Tile, operation: Operation, shapes: StepShapes) -> Iterator[Tile]:
+def _around_vector(start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
     columns, size = shapes.shape(operation).columns, shapes.element_bytes
     sizes = tuple(_vector_sizes(start, operation, power_of_2_from(columns)))
     for tile in sizes:
@@ -58,7 +58,7 @@ def _around_vector(start: Tile, operation: Operation, shapes: StepShapes) -> Ite
         yield replace(tile, num_stages=1)
 
 
-def _vector_sizes(start: Tile, operation: Operation, whole: int) -> Iterator[Tile]:
+def _vector_sizes(start: Tile, operation: TiledOperation, whole: int) -> Iterator[Tile]:
     yield from _scaled(start, columns=0.5)
     yield from _scaled(start, rows=2, columns=0.5)
     yield from _scaled(start, rows=2, columns=0.5, num_warps=2)
@@ -74,7 +74,7 @@ def _vector_sizes(start: Tile, operation: Operation, whole: int) -> Iterator[Til
     yield from _scaled(start, rows=2)
 
 
-def _around_batched(start: Tile, operation: Operation) -> Iterator[Tile]:
+def _around_batched(start: Tile, operation: TiledOperation) -> Iterator[Tile]:
     yield from _scaled(start, columns=2)
     if operation in SPLITTING:
         yield from _scaled(start, splits=2)

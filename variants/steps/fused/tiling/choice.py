@@ -14,10 +14,10 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.fused.tiling.candidates import candidates
 from decodescope.variants.steps.fused.tiling.limits import fits
 from decodescope.variants.steps.fused.tiling.shapes import (
-    OPERATIONS,
-    Operation,
+    TILED_OPERATIONS,
     StepShapes,
     StepTiles,
+    TiledOperation,
 )
 from decodescope.variants.steps.fused.tiling.table import (
     TileEntry,
@@ -36,12 +36,12 @@ class ChosenTiles:
     """Tiles for a step, and where each comes from."""
 
     tiles: StepTiles
-    sources: Mapping[Operation, TileSource]
+    sources: Mapping[TiledOperation, TileSource]
 
     @property
-    def unmeasured(self) -> tuple[Operation, ...]:
+    def unmeasured(self) -> tuple[TiledOperation, ...]:
         """Operations whose tile is only a default."""
-        return tuple(name for name in OPERATIONS if self.sources[name] == "default")
+        return tuple(name for name in TILED_OPERATIONS if self.sources[name] == "default")
 
 
 def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) -> ChosenTiles:
@@ -57,9 +57,9 @@ def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) ->
         ("cache", _by_key(cached_entries(gpu, folder or cache_folder()))),
         ("table", _by_key(shipped_table().get(gpu.name, ()))),
     )
-    tiles: dict[Operation, Tile] = {}
-    sources: dict[Operation, TileSource] = {}
-    for operation in OPERATIONS:
+    tiles: dict[TiledOperation, Tile] = {}
+    sources: dict[TiledOperation, TileSource] = {}
+    for operation in TILED_OPERATIONS:
         key = tile_key(operation, shapes)
         found = (
             (source, entries[key])

@@ -5,14 +5,14 @@ from dataclasses import replace
 from decodescope.kernels.device.attention_splits import MAX_SPLITS
 from decodescope.kernels.host.tile import MIN_DOT, Tile
 from decodescope.variants.steps.fused.tiling.shapes import (
-    Operation,
     StepShapes,
+    TiledOperation,
     power_of_2_from,
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
 # A batched product splits its inner dimension where rows alone leave the GPU short of work.
-SPLITTING: tuple[Operation, ...] = ("o", "down")
+SPLITTING: tuple[TiledOperation, ...] = ("o", "down")
 MAX_PRODUCT_SPLITS = 8
 # A thread's registers hold the weights loaded ahead, as stored, and one block as float32.
 MAX_THREAD_BYTES = 256
@@ -23,7 +23,7 @@ MAX_WARPS = 8
 _MAX_COLUMNS = 512
 
 
-def fits(tile: Tile, operation: Operation, shapes: StepShapes, gpu: TargetGpu) -> bool:
+def fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> bool:
     """Whether the kernel can run with this tile and one of its programs fits on the GPU."""
     if not least_rows(operation, shapes.batch) <= tile.rows <= most_rows(operation, shapes):
         return False
@@ -38,7 +38,7 @@ def fits(tile: Tile, operation: Operation, shapes: StepShapes, gpu: TargetGpu) -
     return MIN_DOT <= tile.columns <= _MAX_COLUMNS
 
 
-def shared_bytes(tile: Tile, operation: Operation, shapes: StepShapes) -> int:
+def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
     """Upper bound of one program's shared memory: what Triton 3.6 was seen to use, rounded up."""
     element = shapes.element_bytes
     if operation == "attention":
@@ -54,7 +54,7 @@ def shared_bytes(tile: Tile, operation: Operation, shapes: StepShapes) -> int:
     return tile.num_stages * (tile.rows + MIN_DOT) * tile.columns * element + 1024
 
 
-def _fits_vector(tile: Tile, operation: Operation, shapes: StepShapes) -> bool:
+def _fits_vector(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
     columns = shapes.shape(operation).columns
     ahead = tile.blocks_ahead(columns)
     elements = tile.rows * tile.columns // (32 * tile.num_warps)
@@ -82,7 +82,7 @@ def _fits_attention(tile: Tile, shapes: StepShapes) -> bool:
     )
 
 
-def least_rows(operation: Operation, batch: int) -> int:
+def least_rows(operation: TiledOperation, batch: int) -> int:
     """The fewest rows that a tile of this operation may have."""
     if operation == "attention":
         return 1
@@ -91,7 +91,7 @@ def least_rows(operation: Operation, batch: int) -> int:
     return 2 if operation in ("qkv", "gate_up") else 1
 
 
-def most_rows(operation: Operation, shapes: StepShapes) -> int:
+def most_rows(operation: TiledOperation, shapes: StepShapes) -> int:
     """The most rows of a tile of this operation, such that more than half of them are used."""
     shape = shapes.shape(operation)
     rows = power_of_2_from(shape.unit if operation == "qkv" else shape.rows)

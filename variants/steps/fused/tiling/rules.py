@@ -21,10 +21,10 @@ from decodescope.variants.steps.fused.tiling.limits import (
     with_blocks_ahead,
 )
 from decodescope.variants.steps.fused.tiling.shapes import (
-    OPERATIONS,
-    Operation,
+    TILED_OPERATIONS,
     StepShapes,
     StepTiles,
+    TiledOperation,
     power_of_2_from,
     power_of_2_to,
 )
@@ -47,7 +47,7 @@ def default_tiles(shapes: StepShapes, multiprocessors: int) -> StepTiles:
 def interpreter_tiles(shapes: StepShapes) -> StepTiles:
     """Tiles for Triton's interpreter, where a program costs far more than its elements do."""
 
-    def product(operation: Operation) -> Tile:
+    def product(operation: TiledOperation) -> Tile:
         shape = shapes.shape(operation)
         rows = shape.unit if operation == "qkv" else min(shape.rows, 1024)
         columns = max(MIN_DOT, power_of_2_from(shape.columns))
@@ -57,13 +57,13 @@ def interpreter_tiles(shapes: StepShapes) -> StepTiles:
     return _step_tiles(Tile(1, positions), product)
 
 
-def _step_tiles(attention: Tile, product: Callable[[Operation], Tile]) -> StepTiles:
-    products = {name: product(name) for name in OPERATIONS if name != "attention"}
+def _step_tiles(attention: Tile, product: Callable[[TiledOperation], Tile]) -> StepTiles:
+    products = {name: product(name) for name in TILED_OPERATIONS if name != "attention"}
     return StepTiles(attention=attention, **products)
 
 
 # Bytes of weights per program and per thread: what won on an H200 at the shapes of Llama 3.2 1B.
-_VECTOR_BYTES: dict[Operation, tuple[int, int]] = {
+_VECTOR_BYTES: dict[TiledOperation, tuple[int, int]] = {
     "qkv": (32 * 1024, 256),
     "o": (16 * 1024, 256),
     "gate_up": (32 * 1024, 256),
@@ -72,7 +72,7 @@ _VECTOR_BYTES: dict[Operation, tuple[int, int]] = {
 }
 
 
-def _vector_tile(operation: Operation, shapes: StepShapes, multiprocessors: int) -> Tile:
+def _vector_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
     """All the weights of a few rows, loaded at once: in one block, or in several if one block would
     need much padding."""
     shape, size = shapes.shape(operation), shapes.element_bytes
@@ -114,7 +114,7 @@ def _vector_columns(columns: int, rows: int, element_bytes: int) -> int:
     return whole if rows * whole <= threads * most else _MIN_BLOCK
 
 
-def _batched_tile(operation: Operation, shapes: StepShapes, multiprocessors: int) -> Tile:
+def _batched_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
     """A loop over blocks of 256 bytes a row; products that add to the residual may split it."""
     shape = shapes.shape(operation)
     columns = min(

@@ -8,8 +8,8 @@ from decodescope.kernels.host.tile import Tile
 if TYPE_CHECKING:
     from decodescope.variants.steps.fused.model_parts import FusedModel
 
-Operation = Literal["qkv", "attention", "o", "gate_up", "down", "head"]
-OPERATIONS: tuple[Operation, ...] = get_args(Operation)
+TiledOperation = Literal["qkv", "attention", "o", "gate_up", "down", "head"]
+TILED_OPERATIONS: tuple[TiledOperation, ...] = get_args(TiledOperation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class StepTiles:
     down: Tile
     head: Tile
 
-    def of(self, operation: Operation) -> Tile:
+    def of(self, operation: TiledOperation) -> Tile:
         """The tile of one operation."""
         tile: Tile = getattr(self, operation)
         return tile
 
-    def with_tile(self, operation: Operation, tile: Tile) -> "StepTiles":
+    def with_tile(self, operation: TiledOperation, tile: Tile) -> "StepTiles":
         """The same tiles with another one for `operation`."""
         return replace(self, **{operation: tile})
 
@@ -64,7 +64,7 @@ class StepShapes:
     capacity: int
     element_bytes: int
 
-    def shape(self, operation: Operation) -> Shape:
+    def shape(self, operation: TiledOperation) -> Shape:
         """What `operation` reads in one layer (the head: in one step)."""
         match operation:
             case "qkv":

@@ -24,10 +24,10 @@ from msgspec import Struct
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.cache_folder import keep_measured
 from decodescope.variants.steps.fused.tiling.shapes import (
-    OPERATIONS,
-    Operation,
+    TILED_OPERATIONS,
     StepShapes,
     StepTiles,
+    TiledOperation,
     power_of_2_from,
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
@@ -36,7 +36,7 @@ from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 class TileKey(Struct, frozen=True, forbid_unknown_fields=True):
     """What a tile was measured for; operations with the same key have the same best tile."""
 
-    operation: Operation
+    operation: TiledOperation
     rows: int
     columns: int
     unit: int
@@ -54,7 +54,7 @@ class TileEntry(Struct, frozen=True, forbid_unknown_fields=True):
 TileTable = Mapping[str, tuple[TileEntry, ...]]
 
 
-def tile_key(operation: Operation, shapes: StepShapes) -> TileKey:
+def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
     """The key of one operation of a step."""
     shape = shapes.shape(operation)
     batch = power_of_2_from(shapes.batch)
@@ -62,7 +62,7 @@ def tile_key(operation: Operation, shapes: StepShapes) -> TileKey:
 
 
 def tile_entries(
-    shapes: StepShapes, tiles: StepTiles, operations: Iterable[Operation] = OPERATIONS
+    shapes: StepShapes, tiles: StepTiles, operations: Iterable[TiledOperation] = TILED_OPERATIONS
 ) -> tuple[TileEntry, ...]:
     """One step's tiles of some operations as entries."""
     return tuple(TileEntry(tile_key(name, shapes), tiles.of(name)) for name in operations)

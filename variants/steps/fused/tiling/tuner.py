@@ -13,11 +13,11 @@ from triton.runtime.errors import OutOfResources, PTXASError
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.clock import Clock
 from decodescope.variants.steps.fused.tiling.candidates import candidates
-from decodescope.variants.steps.fused.tiling.shapes import Operation, StepShapes, StepTiles
+from decodescope.variants.steps.fused.tiling.shapes import StepShapes, StepTiles, TiledOperation
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
 # By the bytes that they read in a step: the first one matters most.
-TUNING_ORDER: tuple[Operation, ...] = ("head", "gate_up", "down", "qkv", "o", "attention")
+TUNING_ORDER: tuple[TiledOperation, ...] = ("head", "gate_up", "down", "qkv", "o", "attention")
 
 # Of two equal tiles measured four times each, one wins every time in 2 of 70 cases.
 DUEL_ROUNDS = 4
@@ -44,7 +44,7 @@ class TunedOperation:
     Both are empty if no other tile was faster in the first round.
     """
 
-    operation: Operation
+    operation: TiledOperation
     before: Tile
     chosen: Tile
     ranking: tuple[Trial, ...]
@@ -69,7 +69,7 @@ class TunedTiles:
 
 def tune(
     start: StepTiles,
-    choices: Mapping[Operation, Sequence[Tile]],
+    choices: Mapping[TiledOperation, Sequence[Tile]],
     step_ns: StepTimer,
     say: Callable[[str], None],
 ) -> TunedTiles:
@@ -96,7 +96,7 @@ def tune(
 def tune_model(
     launch_with: Callable[[StepTiles], Callable[[], None]],
     start: StepTiles,
-    operations: Sequence[Operation],
+    operations: Sequence[TiledOperation],
     shapes: StepShapes,
     gpu: TargetGpu,
     say: Callable[[str], None],
@@ -122,7 +122,7 @@ def graph_step_ns(launch: Callable[[], None], clock: Clock) -> float:
 
 
 def _tune_one(
-    operation: Operation, tiles: StepTiles, choices: Sequence[Tile], step_ns: StepTimer
+    operation: TiledOperation, tiles: StepTiles, choices: Sequence[Tile], step_ns: StepTimer
 ) -> TunedOperation:
     before = tiles.of(operation)
     trials = [Trial(before, step_ns(tiles))]
@@ -137,7 +137,7 @@ def _tune_one(
     return TunedOperation(operation, before, chosen, ranking, old, new)
 
 
-def _trial(tiles: StepTiles, operation: Operation, step_ns: StepTimer) -> Trial:
+def _trial(tiles: StepTiles, operation: TiledOperation, step_ns: StepTimer) -> Trial:
     try:
         return Trial(tiles.of(operation), step_ns(tiles))
     except (OutOfResources, PTXASError, ValueError) as error:

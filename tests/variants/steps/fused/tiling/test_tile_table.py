@@ -12,7 +12,7 @@ from decodescope.variants.steps.fused.tiling import choice as tile_choice
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.limits import fits
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
-from decodescope.variants.steps.fused.tiling.shapes import OPERATIONS, StepShapes, StepTiles
+from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS, StepShapes, StepTiles
 from decodescope.variants.steps.fused.tiling.table import (
     TileEntry,
     TileTable,
@@ -98,7 +98,7 @@ def test_new_entries_replace_old_ones_of_their_key() -> None:
     assert {entry.key: entry.tile for entry in merged} == {
         entry.key: entry.tile for entry in (*other, *tile_entries(SHAPES, TUNED))
     }
-    assert len(merged) == 2 * len(OPERATIONS)
+    assert len(merged) == 2 * len(TILED_OPERATIONS)
 
 
 @pytest.mark.parametrize(("batch", "counted"), [(1, 1), (2, 2), (3, 4), (8, 8), (9, 16)])
@@ -132,10 +132,10 @@ def test_a_second_model_is_added_and_another_version_starts_empty(tmp_path: Path
     other = preset_shapes("qwen3-0.6b")
     keep_tiles(H200, tile_entries(SHAPES, TUNED), tmp_path)
     keep_tiles(H200, tile_entries(other, TUNED), tmp_path)
-    assert len(cached_entries(H200, tmp_path)) == 2 * len(OPERATIONS)
+    assert len(cached_entries(H200, tmp_path)) == 2 * len(TILED_OPERATIONS)
     newer = msgspec.structs.replace(H200, triton="3.7.0")
     keep_tiles(newer, tile_entries(other, TUNED), tmp_path)
-    assert len(cached_entries(newer, tmp_path)) == len(OPERATIONS)
+    assert len(cached_entries(newer, tmp_path)) == len(TILED_OPERATIONS)
     assert cached_entries(H200, tmp_path) == ()
 
 
@@ -152,7 +152,7 @@ def test_a_damaged_cache_is_ignored(
     for index in range(0, len(whole), 3):
         path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x41]) + whole[index + 1 :])
         tiles = tiles_for(SHAPES, H200, tmp_path).tiles
-        assert all(fits(tiles.of(name), name, SHAPES, H200) for name in OPERATIONS)
+        assert all(fits(tiles.of(name), name, SHAPES, H200) for name in TILED_OPERATIONS)
 
 
 def test_a_folder_that_cannot_be_written_is_reported(
@@ -172,7 +172,7 @@ def test_the_cache_comes_before_the_table_and_the_table_before_defaults(
     ship(monkeypatch, {})
     nothing = tiles_for(SHAPES, H200, tmp_path)
     assert nothing.tiles == defaults
-    assert nothing.unmeasured == OPERATIONS
+    assert nothing.unmeasured == TILED_OPERATIONS
     ship(monkeypatch, shipped)
     found = tiles_for(SHAPES, H200, tmp_path)
     assert found.tiles == defaults.with_tile("down", Tile(1, 8192, 8))

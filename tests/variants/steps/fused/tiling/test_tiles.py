@@ -18,16 +18,16 @@ from decodescope.variants.steps.fused.tiling.candidates import MAX_CANDIDATES, c
 from decodescope.variants.steps.fused.tiling.limits import fits, shared_bytes
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
-    OPERATIONS,
-    Operation,
+    TILED_OPERATIONS,
     StepShapes,
     StepTiles,
+    TiledOperation,
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 from tests.helpers.sizes import H200, SMALL_GPU, any_shapes, preset_shapes
 
 
-def check_accepted(tile: Tile, operation: Operation, shapes: StepShapes) -> None:
+def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> None:
     """What the kernels ask of a tile, and what a program's registers hold."""
     columns = shapes.shape(operation).columns
     if operation == "attention":
@@ -167,7 +167,7 @@ def test_defaults_of_public_models_run_on_every_supported_gpu(
     for capacity in (1, 513, 8192):
         shapes = preset_shapes(name, batch, capacity, element_bytes)
         tiles = default_tiles(shapes, SMALL_GPU.multiprocessors)
-        for operation in OPERATIONS:
+        for operation in TILED_OPERATIONS:
             check_accepted(tiles.of(operation), operation, shapes)
             assert fits(tiles.of(operation), operation, shapes, SMALL_GPU)
 
@@ -177,7 +177,7 @@ def test_defaults_of_any_sizes_are_accepted_and_fit(
     shapes: StepShapes, multiprocessors: int
 ) -> None:
     tiles = default_tiles(shapes, multiprocessors)
-    for operation in OPERATIONS:
+    for operation in TILED_OPERATIONS:
         check_accepted(tiles.of(operation), operation, shapes)
         assert fits(tiles.of(operation), operation, shapes, SMALL_GPU)
 
@@ -187,7 +187,7 @@ def test_candidates_begin_with_the_default_and_are_few_and_accepted(
     shapes: StepShapes, gpu: TargetGpu
 ) -> None:
     tiles = default_tiles(shapes, gpu.multiprocessors)
-    for operation in OPERATIONS:
+    for operation in TILED_OPERATIONS:
         found = candidates(operation, shapes, gpu)
         assert found[0] == tiles.of(operation)
         assert len(set(found)) == len(found) <= MAX_CANDIDATES
@@ -199,7 +199,7 @@ def test_candidates_begin_with_the_default_and_are_few_and_accepted(
 @given(any_shapes())
 def test_the_interpreter_gets_few_programs(shapes: StepShapes) -> None:
     tiles = interpreter_tiles(shapes)
-    for operation in OPERATIONS:
+    for operation in TILED_OPERATIONS:
         tile, shape = tiles.of(operation), shapes.shape(operation)
         assert tile.splits == 1
         assert tile.columns >= min(shape.columns, 256)
@@ -241,7 +241,9 @@ def test_multiprocessors_have_work_if_the_shapes_allow_it(name: str, batch: int)
 
 def test_shapes_are_those_of_the_matrices() -> None:
     shapes = preset_shapes("llama-3.2-1b", capacity=600)
-    sizes = {name: (shapes.shape(name).rows, shapes.shape(name).columns) for name in OPERATIONS}
+    sizes = {
+        name: (shapes.shape(name).rows, shapes.shape(name).columns) for name in TILED_OPERATIONS
+    }
     assert sizes == {
         "qkv": (3072, 2048),
         "attention": (512, 1024),
@@ -256,7 +258,7 @@ def test_with_tile_changes_one_operation_only() -> None:
     tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
     changed = tiles.with_tile("down", Tile(1, 256))
     assert changed.down == Tile(1, 256)
-    assert all(changed.of(name) == tiles.of(name) for name in OPERATIONS if name != "down")
+    assert all(changed.of(name) == tiles.of(name) for name in TILED_OPERATIONS if name != "down")
 
 
 def test_too_little_shared_memory_is_reported_with_the_limit() -> None:

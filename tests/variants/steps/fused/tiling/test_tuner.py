@@ -18,9 +18,9 @@ from decodescope.variants.steps.fused.tiling import tuner
 from decodescope.variants.steps.fused.tiling.candidates import candidates
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
-    OPERATIONS,
-    Operation,
+    TILED_OPERATIONS,
     StepTiles,
+    TiledOperation,
     step_shapes,
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
@@ -35,7 +35,7 @@ from tests.helpers.sizes import H200, preset_shapes
 
 SHAPES = preset_shapes("llama-3.2-1b")
 START = default_tiles(SHAPES, 132)
-CHOICES = {operation: candidates(operation, SHAPES, H200) for operation in OPERATIONS}
+CHOICES = {operation: candidates(operation, SHAPES, H200) for operation in TILED_OPERATIONS}
 
 
 def silent(_: str) -> None:
@@ -45,7 +45,9 @@ def silent(_: str) -> None:
 class Separable:
     """A step whose time is a sum: 100 µs for each operation, less what its tile saves."""
 
-    def __init__(self, saved_ns: Mapping[tuple[Operation, Tile], float], noise: float = 0) -> None:
+    def __init__(
+        self, saved_ns: Mapping[tuple[TiledOperation, Tile], float], noise: float = 0
+    ) -> None:
         self.saved_ns = saved_ns
         self.noise = noise
         self.random = random.Random(5)
@@ -53,20 +55,20 @@ class Separable:
 
     def __call__(self, tiles: StepTiles) -> float:
         self.measured.append(tiles)
-        saved = (self.saved_ns.get((name, tiles.of(name)), 0) for name in OPERATIONS)
+        saved = (self.saved_ns.get((name, tiles.of(name)), 0) for name in TILED_OPERATIONS)
         return (6e5 - sum(saved)) * (1 + self.random.gauss(0, self.noise))
 
 
-def one_best_each() -> dict[tuple[Operation, Tile], float]:
+def one_best_each() -> dict[tuple[TiledOperation, Tile], float]:
     """For each operation one tile that is not the first is best, and another one is good."""
-    best = {(name, CHOICES[name][-1]): 2e4 for name in OPERATIONS}
-    return best | {(name, CHOICES[name][1]): 1e4 for name in OPERATIONS}
+    best = {(name, CHOICES[name][-1]): 2e4 for name in TILED_OPERATIONS}
+    return best | {(name, CHOICES[name][1]): 1e4 for name in TILED_OPERATIONS}
 
 
 @pytest.mark.parametrize("noise", [0, 0.001])
 def test_the_best_of_a_separable_time_is_found(noise: float) -> None:
     found = tune(START, CHOICES, Separable(one_best_each(), noise), silent)
-    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in OPERATIONS})
+    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in TILED_OPERATIONS})
     assert [tuned.operation for tuned in found.operations] == list(TUNING_ORDER)
     for index, tuned in enumerate(found.operations):
         assert tuned.gain == pytest.approx(2e4 / (6e5 - index * 2e4), abs=0.005)
@@ -86,7 +88,7 @@ def test_a_tile_is_measured_in_the_step_that_the_earlier_choices_made() -> None:
 
 
 def test_the_start_is_kept_if_nothing_is_faster() -> None:
-    slower = {(name, tile): -1.0 for name in OPERATIONS for tile in CHOICES[name][1:]}
+    slower = {(name, tile): -1.0 for name in TILED_OPERATIONS for tile in CHOICES[name][1:]}
     found = tune(START, CHOICES, Separable(slower), silent)
     assert found.tiles == START
     assert all(tuned.gain == 0 and tuned.rival_ns == () for tuned in found.operations)
@@ -200,11 +202,11 @@ def test_a_model_is_tuned_over_all_candidates(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(tuner, "graph_step_ns", timed)
     said: list[str] = []
-    found = tune_model(launch_with, START, OPERATIONS, SHAPES, H200, said.append)
-    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in OPERATIONS})
+    found = tune_model(launch_with, START, TILED_OPERATIONS, SHAPES, H200, said.append)
+    assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in TILED_OPERATIONS})
     number = sum(len(tiles) for tiles in CHOICES.values())
-    assert said[0] == f"measuring {number} tiles of {', '.join(OPERATIONS)} on NVIDIA H200"
-    assert len(said) == 1 + len(OPERATIONS)
+    assert said[0] == f"measuring {number} tiles of {', '.join(TILED_OPERATIONS)} on NVIDIA H200"
+    assert len(said) == 1 + len(TILED_OPERATIONS)
     assert "of the step saved" in said[1]
 
 
@@ -216,7 +218,7 @@ def test_a_real_step_is_tuned_and_decodes_the_same_tokens() -> None:
     step = build_fused(VariantSpec.parse("fused"), loaded, workload, "cuda")
     shapes = step_shapes(step.plan.parts, 1, workload.cache_length)
     gpu = this_target_gpu()
-    choices = {name: candidates(name, shapes, gpu)[:3] for name in OPERATIONS}
+    choices = {name: candidates(name, shapes, gpu)[:3] for name in TILED_OPERATIONS}
     clock = Clock()
 
     def step_ns(tiles: StepTiles) -> float:

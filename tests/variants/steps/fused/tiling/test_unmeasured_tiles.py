@@ -5,11 +5,11 @@ import pytest
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.fused.tiling.choice import ChosenTiles, report_unmeasured
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
-from decodescope.variants.steps.fused.tiling.shapes import OPERATIONS
+from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS
 from tests.helpers.sizes import H200, preset_shapes
 
 TILES = default_tiles(preset_shapes("llama-3.2-1b"), 132)
-MEASURED = dict.fromkeys(OPERATIONS, "table")
+MEASURED = dict.fromkeys(TILED_OPERATIONS, "table")
 
 
 def test_unmeasured_tiles_are_reported_once_with_the_command(
