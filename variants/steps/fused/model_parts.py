@@ -94,11 +94,11 @@ def _layer(layer: Any, window: int | None) -> FusedLayer:
     attention, mlp = layer.self_attn, layer.mlp
     return FusedLayer(
         input_norm=_norm(layer.input_layernorm),
-        qkv=_merged((attention.q_proj, attention.k_proj, attention.v_proj)),
+        qkv=_matrix(attention.q_proj, attention.k_proj, attention.v_proj),
         qk_norm=_qk_norm(attention),
         o=_matrix(attention.o_proj),
         post_attention_norm=_norm(layer.post_attention_layernorm),
-        gate_up=_merged((mlp.gate_proj, mlp.up_proj)),
+        gate_up=_matrix(mlp.gate_proj, mlp.up_proj),
         down=_matrix(mlp.down_proj),
         window=window,
     )
@@ -115,15 +115,7 @@ def _qk_norm(attention: Any) -> QkNorm | None:
     return QkNorm(q.weight, k.weight, q.eps)
 
 
-def _matrix(linear: nn.Linear) -> WeightMatrix:
-    return WeightMatrix(linear.weight.detach(), bias=_detached(linear.bias))
-
-
-def _detached(bias: torch.Tensor | None) -> torch.Tensor | None:
-    return None if bias is None else bias.detach()
-
-
-def _merged(linears: Sequence[nn.Linear]) -> WeightMatrix:
+def _matrix(*linears: nn.Linear) -> WeightMatrix:
     """All outputs of `linears`, in order, as one matrix."""
     biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
     return WeightMatrix(_merged_weights(linears), bias=torch.cat(biases) if biases else None)
