@@ -10,6 +10,7 @@ from rich.console import Console
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.ops.linear import Linear
 from decodescope.variants.bench import kernel_bench
 from decodescope.variants.bench.kernel_bench import (
     MIN_LAUNCHES,
@@ -21,7 +22,7 @@ from decodescope.variants.bench.kernel_bench import (
     measure_kernels,
 )
 from decodescope.variants.bench.kernel_cases import Copy, KernelCase, kernel_cases
-from decodescope.variants.bench.operands import Operands, relative_error
+from decodescope.variants.bench.operands import Operands, operation_error, relative_error
 from decodescope.variants.bench.report import KernelBenchmark, KernelFigures
 from decodescope.variants.bench.result_tables import kernel_table
 from decodescope.variants.bench.shape_model import shape_model
@@ -69,6 +70,21 @@ def test_every_kernel_agrees_with_its_reference_on_every_copy(
         first.launch(False)
         for copy in (second, first):
             assert copy.relative_error(False) < TOLERANCES[dtype], case.operation
+
+
+def test_plain_products_agree_with_their_reference_too(device: str) -> None:
+    """No case measures them: a step launches them only if a fusion is left out."""
+    operands = operands_of("llama-biased", torch.float32, 2, device)
+    like = operands.parts.layers[0]
+    x, out = (
+        torch.empty(2, like.o.columns, device="meta"),
+        torch.empty(2, like.o.rows, device="meta"),
+    )
+    for norm in (None, replace(like.input_norm, weight=torch.empty(like.o.columns, device="meta"))):
+        linear = operands.like(Linear(x, like.o, out, operands.tiles.gate_up, norm), 0, {})
+        assert operation_error(linear, 0, pdl=False) < TOLERANCES[torch.float32]
+        norm_bytes = 0 if norm is None else norm.weight.nbytes
+        assert linear.bytes_moved(0) == like.o.bytes_read + x.nbytes + out.nbytes + norm_bytes
 
 
 def test_bytes_are_those_of_the_tensors_a_launch_must_touch(device: str) -> None:
