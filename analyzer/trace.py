@@ -3,7 +3,7 @@
 All times are integer nanoseconds on the trace's own clock; add `Trace.base_ns` for the wall clock.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Self
 
@@ -42,6 +42,15 @@ class Columns:
             found = [getattr(part, one.name) for part in parts]
             columns[one.name] = np.concatenate(found or [np.zeros(0, dtype=np.int64)])
         return cls(**columns)
+
+
+def grouped(rows: Int64s, *keys: NDArray[np.integer]) -> Iterator[Int64s]:
+    """The `rows` of each distinct key, in the order of the keys; `rows` index the keys' columns and
+    keep their order within a key."""
+    order = rows[np.lexsort([key[rows] for key in reversed(keys)])]
+    if len(order):
+        changes = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
+        yield from np.split(order, np.flatnonzero(changes) + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,6 +114,10 @@ class HostEvents(Intervals):
     def starts(self) -> HostTimes:
         """When and on which thread each event started."""
         return HostTimes(self.start_ns, self.pid, self.tid)
+
+    def by_thread(self) -> Iterator[Int64s]:
+        """The rows of each thread, in order."""
+        return grouped(np.arange(len(self)), self.pid, self.tid)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

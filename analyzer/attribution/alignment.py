@@ -117,45 +117,39 @@ def align(left: Int64s, right: Int64s) -> Int64s:
     between them are larger than n * m = `MAX_CELLS`.
     """
     partner = np.full(len(left), -1, dtype=np.int64)
-    pending = [_without_ends(partner, left, right, 0, len(left), 0, len(right))]
-    first, last, other_first, other_last = pending[0]
-    if (last - first) * (other_last - other_first) > MAX_CELLS:
+    pending = [_without_ends(partner, left, right, 0)]
+    if len(pending[0][1]) * len(pending[0][2]) > MAX_CELLS:
         return partner
     while pending:
-        first, last, other_first, other_last = pending.pop()
-        if first == last or other_first == other_last:
+        found, mine, other, offset = pending.pop()
+        if not len(mine) or not len(other):
             continue
-        mine, other = left[first:last], right[other_first:other_last]
         if len(mine) == 1:
             equal = np.flatnonzero(other == mine[0])
-            partner[first] = other_first + equal[0] if len(equal) else -1
+            found[0] = offset + equal[0] if len(equal) else -1
             continue
         half = len(mine) // 2
         before = _common_lengths(mine[:half], other)
         after = _common_lengths(mine[half:][::-1], other[::-1])[::-1]
-        cut = other_first + int((before + after).argmax())
-        middle = first + half
-        pending.append(_without_ends(partner, left, right, first, middle, other_first, cut))
-        pending.append(_without_ends(partner, left, right, middle, last, cut, other_last))
+        cut = int((before + after).argmax())
+        pending.append(_without_ends(found[:half], mine[:half], other[:cut], offset))
+        pending.append(_without_ends(found[half:], mine[half:], other[cut:], offset + cut))
     return partner
 
 
 def _without_ends(
-    partner: Int64s,
-    left: Int64s,
-    right: Int64s,
-    first: int,
-    last: int,
-    other_first: int,
-    other_last: int,
-) -> tuple[int, int, int, int]:
-    """Match the common beginning and end of two stretches; returns the stretches between them."""
-    head = _common_start(left[first:last], right[other_first:other_last])
-    partner[first : first + head] = np.arange(other_first, other_first + head)
-    first, other_first = first + head, other_first + head
-    tail = _common_start(left[first:last][::-1], right[other_first:other_last][::-1])
-    partner[last - tail : last] = np.arange(other_last - tail, other_last)
-    return first, last - tail, other_first, other_last - tail
+    partner: Int64s, left: Int64s, right: Int64s, offset: int
+) -> tuple[Int64s, Int64s, Int64s, int]:
+    """Match the common beginning and end of two stretches; returns what is between them.
+
+    `partner` is a view of the result for the elements of `left`, `offset` the index of `right[0]`.
+    """
+    head = _common_start(left, right)
+    tail = _common_start(left[head:][::-1], right[head:][::-1])
+    end, other_end = len(left) - tail, len(right) - tail
+    partner[:head] = np.arange(offset, offset + head)
+    partner[end:] = np.arange(offset + other_end, offset + len(right))
+    return partner[head:end], left[head:end], right[head:other_end], offset + head
 
 
 def _common_start(left: Int64s, right: Int64s) -> int:

@@ -7,7 +7,7 @@ directly between graphs take part as landmarks and keep their own path.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.schema.report import Confidence
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s, Trace
+from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s, Trace, grouped
 
 EXACT, PARTIAL, NONE = range(3)
 CONFIDENCES: tuple[Confidence, ...] = ("exact", "partial", "none")
@@ -54,8 +54,8 @@ def attribute_replays(timeline: Timeline, tree: PathTree, node: Int64s, replayed
         if len(below):
             inside = np.flatnonzero((in_step != NO_NODE) & tree.within(top)[in_step])
             own = replayed & (in_step == top)
-            by_step = list(_by_step(inside, op_step))
-            _attribute(trace.ops, names, by_step, own, (below, sequence.take(below)), found)
+            steps = list(grouped(inside, op_step))
+            _attribute(trace.ops, names, steps, own, (below, sequence.take(below)), found)
     _follow_graph_nodes(trace.ops, node, replayed, op_step, found)
     return found
 
@@ -129,13 +129,6 @@ def _device_streams(device: Int64s, stream: Int64s) -> Int64s:
     return np.asarray(devices * len(numbers) + streams, dtype=np.int64)
 
 
-def _by_step(ops: Int64s, op_step: Int64s) -> Iterator[Int64s]:
-    """The ops of each step, still in order of start."""
-    order = ops[np.argsort(op_step[ops], kind="stable")]
-    if len(order):
-        yield from np.split(order, np.flatnonzero(np.diff(op_step[order])) + 1)
-
-
 def _follow_graph_nodes(
     ops: GpuOps, node: Int64s, replayed: Bools, op_step: Int64s, found: Replays
 ) -> None:
@@ -146,13 +139,10 @@ def _follow_graph_nodes(
     replay. CUPTI numbers a node `graph id << 32 | number within the graph`.
     """
     rows = np.flatnonzero(replayed & (ops.graph_node_id >= 0) & (op_step >= 0))
-    rows = rows[np.argsort(ops.launch[rows], kind="stable")]
     certain: dict[_Replay, tuple[Int64s, Int64s]] = {}
     doubtful: list[tuple[_Replay, Int64s]] = []
     launched: dict[_Replay, int] = {}
-    for mine in np.split(rows, np.flatnonzero(np.diff(ops.launch[rows])) + 1):
-        if not len(mine):
-            continue
+    for mine in grouped(rows, ops.launch):
         graph = int(ops.graph_node_id[mine[0]]) >> 32
         in_step = (int(op_step[mine[0]]), int(node[mine[0]]), graph)
         launched[in_step] = launched.get(in_step, -1) + 1

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.intervals import depth_changes
+from decodescope.analyzer.timing.queue_depth import times_in_queue
 from decodescope.analyzer.trace import Int64s, Trace
 
 _GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
@@ -54,20 +54,15 @@ def device_events(analysis: Analysis, text: EventText, device: int, pid: int) ->
     yield text.thread(pid, _GAP_TRACK, "idle gaps")
     yield from _gap_slices(analysis, text, device, pid)
     busy = analysis.busy[device]
-    edges = zip(busy.start_ns.tolist(), busy.end_ns.tolist(), strict=True)
-    yield from chain.from_iterable(
-        (text.counter("busy", pid, start, 1), text.counter("busy", pid, end, 0))
-        for start, end in edges
-    )
+    for start, end in rows_of((busy.start_ns, busy.end_ns)):
+        yield text.counter("busy", pid, start, 1)
+        yield text.counter("busy", pid, end, 0)
     if trace.on_cpu:
         return
     for one in stream_tracks(trace, device):
         yield from _range_slices(analysis, text, one, pid)
         yield from _op_slices(analysis, text, one, device, pid)
-    linked = (trace.ops.device == device) & (trace.ops.launch >= 0)
-    launched_ns = trace.calls.start_ns[trace.ops.launch[linked]]
-    times, depths = depth_changes(launched_ns, trace.ops.start_ns[linked])
-    for at_ns, depth in zip(times.tolist(), depths.tolist(), strict=True):
+    for at_ns, depth in rows_of(depth_changes(*times_in_queue(trace, device))):
         yield text.counter("queue depth", pid, at_ns, depth)
 
 

@@ -16,13 +16,14 @@ import numpy as np
 
 from decodescope.analyzer.chrome.devices import device_events, device_name, stream_tracks
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
-from decodescope.analyzer.chrome.tracks import HostPlaces, host_places
+from decodescope.analyzer.chrome.tracks import as_drawn
 from decodescope.analyzer.files import replacing
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, work_rows
-from decodescope.analyzer.reference import REFERENCE_KEY
+from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY
 from decodescope.analyzer.reports.analysis import Analysis
-from decodescope.analyzer.trace import HostEvents, Trace
+from decodescope.analyzer.trace import HostEvents, Int64s, Trace
 
+_HOST_CATEGORIES = ("user_annotation", "cpu_op", "cuda_runtime")
 _FIRST_FREE_PID = 10_000_000
 _GZIP_LEVEL = 6
 _EVENTS_PER_WRITE = 4096
@@ -69,7 +70,7 @@ def _head(trace: Trace, origin_ns: int) -> bytes:
         "deviceProperties": [{"id": id_, "name": name} for id_, name in names if id_ >= 0],
     }
     if trace.capture is not None:
-        head["decodescope"] = trace.capture
+        head[CAPTURE_KEY] = trace.capture
     if trace.reference is not None:
         head[REFERENCE_KEY] = trace.reference
     if len(trace.work):
@@ -77,63 +78,50 @@ def _head(trace: Trace, origin_ns: int) -> bytes:
     return msgspec.json.encode(head)[:-1] + b',"traceEvents":['
 
 
-def _host_groups(trace: Trace) -> dict[str, HostEvents]:
-    return {
-        "user_annotation": trace.ranges,
-        "cpu_op": trace.cpu_ops,
-        "cuda_runtime": trace.calls,
-    }
-
-
 def _earliest(trace: Trace) -> int:
-    columns = [trace.ops.start_ns, *(group.start_ns for group in _host_groups(trace).values())]
-    return min((int(column[0]) for column in columns if len(column)), default=0)
+    groups = (trace.ops, trace.ranges, trace.cpu_ops, trace.calls)
+    return min((int(group.start_ns[0]) for group in groups if len(group)), default=0)
 
 
 def _events(analysis: Analysis, text: EventText) -> Iterator[str]:
     trace = analysis.trace
-    groups = _host_groups(trace)
-    places = host_places(list(groups.values()))
-    yield from _host_events(text, groups, places)
-    pid_base = max(_FIRST_FREE_PID, int(places.pid.max(initial=0)) + 2)
+    groups = (trace.ranges, trace.cpu_ops, trace.calls)
+    drawn = as_drawn(HostEvents.concatenate(groups))
+    yield from _host_events(text, drawn, np.repeat(np.arange(3), [len(one) for one in groups]))
+    pid_base = max(_FIRST_FREE_PID, int(drawn.pid.max(initial=0)) + 2)
     for order, device in enumerate(analysis.busy):
         pid = pid_base + device
         yield text.process(pid, device_name(trace, device), order - len(analysis.busy))
         yield from device_events(analysis, text, device, pid)
     if not trace.on_cpu:
-        calls = places.of_group(len(groups) - 1)
+        calls = drawn.take(slice(len(drawn) - len(trace.calls), None))
         yield from _arrows(trace, text, calls, pid_base)
 
 
-def _host_events(
-    text: EventText, groups: dict[str, HostEvents], places: HostPlaces
-) -> Iterator[str]:
-    """The slices of all host threads. Outer slices precede inner ones that start at the same time:
-    viewers nest slices of one start in the order of the file."""
-    for pid in sorted(set(places.pid.tolist())):
+def _host_events(text: EventText, events: HostEvents, category: Int64s) -> Iterator[str]:
+    """The slices of all host threads; `category` indexes `_HOST_CATEGORIES`. Outer slices precede
+    inner ones that start at the same time: viewers nest slices of one start in the order of the
+    file."""
+    for pid in sorted(set(events.pid.tolist())):
         yield text.process(pid, f"host {pid}", 0)
-    names, starts, ends, correlations, externals = (
-        np.concatenate([getattr(group, field) for group in groups.values()])
-        for field in ("name", "start_ns", "end_ns", "correlation", "external_id")
+    order = np.lexsort((category, -events.end_ns, events.start_ns, events.tid, events.pid))
+    columns = (
+        *(category, events.name, events.pid, events.tid, events.start_ns, events.end_ns),
+        *(events.correlation, events.external_id),
     )
-    lengths = [len(group) for group in groups.values()]
-    category = np.repeat(np.arange(len(groups)), lengths)
-    order = np.lexsort((category, -ends, starts, places.tid, places.pid))
-    columns = (category, names, places.pid, places.tid, starts, ends, correlations, externals)
-    categories = list(groups)
     for kind, name, pid, tid, start, end, correlation, external in rows_of(columns, order):
         args = given({"correlation": correlation, "External id": external})
-        yield text.slice(categories[kind], text.name(name), pid, tid, start, end, args)
+        yield text.slice(_HOST_CATEGORIES[kind], text.name(name), pid, tid, start, end, args)
 
 
-def _arrows(trace: Trace, text: EventText, calls: HostPlaces, pid_base: int) -> Iterator[str]:
+def _arrows(trace: Trace, text: EventText, calls: HostEvents, pid_base: int) -> Iterator[str]:
     """One arrow for each linked op, from the start of its launch call to its own start."""
     ops = trace.ops
     for device in sorted(set(ops.device.tolist())):
         for stream in stream_tracks(trace, device):
             linked = (ops.launch[stream.ops] >= 0).nonzero()[0]
             targets = stream.ops[linked]
-            tails = rows_of((calls.pid, calls.tid, trace.calls.start_ns), ops.launch[targets])
+            tails = rows_of((calls.pid, calls.tid, calls.start_ns), ops.launch[targets])
             heads = rows_of((stream.tracks, ops.start_ns[stream.ops]), linked)
             for op, tail, (track, start) in zip(targets.tolist(), tails, heads, strict=True):
                 yield text.arrow(op + 1, tail, (pid_base + device, track, start))

@@ -4,13 +4,11 @@ Viewers of Chrome traces read the slices of one track as a call stack: they may 
 overlap partially are dropped or mangled. Such a slice goes to another track.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import replace
 
 import numpy as np
 
-from decodescope.analyzer.trace import HostEvents, Int64s
+from decodescope.analyzer.trace import HostEvents, Int64s, grouped
 
 _MAX_NUMBER = 1 << 31
 
@@ -45,46 +43,22 @@ def _first_fit(start_ns: Int64s, end_ns: Int64s, *, may_nest: bool) -> Int64s:
     return track
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HostPlaces:
-    """The process and thread number under which each event of several consecutive groups is drawn;
-    `edges` are the rows at which the groups begin and end."""
-
-    pid: Int64s
-    tid: Int64s
-    edges: tuple[int, ...]
-
-    def of_group(self, index: int) -> "HostPlaces":
-        """The places of one group's events."""
-        mine = slice(self.edges[index], self.edges[index + 1])
-        return HostPlaces(self.pid[mine], self.tid[mine], (0, mine.stop - mine.start))
-
-
-def host_places(groups: Sequence[HostEvents]) -> HostPlaces:
-    """Where each event of each group is drawn.
+def as_drawn(events: HostEvents) -> HostEvents:
+    """The events, in any order, with the process and thread numbers under which they are drawn.
 
     An event keeps its process and thread, with two exceptions. Numbers that viewers do not accept
-    (negative ones, which stand for text, and those of 32 bits and more) become unused ones. An
+    (negative ones, which represent text, and those of 32 bits and more) become unused ones. An
     event that partially overlaps another one of its thread gets an unused thread number.
     """
-    start, end = (
-        np.concatenate([getattr(group, name) for group in groups])
-        for name in ("start_ns", "end_ns")
-    )
-    pid, tid = (
-        _usable(np.concatenate([getattr(group, name) for group in groups]))
-        for name in ("pid", "tid")
-    )
-    order = np.lexsort((-end, start, tid, pid))
+    pid, tid = _usable(events.pid), _usable(events.tid)
     drawn = tid.copy()
     free = int(tid.max(initial=0)) + 1
-    changes = (np.diff(pid[order]) != 0) | (np.diff(tid[order]) != 0)
-    for mine in np.split(order, np.flatnonzero(changes) + 1):
-        track = nesting_tracks(start[mine], end[mine])
+    for mine in grouped(np.lexsort((-events.end_ns, events.start_ns)), pid, tid):
+        track = nesting_tracks(events.start_ns[mine], events.end_ns[mine])
         moved = track > 0
         drawn[mine[moved]] = free - 1 + track[moved]
         free += int(track.max(initial=0))
-    return HostPlaces(pid, drawn, (0, *accumulate(len(group) for group in groups)))
+    return replace(events, pid=pid, tid=drawn)
 
 
 def _usable(numbers: Int64s) -> Int64s:

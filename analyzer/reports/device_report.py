@@ -7,7 +7,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTot
 from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS, Gaps
 from decodescope.analyzer.timing.intervals import busy_ns, overlap_ns
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import GpuOps, Int64s
+from decodescope.analyzer.trace import GpuOps, Int64s, grouped
 
 
 def device_report(timeline: Timeline, device: int) -> DeviceReport:
@@ -53,8 +53,8 @@ def _stream_reports(
     """The streams of the ops `mine`, in order of their number; `here` are the device's gaps."""
     ended_by = ops.stream[gaps.next[here]]
     reports = []
-    for stream, own in _by_stream(ops.stream[mine], mine):
-        begin, end = ops.start_ns[own], ops.end_ns[own]
+    for own in grouped(mine, ops.stream):
+        stream, begin, end = int(ops.stream[own[0]]), ops.start_ns[own], ops.end_ns[own]
         by_class, host_wait = _totals(gaps, here[ended_by == stream])
         reports.append(
             StreamReport(
@@ -67,10 +67,3 @@ def _stream_reports(
             )
         )
     return tuple(reports)
-
-
-def _by_stream(streams: Int64s, ops: Int64s) -> list[tuple[int, Int64s]]:
-    """Each stream with its ops, both in order."""
-    order = np.argsort(streams, kind="stable")
-    numbers, first = np.unique(streams[order], return_index=True)
-    return list(zip(numbers.tolist(), np.split(ops[order], first[1:]), strict=True))

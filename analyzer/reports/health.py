@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer
-from decodescope.analyzer.timing.launches import by_thread, graph_launch_calls, lost_launches
+from decodescope.analyzer.timing.launches import graph_launch_calls, lost_launches
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Trace
 
@@ -93,7 +93,7 @@ def _findings(
 def _calls_that_overlap(trace: Trace) -> int:
     """How many calls partly overlap with the previous one of their thread."""
     calls, total = trace.calls, 0
-    for mine in by_thread(calls, np.arange(len(calls))):
+    for mine in calls.by_thread():
         start_ns, end_ns = calls.start_ns[mine], calls.end_ns[mine]
         overlap = (start_ns[1:] < end_ns[:-1]) & (end_ns[1:] > end_ns[:-1])
         total += int(np.count_nonzero(overlap))

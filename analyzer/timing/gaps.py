@@ -22,12 +22,11 @@ import numpy as np
 from decodescope.analyzer.timing.intervals import Union, covered_until, union
 from decodescope.analyzer.timing.launches import (
     LaunchCalls,
-    by_thread,
     calls_named,
     graph_launch_calls,
     threads_at,
 )
-from decodescope.analyzer.trace import KERNEL, Bools, Int8s, Int64s, Intervals, Trace
+from decodescope.analyzer.trace import KERNEL, Bools, Int8s, Int64s, Intervals, Trace, grouped
 
 UNLINKED, GRAPH_INTERNAL, HOST_WAIT, KERNEL_FLOOR, DEPENDENCY, LAUNCH_LATENCY = range(6)
 _LABEL_APIS = {
@@ -196,7 +195,8 @@ def _event_wait_before(trace: Trace, launches: LaunchCalls) -> Bools:
     if not is_wait.any():
         return waited
     is_launch[launches.call] = True
-    for mine in by_thread(trace.calls, np.flatnonzero(is_wait | is_launch)):
+    chosen = np.flatnonzero(is_wait | is_launch)
+    for mine in grouped(chosen, trace.calls.pid, trace.calls.tid):
         waits_before = np.cumsum(is_wait[mine])
         launching = is_launch[mine]
         since_last = np.diff(waits_before[launching], prepend=0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.timing.queue_depth import queue_depth_at_calls
-from decodescope.analyzer.trace import Bools, Columns, HostEvents, HostTimes, Int64s, Trace
+from decodescope.analyzer.trace import Bools, Columns, HostEvents, HostTimes, Int64s, Trace, grouped
 
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 _KERNEL_LAUNCH = re.compile(r"Launch(?:Cooperative)?Kernel")
@@ -74,20 +74,11 @@ def graph_launch_calls(trace: Trace) -> Bools:
     return calls_named(trace, _GRAPH_LAUNCH)
 
 
-def by_thread(events: HostEvents, chosen: Int64s) -> Iterator[Int64s]:
-    """The chosen events of each thread, in their order in `chosen`."""
-    pid, tid = events.pid[chosen], events.tid[chosen]
-    order = np.lexsort((tid, pid))
-    if len(order):
-        changes = (np.diff(pid[order]) != 0) | (np.diff(tid[order]) != 0)
-        yield from np.split(chosen[order], np.flatnonzero(changes) + 1)
-
-
 def threads_at(
     events: HostEvents, chosen: Int64s, times: HostTimes
 ) -> Iterator[tuple[Int64s, Int64s]]:
     """For each thread with chosen events and with times: those events, and its rows of `times`."""
-    for mine in by_thread(events, chosen):
+    for mine in grouped(chosen, events.pid, events.tid):
         here = (times.pid == events.pid[mine[0]]) & (times.tid == events.tid[mine[0]])
         if here.any():
             yield mine, np.flatnonzero(here)
@@ -98,6 +89,6 @@ def _while_capturing(trace: Trace) -> Bools:
     begins, ends = calls_named(trace, _BEGIN_CAPTURE), calls_named(trace, _END_CAPTURE)
     capturing = np.zeros(len(trace.calls), dtype=np.bool_)
     if begins.any():
-        for mine in by_thread(trace.calls, np.arange(len(trace.calls))):
+        for mine in trace.calls.by_thread():
             capturing[mine] = np.cumsum(begins[mine].astype(np.int64) - ends[mine]) > 0
     return capturing

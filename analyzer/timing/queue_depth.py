@@ -29,8 +29,8 @@ def queue_depth_at_calls(trace: Trace, call: Int64s, first_op: Int64s) -> Int64s
     call_device = trace.ops.device[first_op]
     for device in np.unique(call_device).tolist():
         here = call_device == device
-        launched_ns, started_ns = _queued(trace, device)
-        depth[here] = depth_at_starts(launched_ns, started_ns, trace.calls.start_ns[call[here]])
+        at_ns = trace.calls.start_ns[call[here]]
+        depth[here] = depth_at_starts(*times_in_queue(trace, device), at_ns)
     return depth
 
 
@@ -55,7 +55,7 @@ def queue_depth_over_time(trace: Trace, unions: dict[int, Union]) -> QueueDepth 
 
 def _queue(trace: Trace, device: int, busy: Union) -> _Queue | None:
     """None if the device has no linked op or its window has no length."""
-    launched_ns, started_ns = _queued(trace, device)
+    launched_ns, started_ns = times_in_queue(trace, device)
     begin, end = busy.start_ns[:1], busy.end_ns[-1:]
     if not len(launched_ns) or begin[0] == end[0]:
         return None
@@ -83,7 +83,7 @@ def _deepest_in_parts(queues: Sequence[_Queue]) -> tuple[int, tuple[int, ...]]:
     return part_ns, tuple(deepest.tolist())
 
 
-def _queued(trace: Trace, device: int) -> tuple[Int64s, Int64s]:
+def times_in_queue(trace: Trace, device: int) -> tuple[Int64s, Int64s]:
     """When each linked op of a device was launched, and when it started (at the earliest then)."""
     ops = trace.ops
     mine = (ops.device == device) & (ops.launch >= 0)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.timing.intervals import Union, covered_until, merged
-from decodescope.analyzer.timing.launches import LaunchCalls, by_thread
-from decodescope.analyzer.trace import HostEvents, HostTimes, Int64s, Intervals, Trace
+from decodescope.analyzer.timing.launches import LaunchCalls
+from decodescope.analyzer.trace import HostEvents, HostTimes, Int64s, Intervals, Trace, grouped
 
 _NUMBER = r"(?:[\s_#:./-]*\d+)?$"
 MARKERS = (
@@ -153,7 +153,7 @@ def _outermost(ranges: HostEvents, chosen: Int64s) -> Int64s:
 
 def _following(ranges: HostEvents, marker: Int64s) -> Int64s:
     after = np.full(len(marker), -1, dtype=np.int64)
-    for mine in by_thread(ranges, marker):
+    for mine in grouped(marker, ranges.pid, ranges.tid):
         step = np.searchsorted(marker, mine)
         after[step[:-1]] = step[1:]
     return after
@@ -191,18 +191,14 @@ def _spans(
     trace: Trace, op_step: Int64s, count: int
 ) -> tuple[Int64s, tuple[tuple[int, ...], ...], Intervals]:
     device, start, end = np.zeros((3, count), dtype=np.int64)
-    used: list[tuple[int, ...]] = []
-    mine = np.flatnonzero(op_step >= 0)
-    by_step = mine[np.argsort(op_step[mine], kind="stable")]
-    edges = np.searchsorted(op_step[by_step], np.arange(count + 1))
-    for index in range(count):
-        ops = by_step[edges[index] : edges[index + 1]]
+    used: list[tuple[int, ...]] = [()] * count
+    for ops in grouped(np.flatnonzero(op_step >= 0), op_step):
+        index = int(op_step[ops[0]])
         devices, of_device = np.unique(trace.ops.device[ops], return_counts=True)
-        used.append(tuple(devices.tolist()))
-        if len(ops):
-            device[index] = devices[of_device.argmax()]
-            start[index] = trace.ops.start_ns[ops].min()
-            end[index] = trace.ops.end_ns[ops].max()
+        used[index] = tuple(devices.tolist())
+        device[index] = devices[of_device.argmax()]
+        start[index] = trace.ops.start_ns[ops].min()
+        end[index] = trace.ops.end_ns[ops].max()
     return device, tuple(used), Intervals(start, end)
 
 

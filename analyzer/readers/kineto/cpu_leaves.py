@@ -9,7 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decodescope.analyzer.trace import CPU_DEVICE, CPU_OPERATOR, Bools, GpuOps, HostEvents, Int64s
+from decodescope.analyzer.trace import (
+    CPU_DEVICE,
+    CPU_OPERATOR,
+    Bools,
+    GpuOps,
+    HostEvents,
+    Int64s,
+    grouped,
+)
 
 _NO_WORK = frozenset(
     "aten::" + name
@@ -51,12 +59,10 @@ def _leaves(cpu_ops: HostEvents, names: Sequence[str]) -> Int64s:
     works = np.array([name not in _NO_WORK for name in names], dtype=np.bool_)
     whole = np.array([name in _WHOLE for name in names], dtype=np.bool_)
     working = np.flatnonzero(works[cpu_ops.name]) if len(names) else np.zeros(0, dtype=np.int64)
-    order = working[
-        np.lexsort((-cpu_ops.end_ns[working], cpu_ops.start_ns[working], cpu_ops.tid[working]))
-    ]
-    threads = np.split(order, np.flatnonzero(np.diff(cpu_ops.tid[order])) + 1)
+    order = working[np.lexsort((-cpu_ops.end_ns[working], cpu_ops.start_ns[working]))]
     leaves = [
-        _leaves_of_thread(mine, cpu_ops, whole[cpu_ops.name[mine]]) for mine in threads if len(mine)
+        _leaves_of_thread(mine, cpu_ops, whole[cpu_ops.name[mine]])
+        for mine in grouped(order, cpu_ops.tid)
     ]
     return np.sort(np.concatenate([np.zeros(0, dtype=np.int64), *leaves]))
 

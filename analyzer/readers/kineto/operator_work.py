@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.readers.kineto.event import EventArgs
-from decodescope.analyzer.timing.launches import by_thread
 from decodescope.analyzer.trace import Bools, HostEvents, OperatorWork
 
 WORK_KEY = "decodescope_work"
@@ -122,7 +121,7 @@ class WorkColumns:
 def _wraps_another(events: HostEvents, is_linear: Bools) -> Bools:
     """Which events are `linear` with another event inside it on the same thread."""
     wraps = np.zeros(len(events), dtype=np.bool_)
-    for mine in by_thread(events, np.arange(len(events))):
+    for mine in events.by_thread():
         outer = mine[is_linear[mine]]
         inner = np.sort(events.start_ns[mine[~is_linear[mine]]])
         following = np.searchsorted(inner, events.start_ns[outer])

@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.chrome.tracks import host_places, nesting_tracks, separate_tracks
+from decodescope.analyzer.chrome.tracks import as_drawn, nesting_tracks, separate_tracks
+from decodescope.analyzer.trace import HostEvents
 from tests.helpers.kineto_events import call, span, trace_of
 
 slices = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=15)
@@ -33,8 +34,8 @@ def test_host_events_keep_their_thread_if_viewers_accept_it() -> None:
         {**call(0, 5, 5), "pid": 2**40, "tid": 7},
     )  # fmt: skip
     assert trace.calls.tid.min() < 0
-    places = host_places([trace.ranges, trace.calls])
-    ranges, calls = places.of_group(0), places.of_group(1)
+    places = as_drawn(HostEvents.concatenate([trace.ranges, trace.calls]))
+    ranges, calls = places.take(slice(0, 1)), places.take(slice(1, None))
     by_correlation = dict(
         zip(trace.calls.correlation.tolist(), zip(calls.pid, calls.tid, strict=True), strict=True)
     )
