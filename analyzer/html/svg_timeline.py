@@ -18,7 +18,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.intervals import covered_until, union
 from decodescope.analyzer.timing.op_families import FAMILIES, op_families
 from decodescope.analyzer.timing.step_timeline import StepTimeline
-from decodescope.analyzer.trace import Int8s, Int64s
+from decodescope.analyzer.trace import Int8s, Intervals
 from decodescope.analyzer.views.names import cut_middle, shorten_kernel
 
 SINGLE_PX = 1.5
@@ -38,8 +38,7 @@ class _Row:
     the shapes; `name` is one in `names`. Ops have their names written on them if there is room."""
 
     label: str
-    start_ns: Int64s
-    end_ns: Int64s
+    at: Intervals
     kind: Int8s
     classes: tuple[str, ...]
     names: tuple[str, ...]
@@ -58,8 +57,8 @@ def steps_svg(steps: Sequence[tuple[str, StepTimeline]]) -> Markup:
 def step_svg(name: str, step: StepTimeline) -> Markup:
     """One step across the whole width."""
     about = (
-        f"{duration(step.length_ns)}, {len(step.op_starts_ns)} ops on "
-        f"{len(np.unique(step.op_streams))} streams, {len(step.gap_starts_ns)} gaps"
+        f"{duration(step.length_ns)}, {len(step.ops)} ops on "
+        f"{len(np.unique(step.ops.stream))} streams, {len(step.gaps)} gaps"
     )
     return _drawn([("", step)], (0, step.length_ns), f"One step of {name} at its own scale", about)
 
@@ -67,12 +66,12 @@ def step_svg(name: str, step: StepTimeline) -> Markup:
 def excerpt_svg(name: str, step: StepTimeline) -> Markup | None:
     """`EXCERPT_OPS` consecutive ops from the middle of the step, wide enough to distinguish; None
     if the whole step has few ops."""
-    count = len(step.op_starts_ns)
+    count = len(step.ops)
     if count < 2 * EXCERPT_OPS:
         return None
     first = (count - EXCERPT_OPS) // 2
-    start = int(step.op_starts_ns[first])
-    end = int(step.op_ends_ns[first : first + EXCERPT_OPS].max())
+    start = int(step.ops.start_ns[first])
+    end = int(step.ops.end_ns[first : first + EXCERPT_OPS].max())
     title = f"{EXCERPT_OPS} ops from the middle of a step of {name}"
     return _drawn([("", step)], (start, end), title, f"from {duration(start)} on")
 
@@ -94,21 +93,20 @@ def _drawn(
 
 def _rows(step: StepTimeline) -> list[_Row]:
     """A row for each of the streams with most ops, one for all the others, one for the gaps."""
-    families = op_families(step)
-    streams, sizes = np.unique(step.op_streams, return_counts=True)
+    ops, families = step.ops, op_families(step)
+    streams, sizes = np.unique(ops.stream, return_counts=True)
     busiest = streams[np.argsort(-sizes, kind="stable")[:MAX_STREAMS]]
-    groups = {f"stream {one}": step.op_streams == one for one in sorted(busiest.tolist())}
+    groups = {f"stream {one}": ops.stream == one for one in sorted(busiest.tolist())}
     if others := len(streams) - len(busiest):
-        groups[f"{others} more streams"] = ~np.isin(step.op_streams, busiest)
+        groups[f"{others} more streams"] = ~np.isin(ops.stream, busiest)
     rows = [
         _Row(
             label=label,
-            start_ns=step.op_starts_ns[mine],
-            end_ns=step.op_ends_ns[mine],
+            at=ops.take(mine),
             kind=families[mine],
             classes=tuple(f"f-{name}" for name in FAMILIES),
             names=step.names,
-            name=step.op_names[mine],
+            name=ops.name[mine],
             height=_OPS_PX,
             are_ops=True,
         )
@@ -116,12 +114,11 @@ def _rows(step: StepTimeline) -> list[_Row]:
     ]
     gaps = _Row(
         label="gaps",
-        start_ns=step.gap_starts_ns,
-        end_ns=step.gap_ends_ns,
-        kind=step.gap_classes,
+        at=step.gaps,
+        kind=step.gaps.kind,
         classes=tuple(f"g-{name}" for name in GAP_CLASSES),
         names=GAP_CLASSES,
-        name=step.gap_classes,
+        name=step.gaps.kind,
         height=_GAPS_PX,
         are_ops=False,
     )
@@ -166,16 +163,17 @@ class _Plot:
             y += row.height + _ROW_SPACE
 
     def _row(self, row: _Row, y: float) -> None:
-        seen = (row.start_ns < self.until_ns) & (row.end_ns > self.from_ns)
-        start_ns = np.clip(row.start_ns[seen], self.from_ns, self.until_ns)
-        end_ns = np.clip(row.end_ns[seen], self.from_ns, self.until_ns)
-        kind, name = row.kind[seen], row.name[seen]
-        whole_ns = (row.end_ns - row.start_ns)[seen]
-        single = (end_ns - start_ns) * self.px_per_ns >= SINGLE_PX
-        self._columns(row, y, start_ns[~single], end_ns[~single], kind[~single])
+        seen = (row.at.start_ns < self.until_ns) & (row.at.end_ns > self.from_ns)
+        kind, name, whole_ns = row.kind[seen], row.name[seen], row.at.length_ns[seen]
+        shown = Intervals(
+            np.clip(row.at.start_ns[seen], self.from_ns, self.until_ns),
+            np.clip(row.at.end_ns[seen], self.from_ns, self.until_ns),
+        )
+        single = shown.length_ns * self.px_per_ns >= SINGLE_PX
+        self._columns(row, y, shown.take(~single), kind[~single])
         for index in np.flatnonzero(single):
-            at = int(start_ns[index])
-            x, right = self.x(at), self.x(int(end_ns[index]))
+            at = int(shown.start_ns[index])
+            x, right = self.x(at), self.x(int(shown.end_ns[index]))
             text, times = row.names[name[index]], f"{duration(whole_ns[index])}, at {duration(at)}"
             shape = row.classes[kind[index]]
             shape = shape if right - x >= _PATTERN_PX else _plain(shape)
@@ -185,7 +183,7 @@ class _Plot:
                 label = shorten_kernel(text, int((right - x - 6) / _LETTER_PX))
                 self.drawing.text(x + 3, y + row.height / 2 + 4, label, "on-op")
 
-    def _columns(self, row: _Row, y: float, start_ns: Int64s, end_ns: Int64s, kind: Int8s) -> None:
+    def _columns(self, row: _Row, y: float, short: Intervals, kind: Int8s) -> None:
         """Short intervals as columns, the kinds stacked upon each other."""
         columns = int(_PLOT / COLUMN_PX)
         window_ns = self.until_ns - self.from_ns
@@ -193,8 +191,8 @@ class _Plot:
         widths = np.maximum(np.diff(edges), 1)
         foot = np.full(columns, y + row.height)
         for index in np.unique(kind):
-            mine = kind == index
-            taken = np.diff(covered_until(union(start_ns[mine], end_ns[mine]), edges))
+            mine = short.take(kind == index)
+            taken = np.diff(covered_until(union(mine.start_ns, mine.end_ns), edges))
             height = np.minimum(taken / widths * row.height, foot - y)
             foot = foot - height
             shape = row.classes[index]

@@ -1,6 +1,6 @@
 """One trace in, all its figures out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.reports.device_report import device_report
@@ -51,8 +51,8 @@ def analyze(trace: Trace) -> Analysis:
         attribution=attribution(ranges),
         waterfall=waterfall(timeline),
     )
-    columns = (timeline.busy, timeline.launches, timeline.gaps, timeline.steps)
-    return Analysis(trace, *columns, ranges, report)
+    columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
+    return Analysis(**columns, ranges=ranges, report=report)
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:

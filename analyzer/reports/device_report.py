@@ -17,7 +17,7 @@ def device_report(timeline: Timeline, device: int) -> DeviceReport:
     here = np.flatnonzero(gaps.device == device)
     by_class, host_wait = _totals(gaps, here)
     window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
-    floor_ns = gaps.floors_ns[device]
+    floor_ns = timeline.floors_ns[device]
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
     streams = _stream_reports(trace.ops, mine, gaps, here)
     return DeviceReport(

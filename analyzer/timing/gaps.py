@@ -50,7 +50,7 @@ class Gaps(Intervals):
 
     `device` is that of `next`; `prev` and `next` index `Trace.ops`, `call` indexes `Trace.calls`
     (-1: not in the trace), `kind` indexes `GAP_CLASSES`, `label` indexes `HOST_WAIT_LABELS` (-1
-    outside host_wait). `floors_ns` holds each device's kernel floor, None if unknown.
+    outside host_wait).
     """
 
     device: Int64s
@@ -59,7 +59,6 @@ class Gaps(Intervals):
     call: Int64s
     kind: Int8s
     label: Int8s
-    floors_ns: Floors
 
 
 def busy_by_device(trace: Trace) -> dict[int, Union]:
@@ -74,8 +73,9 @@ def busy_by_device(trace: Trace) -> dict[int, Union]:
 
 def find_gaps(
     trace: Trace, unions: Collection[Union], launches: LaunchCalls, floors_ns: Floors | None = None
-) -> Gaps:
-    """Every gap of `unions`, the busy intervals of one device each (indexing `Trace.ops`).
+) -> tuple[Gaps, Floors]:
+    """Every gap of `unions`, the busy intervals of one device each (indexing `Trace.ops`), and the
+    kernel floor of each device, None if unknown.
 
     A union may also cover several devices; its gaps, in which all of them are idle, count for the
     device of `next`. The floor is `floors_ns` if given, else the one measured with the capture,
@@ -94,7 +94,7 @@ def find_gaps(
             floors_ns = _floors(trace, idle, (kind == LAUNCH_LATENCY) & ~waited)
         _classify_queued(trace, idle, kind, waited, floors_ns)
         label = _host_wait_labels(trace, idle, kind)
-    return replace(idle, kind=kind, label=label, floors_ns=floors_ns)
+    return replace(idle, kind=kind, label=label), floors_ns
 
 
 def kernel_floor_ns(trace: Trace) -> int | None:
@@ -128,7 +128,6 @@ def _unclassified(trace: Trace, unions: Collection[Union]) -> Gaps:
         call=trace.ops.launch[following],
         kind=np.full(len(following), UNLINKED, dtype=np.int8),
         label=np.full(len(following), -1, dtype=np.int8),
-        floors_ns={},
     )
 
 

@@ -42,10 +42,10 @@ def kernel_family(name: str) -> int:
 
 def op_families(timeline: StepTimeline) -> Int8s:
     """The family of each op, an index in `FAMILIES`: int8 [ops]."""
-    used, place = np.unique(timeline.op_names, return_inverse=True)
+    used, place = np.unique(timeline.ops.name, return_inverse=True)
     of_name = [kernel_family(timeline.names[name]) for name in used]
     families = np.array(of_name, dtype=np.int8)[place]
-    families[(timeline.op_kinds == MEMCPY) | (timeline.op_kinds == MEMSET)] = _COPY
+    families[np.isin(timeline.ops.kind, (MEMCPY, MEMSET))] = _COPY
     return families
 
 
@@ -56,14 +56,13 @@ def dominant_family(timeline: StepTimeline, columns: int) -> Int8s:
     of `FAMILIES` wins a tie.
     """
     dominant = np.full(columns, NO_FAMILY, dtype=np.int8)
-    if columns < 1 or not len(timeline.op_starts_ns):
+    if columns < 1 or not len(timeline.ops):
         return dominant
     families, edges = op_families(timeline), column_edges(timeline, columns)
     longest = np.zeros(columns, dtype=np.int64)
     for family in np.unique(families):
-        mine = families == family
-        busy = union(timeline.op_starts_ns[mine], timeline.op_ends_ns[mine])
-        busy_ns = np.diff(covered_until(busy, edges))
+        mine = timeline.ops.take(families == family)
+        busy_ns = np.diff(covered_until(union(mine.start_ns, mine.end_ns), edges))
         dominant[busy_ns > longest] = family
         longest = np.maximum(longest, busy_ns)
     return dominant

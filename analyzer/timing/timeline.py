@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.timing.gaps import Gaps, busy_by_device, find_gaps
+from decodescope.analyzer.timing.gaps import Floors, Gaps, busy_by_device, find_gaps
 from decodescope.analyzer.timing.intervals import Union, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
@@ -15,12 +15,13 @@ from decodescope.analyzer.trace import Int64s, Intervals, Trace
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     """A trace with the busy intervals of each device (by device number), its launch calls, the gaps
-    of all devices, and its steps."""
+    of all devices, each device's kernel floor (None if unknown), and its steps."""
 
     trace: Trace
     busy: dict[int, Union]
     launches: LaunchCalls
     gaps: Gaps
+    floors_ns: Floors
     steps: Steps
 
     def gaps_of(self, devices: tuple[int, ...]) -> Gaps:
@@ -28,7 +29,7 @@ class Timeline:
         if len(self.busy) == 1:
             return self.gaps
         busy = merged([self.busy[device] for device in devices])
-        return find_gaps(self.trace, (busy,), self.launches, self.gaps.floors_ns)
+        return find_gaps(self.trace, (busy,), self.launches, self.floors_ns)[0]
 
     def step_name(self, index: int) -> str:
         """The name of a step's marker."""
@@ -39,8 +40,8 @@ def find_timeline(trace: Trace) -> Timeline:
     """The timeline of any trace, also of one without GPU activity."""
     busy = busy_by_device(trace)
     launches = find_launch_calls(trace)
-    gaps = find_gaps(trace, busy.values(), launches)
-    return Timeline(trace, busy, launches, gaps, find_steps(trace, busy, launches))
+    gaps, floors_ns = find_gaps(trace, busy.values(), launches)
+    return Timeline(trace, busy, launches, gaps, floors_ns, find_steps(trace, busy, launches))
 
 
 def step_idle_ns(timeline: Timeline) -> Int64s:

@@ -18,8 +18,8 @@ from decodescope.analyzer.schema.comparison_report import Interval, SpeedRatio, 
 from decodescope.analyzer.schema.launch_report import QueueDepth
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.timing.step_timeline import StepTimeline
-from decodescope.analyzer.trace import KERNEL
 from tests.helpers.html_samples import sample_pair
+from tests.helpers.step_timelines import step_timeline_of
 
 OPS_PX, GAPS_PX, PLOT_PX = 26.0, 14.0, 962.0
 BOX = re.compile(r"M([-\d.]+) ([-\d.]+)h([\d.]+)v([\d.]+)h-[\d.]+z")
@@ -34,16 +34,15 @@ def timeline(
     starts, ends = edges[::2], edges[1::2]
     gap_starts = np.concatenate(([0], ends[:-1])).astype(np.int64)
     gaps = gap_starts < starts
-    count = len(starts)
-    return StepTimeline(
-        index=0, name="step", device=0, length_ns=int(ends[-1]), op_starts_ns=starts,
-        op_ends_ns=ends, op_kinds=np.full(count, KERNEL, dtype=np.int8),
-        op_names=np.array(names or [0] * count, dtype=np.int32),
-        op_streams=np.array(streams or [7] * count, dtype=np.int64),
-        gap_starts_ns=gap_starts[gaps], gap_ends_ns=starts[gaps],
-        gap_classes=np.full(int(gaps.sum()), GAP_CLASSES.index("host_wait"), dtype=np.int8),
-        names=NAMES,
-    )  # fmt: skip
+    return step_timeline_of(
+        int(ends[-1]),
+        list(zip(starts, ends, strict=True)),
+        list(zip(gap_starts[gaps], starts[gaps], strict=True)),
+        NAMES,
+        name=names or [0] * len(starts),
+        stream=streams or [7] * len(starts),
+        gap_kind=[GAP_CLASSES.index("host_wait")] * int(gaps.sum()),
+    )
 
 
 def parsed(markup: str) -> ElementTree.Element:

@@ -1,6 +1,5 @@
 """Families of ops by name, and the dominant family of each column against brute force."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +10,9 @@ from decodescope.analyzer.timing.op_families import (
     dominant_family,
     kernel_family,
 )
-from decodescope.analyzer.timing.step_timeline import StepTimeline, column_edges
+from decodescope.analyzer.timing.step_timeline import column_edges
 from decodescope.analyzer.trace import KERNEL, MEMCPY
+from tests.helpers.step_timelines import step_timeline_of
 
 NAMES = ("nvjet_tst_64x8", "flash_fwd_kernel", "silu_kernel", "void whatever()")
 
@@ -57,15 +57,9 @@ def timelines(draw):
         )
     )
     ops = sorted((min(a, b), max(a, b), name, kind) for a, b, name, kind in ops)
-    starts, ends, names, kinds = (np.array([op[i] for op in ops], dtype=np.int64) for i in range(4))
-    nothing = np.zeros(0, dtype=np.int64)
-    return StepTimeline(
-        index=0, name="decode_step", device=0, length_ns=length,
-        op_starts_ns=starts, op_ends_ns=ends, op_kinds=kinds.astype(np.int8),
-        op_names=names.astype(np.int32), op_streams=np.zeros(len(ops), dtype=np.int64),
-        gap_starts_ns=nothing, gap_ends_ns=nothing, gap_classes=nothing.astype(np.int8),
-        names=NAMES,
-    )  # fmt: skip
+    names, kinds = ([op[i] for op in ops] for i in (2, 3))
+    times = [op[:2] for op in ops]
+    return step_timeline_of(length, times, trace_names=NAMES, name=names, kind=kinds)
 
 
 @given(timelines(), st.integers(1, 50))
@@ -78,8 +72,8 @@ def test_the_dominant_family_is_busy_longest(timeline, columns):
             families = {
                 FAMILIES.index("copy") if kind == MEMCPY else kernel_family(NAMES[name])
                 for start, end, name, kind in zip(
-                    timeline.op_starts_ns, timeline.op_ends_ns, timeline.op_names,
-                    timeline.op_kinds, strict=True,
+                    timeline.ops.start_ns, timeline.ops.end_ns, timeline.ops.name,
+                    timeline.ops.kind, strict=True,
                 )
                 if start <= ns < end
             }  # fmt: skip
@@ -90,9 +84,6 @@ def test_the_dominant_family_is_busy_longest(timeline, columns):
 
 
 def test_no_columns_no_families():
-    empty = np.zeros(0, dtype=np.int64)
-    nothing = StepTimeline(0, "s", 0, 10, empty, empty, empty.astype(np.int8),
-                           empty.astype(np.int32), empty, empty, empty, empty.astype(np.int8),
-                           NAMES)  # fmt: skip
+    nothing = step_timeline_of(10, [])
     assert dominant_family(nothing, 0).tolist() == []
     assert dominant_family(nothing, 2).tolist() == [NO_FAMILY] * 2

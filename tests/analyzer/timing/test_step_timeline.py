@@ -2,7 +2,6 @@
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from decodescope.analyzer.timing.step_timeline import (
     largest_gap,
 )
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
+from tests.helpers.step_timelines import step_timeline_of
 
 CAPTURE = {
     "device": "cuda", "device_name": "NVIDIA H200", "model": "m", "weights": "random",
@@ -43,19 +43,19 @@ def test_a_step_lasts_until_the_next_one_begins_on_the_device() -> None:
     assert timeline is not None
     assert (timeline.index, timeline.name, timeline.device) == (0, "decode_step", 0)
     assert timeline.length_ns == 100
-    assert timeline.op_starts_ns.tolist() == [0, 40]
-    assert timeline.op_ends_ns.tolist() == [20, 55]
-    assert [timeline.names[name] for name in timeline.op_names] == ["a", "b"]
-    assert timeline.gap_starts_ns.tolist() == [20, 55]
-    assert timeline.gap_ends_ns.tolist() == [40, 100]
-    assert [gap_class_name(kind) for kind in timeline.gap_classes] == ["host_wait"] * 2
+    assert timeline.ops.start_ns.tolist() == [0, 40]
+    assert timeline.ops.end_ns.tolist() == [20, 55]
+    assert [timeline.names[name] for name in timeline.ops.name] == ["a", "b"]
+    assert timeline.gaps.start_ns.tolist() == [20, 55]
+    assert timeline.gaps.end_ns.tolist() == [40, 100]
+    assert [gap_class_name(kind) for kind in timeline.gaps.kind] == ["host_wait"] * 2
 
 
 def test_the_last_step_ends_with_its_marker_or_its_ops() -> None:
     timeline = two_steps().step_timeline()
     assert timeline is not None
     assert (timeline.index, timeline.length_ns) == (1, 90)
-    assert timeline.op_kinds.tolist() == [0, 1]
+    assert timeline.ops.kind.tolist() == [0, 1]
 
 
 def test_there_is_no_timeline_without_such_a_step_or_without_ops() -> None:
@@ -69,18 +69,8 @@ def test_there_is_no_timeline_without_such_a_step_or_without_ops() -> None:
 def timeline_of(
     length: int, ops: list[tuple[int, int]], gaps: list[tuple[int, int]]
 ) -> StepTimeline:
-    def column(values: list[int], kind: type = np.int64) -> np.ndarray:
-        return np.array(values, dtype=kind)
-
-    return StepTimeline(
-        index=0, name="decode_step", device=0, length_ns=length,
-        op_starts_ns=column([s for s, _ in ops]), op_ends_ns=column([e for _, e in ops]),
-        op_kinds=column([0] * len(ops), np.int8), op_names=column([0] * len(ops), np.int32),
-        op_streams=column([7] * len(ops)),
-        gap_starts_ns=column([s for s, _ in gaps]), gap_ends_ns=column([e for _, e in gaps]),
-        gap_classes=column([i % len(GAP_CLASSES) for i in range(len(gaps))], np.int8),
-        names=("k",),
-    )  # fmt: skip
+    gap_kind = [i % len(GAP_CLASSES) for i in range(len(gaps))]
+    return step_timeline_of(length, ops, gaps, gap_kind=gap_kind)
 
 
 @st.composite
@@ -104,8 +94,8 @@ def test_columns_match_a_look_at_every_nanosecond(case: tuple[StepTimeline, int]
     assert edges == [k * timeline.length_ns // columns for k in range(columns + 1)]
     busy = busy_fraction(timeline, columns)
     lengths, classes = largest_gap(timeline, columns)
-    ops = list(zip(timeline.op_starts_ns, timeline.op_ends_ns, strict=True))
-    gaps = list(zip(timeline.gap_starts_ns, timeline.gap_ends_ns, strict=True))
+    ops = list(zip(timeline.ops.start_ns, timeline.ops.end_ns, strict=True))
+    gaps = list(zip(timeline.gaps.start_ns, timeline.gaps.end_ns, strict=True))
     for column, (left, right) in enumerate(itertools.pairwise(edges)):
         covered = sum(any(s <= at < e for s, e in ops) for at in range(left, right))
         assert busy[column] == (covered / (right - left) if right > left else 0.0)
@@ -115,7 +105,7 @@ def test_columns_match_a_look_at_every_nanosecond(case: tuple[StepTimeline, int]
             continue
         best = max(inside, key=lambda i: (gaps[i][1] - gaps[i][0], -i))
         assert lengths[column] == gaps[best][1] - gaps[best][0]
-        assert classes[column] == timeline.gap_classes[best]
+        assert classes[column] == timeline.gaps.kind[best]
 
 
 def test_columns_are_exact_beyond_the_digits_of_a_float() -> None:
