@@ -194,8 +194,3 @@ class FrameDecoder:
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise InputError(f"worker protocol: unreadable message ({error})") from error
         return messages
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of an incomplete frame."""
-        return len(self._buffer)

@@ -10,17 +10,16 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
 from decodescope.analyzer.bench.large_trace import make_trace
-from decodescope.analyzer.errors import DecodescopeError, InputError, TraceError
+from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.provenance import host_facts, package_version
-from decodescope.analyzer.readers.byte_source import GZIP_MAGIC, ByteSource, open_stream
-from decodescope.analyzer.recordings.recording import MAGIC, read_recording
+from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.schema.report import Environment
 
 EVENTS = 230_000
@@ -30,6 +29,8 @@ PEER_TIME_TARGET, PEER_MEMORY_TARGET = 3.0, 2.0
 _CHILD = (sys.executable, "-m", "decodescope.analyzer.bench.child")
 _CHILD_FILE = Path(__file__).with_name("child.py")
 _TIMEOUT_S = 300
+# The JSON object of a measured process.
+_Figures = dict[str, Any]
 
 
 class Spread(Struct, frozen=True):
@@ -79,71 +80,39 @@ class AnalyzerBenchmark(Struct, frozen=True):
     environment: Environment
 
 
-class _Process(Struct, frozen=True, kw_only=True):
-    peak_rss_bytes: int
-
-
-class _Stages(_Process, frozen=True, kw_only=True):
-    import_ns: int
-    read_ns: int
-    analyze_ns: int
-    encode_ns: int = 0
-
-    @property
-    def work_ns(self) -> int:
-        return self.read_ns + self.analyze_ns + self.encode_ns
-
-
-class _Ours(_Stages, frozen=True, kw_only=True):
-    events: int
-    report_bytes: int
-
-
-class _Peer(_Stages, frozen=True, kw_only=True):
-    name: str
-    version: str
-
-
-_Figures = TypeVar("_Figures", bound=_Process)
-
-
 def run_analyzer_benchmark(
     source: Path, repeats: int, events: int = EVENTS, peer_python: Path | None = None
 ) -> AnalyzerBenchmark:
-    """Make the trace from `source` (a Kineto trace or a recording) and measure `repeats` passes.
+    """Make the trace from the last window of the recording `source`; measure `repeats` passes.
 
     `peer_python` is a Python that has HolisticTraceAnalysis; without one, no peer is measured.
 
     Raises:
         InputError: `peer_python` is no program or lacks the package.
-        TraceError: `source` is no trace, or a recording without a captured window.
+        TraceError: `source` is no recording, or one without a captured window.
         DecodescopeError: a measured process failed.
     """
-    ours: list[_Ours] = []
-    commands: list[_Process] = []
-    command_ns: list[int] = []
-    peers: list[_Peer] = []
+    ours: list[_Figures] = []
+    commands: list[_Figures] = []
+    peers: list[_Figures] = []
     with tempfile.TemporaryDirectory(prefix="decodescope-bench-") as folder:
         path = Path(folder) / "trace.json"
-        file_bytes = make_trace(_source_json(source), events, path)
+        file_bytes = make_trace(read_recording(source).last_trace(), events, path)
         for _ in range(repeats):
-            ours.append(_measure([*_CHILD, "stages", str(path)], _Ours))
-            began = time.perf_counter_ns()
-            commands.append(_measure([*_CHILD, "command", str(path)], _Process))
-            command_ns.append(time.perf_counter_ns() - began)
+            ours.append(_measure([*_CHILD, "stages", str(path)]))
+            commands.append(_measure([*_CHILD, "command", str(path)]))
             if peer_python is not None:
                 peers.append(_measure_peer(peer_python, path))
     target_ns, target_bytes = TARGETS.get(events, (None, None))
     versions = {name: package_version(name) for name in ("numpy", "msgspec")}
     return AnalyzerBenchmark(
         schema_version=1,
-        events=ours[0].events,
+        events=ours[0]["events"],
         file_bytes=file_bytes,
         repeats=repeats,
         **_spreads(ours, "import_ns", "read_ns", "analyze_ns", "encode_ns"),
-        command_ns=_spread(command_ns),
-        **_spreads(commands, "peak_rss_bytes"),
-        report_bytes=ours[0].report_bytes,
+        **_spreads(commands, "command_ns", "peak_rss_bytes"),
+        report_bytes=ours[0]["report_bytes"],
         target_command_ns=target_ns,
         target_peak_rss_bytes=target_bytes,
         peer=_peer_benchmark(peers, ours, commands) if peers else None,
@@ -152,44 +121,32 @@ def run_analyzer_benchmark(
 
 
 def _peer_benchmark(
-    peers: Sequence[_Peer], ours: Sequence[_Ours], commands: Sequence[_Process]
+    peers: Sequence[_Figures], ours: Sequence[_Figures], commands: Sequence[_Figures]
 ) -> PeerBenchmark:
     figures = ("import_ns", "read_ns", "analyze_ns", "work_ns", "peak_rss_bytes")
     return PeerBenchmark(
-        name=peers[0].name,
-        version=peers[0].version,
+        name=peers[0]["name"],
+        version=peers[0]["version"],
         **_spreads(peers, *figures),
         time_ratio=_ratios(peers, ours, "work_ns"),
         memory_ratio=_ratios(peers, commands, "peak_rss_bytes"),
     )
 
 
-def _source_json(source: Path) -> bytes:
-    with open_stream(str(source)) as stream:
-        head = stream.read(len(MAGIC))
-    if head == MAGIC:
-        recording = read_recording(source)
-        if not recording.windows:
-            raise TraceError(f"{source}: no captured window to make a trace from; record one")
-        return recording.trace_bytes(recording.windows[-1])
-    if not head.startswith((GZIP_MAGIC, b"{")):
-        raise TraceError(f"{source}: no Kineto trace; give one to make the benchmark's from")
-    with open_stream(str(source)) as stream:
-        pieces = ByteSource(stream, str(source))
-        return b"".join(iter(pieces.read, b""))
-
-
-def _measure(command: list[str], figures: type[_Figures]) -> _Figures:
+def _measure(command: list[str]) -> _Figures:
+    """What the process reports about itself, and the time from its start to its end."""
+    began = time.perf_counter_ns()
     done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    command_ns = time.perf_counter_ns() - began
     if done.returncode:
         reason = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise DecodescopeError(f"bench analyzer: the measured process failed: {' '.join(reason)}")
-    return msgspec.json.decode(done.stdout.splitlines()[-1], type=figures)
+    return {"command_ns": command_ns, **msgspec.json.decode(done.stdout.splitlines()[-1])}
 
 
-def _measure_peer(python: Path, path: Path) -> _Peer:
+def _measure_peer(python: Path, path: Path) -> _Figures:
     try:
-        return _measure([str(python), str(_CHILD_FILE), "peer", str(path)], _Peer)
+        return _measure([str(python), str(_CHILD_FILE), "peer", str(path)])
     except OSError as error:
         raise InputError(f"--peer {python}: cannot be run ({error}); name a Python") from error
     except DecodescopeError as error:
@@ -201,13 +158,13 @@ def _measure_peer(python: Path, path: Path) -> _Peer:
         ) from error
 
 
-def _spreads(runs: Sequence[_Process], *figures: str) -> dict[str, Spread]:
-    return {name: _spread([getattr(run, name) for run in runs]) for name in figures}
+def _spreads(runs: Sequence[_Figures], *figures: str) -> dict[str, Spread]:
+    return {name: _spread([run[name] for run in runs]) for name in figures}
 
 
-def _ratios(peers: Sequence[_Process], ours: Sequence[_Process], figure: str) -> Spread:
+def _ratios(peers: Sequence[_Figures], ours: Sequence[_Figures], figure: str) -> Spread:
     pairs = zip(peers, ours, strict=True)
-    return _spread([getattr(peer, figure) / getattr(own, figure) for peer, own in pairs])
+    return _spread([peer[figure] / own[figure] for peer, own in pairs])
 
 
 def _spread(values: Sequence[int | float]) -> Spread:

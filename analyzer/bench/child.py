@@ -51,6 +51,7 @@ def stages(path: str) -> dict[str, int]:
         "read_ns": read - imported,
         "analyze_ns": analysed - read,
         "encode_ns": encoded - analysed,
+        "work_ns": encoded - imported,
         "peak_rss_bytes": peak_rss_bytes(),
         "events": trace.source.events,
         "report_bytes": encoded_bytes,
@@ -100,6 +101,7 @@ def peer(path: str) -> dict[str, str | int]:
         "import_ns": imported - began,
         "read_ns": read - imported,
         "analyze_ns": analysed - read,
+        "work_ns": analysed - imported,
         "peak_rss_bytes": peak_rss_bytes(),
     }
 

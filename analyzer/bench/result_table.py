@@ -20,14 +20,10 @@ def benchmark_table(result: AnalyzerBenchmark) -> RenderableType:
     table.add_column("", style="bold")
     for column in ("min", "median", "max", "target"):
         table.add_column(column, justify="right")
-    stages = {
-        "import": result.import_ns,
-        "read": result.read_ns,
-        "analyse": result.analyze_ns,
-        "encode JSON": result.encode_ns,
-    }
-    for name, spread in stages.items():
-        _add_row(table, name, spread, _seconds)
+    _add_row(table, "import", result.import_ns, _seconds)
+    _add_row(table, "read", result.read_ns, _seconds)
+    _add_row(table, "analyse", result.analyze_ns, _seconds)
+    _add_row(table, "encode JSON", result.encode_ns, _seconds)
     target = result.target_command_ns
     goal = f"at most {target / 1e9:.1f} s" if target else ""
     _add_row(table, "analyze --json", result.command_ns, _seconds, goal)

@@ -6,7 +6,7 @@ interval, the means decide, and the sentence says so.
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TypeVar
@@ -38,7 +38,20 @@ class _Header(Struct, frozen=True):
     schema_version: int
 
 
-class _Baseline(_Header, frozen=True):
+class _BaselineRuns(_Header, frozen=True):
+    runs: tuple[_BaselineRun, ...]
+
+
+_Decoded = TypeVar("_Decoded", bound=Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The runs of an earlier `compare --json`, read from `path`, and how much slower than they a
+    variant may be."""
+
+    path: str
+    allowed_percent: float
     runs: tuple[_BaselineRun, ...]
 
     @property
@@ -50,51 +63,47 @@ class _Baseline(_Header, frozen=True):
         return rates
 
 
-_Decoded = TypeVar("_Decoded", bound=Struct)
-
-
-def refuse_bad_baseline(
-    baseline_json: bytes, path: str, variants: Sequence[str], allowed_percent: float
-) -> None:
-    """Raise the errors of `check_baseline` that can be found before `variants` are measured.
+def read_baseline(
+    baseline_json: bytes, path: str, variants: Collection[str], allowed_percent: float
+) -> Baseline:
+    """The baseline for a comparison of `variants`, so that a bad one is found before they run.
 
     Raises:
-        InputError: as `check_baseline`, except for the workload.
+        InputError: `allowed_percent` is not at least 0 and below 100; the baseline is not a
+            comparison's JSON, is of another schema version, or has a variant that is not one of
+            `variants`.
     """
     _check_allowed(allowed_percent)
-    _check_variants(_read(baseline_json, path).rates, variants, path)
+    baseline = Baseline(path, allowed_percent, _read_runs(baseline_json, path))
+    if missing := [name for name in baseline.rates if name not in variants]:
+        raise InputError(
+            f"{path}: the baseline has {', '.join(missing)}, which this comparison lacks; "
+            f"add it to --variants, or {_NEW_BASELINE}"
+        )
+    return baseline
 
 
-def check_baseline(
-    comparison: Comparison, baseline_json: bytes, path: str, allowed_percent: float
-) -> Comparison:
-    """The comparison with `gate` filled from an earlier `compare --json`, read from `path`.
+def check_baseline(comparison: Comparison, baseline: Baseline) -> Comparison:
+    """The comparison with `gate` filled.
 
     The ratio's interval is `bootstrap.unpaired_ratio` over the rounds of each side. A variant that
     only this comparison has, other software, and a fall that may be noise are findings.
 
     Raises:
-        InputError: `allowed_percent` is not at least 0 and below 100; the baseline is not a
-            comparison's JSON, is of another schema version or workload, or has a variant that
-            this comparison lacks.
+        InputError: the baseline is of another workload.
     """
-    _check_allowed(allowed_percent)
-    baseline = _read(baseline_json, path)
-    _check_workload(baseline, comparison, path)
-    before = baseline.rates
-    result = comparison.comparison
-    now = {rates.variant: rates.tokens_per_s for rates in result.variants}
-    _check_variants(before, now, path)
+    _check_workload(baseline, comparison)
+    before, result, path = baseline.rates, comparison.comparison, baseline.path
     failures: list[str] = []
-    findings = [*result.findings, *_software_findings(baseline, comparison, path)]
-    for variant, rates in now.items():
-        if variant in before:
-            fall = _fall(variant, before[variant], rates)
-            fall.judge(allowed_percent, "more rounds", failures, findings)
+    findings = [*result.findings, *_software_findings(baseline, comparison)]
+    for now in result.variants:
+        if now.variant in before:
+            fall = _fall(now.variant, before[now.variant], now.tokens_per_s)
+            fall.judge(baseline.allowed_percent, "more rounds", failures, findings)
         else:
-            message = f"{variant} is not in the baseline {path}: the gate does not cover it"
+            message = f"{now.variant} is not in the baseline {path}: the gate does not cover it"
             findings.append(Finding("not_in_baseline", message))
-    gate = Gate(path, allowed_percent, tuple(failures))
+    gate = Gate(path, baseline.allowed_percent, tuple(failures))
     return replace(comparison, comparison=replace(result, gate=gate, findings=tuple(findings)))
 
 
@@ -103,7 +112,7 @@ def gate_diff(diff: Diff, allowed_percent: float) -> Diff:
     ratio's interval, if there is one, is below 1.
 
     Raises:
-        InputError: as `check_baseline` for `allowed_percent`; nothing was timed.
+        InputError: `allowed_percent` is not at least 0 and below 100; nothing was timed.
     """
     _check_allowed(allowed_percent)
     speed = diff.pair.speed
@@ -167,17 +176,17 @@ def _check_allowed(allowed_percent: float) -> None:
         )
 
 
-def _read(baseline_json: bytes, path: str) -> _Baseline:
+def _read_runs(baseline_json: bytes, path: str) -> tuple[_BaselineRun, ...]:
     header = _decode(baseline_json, path, _Header)
     if header.schema_version != SCHEMA_VERSION:
         raise InputError(
             f"{path}: has schema version {header.schema_version}, this decodescope reads "
             f"{SCHEMA_VERSION}; {_NEW_BASELINE}"
         )
-    baseline = _decode(baseline_json, path, _Baseline)
-    if not baseline.runs or not all(0 < run.tokens_per_s < math.inf for run in baseline.runs):
+    runs = _decode(baseline_json, path, _BaselineRuns).runs
+    if not runs or not all(0 < run.tokens_per_s < math.inf for run in runs):
         raise InputError(f"{path}: has no measured runs; {_NEW_BASELINE}")
-    return baseline
+    return runs
 
 
 def _decode(baseline_json: bytes, path: str, structure: type[_Decoded]) -> _Decoded:
@@ -189,24 +198,16 @@ def _decode(baseline_json: bytes, path: str, structure: type[_Decoded]) -> _Deco
         ) from error
 
 
-def _check_variants(before: Iterable[str], now: Collection[str], path: str) -> None:
-    if missing := [name for name in before if name not in now]:
-        raise InputError(
-            f"{path}: the baseline has {', '.join(missing)}, which this comparison lacks; "
-            f"add it to --variants, or {_NEW_BASELINE}"
-        )
-
-
-def _check_workload(baseline: _Baseline, comparison: Comparison, path: str) -> None:
+def _check_workload(baseline: Baseline, comparison: Comparison) -> None:
     for run in baseline.runs:
         if differences := workload_differences(run, comparison.runs[0]):
             raise InputError(
-                f"{path}: the baseline is of another workload than this comparison: "
+                f"{baseline.path}: the baseline is of another workload than this comparison: "
                 f"{', '.join(differences)}; compare the same, or {_NEW_BASELINE}"
             )
 
 
-def _software_findings(baseline: _Baseline, comparison: Comparison, path: str) -> list[Finding]:
+def _software_findings(baseline: Baseline, comparison: Comparison) -> list[Finding]:
     before, now = baseline.runs[0].environment, comparison.runs[0].environment
     changed = [
         f"{name} {before.get(name)} then, {now.get(name)} now"
@@ -215,5 +216,5 @@ def _software_findings(baseline: _Baseline, comparison: Comparison, path: str) -
     ]
     if not changed:
         return []
-    message = f"other software than for the baseline {path}: {', '.join(changed)}"
+    message = f"other software than for the baseline {baseline.path}: {', '.join(changed)}"
     return [Finding("other_software", message)]

@@ -43,9 +43,7 @@ def read_recorded_window(path: Path | str) -> Trace:
         TraceError: as `read_recording`, no window inside, or a window that is no trace.
     """
     recording = read_recording(path)
-    if not recording.windows:
-        raise TraceError(f"{path}: the recording holds no captured window; record a longer run")
-    trace = read_kineto_bytes(recording.trace_bytes(recording.windows[-1]), str(path))
+    trace = read_kineto_bytes(recording.last_trace(), str(path))
     source = msgspec.structs.replace(trace.source, format="recording")
     return replace(trace, source=source, findings=(*recording.findings, *trace.findings))
 

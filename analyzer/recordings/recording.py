@@ -115,6 +115,18 @@ class Recording:
             )
         return data
 
+    def last_trace(self) -> bytes:
+        """The Kineto JSON of the last window.
+
+        Raises:
+            TraceError: there is no window, or as `trace_bytes`.
+        """
+        if not self.windows:
+            raise TraceError(
+                f"{self.path}: the recording holds no captured window; record a longer run"
+            )
+        return self.trace_bytes(self.windows[-1])
+
 
 class RecordingWriter:
     """Writes a recording to `<path>.partial` and gives it its name on `close()`.

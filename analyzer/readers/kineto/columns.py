@@ -91,8 +91,6 @@ class EventColumns:
         return events, start_ns, start_ns + length_ns
 
     def _add_gpu(self, events: list[Event]) -> None:
-        if not events:
-            return
         events, start, end = self._times(events)
         args = [event.args or _NO_ARGS for event in events]
         device = [
@@ -123,8 +121,6 @@ class EventColumns:
     def _add_host(
         self, events: list[Event], group: list[HostEvents], work: WorkColumns | None = None
     ) -> None:
-        if not events:
-            return
         events, start, end = self._times(events)
         args = [event.args or _NO_ARGS for event in events]
         names = [event.name for event in events]
@@ -142,8 +138,6 @@ class EventColumns:
             work.add(names, args, part)
 
     def _add_overhead(self, events: list[Event]) -> None:
-        if not events:
-            return
         dropped_before = self.dropped
         events, start, end = self._times(events)
         self.dropped = dropped_before

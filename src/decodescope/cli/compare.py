@@ -75,16 +75,11 @@ def compare(
     )
     gate = None
     if baseline is not None and fail_on_regression is not None:
-        from decodescope.analyzer.comparing.regression_gate import (
-            check_baseline,
-            refuse_bad_baseline,
-        )
+        from decodescope.analyzer.comparing.regression_gate import check_baseline, read_baseline
 
-        held, path = _read(baseline, "--baseline"), str(baseline)
-        refuse_bad_baseline(held, path, request.variants, fail_on_regression)
-        gate = partial(
-            check_baseline, baseline_json=held, path=path, allowed_percent=fail_on_regression
-        )
+        held = _read(baseline, "--baseline")
+        before = read_baseline(held, str(baseline), request.variants, fail_on_regression)
+        gate = partial(check_baseline, baseline=before)
     with progress(say) as show, compare_variants(request, show) as outcome:
         comparison = outcome.comparison
         try:

@@ -13,11 +13,12 @@ from decodescope.analyzer.bench.large_trace import make_trace
 from decodescope.analyzer.bench.result_table import benchmark_table
 from decodescope.analyzer.errors import InputError, TraceError
 from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
+from decodescope.analyzer.recordings.bundled import bundled_recordings
 from tests.helpers.kineto_events import DATA, call, document, op
 from tests.helpers.rich_report import text_of
 
 BASE = 1_661_938_466_265_032_123
-SOURCE = DATA / "cpu_two_blocks.json.gz"
+SOURCE = bundled_recordings()[0]
 
 
 def small_source() -> bytes:
@@ -86,7 +87,7 @@ def test_the_peer_is_compared_within_each_repetition(tmp_path: Path) -> None:
         tmp_path,
         "print('chatter')\n"
         'print(\'{"name": "Peer", "version": "1", "import_ns": 5, "read_ns": 3000000000000,'
-        ' "analyze_ns": 7, "peak_rss_bytes": 4000000000000}\')',
+        ' "analyze_ns": 7, "work_ns": 3000000000007, "peak_rss_bytes": 4000000000000}\')',
     )
     result = run_analyzer_benchmark(SOURCE, repeats=2, events=1000, peer_python=peer)
     assert result.peer is not None

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
-from decodescope.analyzer.comparing.regression_gate import check_baseline, gate_diff
+from decodescope.analyzer.comparing.regression_gate import check_baseline, gate_diff, read_baseline
 from decodescope.analyzer.formatting import UNKNOWN, ratio_text
 from decodescope.analyzer.schema.comparison_report import Change, Comparison, Diff
 from decodescope.analyzer.schema.report import Finding, Source
@@ -48,7 +48,8 @@ def diff() -> Diff:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_tables_fit_their_width(width: int) -> None:
-    checked = check_baseline(comparison(), msgspec.json.encode(comparison()), "old.json", 5.0)
+    before = read_baseline(msgspec.json.encode(comparison()), "old.json", VARIANTS, 5.0)
+    checked = check_baseline(comparison(), before)
     for shown in (comparison_table(checked), comparison_table(gate_diff(diff(), 5.0))):
         assert max(cell_len(line) for line in text_of(shown, width).splitlines()) <= width
 
@@ -58,7 +59,7 @@ def test_a_comparison_is_shown_completely() -> None:
     before = msgspec.json.encode(
         compare_runs(runs_of({name: [9000.0, 9001.0, 9002.0] for name in VARIANTS}), {})
     )
-    failed = check_baseline(slow, before, "old.json", 5.0)
+    failed = check_baseline(slow, read_baseline(before, "old.json", VARIANTS, 5.0))
     outputs = (text_of(comparison_table(failed), 100), comparison_markdown(failed))
     for output in outputs:
         for words in (
