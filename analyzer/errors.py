@@ -8,6 +8,8 @@ DecodescopeError
 └── RegressionFound     exit 1: a regression gate failed
 """
 
+import signal
+
 
 class DecodescopeError(Exception):
     """Base of every error that is shown to the user as one line; `exit_code` ends the command."""
@@ -43,3 +45,13 @@ def first_line(error: Exception) -> str:
     """An unexpected error as one line: its type and the first line of its message."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+
+
+def process_end(exit_code: int) -> str:
+    """How a process ended, by `Popen.returncode`: a negative one is the signal that killed it."""
+    if exit_code >= 0:
+        return f"ended with exit code {exit_code}"
+    try:
+        return f"was killed by {signal.Signals(-exit_code).name}"
+    except ValueError:
+        return f"was killed by signal {-exit_code}"

@@ -40,7 +40,8 @@ from decodescope.variants.bench.operands import Operands
 from decodescope.variants.bench.report import KernelFigures, LaunchTimes, RoundSpread
 from decodescope.variants.machine.clock import Call, Clock
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
-from decodescope.variants.model.loading import load_model, resolve_model
+from decodescope.variants.model.loading import load_model
+from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.operations import step_operations
@@ -128,7 +129,7 @@ def attention_alone(plan: StepPlan, position: int, peak: ReadPeak) -> KernelFigu
     pdl = can_overlap(torch.device("cuda"))
     conditions = Conditions(gpu.L2_cache_size, peak, TOLERANCES[DTYPE], pdl)
     operands = Operands(plan.parts, batch, position, plan.tiles, "cuda")
-    (case,) = (case for case in kernel_cases(operands) if case.operation == "attention")
+    (case,) = (case for case in kernel_cases(operands) if case.use.operation == "attention")
     return measure_case(case, conditions, Clock())
 
 

@@ -23,8 +23,9 @@ from decodescope.variants.machine.read_peak import read_peak
 from decodescope.variants.measuring.measure import WARM_UP_STEPS
 from decodescope.variants.measuring.pacing import step_pacer
 from decodescope.variants.measuring.window import mean_bytes_read
-from decodescope.variants.model.loading import LoadedModel, load_model, resolve_model
+from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.prompts import make_prompt
+from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.step import DecodeStep

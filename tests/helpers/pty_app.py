@@ -29,7 +29,7 @@ class TalkingLink(ScriptedLink):
             seq += 1
             self.say(stats(seq))
             await asyncio.sleep(0.25)
-        self.say(WorkerDied(None, "SIGKILL", ("last words",)))
+        self.say(WorkerDied(-9, ("last words",)))
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from decodescope.tui.model.feed import LiveSource
 from decodescope.tui.model.view import Clock
 from decodescope.tui.style.terminal import TerminalTraits
 
-DIED = WorkerDied(None, "SIGKILL", ("loading weights", "CUDA error: an illegal memory access"))
+DIED = WorkerDied(-9, ("loading weights", "CUDA error: an illegal memory access"))
 VARIANTS = (
     VariantInfo("eager", "transformers as people run it"),
     VariantInfo("compiled", "torch.compile with CUDA graphs"),

@@ -45,7 +45,7 @@ NOT_FOUND = (
 async def test_the_reason_of_a_fatal_failure_is_shown_in_full(session, size):
     async with session.app.run_test(size=size) as pilot:
         session.link.say(Progress("loading nope/nope"), Failure(NOT_FOUND, 3, True), Bye("failed"))
-        session.link.say(WorkerDied(3, None, ("Traceback",)))
+        session.link.say(WorkerDied(3, ("Traceback",)))
         await settle(pilot)
         shown = text_of(session.app)
         assert session.app.fatal_failure == Failure(NOT_FOUND, 3, True)
@@ -89,7 +89,7 @@ async def test_death_shows_a_banner_keeps_the_data_and_r_restarts(session, trace
 
 async def test_the_exit_code_is_shown(session):
     async with session.app.run_test(size=(100, 30)) as pilot:
-        await session.run(pilot, WorkerDied(3, None, ()))
+        await session.run(pilot, WorkerDied(3, ()))
         assert "exit code 3" in text_of(session.app)
 
 

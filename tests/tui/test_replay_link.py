@@ -197,7 +197,7 @@ def delivering(*events: LinkEvent) -> ScriptedLink:
 
 
 async def test_a_recording_link_passes_on_and_records_every_event(path, tmp_path):
-    events = [Progress("a"), window(tmp_path, 1), stats(1), WorkerDied(1, None, ()), Bye("quit")]
+    events = [Progress("a"), window(tmp_path, 1), stats(1), WorkerDied(1, ()), Bye("quit")]
     inner = delivering(*events)
     link = RecordingLink(inner, RecordingWriter(path))
     await link.start()

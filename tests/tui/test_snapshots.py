@@ -101,7 +101,7 @@ def test_help(scene):
 
 
 def test_died(scene):
-    died = WorkerDied(None, "SIGKILL", LOG_TAIL)
+    died = WorkerDied(-9, LOG_TAIL)
     assert scene.matches((120, 40), scene.after(events=[died]))
 
 

@@ -7,25 +7,23 @@ another link while passing them on. Tests pass a fake.
 
 from msgspec import Struct
 
+from decodescope.analyzer.errors import process_end
 from decodescope.analyzer.protocol import AppMessage, WorkerMessage
 
 
 class WorkerDied(Struct, frozen=True, tag="died"):
     """The worker process ended: how, and the last lines it logged.
 
-    Exactly one of `exit_code` and `signal` ("SIGKILL") is set. The event follows a `Bye` as well as
-    a crash; after it the link is silent until `restart()`.
+    `exit_code` is negative if a signal killed it. The event follows a `Bye` as well as a crash;
+    after it the link is silent until `restart()`.
     """
 
-    exit_code: int | None
-    signal: str | None
+    exit_code: int
     log_tail: tuple[str, ...]
 
     def describe(self) -> str:
         """How the worker ended, in words."""
-        if self.signal is not None:
-            return f"The worker was killed by {self.signal}"
-        return f"The worker ended with exit code {self.exit_code}"
+        return f"The worker {process_end(self.exit_code)}"
 
 
 LinkEvent = WorkerMessage | WorkerDied

@@ -3,7 +3,6 @@
 import asyncio
 import select
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -199,13 +198,7 @@ class WorkerLink(Link):
         while waiting and self._socket is not None:
             waiting = select.select([self._socket], [], [], 0)[0] != [] and self._read()
         self._hang_up()
-        self._deliver(
-            WorkerDied(
-                exit_code=code if code >= 0 else None,
-                signal=_signal_name(-code) if code < 0 else None,
-                log_tail=self._log_tail(),
-            )
-        )
+        self._deliver(WorkerDied(code, self._log_tail()))
 
     def _log_tail(self) -> tuple[str, ...]:
         try:
@@ -254,10 +247,3 @@ async def _exited_within(process: subprocess.Popen[bytes], seconds: float) -> bo
     except subprocess.TimeoutExpired:
         return False
     return True
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

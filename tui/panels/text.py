@@ -7,16 +7,15 @@ from rich.cells import cell_len, chop_cells
 
 from decodescope.analyzer.formatting import plain_text
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
+
+TITLE = "Generated text"
 
 
 @dataclass(frozen=True, slots=True)
 class TextData:
-    """`hint` is shown while `text` is empty."""
-
     text: str
-    hint: str
-    note: str = ""
+    note: str
 
 
 class TextPanel(Panel[TextData]):
@@ -24,22 +23,23 @@ class TextPanel(Panel[TextData]):
 
     NAME = "text"
 
-    def pick(self, view: View, moment: Moment) -> TextData:
+    def pick(self, view: View, moment: Moment) -> TextData | Empty:
         stats = view.stats
         if view.kind == "trace":
-            return TextData("", "a trace file holds no text")
+            return Empty(TITLE, "a trace file holds no text")
         if stats is None:
-            return TextData("", "no text yet")
+            return Empty(TITLE, "no text yet")
         note = f"generation {stats.round} · position {stats.position:,}"
-        return TextData(stats.text, "no tokenizer: there is no text to show", note)
+        if not stats.text:
+            return Empty(TITLE, "no tokenizer: there is no text to show", note)
+        return TextData(stats.text, note)
 
     def draw(self, data: TextData, width: int, height: int) -> Sheet:
         inks = self._brush.inks
-        lines = wrapped_tail(data.text or data.hint, width, height)
-        rows = [Row().add(line, inks.text if data.text else inks.faint) for line in lines]
-        if data.text and rows and rows[-1].cells < width:
+        rows = [Row().add(line, inks.text) for line in wrapped_tail(data.text, width, height)]
+        if rows and rows[-1].cells < width:
             rows[-1].add("▌", inks.accent)
-        return Sheet(rows, "Generated text", data.note)
+        return Sheet(rows, TITLE, data.note)
 
 
 def wrapped_tail(text: str, width: int, height: int) -> list[str]:

@@ -40,6 +40,17 @@ class BlockInputs:
         return BlockInputs(self.x.float(), self.keys.float(), self.values.float())
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model's first layer at one cache length, and how its fused block is launched."""
+
+    model: Any
+    parts: FusedModel
+    inputs: BlockInputs
+    tiles: StepTiles
+    pdl: bool
+
+
 def random_inputs(parts: FusedModel, batch: int, length: int) -> BlockInputs:
     """Normal numbers in the model's dtype, on its device."""
     like = parts.embedding
@@ -88,12 +99,13 @@ class FixedCache:
 
 
 class EagerBlock:
-    """The modules of a transformers decoder layer, called as it calls them."""
+    """The modules of a transformers model's decoder layer, called as it calls them."""
 
-    def __init__(self, layer: Any, rotary: Any, inputs: BlockInputs) -> None:
+    def __init__(self, model: Any, layer: Any, inputs: BlockInputs) -> None:
         self._layer = layer
+        self._inputs = inputs
         position = torch.full((1, 1), inputs.length, device=inputs.x.device)
-        self._rotation = rotary(inputs.x, position)
+        self._rotation = model.model.rotary_emb(inputs.x, position)
 
     def __call__(self, x: torch.Tensor, cache: Any) -> torch.Tensor:
         """x [batch, 1, hidden] after the block."""
@@ -106,17 +118,20 @@ class EagerBlock:
         out: torch.Tensor = x + attended
         return out
 
+    def output(self) -> torch.Tensor:
+        """The block after its inputs, with a cache of its own; [batch, hidden]."""
+        return self(self._inputs.x[:, None], GrowingCache(self._inputs).cache)[:, 0]
+
 
 class FusedBlock:
     """The block's three operations of a fused step; the result replaces `x` [batch, hidden]."""
 
-    def __init__(
-        self, model: Any, parts: FusedModel, inputs: BlockInputs, tiles: StepTiles, pdl: bool
-    ) -> None:
+    def __init__(self, subject: Subject) -> None:
+        inputs, parts = subject.inputs, subject.parts
         workload = DecodeWorkload(len(inputs.x), inputs.length, 1)
-        rope = rope_table(model, workload.cache_length, inputs.x.device)
+        rope = rope_table(subject.model, workload.cache_length, inputs.x.device)
         one_layer = replace(parts, layers=parts.layers[:1])
-        plan = step_plan(VariantSpec("fused"), one_layer, rope, workload, tiles)
+        plan = step_plan(VariantSpec("fused"), one_layer, rope, workload, subject.tiles)
         keys, values = plan.cache.layer(0)
         keys.copy_(_with_free_row(inputs.keys))
         values.copy_(_with_free_row(inputs.values))
@@ -125,7 +140,7 @@ class FusedBlock:
         plan.buffers.attended.fill_(float("nan"))
         self.x = plan.buffers.x.copy_(inputs.x)
         self._operations = [placed.operation for placed in step_operations(plan)[1:4]]
-        self._pdl = pdl
+        self._pdl = subject.pdl
         self._launches: dict[bool, list[Launch]] = {}
 
     def launch(self, follows: bool) -> None:
@@ -146,9 +161,7 @@ class FusedBlock:
 def reference_output(model: Any, inputs: BlockInputs) -> torch.Tensor:
     """The block in float32 from the same rounded weights and inputs; [batch, hidden]."""
     layer = deepcopy(model.model.layers[0]).float()
-    inputs = inputs.float()
-    block = EagerBlock(layer, model.model.rotary_emb, inputs)
-    return block(inputs.x[:, None], GrowingCache(inputs).cache)[:, 0]
+    return EagerBlock(model, layer, inputs.float()).output()
 
 
 def _with_free_row(rows: torch.Tensor) -> torch.Tensor:

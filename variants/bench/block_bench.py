@@ -15,6 +15,7 @@ from decodescope.variants.bench.attention_block import (
     FixedCache,
     FusedBlock,
     GrowingCache,
+    Subject,
     random_inputs,
     reference_output,
 )
@@ -32,10 +33,10 @@ from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.source import ModelSource, resolve_model
 from decodescope.variants.model.workload import DType
-from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.support import require_support
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
-from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
+from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 
 CACHE_LENGTHS = (64, 128, 256, 512)
@@ -54,17 +55,6 @@ class Way:
     call: Call
     blocks: int
     prepare: Call
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """A model's first layer at one cache length, and how its fused block is launched."""
-
-    model: Any
-    parts: FusedModel
-    inputs: BlockInputs
-    tiles: StepTiles
-    pdl: bool
 
 
 def run_block_bench(
@@ -160,13 +150,10 @@ def measure_block(
     """
     _check_window(subject)
     reference = reference_output(subject.model, subject.inputs)
-    eager = EagerBlock(
-        subject.model.model.layers[0], subject.model.model.rotary_emb, subject.inputs
-    )
-    fused = FusedBlock(subject.model, subject.parts, subject.inputs, subject.tiles, subject.pdl)
-    out = eager(subject.inputs.x[:, None], GrowingCache(subject.inputs).cache)[:, 0]
+    eager = EagerBlock(subject.model, subject.model.model.layers[0], subject.inputs)
+    fused = FusedBlock(subject)
     fused.launch(follows=False)
-    cosines = cosine(fused.x, reference), cosine(out, reference)
+    cosines = cosine(fused.x, reference), cosine(eager.output(), reference)
     ways = _eager_ways(eager, subject.inputs, clock, blocks_per_graph)
     ways |= _fused_ways(fused, subject.inputs, clock, blocks_per_graph)
     required = REQUIRED_COSINES[dtype]

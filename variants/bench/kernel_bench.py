@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import quantiles
 
 import torch
+from msgspec.structs import asdict
 
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.kernel_cases import Copy, KernelCase, kernel_cases
@@ -103,26 +104,21 @@ def measure_kernels(
     """Measure every kernel in turn; only one kernel's copies are in memory at a time."""
     figures = []
     for case in kernel_cases(operands):
-        say(f"{case.operation}: {case.kernel}")
+        say(f"{case.use.operation}: {case.use.kernel}")
         figures.append(measure_case(case, conditions, clock))
     return tuple(figures)
 
 
 def measure_case(case: KernelCase, conditions: Conditions, clock: Clock) -> KernelFigures:
     """Check one kernel, launched each way, and time it if the check passed."""
-    count, cold = copies_needed(case.bytes_moved, conditions.l2_bytes)
+    count, cold = copies_needed(case.use.bytes_moved, conditions.l2_bytes)
     copies = case.copies(count)
     ways = (False, True) if conditions.pdl else (False,)
     error = max(copies[0].relative_error(pdl) for pdl in ways)
     passed = error <= conditions.tolerance
     times = [_launch_times(case, copies, pdl, conditions, clock) for pdl in ways if passed]
     return KernelFigures(
-        operation=case.operation,
-        kernel=case.kernel,
-        shape=case.shape,
-        launches_per_step=case.launches_per_step,
-        bytes_moved=case.bytes_moved,
-        tile=case.tile,
+        **asdict(case.use),
         copies=count,
         launches=launches_per_replay(count),
         cold=cold,
@@ -158,7 +154,7 @@ def _launch_times(
 
     replays_ns = clock.each_ns(clock.capture(body), REPLAYS)
     tenths = quantiles((ns / launches for ns in replays_ns), n=10, method="inclusive")
-    bytes_per_s = case.bytes_moved / (tenths[4] * 1e-9)
+    bytes_per_s = case.use.bytes_moved / (tenths[4] * 1e-9)
     peak = conditions.peak
     return LaunchTimes(
         p10_ns=tenths[0],

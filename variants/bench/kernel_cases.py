@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import torch
 
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.decode_attention import DecodeAttention
 from decodescope.kernels.ops.embedding import Embed
@@ -19,6 +19,7 @@ from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.kernels.ops.rope import RopeTable, Rotate
 from decodescope.kernels.ops.swiglu import Swiglu
 from decodescope.variants.bench.operands import Operands, operation_error, relative_error
+from decodescope.variants.bench.report import KernelUse
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS, VariantSpec
 from decodescope.variants.steps.fused.operations import step_operations
@@ -52,17 +53,9 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class KernelCase:
-    """One kernel as one operation of the step uses it; `copies(n)` makes n sets of operands.
+    """A kernel to measure; `copies(n)` makes n sets of operands."""
 
-    The other fields are those of `KernelFigures`.
-    """
-
-    operation: str
-    kernel: str
-    shape: str
-    launches_per_step: int
-    bytes_moved: int
-    tile: Tile | None
+    use: KernelUse
     copies: Callable[[int], Sequence[Copy]]
 
 
@@ -105,22 +98,18 @@ def _case(
         kept: dict[str, Any] = {}
         if isinstance(operation, Embed):
             kept = {"table": operands.tensor(operation.table, position)}
-        return [copy(operands.like(operation, position, kept)) for _ in range(count)]
+        drawn = [operands.like(operation, position, kept) for _ in range(count)]
+        return [Copy(one.launch, partial(_error, one, position)) for one in drawn]
 
-    def copy(drawn: KernelOperation) -> Copy:
-        if isinstance(drawn, NormHead):
-            return Copy(drawn.launch, lambda pdl: _head_error(drawn, position, pdl))
-        return Copy(drawn.launch, lambda pdl: operation_error(drawn, position, pdl))
-
-    return KernelCase(
+    use = KernelUse(
         operation=name,
         kernel=operation.kernel,
         shape=_shape(operation, position),
         launches_per_step=launches_per_step,
         bytes_moved=operation.bytes_moved(position),
         tile=operation.arguments.get("tile"),
-        copies=copies,
     )
+    return KernelCase(use, copies)
 
 
 def _shape(operation: KernelOperation, position: int) -> str:
@@ -136,6 +125,12 @@ def _shape(operation: KernelOperation, position: int) -> str:
     matrices = [(one.rows, one.columns) for one in values if isinstance(one, WeightMatrix)]
     shapes = chain(matrices, (out.shape for out in operation.outputs(position)))
     return " x ".join(map(str, next(shapes)))
+
+
+def _error(operation: KernelOperation, position: int, pdl: bool) -> float:
+    if isinstance(operation, NormHead):
+        return _head_error(operation, position, pdl)
+    return operation_error(operation, position, pdl)
 
 
 def _head_error(operation: NormHead, position: int, pdl: bool) -> float:

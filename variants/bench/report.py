@@ -31,15 +31,11 @@ class LaunchTimes(Struct, frozen=True):
     share_of_peak: float | None
 
 
-class KernelFigures(Struct, frozen=True):
+class KernelUse(Struct, frozen=True):
     """One kernel at the shapes of one operation of the step.
 
-    `bytes_moved` is what a launch must read and write. A graph holds `launches` launches, which
-    cycle through `copies` sets of operands; `cold` means that these exceed the L2 cache several
-    times, so that each launch reads from memory. The operands of smaller kernels are in L2, as they
-    are in a decode step. `launches_per_step` is 0 for kernels that a step with all fusions does not
-    launch. `serial`: each launch starts after the previous one has ended; `overlapped`: with
-    programmatic dependent launch, null if the GPU lacks it.
+    `bytes_moved` is what a launch must read and write. `launches_per_step` is 0 for kernels that a
+    step with all fusions does not launch.
     """
 
     operation: str
@@ -48,6 +44,18 @@ class KernelFigures(Struct, frozen=True):
     launches_per_step: int
     bytes_moved: int
     tile: Tile | None
+
+
+class KernelFigures(KernelUse, frozen=True):
+    """The figures of one kernel.
+
+    A graph holds `launches` launches, which cycle through `copies` sets of operands; `cold` means
+    that these exceed the L2 cache several times, so that each launch reads from memory. The
+    operands of smaller kernels are in L2, as they are in a decode step. `serial`: each launch
+    starts after the previous one has ended; `overlapped`: with programmatic dependent launch, null
+    if the GPU lacks it.
+    """
+
     copies: int
     launches: int
     cold: bool

@@ -15,6 +15,7 @@ from decodescope.variants.model.loading import (
     build_random,
     check_fits,
     find_files,
+    loaded_model,
     torch_dtype,
 )
 from decodescope.variants.model.source import ModelSource
@@ -50,11 +51,7 @@ def random_model(source: ModelSource, workload: DecodeWorkload, device: str) -> 
             model = build_random(source.preset, device, torch_dtype(workload.dtype))
         else:
             model = _built(source.name, fields, torch_dtype(workload.dtype), device)
-    limit = fields.get("max_position_embeddings")
-    model.eval().requires_grad_(False)
-    loaded = LoadedModel(
-        model, None, "random", source.name, limit if isinstance(limit, int) else None
-    )
+    loaded = loaded_model(model, None, "random", source.name)
     check_fits(loaded, workload)
     return loaded
 

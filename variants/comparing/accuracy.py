@@ -3,6 +3,7 @@
 import math
 
 import torch
+from msgspec.structs import asdict
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.analyzer.schema.run_report import Accuracy
@@ -54,13 +55,8 @@ def accuracy_of(
 
 def unusable(accuracy: Accuracy) -> list[str]:
     """The figures of `accuracy` that JSON cannot hold (NaN or infinite), as "name value"."""
-    figures = {
-        "logit_rel_error": accuracy.logit_rel_error,
-        "kl": accuracy.kl,
-        "perplexity": accuracy.perplexity,
-        "perplexity_ratio": accuracy.perplexity_ratio,
-    }
-    return [f"{name} {value}" for name, value in figures.items() if not math.isfinite(value)]
+    figures = asdict(accuracy).items()
+    return [f"{name} {x}" for name, x in figures if isinstance(x, float) and not math.isfinite(x)]
 
 
 def _sums(logits: torch.Tensor, reference: torch.Tensor, next_ids: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from typing import IO
 
 import msgspec
 
-from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.errors import InputError, MissingRequirement, process_end
 from decodescope.analyzer.protocol import Failure, FrameDecoder, Progress
 from decodescope.variants.comparing.jobs import AccuracyDone, Job, JobMessage, Result, RunDone
 
@@ -97,9 +97,8 @@ class _Child:
     def _how_it_ended(self) -> str:
         code = self._process.wait()
         self._errors.join(_DRAIN_S)
-        how = f"killed by {_signal_name(-code)}" if code < 0 else f"ended with exit code {code}"
-        last = f"; it said last: {self._last_line[0]}" if self._last_line else ""
-        return f"its process {how}{last}"
+        last = f"; its last output: {self._last_line[0]}" if self._last_line else ""
+        return f"its process {process_end(code)}{last}"
 
     def _wait(self) -> None:
         with suppress(subprocess.TimeoutExpired):
@@ -130,10 +129,3 @@ def _pass_on(stream: IO[bytes], last_line: deque[str]) -> None:
             if line:
                 last_line.append(line)
                 print(line, file=sys.stderr)  # noqa: T201
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

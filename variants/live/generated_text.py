@@ -75,25 +75,21 @@ class TextTail:
 
     A tokenizer may split one UTF-8 character over up to four tokens, one a byte. They decode to
     U+FFFD until the last one arrives, so up to three trailing tokens wait for the next call. A
-    character that stays broken is kept as U+FFFD. Without `decode` the text stays empty.
+    character that stays broken is kept as U+FFFD. Without `decode` the text stays empty. `text` is
+    the tail, without a character that is still incomplete.
     """
 
     def __init__(self, decode: Callable[[list[int]], str] | None) -> None:
         self._decode = decode
         self._context: list[int] = []
         self._pending: list[int] = []
-        self._tail = ""
-
-    @property
-    def text(self) -> str:
-        """The tail, without a character that is still incomplete."""
-        return self._tail
+        self.text = ""
 
     def restart(self) -> None:
         """Start again with an empty text."""
         self._context.clear()
         self._pending.clear()
-        self._tail = ""
+        self.text = ""
 
     def feed(self, ids: list[int]) -> None:
         """Append `ids` to the text."""
@@ -107,12 +103,12 @@ class TextTail:
             whole, text = self._whole_part(text)
         if not whole:
             return
-        self._tail = (self._tail + text[known:])[-TAIL_CHARACTERS:]
+        self.text = (self.text + text[known:])[-TAIL_CHARACTERS:]
         self._context = (self._context + self._pending[:whole])[-_CONTEXT_TOKENS:]
         del self._pending[:whole]
 
     def _whole_part(self, text: str) -> tuple[int, str]:
-        """The number of pending tokens up to the last whole character, and the text up to there."""
+        """The number of pending tokens up to the last whole character, and their text."""
         assert self._decode is not None
         for waiting in range(1, _MAX_PARTIAL + 1):
             whole = len(self._pending) - waiting

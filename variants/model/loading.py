@@ -16,15 +16,8 @@ from decodescope.analyzer.schema.report import Weights
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.hub import find_config
 from decodescope.variants.model.presets import Preset
-from decodescope.variants.model.source import (
-    ModelSource,
-    needs_custom_code,
-    read_config,
-    resolve_model,
-)
+from decodescope.variants.model.source import ModelSource, needs_custom_code, read_config
 from decodescope.variants.model.workload import DecodeWorkload, DType
-
-__all__ = ["LoadedModel", "check_fits", "load_model", "resolve_model", "torch_dtype"]
 
 RANDOM_SEED = 0
 RANDOM_STD = 0.02
@@ -101,11 +94,11 @@ def load_model(
         if source.kind == "random":
             assert source.preset is not None
             model = build_random(source.preset, device, torch_dtype(dtype))
-            return _loaded(model, None, "random", source.name)
+            return loaded_model(model, None, "random", source.name)
         options = {"trust_remote_code": trust_remote_code, "local_files_only": files.cached_only}
         model = _load_pretrained(source, files, torch_dtype(dtype), options).to(device)
         tokenizer = _load_tokenizer(source, files, options)
-        return _loaded(
+        return loaded_model(
             model, tokenizer, "bundled" if source.kind == "tiny" else "pretrained", source.name
         )
 
@@ -174,7 +167,8 @@ def _fill_random(model: Any, device: str) -> None:
             parameter.fill_(1.0)
 
 
-def _loaded(model: Any, tokenizer: Any | None, weights: Weights, name: str) -> LoadedModel:
+def loaded_model(model: Any, tokenizer: Any | None, weights: Weights, name: str) -> LoadedModel:
+    """`model` in evaluation mode, without gradients, and what the others need to know of it."""
     model.eval().requires_grad_(False)
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
     return LoadedModel(model, tokenizer, weights, name, limit)

@@ -16,11 +16,11 @@ from decodescope.variants.bench.attention_block import (
     FixedCache,
     FusedBlock,
     GrowingCache,
+    Subject,
     random_inputs,
     reference_output,
 )
 from decodescope.variants.bench.block_bench import (
-    Subject,
     Way,
     cosine,
     measure_block,
@@ -76,9 +76,7 @@ class ZeroMlp(torch.nn.Module):
 @pytest.mark.parametrize("family", ["qwen2", "qwen3", "llama-biased"])
 def test_the_eager_block_is_the_layer_up_to_its_mlp(family: str) -> None:
     subject = subject_of(family, batch=2)
-    block = EagerBlock(
-        subject.model.model.layers[0], subject.model.model.rotary_emb, subject.inputs
-    )
+    block = EagerBlock(subject.model, subject.model.model.layers[0], subject.inputs)
     x = subject.inputs.x[:, None]
     growing = GrowingCache(subject.inputs)
     first = block(x, growing.cache)[:, 0]

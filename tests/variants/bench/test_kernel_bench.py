@@ -23,7 +23,7 @@ from decodescope.variants.bench.kernel_bench import (
 )
 from decodescope.variants.bench.kernel_cases import Copy, KernelCase, kernel_cases
 from decodescope.variants.bench.operands import Operands, operation_error, relative_error
-from decodescope.variants.bench.report import KernelBenchmark, KernelFigures
+from decodescope.variants.bench.report import KernelBenchmark, KernelFigures, KernelUse
 from decodescope.variants.bench.result_tables import kernel_table
 from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.machine.read_peak import ReadPeak
@@ -69,7 +69,7 @@ def test_every_kernel_agrees_with_its_reference_on_every_copy(
         second.launch(False)
         first.launch(False)
         for copy in (second, first):
-            assert copy.relative_error(False) < TOLERANCES[dtype], case.operation
+            assert copy.relative_error(False) < TOLERANCES[dtype], case.use.operation
 
 
 def test_plain_products_agree_with_their_reference_too(device: str) -> None:
@@ -107,13 +107,13 @@ def test_bytes_are_those_of_the_tensors_a_launch_must_touch(device: str) -> None
     others = {"head": 8 * batch, "embedding": 8 * batch, "rope": 4 * dim}
     expected = {name: 2 * count + others.get(name, 0) for name, count in elements.items()}
     operands = operands_of("llama-biased", torch.float16, batch, device)
-    assert {case.operation: case.bytes_moved for case in kernel_cases(operands)} == expected
+    assert {case.use.operation: case.use.bytes_moved for case in kernel_cases(operands)} == expected
 
 
 def test_a_window_bounds_the_bytes_of_attention(device: str) -> None:
     cases = kernel_cases(operands_of("mistral", torch.float32, 1, device))
-    attention = next(case for case in cases if case.operation == "attention")
-    assert attention.bytes_moved == 4 * (2 * 1 * 7 * 32 + 2 * 3 * 32)
+    attention = next(case for case in cases if case.use.operation == "attention")
+    assert attention.use.bytes_moved == 4 * (2 * 1 * 7 * 32 + 2 * 3 * 32)
 
 
 def test_copies_exceed_the_cache_four_times_unless_too_many() -> None:
@@ -139,7 +139,7 @@ def scripted_case(errors: dict[bool, float], launched: list[tuple[int, bool]]) -
     def copies(count: int) -> list[Copy]:
         return [Copy(launcher(index), errors.__getitem__) for index in range(count)]
 
-    return KernelCase("o", "linear_residual", "2 x 2", 4, 1_000_000, None, copies)
+    return KernelCase(KernelUse("o", "linear_residual", "2 x 2", 4, 1_000_000, None), copies)
 
 
 def conditions(**changes: Any) -> Conditions:

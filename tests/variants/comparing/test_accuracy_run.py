@@ -16,7 +16,8 @@ from decodescope.variants.comparing.accuracy_run import score_variants
 from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
 from decodescope.variants.comparing.jobs import AccuracyDone
 from decodescope.variants.measuring.preparation import Prepared
-from decodescope.variants.model.loading import load_model, resolve_model
+from decodescope.variants.model.loading import load_model
+from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import Variant
 from decodescope.variants.steps.compiled.step import StaticStep

@@ -168,14 +168,14 @@ def test_a_failure_in_the_first_round_ends_it_and_names_the_variant(
 
 
 def test_a_later_failure_drops_its_round_for_every_variant(tmp_path: Path) -> None:
-    run = FakeRuns({("slow/er", 2): MissingRequirement("its process killed by SIGKILL")})
+    run = FakeRuns({("slow/er", 2): MissingRequirement("its process was killed by SIGKILL")})
     with compare_variants(request(repeats=4, keep=tmp_path), nothing, run) as outcome:
         comparison = outcome.comparison
     assert [one.round for one in comparison.runs] == [0, 0, 0, 1, 1, 1, 3, 3, 3]
     assert comparison.comparison.rounds == 3
     message = next(f.message for f in comparison.comparison.findings if f.code == "round_left_out")
     assert message == (
-        "round 3 of 4 is left out: variant slow/er failed: its process killed by SIGKILL"
+        "round 3 of 4 is left out: variant slow/er failed: its process was killed by SIGKILL"
     )
     assert not list(tmp_path.glob("*round2*"))
     assert all("round3" in path.name for path in outcome.traces.values())

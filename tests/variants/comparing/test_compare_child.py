@@ -78,7 +78,7 @@ def test_a_childs_failure_is_raised_here(exit_code: int, kind: type[Exception]) 
     [
         ("os.kill(os.getpid(), signal.SIGKILL)", "killed by SIGKILL$"),
         ("sys.exit(7)", "ended with exit code 7$"),
-        ("raise ValueError('spoilt')", "exit code 1; it said last: ValueError: spoilt$"),
+        ("raise ValueError('spoilt')", "exit code 1; its last output: ValueError: spoilt$"),
         ("os.write(1, b'hello, world')", "its answer cannot be read"),
         ("os.write(1, b'\\0\\0\\1\\0half')", "ended with exit code 0$"),
         ("os.write(1, b'\\0\\0\\0\\1?')", "its answer cannot be read"),

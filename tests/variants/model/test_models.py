@@ -8,8 +8,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from decodescope.analyzer.errors import InputError, ModelError
-from decodescope.variants.model.loading import check_fits, load_model, resolve_model
+from decodescope.variants.model.loading import check_fits, load_model
 from decodescope.variants.model.presets import Preset
+from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 
 SMALL_PRESET = Preset(

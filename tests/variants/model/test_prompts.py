@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from decodescope.analyzer.errors import InputError, ModelError
-from decodescope.variants.model.loading import load_model, resolve_model
+from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.prompts import make_prompt
+from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 
 

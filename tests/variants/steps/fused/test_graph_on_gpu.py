@@ -20,7 +20,8 @@ from decodescope.variants.comparing.accuracy_text import scored_text
 from decodescope.variants.measuring.graph_reference import capture_reference
 from decodescope.variants.measuring.measure import measure_run
 from decodescope.variants.measuring.window import Subject
-from decodescope.variants.model.loading import LoadedModel, load_model, resolve_model
+from decodescope.variants.model.loading import LoadedModel, load_model
+from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import PARTS

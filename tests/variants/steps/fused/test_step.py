@@ -12,7 +12,8 @@ from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.launch import Launch
 from decodescope.kernels.host.operation import Operation
 from decodescope.kernels.host.weights import WeightMatrix
-from decodescope.variants.model.loading import load_model, resolve_model
+from decodescope.variants.model.loading import load_model
+from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS
 from decodescope.variants.steps.annotations import LayerRanges
