@@ -3,7 +3,6 @@
 The only module of the analyzer that imports torch; it runs in the process of the model.
 """
 
-import gzip
 import os
 import shutil
 import sys
@@ -12,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import msgspec
 import torch
 from torch.profiler import ProfilerActivity, record_function
 from torch.profiler.profiler import _KinetoProfile
 
-from decodescope.analyzer.files import replacing
+from decodescope.analyzer.files import replacing_stream
 from decodescope.analyzer.readers.kineto.reader import read_kineto
 from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
@@ -178,17 +177,11 @@ def _write(
     members: dict[str, CaptureInfo | GraphReference] = {CAPTURE_KEY: info}
     if reference is not None:
         members[REFERENCE_KEY] = reference
-    with replacing(path) as temporary, tempfile.TemporaryDirectory() as folder:
+    with replacing_stream(path, _GZIP_LEVEL) as target, tempfile.TemporaryDirectory() as folder:
         exported = Path(folder, "window.json")
         profiler.export_chrome_trace(str(exported))
-        with exported.open("rb") as events, _open_for_writing(temporary) as target:
+        with exported.open("rb") as events:
             _copy_with(members, events, target)
-
-
-def _open_for_writing(path: Path) -> BinaryIO:
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "wb", _GZIP_LEVEL))
-    return path.open("wb")
 
 
 def _copy_with(members: Mapping[str, object], events: BinaryIO, target: BinaryIO) -> None:

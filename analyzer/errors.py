@@ -26,7 +26,7 @@ class TraceError(InputError):
 
 
 class ModelError(InputError):
-    """A model, checkpoint or workload that cannot be decoded as asked."""
+    """A model, checkpoint or workload that cannot be decoded as requested."""
 
 
 class MissingRequirement(DecodescopeError):

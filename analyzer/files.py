@@ -1,10 +1,12 @@
 """Writes files so that no reader ever sees half of one, and JSON for people in one form."""
 
+import gzip
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -30,6 +32,21 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_stream(path: Path, gzip_level: int) -> Iterator[BinaryIO]:
+    """A binary file that becomes `path` on success, compressed if `path` ends in ".gz".
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        if path.suffix != ".gz":
+            yield file
+            return
+        with gzip.GzipFile("", "wb", gzip_level, file, mtime=0) as archive:
+            yield cast(BinaryIO, archive)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

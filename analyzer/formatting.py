@@ -134,7 +134,7 @@ def shorten(text: str, cells: int) -> str:
 
 
 def weights_note(weights: str) -> str:
-    """The note beside a model's name, so that nobody takes random weights for trained ones."""
+    """The note after a model's name; random weights must not pass for trained ones."""
     return {"random": "random weights", "bundled": "bundled weights"}.get(weights, "")
 
 

@@ -108,7 +108,7 @@ class Stats(Struct, frozen=True, tag="stats"):
 
 
 class TraceReady(Struct, frozen=True, tag="trace"):
-    """A captured window is at `path` as uncompressed Kineto JSON; `requested` if a user asked."""
+    """A captured window is at `path` as uncompressed Kineto JSON; `requested` by a user or not."""
 
     path: str
     capture: CaptureInfo

@@ -23,6 +23,6 @@ class ReferenceOp(Struct, frozen=True, array_like=True):
 
 class GraphReference(Struct, frozen=True):
     """All GPU ops of one ungraphed step in order of their start; stored under `REFERENCE_KEY`,
-    beside the capture's own description under `CAPTURE_KEY`."""
+    next to the capture's own description under `CAPTURE_KEY`."""
 
     ops: tuple[ReferenceOp, ...]

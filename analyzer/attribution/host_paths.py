@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
+from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree, distinct_pairs
 from decodescope.analyzer.schema.report import HostActivity
 from decodescope.analyzer.timing.launches import threads_at
 from decodescope.analyzer.timing.steps import is_step_name, step_kind
@@ -55,12 +55,8 @@ def host_nodes(trace: Trace, tree: PathTree, times: HostTimes, below_markers: Bo
     rows = np.flatnonzero(bare)
     operator = _outermost_operator(trace, times.take(rows))
     rows, operator = rows[operator >= 0], operator[operator >= 0]
-    names = len(trace.names)
-    pairs, pair = np.unique(node[rows] * names + trace.cpu_ops.name[operator], return_inverse=True)
-    below = [
-        tree.child(code // names, trace.names[code % names], operator=True)
-        for code in pairs.tolist()
-    ]
+    pairs, pair = distinct_pairs(node[rows], trace.cpu_ops.name[operator])
+    below = [tree.child(top, trace.names[name], operator=True) for top, name in pairs]
     node[rows] = np.array(below, dtype=np.int64)[pair]
     return node
 

@@ -3,11 +3,21 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from decodescope.analyzer.trace import Bools, Int64s
 
 GRAPH_REPLAY = "(graph replay)"
 NO_NODE = -1
+
+
+def distinct_pairs(
+    left: Int64s, right: NDArray[np.integer]
+) -> tuple[list[tuple[int, int]], Int64s]:
+    """The distinct rows of two columns in order (`right` is >= 0), and the number of each row."""
+    count = int(right.max(initial=0)) + 1
+    codes, number = np.unique(left * count + right, return_inverse=True)
+    return [divmod(code, count) for code in codes.tolist()], number
 
 
 @dataclass(slots=True, eq=False)

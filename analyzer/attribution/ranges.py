@@ -13,7 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.attribution.host_paths import host_nodes
-from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY, NO_NODE, PathTree
+from decodescope.analyzer.attribution.range_tree import (
+    GRAPH_REPLAY,
+    NO_NODE,
+    PathTree,
+    distinct_pairs,
+)
 from decodescope.analyzer.attribution.replays import (
     EXACT,
     NONE,
@@ -133,13 +138,9 @@ def _enter_replays(
     entered = node.copy()
     paired = np.flatnonzero(found.reference_op >= 0)
     if trace.reference is not None and len(paired):
-        count = len(trace.reference.ops)
-        pairs, pair = np.unique(
-            node[paired] * count + found.reference_op[paired], return_inverse=True
-        )
+        pairs, pair = distinct_pairs(node[paired], found.reference_op[paired])
         nodes = []
-        for code in pairs.tolist():
-            top, partner = divmod(code, count)
+        for top, partner in pairs:
             above = reference_path(trace.reference, tree, top) or ""
             below = trace.reference.ops[partner].path.removeprefix(above).strip("/")
             for part in below.split("/") if below else ():
@@ -169,13 +170,10 @@ def _node_confidences(
     confidence = np.full(len(tree), EXACT, dtype=np.int8)
     confidence[[name == GRAPH_REPLAY for name in tree.names]] = NONE
     total, ops = np.zeros((2, len(tree)))
-    pairs, pair = np.unique(
-        launched_at[partial] * len(tree) + op_node[partial], return_inverse=True
-    )
+    pairs, pair = distinct_pairs(launched_at[partial], op_node[partial])
     sums = np.bincount(pair, weights=matched[partial], minlength=len(pairs)).tolist()
     counts = np.bincount(pair, minlength=len(pairs)).tolist()
-    for code, of_pair, count in zip(pairs.tolist(), sums, counts, strict=True):
-        top, node = divmod(code, len(tree))
+    for (top, node), of_pair, count in zip(pairs, sums, counts, strict=True):
         while node != top:
             confidence[node] = PARTIAL
             total[node] += of_pair

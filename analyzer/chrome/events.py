@@ -90,7 +90,7 @@ def rows_of(
 
 
 def given(args: Mapping[str, int]) -> dict[str, object]:
-    """The arguments that the trace has: -1 stands for none."""
+    """The arguments that the trace has; -1 means none."""
     return {key: value for key, value in args.items() if value != -1}
 
 

@@ -5,11 +5,9 @@ figures. Times start at 0 because viewers read large times as floats; `baseTimeN
 the offset.
 """
 
-import gzip
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, cast
 
 import msgspec
 import numpy as np
@@ -17,7 +15,7 @@ import numpy as np
 from decodescope.analyzer.chrome.devices import device_events, device_name, stream_tracks
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.tracks import as_drawn
-from decodescope.analyzer.files import replacing
+from decodescope.analyzer.files import replacing_stream
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, work_rows
 from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY
 from decodescope.analyzer.reports.analysis import Analysis
@@ -40,25 +38,16 @@ def export_chrome(analysis: Analysis, path: Path | str) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    target = Path(path)
-    with replacing(target) as temporary, temporary.open("wb") as file:
-        if target.suffix != ".gz":
-            _write(analysis, file)
-            return
-        with gzip.GzipFile("", "wb", _GZIP_LEVEL, file, mtime=0) as archive:
-            _write(analysis, cast(BinaryIO, archive))
-
-
-def _write(analysis: Analysis, file: BinaryIO) -> None:
     trace = analysis.trace
     origin_ns = _earliest(trace)
     events = _events(analysis, EventText(trace.names, origin_ns))
-    file.write(_head(trace, origin_ns))
-    separator = b"\n"
-    while piece := ",\n".join(islice(events, _EVENTS_PER_WRITE)):
-        file.write(separator + piece.encode())
-        separator = b",\n"
-    file.write(b"\n]}\n")
+    with replacing_stream(Path(path), _GZIP_LEVEL) as file:
+        file.write(_head(trace, origin_ns))
+        separator = b"\n"
+        while piece := ",\n".join(islice(events, _EVENTS_PER_WRITE)):
+            file.write(separator + piece.encode())
+            separator = b",\n"
+        file.write(b"\n]}\n")
 
 
 def _head(trace: Trace, origin_ns: int) -> bytes:

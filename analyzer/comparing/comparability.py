@@ -1,4 +1,4 @@
-"""What makes two measurements hard to compare: other workloads, and windows that say too little."""
+"""What makes two measurements hard to compare: different workloads, and incomplete windows."""
 
 from msgspec import Struct
 

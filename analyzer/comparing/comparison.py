@@ -74,7 +74,7 @@ def _by_variant(runs: Sequence[RunReport]) -> dict[str, Rounds]:
     for run in runs:
         where = f"compare: a run of {run.variant}"
         if run.round is None:
-            raise InputError(f"{where} does not say its round; set round, from 0")
+            raise InputError(f"{where} has no round; set round, counting from 0")
         if differences := workload_differences(runs[0], run):
             raise InputError(
                 f"{where} has another workload than the first run: {', '.join(differences)}; "

@@ -157,7 +157,7 @@ class _Fall:
         if self.interval is None or self.interval.high < 1:
             failures.append(sentence)
         else:
-            message = f"{sentence}; that may be noise, {remedy} would tell"
+            message = f"{sentence}; this may be noise, measure {remedy}"
             findings.append(Finding("inconclusive_gate", message))
 
 

@@ -1,7 +1,7 @@
 """One offline HTML page about one or several analysed traces, and what changed between them.
 
 Every figure on it is read from a `Report`, a `Comparison` or a `Diff`; this module only chooses the
-charts and the text beside them.
+charts and the text next to them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -190,7 +190,7 @@ def _changes(
 
 
 def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dict[str, object]]:
-    """What was decoded, each once: nobody may take random weights for trained ones."""
+    """Each decoded model once; random weights must not pass for trained ones."""
     sources: list[RunReport | CaptureInfo] = [*runs]
     sources += [view.report.capture for view in views if view.report.capture is not None]
     found: list[dict[str, object]] = []

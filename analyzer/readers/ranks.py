@@ -46,7 +46,7 @@ def merge_ranks(traces: Sequence[Trace]) -> Ranks:
     findings: list[Finding] = []
     numbered = _numbered(traces, findings)
     if why := _why_apart(numbered):
-        findings.append(Finding("no_common_clock", f"the ranks are not put together: {why}"))
+        findings.append(Finding("no_common_clock", f"the ranks are not merged: {why}"))
         return Ranks(tuple(numbered), None, tuple(findings))
     findings += _clock_findings(numbered)
     return Ranks(tuple(numbered), _merge(numbered, findings), tuple(findings))

@@ -18,7 +18,7 @@ from decodescope.analyzer.trace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(Timeline):
-    """A report, and the timeline and ranges it was made from, for views that draw time."""
+    """A report, and the timeline and ranges it was built from, for views that draw time."""
 
     ranges: Ranges
     report: Report

@@ -5,7 +5,7 @@ import numpy as np
 from decodescope.analyzer.reports.gap_report import device_label, gap_totals
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StreamReport
 from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS, Gaps
-from decodescope.analyzer.timing.intervals import busy_ns, overlap_ns
+from decodescope.analyzer.timing.intervals import overlap_ns, union
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import GpuOps, Int64s, grouped
 
@@ -60,7 +60,7 @@ def _stream_reports(
             StreamReport(
                 stream=stream,
                 gpu_ops=len(own),
-                busy_ns=busy_ns(begin, end),
+                busy_ns=union(begin, end).busy_ns,
                 overlap_ns=overlap_ns(begin, end),
                 gaps=by_class,
                 host_wait=host_wait,

@@ -14,7 +14,7 @@ from decodescope.analyzer.schema.report import SCHEMA_VERSION, RankReport, Ranks
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RanksAnalysis:
-    """The report, and the analyses it was made from: (rank, its own), and the merged one."""
+    """The report, and the analyses it was built from: (rank, its own), and the merged trace's."""
 
     report: RanksReport
     ranks: tuple[tuple[int, Analysis], ...]

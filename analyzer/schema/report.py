@@ -42,7 +42,7 @@ class SamplingSettings(Struct, frozen=True):
 class CaptureInfo(Struct, frozen=True):
     """What decodescope knows about a window it captured; stored inside the trace file.
 
-    `device` is "cuda" or "cpu"; on "cpu" the leaf operators stand for GPU ops. `position` is the
+    `device` is "cuda" or "cpu"; on "cpu" leaf operators count as GPU ops. `position` is the
     KV-cache length before the first captured step. `unprofiled_step_ns` is the median step time
     measured without a profiler just before the window. `measured_peak_bytes_per_s` is the read
     bandwidth of this GPU and `measured_peak_at` the day it was measured (ISO 8601),
@@ -149,7 +149,7 @@ class StreamReport(Struct, frozen=True):
 class DeviceReport(Struct, frozen=True):
     """One device: `idle_ns = window_ns - busy_ns`, and the gap classes add up to `idle_ns`.
 
-    `device` is the CUDA ordinal, or the string "cpu" if leaf operators stand for GPU ops.
+    `device` is the CUDA ordinal, or the string "cpu" if leaf operators count as GPU ops.
     `overlap_ns` is the time during which two or more ops ran at once on one stream.
     `host_wait` splits `gaps["host_wait"]` by what the host did during it.
     """
@@ -187,7 +187,7 @@ class StepReport(Struct, frozen=True):
 
 
 class Roofline(Struct, frozen=True):
-    """The bytes and FLOPs of a kernel's calls, for the `calls` of which they are known.
+    """The bytes and FLOPs of those calls of a kernel for which both are known (`calls` of them).
 
     `total_ns` is the time of those calls. `limit` says which of the two takes longer at the
     device's peaks, `share_of_limit` = that time / `total_ns` (above 1 if a cache served the
@@ -287,7 +287,7 @@ class Report(Struct, frozen=True):
 
     @property
     def on_cpu(self) -> bool:
-        """Whether leaf operators of a CPU stand for GPU ops."""
+        """Whether leaf operators of a CPU count as GPU ops."""
         return any(device.device == "cpu" for device in self.devices)
 
 

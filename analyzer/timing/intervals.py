@@ -59,12 +59,6 @@ def merged(unions: Sequence[Union]) -> Union:
     return Union(joined.start_ns, joined.end_ns, parts.first[joined.first], last_ending)
 
 
-def busy_ns(start_ns: Int64s, end_ns: Int64s) -> int:
-    """Length of the union of intervals in any order."""
-    order = np.argsort(start_ns, kind="stable")
-    return union(start_ns[order], end_ns[order]).busy_ns
-
-
 def grouped_busy_ns(
     group: NDArray[np.integer], start_ns: Int64s, end_ns: Int64s, groups: int
 ) -> Int64s:

@@ -1,4 +1,4 @@
-"""Decode steps: which ops each step launched, and how busy the device was meanwhile.
+"""Decode steps: which ops each step launched, and how busy the device was.
 
 Steps are read from host markers only and never guessed. Markers are (the first kind found wins)
 decodescope's own `decode_step`, the profiler's `ProfilerStep#N`, and the step ranges that serving

@@ -1,4 +1,4 @@
-"""What ran when in one trace, computed once: the columns that every report is made from."""
+"""What ran when in one trace, computed once: the columns that every report is built from."""
 
 from dataclasses import dataclass
 

@@ -80,7 +80,7 @@ def _telling_identifier(template: str) -> str | None:
 @dataclass(frozen=True, slots=True)
 class RangeRow:
     """One range at its `depth` below the outermost; `label` is its path below its parent row,
-    `parent` says whether rows of its own follow."""
+    `parent` says whether child rows follow."""
 
     depth: int
     label: str

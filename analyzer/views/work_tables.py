@@ -190,7 +190,7 @@ def _confidence(row: RangeRow) -> str:
 
 
 def attribution_line(report: Report, attribution: Attribution) -> Text:
-    """How many ops have a path, and how surely."""
+    """How many ops have a path, by confidence."""
     ops = attribution.exact + attribution.partial + attribution.none
     parts = [
         f"{percent(number / ops)} % {word}"

@@ -93,14 +93,8 @@ class EventColumns:
     def _add_gpu(self, events: list[Event]) -> None:
         events, start, end = self._times(events)
         args = [event.args or _NO_ARGS for event in events]
-        device = [
-            arg.device if arg.device is not None else event.pid
-            for arg, event in zip(args, events, strict=True)
-        ]
-        stream = [
-            arg.stream if arg.stream is not None else event.tid
-            for arg, event in zip(args, events, strict=True)
-        ]
+        device = _given([arg.device for arg in args], [event.pid for event in events])
+        stream = _given([arg.stream for arg in args], [event.tid for event in events])
         kinds = [_GPU_KINDS[event.cat or ""] for event in events]
         self.gpu.append(
             GpuOps(
@@ -170,4 +164,9 @@ def _modules(python: list[Event]) -> list[Event]:
 
 
 def _external_ids(args: list[EventArgs]) -> list[Id]:
-    return [arg.external_id if arg.external_id is not None else arg.old_external_id for arg in args]
+    return _given([arg.external_id for arg in args], [arg.old_external_id for arg in args])
+
+
+def _given(ids: list[Id], replacements: list[Id]) -> list[Id]:
+    """The ids, with the replacement of each one that is missing."""
+    return [other if one is None else one for one, other in zip(ids, replacements, strict=True)]

@@ -118,7 +118,7 @@ class EventStream:
 
     def _fast_batch(self) -> list[Event] | None:
         """The events up to the last provable cut in the buffer, or None."""
-        self._drop(len(self._buffer) - len(self._buffer.lstrip(_SEPARATORS)))
+        self._strip(_SEPARATORS)
         position, attempts = len(self._buffer), 0
         for _ in range(_CUT_CANDIDATES):
             position = self._buffer.rfind(b"}", 0, position)
@@ -204,10 +204,8 @@ class EventStream:
     def _peek(self) -> bytes:
         """The next character that is not white space, b"" at the end of the file."""
         while True:
-            stripped = self._buffer.lstrip(_SPACE)
-            self._offset += len(self._buffer) - len(stripped)
-            self._buffer = stripped
-            if stripped or not self._grow():
+            self._strip(_SPACE)
+            if self._buffer or not self._grow():
                 return self._buffer[:1]
 
     def _expect(self) -> bytes:
@@ -219,6 +217,9 @@ class EventStream:
     def _drop(self, count: int) -> None:
         self._buffer = self._buffer[count:]
         self._offset += count
+
+    def _strip(self, characters: bytes) -> None:
+        self._drop(len(self._buffer) - len(self._buffer.lstrip(characters)))
 
     def _grow(self, at_least: int = 1) -> bool:
         pieces = [self._buffer]

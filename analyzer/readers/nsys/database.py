@@ -43,7 +43,7 @@ class NsysDatabase:
         self.dropped = 0
         if _cut_short(path):
             raise TraceError(
-                f"{path}: cut short; copy it again, or make it again with nsys export --type sqlite"
+                f"{path}: cut short; copy it again, or repeat nsys export --type sqlite"
             )
         try:
             self._connection = _open(path)
@@ -68,9 +68,9 @@ class NsysDatabase:
         if "locked" in text or "busy" in text:
             remedy = "another program is writing it; wait until nsys has finished"
         elif "unable to open" in text or "readonly" in text:
-            remedy = "it cannot be read beside its -wal or -journal file; export it again"
+            remedy = "it cannot be read while it has a -wal or -journal file; export it again"
         else:
-            remedy = "damaged or cut short; make it again with nsys export --type sqlite"
+            remedy = "damaged or cut short; export it again with nsys export --type sqlite"
         return TraceError(f"{self.path}: SQLite says {text!r}; {remedy}")
 
     def has(self, table: str, column: str) -> bool:

@@ -198,7 +198,7 @@ def test_different_prompts_are_a_finding() -> None:
     [
         ([], "two variants"),
         ([run_of(EAGER, 0, 1.0), run_of(EAGER, 1, 1.0)], "two variants"),
-        ([run_of(EAGER, 0, 1.0), run_of(COMPILED, None, 1.0)], "its round"),
+        ([run_of(EAGER, 0, 1.0), run_of(COMPILED, None, 1.0)], "has no round"),
         ([run_of(EAGER, 0, 1.0), run_of(EAGER, 0, 1.0)], "repeats round 0"),
         ([run_of(EAGER, 0, 1.0), run_of(COMPILED, 0, 1.0, batch=2)], "batch 1 against 2"),
         ([run_of(EAGER, 0, 1.0), run_of(COMPILED, 0, 1.0, dtype="fp16")], "dtype bf16 against"),

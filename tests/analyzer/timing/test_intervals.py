@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.readers.kineto.microseconds import to_nanoseconds
 from decodescope.analyzer.timing.intervals import (
-    busy_ns,
     covered_until,
     depth_at_starts,
     depth_changes,
@@ -64,15 +63,6 @@ def test_union_names_the_op_that_opens_and_the_one_that_ends_last(rows: list[Int
         ]
         assert busy.first[row] == inside[0]
         assert busy.last_ending[row] == max(i for i in inside if end[i] == busy.end_ns[row])
-
-
-@given(intervals, st.randoms())
-def test_order_does_not_matter(rows: list[Interval], random: object) -> None:
-    shuffled = list(rows)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    start = np.array([start for start, _ in shuffled], dtype=np.int64)
-    end = np.array([end for _, end in shuffled], dtype=np.int64)
-    assert busy_ns(start, end) == sum(count > 0 for count in running(rows))
 
 
 @given(intervals)
