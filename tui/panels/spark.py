@@ -1,6 +1,7 @@
 """The tok/s history: one bar per slice of time, a mark where the variant changed."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from decodescope.analyzer.formatting import rate
 from decodescope.tui.model.view import Choice, Moment, Sample, View
@@ -37,25 +38,16 @@ def sliced(samples: tuple[Sample, ...], columns: int, slice_s: float) -> list[Sa
     An empty slice repeats its predecessor for up to `HOLD_S`: statistics cover about a second, so
     a shorter hole has no meaning. Longer holes stay empty: nothing was measured.
     """
-    columns_out: list[Sample | None] = [None] * max(columns, 0)
-    if not samples or columns < 1:
-        return columns_out
-    last = int(samples[-1].at // slice_s)
-    for sample in samples:
-        place = columns - 1 - (last - int(sample.at // slice_s))
-        if 0 <= place < columns:
-            columns_out[place] = sample
-    held: Sample | None = None
-    for place in range(columns):
-        found = columns_out[place]
-        if found is not None:
-            held = found
-        elif held is not None:
-            slice_end = (last - (columns - 1 - place)) * slice_s
-            later = next((s for s in columns_out[place + 1 :] if s is not None), None)
-            if slice_end - held.at <= HOLD_S and later is not None and later.at - held.at <= HOLD_S:
-                columns_out[place] = held
-    return columns_out
+    if not samples:
+        return [None] * max(columns, 0)
+    first = int(samples[-1].at // slice_s) - columns + 1
+    found = {int(sample.at // slice_s) - first: sample for sample in samples}
+    slices = [found.get(place) for place in range(columns)]
+    for before, after in pairwise(place for place in found if place >= 0):
+        held = found[before]
+        if found[after].at - held.at <= HOLD_S:
+            slices[before + 1 : after] = [held] * (after - before - 1)
+    return slices
 
 
 def switches(slices: list[Sample | None]) -> list[tuple[int, int]]:

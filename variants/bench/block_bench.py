@@ -181,17 +181,15 @@ def time_ways(ways: Mapping[str, Way], clock: Clock, rounds: int, calls: int) ->
         way.prepare()
         times[name].append(clock.mean_ns(way.call, calls // way.blocks) / way.blocks)
 
-    def ratio(over: str, under: str) -> RoundSpread:
-        return RoundSpread.of([a / b for a, b in zip(times[over], times[under], strict=True)])
-
+    ns = {name: RoundSpread.of(rounds_ns) for name, rounds_ns in times.items()}
     return BlockTimes(
-        eager_ungraphed_ns=RoundSpread.of(times["eager"]),
-        eager_graphed_ns=RoundSpread.of(times["eager+graph"]),
-        fused_ungraphed_ns=RoundSpread.of(times["fused"]),
-        fused_graphed_ns=RoundSpread.of(times["fused+graph"]),
-        eager_over_fused_ungraphed=ratio("eager", "fused"),
-        eager_ungraphed_over_fused_graphed=ratio("eager", "fused+graph"),
-        eager_over_fused_graphed=ratio("eager+graph", "fused+graph"),
+        eager_ungraphed_ns=ns["eager"],
+        eager_graphed_ns=ns["eager+graph"],
+        fused_ungraphed_ns=ns["fused"],
+        fused_graphed_ns=ns["fused+graph"],
+        eager_over_fused_ungraphed=ns["eager"].over(ns["fused"]),
+        eager_ungraphed_over_fused_graphed=ns["eager"].over(ns["fused+graph"]),
+        eager_over_fused_graphed=ns["eager+graph"].over(ns["fused+graph"]),
     )
 
 

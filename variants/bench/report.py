@@ -105,6 +105,10 @@ class RoundSpread(Struct, frozen=True):
         """The spread of at least one round's values."""
         return cls(median(values), min(values), max(values), tuple(values))
 
+    def over(self, other: "RoundSpread") -> "RoundSpread":
+        """This ÷ `other` within each round."""
+        return RoundSpread.of([a / b for a, b in zip(self.rounds, other.rounds, strict=True)])
+
 
 class BlockTimes(Struct, frozen=True):
     """Nanoseconds of one attention block. Ungraphed: the host launches every kernel; graphed: a

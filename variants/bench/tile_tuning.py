@@ -90,7 +90,6 @@ def run_tuning(
     kept_in = keep_tiles(gpu, found, cache_folder())
     if kept_in is not None:
         say(f"kept for later runs in {kept_in}")
-    pairs = zip(before_ns.rounds, after_ns.rounds, strict=True)
     return TuneBenchmark(
         schema_version=SCHEMA_VERSION,
         model=model,
@@ -105,7 +104,7 @@ def run_tuning(
         passes=passes,
         before_ns=before_ns,
         after_ns=after_ns,
-        before_over_after=RoundSpread.of([before / after for before, after in pairs]),
+        before_over_after=before_ns.over(after_ns),
         environment=environment(),
     )
 

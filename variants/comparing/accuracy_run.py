@@ -1,6 +1,5 @@
 """Scores variants against fp32: each decodes one text, and so do the same weights upcast."""
 
-import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +14,7 @@ from decodescope.variants.comparing.accuracy import accuracy_of, unusable
 from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
 from decodescope.variants.comparing.jobs import ACCURACY_MISSING, AccuracyDone
 from decodescope.variants.machine.child_process import failure_of
-from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.measuring.preparation import Prepared, prepare
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.eager import EagerStep
@@ -48,15 +47,11 @@ def score_variants(
             logits[variant] = _variant_logits(variant, prepared, scored)
         except Exception as error:  # one variant's failure must not lose the others
             missing[variant] = failure_of(error).message
-        _free(prepared.device)
+        free_memory(prepared.device)
     accuracies: dict[str, Accuracy] = {}
     if logits:
         say("scoring the fp32 reference")
-        for variant, scores in _compared(logits, prepared, scored):
-            if isinstance(scores, Accuracy):
-                accuracies[variant] = scores
-            else:
-                missing[variant] = scores
+        accuracies = _compared(logits, prepared, scored, missing)
     findings = [
         Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {why}")
         for variant, why in missing.items()
@@ -92,23 +87,27 @@ def _variant_logits(variant: str, prepared: Prepared, scored: ScoredText) -> tor
 
 
 def _compared(
-    logits: dict[str, torch.Tensor], prepared: Prepared, scored: ScoredText
-) -> Iterator[tuple[str, Accuracy | str]]:
-    """For each variant its accuracy, or why it has none."""
+    logits: dict[str, torch.Tensor], prepared: Prepared, scored: ScoredText, missing: dict[str, str]
+) -> dict[str, Accuracy]:
+    """Accuracy by variant; why a variant has none is added to `missing`."""
     try:
         reference = _reference_logits(prepared, scored)
     except DecodescopeError as error:
-        yield from ((variant, f"no fp32 reference: {error}") for variant in logits)
-        return
+        missing |= dict.fromkeys(logits, f"no fp32 reference: {error}")
+        return {}
+    accuracies: dict[str, Accuracy] = {}
     name = f"eager on {prepared.device}, the same weights in fp32 without TF32"
     for variant, given in logits.items():
         try:
             accuracy = accuracy_of(given, reference, scored.next_ids, name, scored.name)
         except DecodescopeError as error:
-            yield variant, str(error)
+            missing[variant] = str(error)
             continue
-        bad = unusable(accuracy)
-        yield variant, f"{', '.join(bad)}; {_broken_positions(given)}" if bad else accuracy
+        if bad := unusable(accuracy):
+            missing[variant] = f"{', '.join(bad)}; {_broken_positions(given)}"
+        else:
+            accuracies[variant] = accuracy
+    return accuracies
 
 
 def _reference_logits(prepared: Prepared, scored: ScoredText) -> torch.Tensor:
@@ -132,11 +131,3 @@ def _without_tf32() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def _free(device: str) -> None:
-    """Free what the last variant held, including its CUDA graphs and their memory pools."""
-    if device == "cuda":
-        torch.compiler.reset()
-        gc.collect()
-        torch.cuda.empty_cache()

@@ -249,7 +249,6 @@ class LiveLoop:
         self._session.tap.clear()
         self._step = None
         gc.unfreeze()
-        gc.collect()
         self._session.release()
 
     def _build(self, variant: str) -> bool:
@@ -262,7 +261,6 @@ class LiveLoop:
         except Exception as error:  # compilers and third-party variants raise anything
             self._report(f"variant {variant} cannot be built", error)
         if self._step is None:
-            gc.collect()
             self._session.release()
             return False
         self._variant = variant

@@ -1,11 +1,9 @@
 """A loaded model, and what the live loop does with it."""
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
 from msgspec.structs import replace
 
 from decodescope.analyzer.capture import ProfilerSession
@@ -16,7 +14,7 @@ from decodescope.analyzer.roofline.peaks import datasheet_peak_bytes_per_s
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.live.generated_text import TokenTap
 from decodescope.variants.machine.environment import device_name, environment
-from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.measuring.graph_reference import try_reference
 from decodescope.variants.measuring.pacing import step_pacer
@@ -93,11 +91,8 @@ class TorchSession:
         return step
 
     def release(self) -> None:
-        """Free the device memory of a dropped step, and of what it compiled."""
-        if "torch._dynamo" in sys.modules:
-            torch.compiler.reset()
-        if self._prepared.device == "cuda":
-            torch.cuda.empty_cache()
+        """Free the memory of a dropped step."""
+        free_memory(self._prepared.device)
 
     def explain(self, error: Exception) -> DecodescopeError | None:
         """A step's error for the user, if it is ours or out of memory; None for any other."""

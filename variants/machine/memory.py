@@ -1,5 +1,7 @@
-"""Reports running out of GPU memory as one line instead of the allocator's report."""
+"""Frees device memory, and reports running out of it as one line."""
 
+import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -26,6 +28,15 @@ def memory_errors(doing: str, device: str) -> Iterator[None]:
         # The traceback's frames keep the tensors of the failed block alive.
         error.__traceback__ = None
         raise MissingRequirement(_message(doing, device)) from error
+
+
+def free_memory(device: str) -> None:
+    """Free what dropped steps held: their tensors, CUDA graphs and compiled code."""
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:
