@@ -64,7 +64,7 @@ def read_corpus(stdlib: Path) -> Corpus:
         digest.update(f"{name}\0{text}\0".encode())
         (validation if is_validation(name) else train).append((name, text))
     if not train or not validation:
-        raise InputError(f"{stdlib}: holds no standard library; name its folder with --stdlib")
+        raise InputError(f"{stdlib}: contains no standard library; name its folder with --stdlib")
     return Corpus(tuple(train), tuple(validation), digest.hexdigest())
 
 

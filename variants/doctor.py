@@ -35,14 +35,14 @@ class Check:
 
 
 def doctor() -> tuple[Check, ...]:
-    """Check for all that running models needs; opening recorded traces needs none of it."""
+    """Check everything that running models needs; opening recorded traces needs none of it."""
     return (
         _check_packages(),
         _check_cuda(),
         _check_optional(
             "triton", "without it there is no measured read peak, and no compiled variant"
         ),
-        _check_optional("nvtx", "ranges then do not show in Nsight Systems: pip install nvtx"),
+        _check_optional("nvtx", "without it Nsight Systems shows no ranges: pip install nvtx"),
         _check_profiler(),
         _check_read_peak(),
         _check_tiny(),
@@ -96,7 +96,7 @@ def _check_read_peak() -> Check:
 
     peak = cached_peak(this_gpu(), cache_folder(), today())
     if peak is None:
-        return Check("read peak", "ok", "not measured yet: the first run does")
+        return Check("read peak", "ok", "not measured yet; the first run measures it")
     found = f"{peak.bytes_per_s / 1e12:.2f} TB/s, measured {peak.measured_at}"
     return Check("read peak", "ok", f"{found} (kept in {cache_folder()})")
 

@@ -98,7 +98,7 @@ class Feed:
         return replace(self._state, samples=tuple(self._samples), log=tuple(self._log))
 
     async def send(self, message: AppMessage) -> bool:
-        """Send `message` to the worker or the replay; False if there is none, or it died."""
+        """Send `message` to the worker or the replay; False without either, or after a death."""
         if self.link is None or self._state.died is not None:
             return False
         await self.link.send(message)
@@ -164,7 +164,7 @@ class Feed:
                     self.note("error", event.describe())
 
     def select_file(self, index: int, now: float) -> None:
-        """Show the trace file at `index`, the merged ranks after the last; read it if need be."""
+        """Show the trace file at `index` (after the last: the merged ranks); read it if needed."""
         assert isinstance(self.source, TraceSource)
         self._select(index)
         if index in self._unreadable:
@@ -178,7 +178,7 @@ class Feed:
             self.pending = Job(paths if index == len(paths) else (paths[index],), index, now)
 
     def analysed(self, job: Job, window: Window) -> None:
-        """Keep the window that `job` resulted in, unless there is a later one."""
+        """Keep the window of `job`, unless there is a later one."""
         if self.kind == "trace":
             self._set(state="trace", detail="")
         kept = self._windows.get(job.index)

@@ -15,7 +15,7 @@ BACK_TO_LIVE = "live"
 
 
 class OpenScreen(ModalScreen[Path | str | None]):
-    """Returns a path, `BACK_TO_LIVE`, or None if cancelled; `live` offers the way back."""
+    """Returns a path, `BACK_TO_LIVE` (offered if `live`), or None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
     CSS = """

@@ -1,4 +1,4 @@
-"""What the terminal can show, and a filter that replaces each non-ASCII glyph if it must."""
+"""What the terminal can show, and a filter that replaces non-ASCII glyphs."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,6 @@
 """One attention block of a decode step, input norm to O-projection and residual: eager and fused.
 
-Both decode one token after the same `BlockInputs`, again and again at the same position.
+Both decode one token after the same `BlockInputs`, repeatedly at the same position.
 """
 
 from copy import deepcopy
@@ -24,7 +24,7 @@ _INPUT_SEED = 1
 
 @dataclass(frozen=True, slots=True)
 class BlockInputs:
-    """x [batch, hidden], and K and V [batch, KV heads, length, head_dim] of the tokens before."""
+    """x [batch, hidden], and K and V [batch, KV heads, length, head_dim] of the previous tokens."""
 
     x: torch.Tensor
     keys: torch.Tensor
@@ -79,7 +79,7 @@ class GrowingCache:
 
 
 class FixedCache:
-    """A static cache of exactly the rows attention sees, always written at its last one.
+    """A static cache of exactly the rows that attention sees; each write goes to the last row.
 
     transformers' own also counts positions on the device, in launches that do not belong to the
     block: without them the eager block in a graph is at its fastest.
@@ -144,8 +144,8 @@ class FusedBlock:
         self._launches: dict[bool, list[Launch]] = {}
 
     def launch(self, follows: bool) -> None:
-        """`follows`: another block was launched right before, so that even the first launch may
-        overlap with it."""
+        """`follows`: another block was launched right before, so even the first launch may overlap
+        with it."""
         if follows not in self._launches:
             overlaps = (self._pdl and follows, self._pdl, self._pdl)
             pairs = zip(self._operations, overlaps, strict=True)
@@ -165,5 +165,5 @@ def reference_output(model: Any, inputs: BlockInputs) -> torch.Tensor:
 
 
 def _with_free_row(rows: torch.Tensor) -> torch.Tensor:
-    """K or V with one row more, NaN until it is written."""
+    """K or V with one more row, which is NaN until it is written."""
     return torch.cat((rows, torch.full_like(rows[:, :, :1], float("nan"))), dim=2)

@@ -102,7 +102,7 @@ def run_block_bench(
 
 
 def one_layer_model(source: ModelSource, device: str, dtype: DType, batch: int) -> Any:
-    """The transformers model; only the first layer of a preset with random weights.
+    """The transformers model; a preset with random weights gets only its first layer.
 
     Raises:
         ModelError, InputError, MissingRequirement: as `require_support` and `load_model`.
@@ -121,8 +121,8 @@ def one_layer_model(source: ModelSource, device: str, dtype: DType, batch: int) 
 
 @torch.no_grad()
 def spread_weights(layer: Any) -> None:
-    """Draw weights that preserve the size of activations, random norms and biases, and queries so
-    large that attention is not almost the same average at every position."""
+    """Draw weights that preserve the size of activations, random norms and biases, and queries
+    large enough that attention differs between positions."""
     generator = torch.Generator(layer.self_attn.q_proj.weight.device).manual_seed(SEED)
     for name, parameter in layer.named_parameters():
         if name.endswith("bias"):
@@ -158,9 +158,9 @@ def measure_block(
     ways |= _fused_ways(fused, subject.inputs, clock, blocks_per_graph)
     required = REQUIRED_COSINES[dtype]
     if not cosines[0] >= required:
-        error = f"cosine {cosines[0]:.8f} to float32, where {required} is required: not timed"
+        error = f"cosine {cosines[0]:.8f} to float32 (required: {required}): not timed"
     elif not _graph_repeats_launches(fused, ways):
-        error = "a replayed graph gives other results than launches one by one: not timed"
+        error = "a replayed graph gives different results from single launches: not timed"
     else:
         error = None
     return BlockFigures(
@@ -194,7 +194,7 @@ def time_ways(ways: Mapping[str, Way], clock: Clock, rounds: int, calls: int) ->
 
 
 def cosine(out: torch.Tensor, reference: torch.Tensor) -> float:
-    """Cosine of the angle between two tensors, in float64: the smallest of all sequences."""
+    """Cosine of the angle between two tensors, in float64; the smallest over the sequences."""
     similarity = torch.nn.functional.cosine_similarity(out.double(), reference.double(), dim=-1)
     return float(similarity.min())
 

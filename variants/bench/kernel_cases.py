@@ -41,10 +41,10 @@ _UNFUSED: dict[str, type[KernelOperation]] = {
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One set of operands, in memory of its own.
+    """One set of operands, in its own memory.
 
-    `launch(pdl)` launches the kernel on it once. `relative_error(pdl)` launches it once on poisoned
-    outputs and compares them with the reference.
+    `launch(pdl)` launches the kernel on it once. `relative_error(pdl)` launches it once on outputs
+    filled with NaN and compares them with the reference.
     """
 
     launch: Callable[[bool], object]
@@ -76,8 +76,7 @@ def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
 
 
 def _operations(operands: Operands, spec: VariantSpec, context: int) -> list[KernelOperation]:
-    """Our kernels' operations in a step of one layer after `context` tokens; tensors have shapes
-    only."""
+    """Our kernels' operations in a step of one layer after `context` tokens, on meta tensors."""
     parts, batch = operands.parts, operands.batch
     angles = torch.empty(context + 1, parts.head_dim // 2, device="meta")
     one_layer = replace(parts, layers=parts.layers[:1])

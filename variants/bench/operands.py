@@ -16,13 +16,13 @@ from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 
 SEED = 0
 
-# Norms and biases are random too: with 1 and 0, a kernel that leaves them out would be right.
+# Norms and biases are random too: with 1 and 0, a kernel that leaves them out would pass.
 _NORM_STD = 0.2
 _BIAS_STD = 0.3
 
 
 class Operands:
-    """Draws operands for one model (only the shapes of `parts` count), batch and cache length; the
+    """Draws operands for one model (only the shapes of `parts` matter), batch and cache length; the
     same seed gives the same numbers on one device.
 
     `context` tokens are in the KV cache before the step. One `workspace` serves all kernels.
@@ -43,7 +43,7 @@ class Operands:
     def like(
         self, operation: KernelOperation, position: int, kept: Mapping[str, Any]
     ) -> KernelOperation:
-        """`operation` at `position` on random operands of the same shapes, but for those `kept`."""
+        """`operation` at `position` on random operands of the same shapes, except those `kept`."""
         drawn = {
             name: kept[name] if name in kept else self._drawn(value, position)
             for name, value in operation.arguments.items()
@@ -68,7 +68,7 @@ class Operands:
             case torch.Tensor():
                 return self.tensor(value, position)
             case WeightMatrix():
-                # Weights that keep the size of what they multiply.
+                # Weights that preserve the size of activations.
                 data = self._normal(value.data, std=value.columns**-0.5)
                 bias = None if value.bias is None else self._normal(value.bias, std=_BIAS_STD)
                 return WeightMatrix(data, bias=bias)
@@ -95,7 +95,7 @@ class Operands:
 
 
 def operation_error(operation: KernelOperation, position: int, pdl: bool) -> float:
-    """The largest relative error of what one launch writes, poisoned before with NaN."""
+    """The largest relative error of what one launch writes; its outputs are NaN before it."""
     expected = operation.reference(position)
     outputs = operation.outputs(position)
     for out in outputs:

@@ -1,4 +1,4 @@
-"""What `bench kernels --json` prints: one structure for kernels, attention blocks and tiles each.
+"""What `bench kernels --json` prints: one structure each for kernels, attention blocks, tiles.
 
 Times are nanoseconds, with fractions, because a launch takes only a few thousand of them. A figure
 that was not measured is null; if a check failed, `error` says so and there is no time.
@@ -19,9 +19,10 @@ SCHEMA_VERSION = 1
 
 
 class LaunchTimes(Struct, frozen=True):
-    """Percentiles of the time of one launch: that of a graph's replay ÷ its launches.
+    """Percentiles of the time of one launch, which is the time of a graph's replay ÷ its launches.
 
-    `bytes_per_s` is the kernel's bytes ÷ the median, `share_of_peak` that ÷ the measured read peak.
+    `bytes_per_s` is the kernel's bytes ÷ the median; `share_of_peak` is `bytes_per_s` ÷ the
+    measured read peak.
     """
 
     p10_ns: float

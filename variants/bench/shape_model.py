@@ -29,8 +29,8 @@ def shape_model(source: ModelSource, batch: int, dtype: torch.dtype, device: str
 
     Raises:
         ModelError: a configuration that is unreadable, or of a model the fused kernels cannot run.
-        InputError: more sequences than they decode at once.
-        MissingRequirement: model not found, no Triton, too old a GPU.
+        InputError: a batch that they cannot run.
+        MissingRequirement: model not found, no Triton, or a GPU that is too old.
     """
     fields = find_files(source).config
     require_support(source.name, fields, batch, device)

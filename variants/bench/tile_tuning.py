@@ -61,8 +61,8 @@ def run_tuning(
 
     Raises:
         MissingRequirement: model not found, out of GPU memory.
-        ModelError: a model that the fused kernels cannot run, or with fewer positions.
-        InputError: a batch that they cannot run, or `table` is no table or cannot be written.
+        ModelError: a model that the fused kernels cannot run, or with too few positions.
+        InputError: a batch that they cannot run, or `table` is not a table or cannot be written.
     """
     known = None if table is None else read_table(table)
     source = resolve_model(model)
@@ -113,7 +113,7 @@ def read_table(path: Path) -> TileTable:
     """The table in a file; an empty one if there is no file.
 
     Raises:
-        InputError: unreadable, or no table of tiles.
+        InputError: unreadable, or not a table of tiles.
     """
     try:
         return decode_table(path.read_bytes())

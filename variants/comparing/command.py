@@ -109,8 +109,8 @@ def _checked_variants(request: CompareRequest) -> tuple[str, ...]:
         name = read_request(config).variant
         if name in names:
             raise InputError(
-                f"--variants {listed}: {name} is named twice; name each once (how much equal runs "
-                "differ is in the interval: raise --repeats)"
+                f"--variants {listed}: {name} is named twice; name each once (the interval covers "
+                "how much equal runs differ; raise --repeats to narrow it)"
             )
         names.append(name)
     return tuple(names)
@@ -118,7 +118,7 @@ def _checked_variants(request: CompareRequest) -> tuple[str, ...]:
 
 @contextmanager
 def _work_folder(keep: Path | None) -> Iterator[Path]:
-    """Where children write traces: inside `keep`, so that renaming moves a finished trace."""
+    """The folder for unfinished traces: inside `keep`, so that a rename moves a finished one."""
     try:
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ def _accuracies(
         )
     except KeyboardInterrupt:
         findings.append(
-            Finding("interrupted", "interrupted while accuracy was scored: no variant has one")
+            Finding("interrupted", "interrupted while accuracy was scored: none is reported")
         )
         return {}
     except DecodescopeError as error:
@@ -196,8 +196,8 @@ class _Rounds:
                     raise
                 whole = len(self.runs) // len(variants)
                 message = (
-                    f"interrupted in round {round + 1} of {repeats}: compared are the runs "
-                    f"of {whole} whole rounds, without accuracy"
+                    f"interrupted in round {round + 1} of {repeats}: comparing the runs "
+                    f"of {whole} complete rounds, without accuracy"
                 )
                 self.findings.append(Finding("interrupted", message))
                 self.interrupted = True

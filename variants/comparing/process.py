@@ -30,8 +30,8 @@ def run_job(job: Job, say: Callable[[str], None], argv: tuple[str, ...] = WORKER
     process group, so Ctrl-C reaches only this process; the group is always ended on return.
 
     Raises:
-        InputError: the child refused the job as bad input.
-        MissingRequirement: it lacked something, crashed or died; one line says which.
+        InputError: the child rejected the job as bad input.
+        MissingRequirement: the child lacks a requirement, crashed or was killed.
     """
     with _Child(argv) as child:
         return child.do(job, say)
@@ -53,7 +53,7 @@ class _Child:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """End the whole process group; a child that gave its result may first end by itself."""
+        """End the whole process group; a child that returned its result may exit first."""
         process = self._process
         if kind is None:
             self._wait()

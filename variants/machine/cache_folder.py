@@ -12,7 +12,7 @@ from decodescope.analyzer.files import write_atomically
 
 
 def cache_folder() -> Path:
-    """Where measurements are kept unless a caller passes another folder."""
+    """The folder of measurements, unless a caller passes another one."""
     return user_cache_path("decodescope")
 
 

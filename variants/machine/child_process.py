@@ -1,4 +1,4 @@
-"""What worker processes share: ending with their parent, at once, and reporting errors to it."""
+"""What worker processes share: they end with their parent, exit quickly, and report errors."""
 
 import ctypes
 import os
@@ -27,7 +27,7 @@ def end_with_parent() -> None:
 
 
 def failure_of(error: Exception) -> Failure:
-    """The message that `error` ended the work; stderr gets the traceback of an unexpected one."""
+    """The fatal `Failure` for `error`; stderr gets the traceback of an unexpected error."""
     if isinstance(error, DecodescopeError):
         return Failure(message=str(error), exit_code=error.exit_code, fatal=True)
     traceback.print_exception(error)

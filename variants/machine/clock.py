@@ -30,7 +30,7 @@ class Clock:
         return _Replay(graph, body)
 
     def each_ns(self, call: Call, calls: int) -> list[float]:
-        """The time of each of `calls` calls, queued one behind the other, after a warm-up.
+        """The time of each of `calls` calls, queued back to back, after a warm-up.
 
         An event is recorded between the calls. While a call is queued before the previous one ends,
         events measure device time only; the warm-up calls put the host ahead.
@@ -65,7 +65,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class _Replay:
-    """A captured graph. Holding `body` keeps the tensors alive whose addresses the graph uses."""
+    """A captured graph. Holding `body` keeps alive the tensors whose addresses the graph uses."""
 
     graph: torch.cuda.CUDAGraph
     body: Call

@@ -36,7 +36,7 @@ class ReadPeak(Struct, frozen=True):
 
 
 class GpuIdentity(Struct, frozen=True):
-    """What a measured peak belongs to: another card, driver or decodescope measures again."""
+    """What a measured peak is valid for; another GPU, driver or version measures again."""
 
     name: str
     uuid: str
@@ -52,7 +52,7 @@ class _Entry(Struct, frozen=True):
 def read_peak(device: str) -> ReadPeak | None:
     """This GPU's read peak: the cached one, or a new measurement that is then cached.
 
-    None on "cpu" and where it cannot be measured (stderr says why).
+    None on "cpu", and if it cannot be measured (stderr says why).
     """
     if device != "cuda":
         return None

@@ -48,7 +48,7 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
     Raises:
         InputError, ModelError, MissingRequirement: as `read_request`, `load_model`,
             `make_prompt` and `check_fits`.
-        DecodescopeError: the variant's check refuses the model or workload.
+        DecodescopeError: the variant's check rejects the model or workload.
     """
     request = read_request(config)
     device, source, workload = request.device, request.source, request.workload

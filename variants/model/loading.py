@@ -69,7 +69,7 @@ def load_model(
 
     Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
     `check` is called with the model's name and its config.json before any weights are loaded; its
-    errors reach the caller.
+    errors propagate.
     Random weights are drawn on the device with a fixed seed: normal with standard deviation 0.02,
     norm weights 1, biases 0. The same device and version give the same weights.
 

@@ -21,10 +21,9 @@ def make_prompt(
     """Prompt ids, int64 [batch, context], on the CPU.
 
     A given text or given ids are used whole for every sequence, whatever the workload's context.
-    Otherwise the bundled model gets the first
-    `workload.context` tokens of snippet `round` of its held-out Python sources (continued with the
-    next snippets if it is too short), and any other model gets random ids seeded with `round`,
-    different for every sequence.
+    Otherwise the bundled model gets the first `workload.context` tokens of snippet `round` of its
+    held-out Python sources (continued with the next snippets if it is too short), and any other
+    model gets random ids seeded with `round`, different for every sequence.
 
     Raises:
         InputError: both are given, an empty prompt, or ids outside the vocabulary.

@@ -37,7 +37,7 @@ def resolve_model(name: str) -> ModelSource:
     folder; a hub id.
 
     Raises:
-        InputError: a name that is none of these; suggests the nearest one.
+        InputError: a name that matches none of these; suggests the nearest one.
         ModelError: a folder without config.json or without safetensors weights.
         MissingRequirement: a path that does not exist, or the bundled model is not installed.
     """

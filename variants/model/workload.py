@@ -17,9 +17,9 @@ class DecodeWorkload:
     """Decode `new_tokens` tokens for `batch` sequences after `context` prompt tokens.
 
     Without `sampling` every token is the most likely one (greedy). With it a token is drawn from
-    softmax(logits / temperature), restricted to the `top_k` most likely tokens, and of these to the
-    fewest whose probability adds up to `top_p`; a filter that is None keeps every token. The same
-    seed gives the same tokens again.
+    softmax(logits / temperature), restricted to the `top_k` most likely tokens, then to the fewest
+    of them whose probabilities add up to `top_p`; a filter that is None keeps every token. The same
+    seed gives the same tokens.
 
     Raises:
         InputError: a count below 1, or a sampling setting out of range.

@@ -1,4 +1,4 @@
-"""The group of commands: its default, and what it answers to an unknown name."""
+"""The group of commands: its default command, and the error for an unknown name."""
 
 import difflib
 

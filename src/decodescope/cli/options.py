@@ -1,4 +1,4 @@
-"""The options that several commands share, and the worker's configuration they add up to."""
+"""The options that several commands share, and the worker configuration they form."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

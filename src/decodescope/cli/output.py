@@ -45,7 +45,7 @@ def print_result(
 
 
 def write_result(path: Path | None, result: object) -> None:
-    """Write the JSON that `-o` asks for; None writes nothing."""
+    """Write the JSON to the file given by `-o`; None writes nothing."""
     if path is not None:
         write_json(path, result)
         say(f"wrote {path}")
@@ -78,7 +78,7 @@ def write_comparison(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--out {folder}: cannot be made ({error}); name a folder") from error
+        raise InputError(f"--out {folder}: cannot be created ({error}); name a folder") from error
     paths = {suffix: folder / f"{name}.{suffix}" for suffix in ("json", "md", "html")}
     for path in paths.values():
         check_writable(path, "--out")
