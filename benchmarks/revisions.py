@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -67,8 +67,8 @@ def kernels_per_s(checkout: Path, model: str) -> dict[str, float]:
     return rates
 
 
-def interleaved(arguments: argparse.Namespace, base: Path) -> Figures:
-    """Every figure of both revisions, round by round."""
+def interleaved(arguments: argparse.Namespace, base: Path) -> Iterator[Figures]:
+    """Every figure of both revisions so far, after each round."""
     sides = [(BASE, base), (THIS, ROOT)]
     figures: Figures = defaultdict(lambda: {BASE: [], THIS: []})
     for _ in range(arguments.rounds):
@@ -79,7 +79,7 @@ def interleaved(arguments: argparse.Namespace, base: Path) -> Figures:
             for side, checkout in sides if arguments.kernels else ():
                 add(figures, side, kernels_per_s(checkout, model))
         sides.reverse()
-    return figures
+        yield figures
 
 
 def add(figures: Figures, side: str, found: dict[str, float]) -> None:
@@ -114,13 +114,10 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         commit = check_out(arguments.base, Path(folder))
-        figures = interleaved(arguments, Path(folder))
-    record = {
-        "base_commit": commit,
-        "rounds": arguments.rounds,
-        "figures": summary(figures),
-    }
-    write_record(arguments.output, record)
+        for rounds, figures in enumerate(interleaved(arguments, Path(folder)), start=1):
+            # After each round, so that an interrupted run keeps the whole ones.
+            record = {"base_commit": commit, "rounds": rounds, "figures": summary(figures)}
+            write_record(arguments.output, record)
 
 
 if __name__ == "__main__":
