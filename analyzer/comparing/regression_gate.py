@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
 from decodescope.analyzer.comparing.comparability import workload_differences
+from decodescope.analyzer.comparing.comparison import speed_ratio
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.formatting import interval_text, ratio_text, significant
-from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Interval
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, SpeedRatio
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Environment, Finding
 from decodescope.analyzer.schema.run_report import RunWorkload
 
@@ -98,8 +99,8 @@ def check_baseline(comparison: Comparison, baseline: Baseline) -> Comparison:
     findings = [*result.findings, *_software_findings(baseline, comparison)]
     for now in result.variants:
         if now.variant in before:
-            fall = _fall(now.variant, before[now.variant], now.tokens_per_s)
-            fall.judge(baseline.allowed_percent, "more rounds", failures, findings)
+            name, speed = _speed(now.variant, before[now.variant], now.tokens_per_s)
+            _judge(name, speed, baseline.allowed_percent, "more rounds", failures, findings)
         else:
             message = f"{now.variant} is not in the baseline {path}: the gate does not cover it"
             findings.append(Finding("not_in_baseline", message))
@@ -122,51 +123,47 @@ def gate_diff(diff: Diff, allowed_percent: float) -> Diff:
             "put a range named decode_step around each step"
         )
     base, other = (PurePath(path).name for path in (diff.pair.base, diff.pair.other))
-    fall = _Fall(f"{other} against {base}", speed.value, speed.interval, speed.reason)
     failures: list[str] = []
     findings = [*diff.findings]
-    fall.judge(allowed_percent, "longer traces", failures, findings)
+    name = f"{other} against {base}"
+    _judge(name, speed, allowed_percent, "longer traces", failures, findings)
     gate = Gate(diff.pair.base, allowed_percent, tuple(failures))
     return replace(diff, gate=gate, findings=tuple(findings))
 
 
-@dataclass(frozen=True, slots=True)
-class _Fall:
-    """How much slower something is: tokens/s now ÷ before, and why there is no interval."""
-
-    name: str
-    ratio: float
-    interval: Interval | None
-    reason: str | None
-
-    def judge(
-        self, allowed_percent: float, remedy: str, failures: list[str], findings: list[Finding]
-    ) -> None:
-        """Add a failure, or a finding if the fall may be noise, which `remedy` would settle."""
-        percent = (1 - self.ratio) * 100
-        if percent <= allowed_percent:
-            return
-        sure = f"no interval, the ratio alone decides: {self.reason}"
-        if self.interval:
-            confidence = f"{self.interval.confidence * 100:g} %"
-            sure = f"{confidence} interval {interval_text(self.interval, ratio_text)}"
-        sentence = (
-            f"{self.name}: {percent:.1f} % slower, {ratio_text(self.ratio)} ({sure}); "
-            f"allowed are {allowed_percent:g} %"
-        )
-        if self.interval is None or self.interval.high < 1:
-            failures.append(sentence)
-        else:
-            message = f"{sentence}; this may be noise, measure {remedy}"
-            findings.append(Finding("inconclusive_gate", message))
+def _judge(
+    name: str,
+    speed: SpeedRatio,
+    allowed_percent: float,
+    remedy: str,
+    failures: list[str],
+    findings: list[Finding],
+) -> None:
+    """Add a failure, or a finding if the slowdown may be noise, which `remedy` would settle."""
+    percent, interval = (1 - speed.value) * 100, speed.interval
+    if percent <= allowed_percent:
+        return
+    sure = f"no interval, the ratio alone decides: {speed.reason}"
+    if interval:
+        confidence = f"{interval.confidence * 100:g} %"
+        sure = f"{confidence} interval {interval_text(interval, ratio_text)}"
+    sentence = (
+        f"{name}: {percent:.1f} % slower, {ratio_text(speed.value)} ({sure}); "
+        f"allowed are {allowed_percent:g} %"
+    )
+    if interval is None or interval.high < 1:
+        failures.append(sentence)
+    else:
+        message = f"{sentence}; this may be noise, measure {remedy}"
+        findings.append(Finding("inconclusive_gate", message))
 
 
-def _fall(variant: str, before: Sequence[float], now: Sequence[float]) -> _Fall:
+def _speed(variant: str, before: Sequence[float], now: Sequence[float]) -> tuple[str, SpeedRatio]:
+    """Both rates in words, and tokens/s now ÷ before."""
     old, new = sum(before) / len(before), sum(now) / len(now)
-    interval = unpaired_ratio(before, now)
     rounds = f"{len(before)} rounds in the baseline, {len(now)} now, {MIN_ROUNDS} each are needed"
     name = f"{variant}, {significant(new)} tokens/s after {significant(old)}"
-    return _Fall(name, new / old, interval, None if interval else rounds)
+    return name, speed_ratio(new / old, unpaired_ratio(before, now), rounds)
 
 
 def _check_allowed(allowed_percent: float) -> None:

@@ -190,7 +190,7 @@ class RecordingWriter:
                 file.close()
                 os.replace(self._partial, self._path)
             except OSError as error:
-                raise self._unwritable(error) from error
+                raise self._abandon(error) from error
 
     def _frame(self, t_ns: int, message: WorkerMessage) -> _Frame | None:
         """The frame of a message, None for one that is left out."""
@@ -226,9 +226,6 @@ class RecordingWriter:
         if file is not None:
             with contextlib.suppress(OSError):
                 file.close()
-        return self._unwritable(error)
-
-    def _unwritable(self, error: OSError) -> InputError:
         return InputError(f"{self._path}: cannot write the recording ({error.strerror})")
 
 
@@ -275,19 +272,14 @@ def _scan(path: Path, file: BinaryIO) -> Recording:
             break
         if isinstance(frame, _WindowFrame):
             windows.append(_public(frame, end))
-        else:
-            _check_protocol(path, frame.message)
+        elif isinstance(frame.message, Hello) and frame.message.protocol != PROTOCOL_VERSION:
+            raise TraceError(
+                f"{path}: recorded with worker protocol {frame.message.protocol}, this decodescope "
+                f"reads {PROTOCOL_VERSION}; open it with the version that wrote it"
+            )
         duration_ns = max(duration_ns, frame.t_ns)
         end = file.tell()
     return Recording(path, duration_ns, tuple(windows), tuple(findings), end)
-
-
-def _check_protocol(path: Path, message: WorkerMessage) -> None:
-    if isinstance(message, Hello) and message.protocol != PROTOCOL_VERSION:
-        raise TraceError(
-            f"{path}: recorded with worker protocol {message.protocol}, this decodescope reads"
-            f" {PROTOCOL_VERSION}; open it with the version that wrote it"
-        )
 
 
 def _read_frame(file: BinaryIO) -> _Frame:

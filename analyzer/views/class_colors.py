@@ -21,14 +21,7 @@ GAP_COLORS = {
     "graph_internal": SKY,
     "unlinked": YELLOW,
 }
-GAP_LETTERS = {
-    "host_wait": "h",
-    "launch_latency": "l",
-    "dependency": "d",
-    "kernel_floor": "k",
-    "graph_internal": "g",
-    "unlinked": "u",
-}
+GAP_LETTERS = {name: name[0] for name in GAP_COLORS}
 FAMILY_COLORS = {
     "matmul": SKY,
     "attention": GREEN,
