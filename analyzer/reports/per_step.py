@@ -16,14 +16,10 @@ class KernelRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GapRow:
-    """One gap class: gaps and ns per step (per trace without steps), share of the window,
-    and the largest single gap."""
+class GapRow(KernelRow):
+    """The same of one gap class: gaps instead of calls, `share` of the window, and the largest
+    single gap."""
 
-    gap_class: str
-    count: float
-    ns: float
-    window_share: float
     max_ns: int
 
 

@@ -53,15 +53,14 @@ def number_cells(width: int) -> Cells:
     return (7, 9, 8) if width >= 46 else (6, 7, 7)
 
 
-def _numbers(row: Row, cells: Cells, table_row: KernelRow | GapRow, inks: Inks) -> Row:
-    share = table_row.share if isinstance(table_row, KernelRow) else table_row.window_share
+def _numbers(row: Row, cells: Cells, table_row: KernelRow, inks: Inks) -> Row:
     row.right(number(table_row.count), cells[0], inks.text)
     row.right(microseconds(table_row.ns), cells[1], inks.strong)
-    return row.right(f"{percent(share)} %", cells[2], inks.text)
+    return row.right(f"{percent(table_row.share)} %", cells[2], inks.text)
 
 
-def _text_numbers(row: KernelRow | GapRow, share: float) -> str:
-    return f"{row.count:>9.1f} {row.ns / 1e3:>12.1f} {share:>7.1%}"
+def _text_numbers(row: KernelRow) -> str:
+    return f"{row.count:>9.1f} {row.ns / 1e3:>12.1f} {row.share:>7.1%}"
 
 
 def _steps_note(window: Window) -> str:
@@ -85,7 +84,7 @@ class KernelsPanel(Panel[KernelTable]):
 
     def as_text(self, data: KernelTable) -> list[str]:
         head = f"top {data.noun}s ({data.note}): count and µs per {data.per}, share of kernel time"
-        return [head, *(f"  {_text_numbers(row, row.share)}  {row.name}" for row in data.rows)]
+        return [head, *(f"  {_text_numbers(row)}  {row.name}" for row in data.rows)]
 
     def draw(self, data: KernelTable, width: int, height: int) -> Sheet:
         inks = self._brush.inks
@@ -123,8 +122,7 @@ class GapsPanel(Panel[GapTable]):
 
     def as_text(self, data: GapTable) -> list[str]:
         head = f"idle gaps ({data.note}): gaps and µs per {data.per}, share of the window"
-        return [head, *(f"  {gap.gap_class:<16} {_text_numbers(gap, gap.window_share)}"
-                        for gap in data.rows)]  # fmt: skip
+        return [head, *(f"  {gap.name:<16} {_text_numbers(gap)}" for gap in data.rows)]
 
     def draw(self, data: GapTable, width: int, height: int) -> Sheet:
         inks, cells = self._brush.inks, number_cells(width)
@@ -137,11 +135,11 @@ class GapsPanel(Panel[GapTable]):
         head.right("window", cells[2], inks.dim).right("largest", largest, inks.dim)
         rows = [head]
         for gap in data.rows[: max(height - 1, 0)]:
-            words = data.meanings.get(gap.gap_class, "")
-            letter = GAP_LETTERS.get(gap.gap_class, "?")
+            words = data.meanings.get(gap.name, "")
+            letter = GAP_LETTERS.get(gap.name, "?")
             swatch = self._brush.glyphs.swatch if inks.color else letter
-            row = Row().add(f"{swatch} ", inks.gap(gap.gap_class))
-            row.left(gap.gap_class, names - 2, inks.text).left(f" {words}", meaning, inks.dim)
+            row = Row().add(f"{swatch} ", inks.gap(gap.name))
+            row.left(gap.name, names - 2, inks.text).left(f" {words}", meaning, inks.dim)
             _numbers(row, cells, gap, inks).right(duration(gap.max_ns), largest, inks.dim)
             rows.append(row)
             if not meaning and height > 2 * len(data.rows):

@@ -20,7 +20,7 @@ def test_rows_of_a_real_trace_add_up(foreign_traces):
     gaps, kernels = gap_rows(report), kernel_rows(report)
     assert steps == 3
     assert sum(row.ns for row in gaps) * steps == pytest.approx(device.idle_ns)
-    assert sum(row.window_share for row in gaps) == pytest.approx(idle_fraction(report))
+    assert sum(row.share for row in gaps) == pytest.approx(idle_fraction(report))
     assert [row.ns for row in gaps] == sorted((row.ns for row in gaps), reverse=True)
     assert sum(row.count for row in kernels) * steps == pytest.approx(device.kernels)
     assert gpu_ops_per_step(report) == pytest.approx(679, abs=2)
