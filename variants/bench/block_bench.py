@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -154,8 +155,7 @@ def measure_block(
     fused = FusedBlock(subject)
     fused.launch(follows=False)
     cosines = cosine(fused.x, reference), cosine(eager.output(), reference)
-    ways = _eager_ways(eager, subject.inputs, clock, blocks_per_graph)
-    ways |= _fused_ways(fused, subject.inputs, clock, blocks_per_graph)
+    ways = _ways(eager, fused, subject.inputs, clock, blocks_per_graph)
     required = REQUIRED_COSINES[dtype]
     if not cosines[0] >= required:
         error = f"cosine {cosines[0]:.8f} to float32 (required: {required}): not timed"
@@ -199,43 +199,35 @@ def cosine(out: torch.Tensor, reference: torch.Tensor) -> float:
     return float(similarity.min())
 
 
-def _eager_ways(
-    block: EagerBlock, inputs: BlockInputs, clock: Clock, blocks_per_graph: int
+def _ways(
+    eager: EagerBlock,
+    fused: FusedBlock,
+    inputs: BlockInputs,
+    clock: Clock,
+    blocks_per_graph: int,
 ) -> dict[str, Way]:
     growing, fixed = GrowingCache(inputs), FixedCache(inputs)
     start = inputs.x[:, None].clone()
 
-    def one() -> None:
-        block(start, growing.cache)
+    def eager_block() -> None:
+        eager(start, growing.cache)
         growing.rewind()
 
-    def several() -> None:
+    def eager_blocks() -> None:
         x = start
         for _ in range(blocks_per_graph):
-            x = block(x, fixed)
+            x = eager(x, fixed)
 
-    return {
-        "eager": Way(one, 1, growing.rewind),
-        "eager+graph": Way(clock.capture(several), blocks_per_graph, growing.rewind),
-    }
-
-
-def _fused_ways(
-    block: FusedBlock, inputs: BlockInputs, clock: Clock, blocks_per_graph: int
-) -> dict[str, Way]:
-    def restart() -> None:
-        block.x.copy_(inputs.x)
-
-    def one() -> None:
-        block.launch(follows=False)
-
-    def several() -> None:
+    def fused_blocks() -> None:
         for index in range(blocks_per_graph):
-            block.launch(follows=index > 0)
+            fused.launch(follows=index > 0)
 
+    rewind, restart = growing.rewind, partial(fused.x.copy_, inputs.x)
     return {
-        "fused": Way(one, 1, restart),
-        "fused+graph": Way(clock.capture(several), blocks_per_graph, restart),
+        "eager": Way(eager_block, 1, rewind),
+        "eager+graph": Way(clock.capture(eager_blocks), blocks_per_graph, rewind),
+        "fused": Way(partial(fused.launch, follows=False), 1, restart),
+        "fused+graph": Way(clock.capture(fused_blocks), blocks_per_graph, restart),
     }
 
 
