@@ -19,7 +19,7 @@ MEANINGS = {
     "dependency": "waited for another op or event",
     "launch_latency": "launched in time, started late",
 }
-CPU_MEANINGS = MEANINGS | {"host_wait": "Python and dispatch meanwhile"}
+CPU_MEANINGS = MEANINGS | {"host_wait": "Python and dispatch in between"}
 _NAME_CELLS = 17
 _MEANING_CELLS = 31
 

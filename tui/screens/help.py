@@ -31,7 +31,7 @@ FIGURES = (
     ("age", "Seconds since the worker last reported."),
     ("dropped", "Reports the worker dropped because the app was busy; it never waits for the app."),
     ("profiler \u00d7", "A profiled step takes longer. Launches, ops, idle and the tables come "
-     "from profiled windows; this is how many times as long such a step took."),
+     "from profiled windows; this is the time of a profiled step ÷ an unprofiled one."),
     ("\u2013", "Not known, or not measured yet. Never a zero."),
 )  # fmt: skip
 GAPS = (
