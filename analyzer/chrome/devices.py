@@ -9,7 +9,7 @@ from decodescope.analyzer.attribution.range_tree import NO_NODE
 from decodescope.analyzer.attribution.replays import CONFIDENCES
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.model_ranges import replay_slices
-from decodescope.analyzer.chrome.tracks import separate_tracks
+from decodescope.analyzer.chrome.tracks import first_fit
 from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import GAP_CLASSES
@@ -42,7 +42,7 @@ def stream_tracks(trace: Trace, device: int) -> Iterator[StreamTracks]:
     above = _FIRST_STREAM_TRACK
     for stream in sorted(set(ops.stream[ops.device == device].tolist())):
         mine = ((ops.device == device) & (ops.stream == stream)).nonzero()[0]
-        tracks = separate_tracks(ops.start_ns[mine], ops.end_ns[mine]) + above + 1
+        tracks = first_fit(ops.start_ns[mine], ops.end_ns[mine], may_nest=False) + above + 1
         yield StreamTracks(stream, above, mine, tracks)
         above = int(tracks.max()) + 1
 

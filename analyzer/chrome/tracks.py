@@ -13,21 +13,15 @@ from decodescope.analyzer.trace import HostEvents, Int64s, grouped
 _MAX_NUMBER = 1 << 31
 
 
-def separate_tracks(start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    """Tracks on which no two slices overlap at all; slices sorted by start, tracks from 0."""
-    if len(start_ns) < 2 or (start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]).all():
-        return np.zeros(len(start_ns), dtype=np.int64)
-    return _first_fit(start_ns, end_ns, may_nest=False)
+def first_fit(start_ns: Int64s, end_ns: Int64s, *, may_nest: bool) -> Int64s:
+    """The first track, from 0, that each slice fits on; slices are sorted by start, longest first.
 
-
-def nesting_tracks(start_ns: Int64s, end_ns: Int64s) -> Int64s:
-    """Tracks on which slices nest or are apart; sorted by start, longest first, tracks from 0."""
-    return _first_fit(start_ns, end_ns, may_nest=True)
-
-
-def _first_fit(start_ns: Int64s, end_ns: Int64s, *, may_nest: bool) -> Int64s:
-    """The first track that each slice fits on. A track's stack holds the ends of open slices."""
+    The slices of one track are apart; if they `may_nest`, one may also contain another.
+    """
     track = np.zeros(len(start_ns), dtype=np.int64)
+    if (start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]).all():
+        return track
+    # The ends of the open slices of each track.
     stacks: list[list[int]] = []
     for index, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
         for candidate, stack in enumerate(stacks):
@@ -54,7 +48,7 @@ def as_drawn(events: HostEvents) -> HostEvents:
     drawn = tid.copy()
     free = int(tid.max(initial=0)) + 1
     for mine in grouped(np.lexsort((-events.end_ns, events.start_ns)), pid, tid):
-        track = nesting_tracks(events.start_ns[mine], events.end_ns[mine])
+        track = first_fit(events.start_ns[mine], events.end_ns[mine], may_nest=True)
         moved = track > 0
         drawn[mine[moved]] = free - 1 + track[moved]
         free += int(track.max(initial=0))

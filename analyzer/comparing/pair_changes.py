@@ -7,6 +7,7 @@ from decodescope.analyzer.schema.comparison_report import Change, Pair, RangeCha
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 
 ALL_IDLE = "all"
+_STEP_FIGURES = ("launch_calls", "gpu_ops", "busy_ns")
 
 
 def pair_of(
@@ -31,9 +32,7 @@ def pair_of(
         other=names[1],
         speed=speed,
         step_ns=step_ns,
-        launch_calls=change("launch_calls"),
-        gpu_ops=change("gpu_ops"),
-        busy_ns=change("busy_ns"),
+        **{name: change(name) for name in _STEP_FIGURES},
         idle_ns={name: change(name) for name in (*GAP_CLASSES, ALL_IDLE)},
         ranges=_ranges(*windows, whole=whole),
     )
@@ -56,12 +55,8 @@ def _figures(window: Report | None, whole: bool) -> dict[str, float]:
             gaps = (device.gaps[name] for device in devices if name in device.gaps)
             figures[name] = sum(total.total_ns for total in gaps)
     else:
-        figures = {
-            "launch_calls": _mean(step.launch_calls for step in steps),
-            "gpu_ops": _mean(step.gpu_ops for step in steps),
-            "busy_ns": _mean(step.busy_ns for step in steps),
-            **_idle_of_steps(steps),
-        }
+        figures = {name: _mean(getattr(step, name) for step in steps) for name in _STEP_FIGURES}
+        figures |= _idle_of_steps(steps)
     if window.on_cpu:
         del figures["launch_calls"]
     return figures

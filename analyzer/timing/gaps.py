@@ -117,17 +117,17 @@ def kernel_floor_ns(trace: Trace) -> int | None:
 
 
 def _unclassified(trace: Trace, unions: Collection[Union]) -> Gaps:
-    none = np.zeros(0, dtype=np.int64)
-    following = np.concatenate([none, *(busy.first[1:] for busy in unions)])
+    before = Union.concatenate([busy.take(slice(None, -1)) for busy in unions])
+    after = Union.concatenate([busy.take(slice(1, None)) for busy in unions])
     return Gaps(
-        start_ns=np.concatenate([none, *(busy.end_ns[:-1] for busy in unions)]),
-        end_ns=np.concatenate([none, *(busy.start_ns[1:] for busy in unions)]),
-        device=trace.ops.device[following],
-        prev=np.concatenate([none, *(busy.last_ending[:-1] for busy in unions)]),
-        next=following,
-        call=trace.ops.launch[following],
-        kind=np.full(len(following), UNLINKED, dtype=np.int8),
-        label=np.full(len(following), -1, dtype=np.int8),
+        start_ns=before.end_ns,
+        end_ns=after.start_ns,
+        device=trace.ops.device[after.first],
+        prev=before.last_ending,
+        next=after.first,
+        call=trace.ops.launch[after.first],
+        kind=np.full(len(after), UNLINKED, dtype=np.int8),
+        label=np.full(len(after), -1, dtype=np.int8),
     )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.chrome.tracks import as_drawn, nesting_tracks, separate_tracks
+from decodescope.analyzer.chrome.tracks import as_drawn, first_fit
 from decodescope.analyzer.trace import HostEvents
 from tests.helpers.kineto_events import call, span, trace_of
 
@@ -16,7 +16,7 @@ slices = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=15
 def test_tracks_separate_and_nest(rows: list[tuple[int, int]]) -> None:
     rows = sorted(((start, start + length) for start, length in rows), key=lambda r: (r[0], -r[1]))
     start, end = (np.array([r[i] for r in rows], dtype=np.int64) for i in (0, 1))
-    apart, nested = separate_tracks(start, end), nesting_tracks(start, end)
+    apart, nested = (first_fit(start, end, may_nest=may_nest) for may_nest in (False, True))
     for i, (a, b) in enumerate(rows):
         for j, (c, d) in enumerate(rows[:i]):
             if apart[i] == apart[j]:
