@@ -10,7 +10,7 @@ from decodescope.analyzer.timing.launches import threads_at
 from decodescope.analyzer.timing.steps import is_step_name, step_kind
 from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Trace
 
-# torch.compile opens this range around every call of generated code; it is no part of the model.
+# torch.compile opens this range around every call of generated code; it is not part of the model.
 _NOISE = re.compile(r"## Call CompiledFxGraph .*##$")
 # PyTorch opens these operators around others, which describe the work better.
 _WRAPPER = re.compile(
@@ -112,7 +112,7 @@ def _changes(
 
 
 def _outermost_operator(trace: Trace, times: HostTimes) -> Int64s:
-    """The outermost open operator that is no wrapper, else the wrapper; -1 for none."""
+    """The outermost open operator that is not a wrapper, else the wrapper; -1 for none."""
     operators, at_ns = trace.cpu_ops, times.at_ns
     found = np.full(len(at_ns), -1, dtype=np.int64)
     if not len(at_ns) or not len(operators):

@@ -88,8 +88,8 @@ def run_analyzer_benchmark(
     `peer_python` is a Python that has HolisticTraceAnalysis; without one, no peer is measured.
 
     Raises:
-        InputError: `peer_python` is no program or lacks the package.
-        TraceError: `source` is no recording, or one without a captured window.
+        InputError: `peer_python` is not a program or lacks the package.
+        TraceError: `source` is not a recording, or has no captured window.
         DecodescopeError: a measured process failed.
     """
     ours: list[_Figures] = []

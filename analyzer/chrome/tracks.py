@@ -14,9 +14,10 @@ _MAX_NUMBER = 1 << 31
 
 
 def first_fit(start_ns: Int64s, end_ns: Int64s, *, may_nest: bool) -> Int64s:
-    """The first track, from 0, that each slice fits on; slices are sorted by start, longest first.
+    """The first track, from 0, that each slice fits on. Slices are sorted by start.
 
-    The slices of one track are apart; if they `may_nest`, one may also contain another.
+    The slices of one track do not overlap; with `may_nest`, one may contain another, and of those
+    that start together the longest comes first.
     """
     track = np.zeros(len(start_ns), dtype=np.int64)
     if (start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]).all():

@@ -77,7 +77,7 @@ def _by_variant(runs: Sequence[RunReport]) -> dict[str, Rounds]:
             raise InputError(f"{where} has no round; set round, counting from 0")
         if differences := workload_differences(runs[0], run):
             raise InputError(
-                f"{where} has another workload than the first run: {', '.join(differences)}; "
+                f"{where} and the first run have different workloads: {', '.join(differences)}; "
                 "compare runs of one workload"
             )
         if not 0 < run.tokens_per_s < math.inf:

@@ -48,8 +48,8 @@ _Decoded = TypeVar("_Decoded", bound=Struct)
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The runs of an earlier `compare --json`, read from `path`, and how much slower than they a
-    variant may be."""
+    """The runs of an earlier `compare --json`, read from `path`, and the slowdown that is allowed
+    (see `Gate`)."""
 
     path: str
     allowed_percent: float
@@ -71,7 +71,7 @@ def read_baseline(
 
     Raises:
         InputError: `allowed_percent` is not at least 0 and below 100; the baseline is not a
-            comparison's JSON, is of another schema version, or has a variant that is not one of
+            comparison's JSON, has another schema version, or has a variant that is missing from
             `variants`.
     """
     _check_allowed(allowed_percent)
@@ -91,7 +91,7 @@ def check_baseline(comparison: Comparison, baseline: Baseline) -> Comparison:
     only this comparison has, other software, and a fall that may be noise are findings.
 
     Raises:
-        InputError: the baseline is of another workload.
+        InputError: the baseline has a different workload.
     """
     _check_workload(baseline, comparison)
     before, result, path = baseline.rates, comparison.comparison, baseline.path
@@ -199,7 +199,7 @@ def _check_workload(baseline: Baseline, comparison: Comparison) -> None:
     for run in baseline.runs:
         if differences := workload_differences(run, comparison.runs[0]):
             raise InputError(
-                f"{baseline.path}: the baseline is of another workload than this comparison: "
+                f"{baseline.path}: the baseline and this comparison have different workloads: "
                 f"{', '.join(differences)}; compare the same, or {_NEW_BASELINE}"
             )
 

@@ -22,7 +22,7 @@ _COLLECTIVE = re.compile(r"(?:nccl|rccl)\w*Kernel_(AllReduce|AllGather|ReduceSca
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranks:
-    """One trace for each rank, by rank, and all of them as one.
+    """The trace of each rank, in order of rank, and all of them merged.
 
     `merged` has one device for each (rank, device) and is None if the traces share no clock;
     `findings` lists what is wrong with the set.

@@ -40,7 +40,7 @@ def read_recorded_window(path: Path | str) -> Trace:
     """The last captured window of the recording at `path`; its source format is "recording".
 
     Raises:
-        TraceError: as `read_recording`, no window inside, or a window that is no trace.
+        TraceError: as `read_recording`; there is no window, or the window is not a trace.
     """
     recording = read_recording(path)
     trace = read_kineto_bytes(recording.last_trace(), str(path))

@@ -119,7 +119,7 @@ class Recording:
         """The Kineto JSON of the last window.
 
         Raises:
-            TraceError: there is no window, or as `trace_bytes`.
+            TraceError: there is no window; also as `trace_bytes`.
         """
         if not self.windows:
             raise TraceError(
@@ -233,7 +233,7 @@ def read_recording(path: Path | str) -> Recording:
     """Check the recording at `path` frame by frame, holding one frame in memory at a time.
 
     Raises:
-        TraceError: no such file, not a recording, or one of another version.
+        TraceError: the file does not exist, is not a recording, or has another version.
     """
     path = Path(path)
     try:
@@ -288,13 +288,13 @@ def _read_frame(file: BinaryIO) -> _Frame:
     if not prefix:
         raise EOFError
     if len(prefix) < _LENGTH.size:
-        raise TraceError("the recording breaks off inside a frame")
+        raise TraceError("the recording ends inside a frame")
     (length,) = _LENGTH.unpack(prefix)
     if length > MAX_FRAME_BYTES:
         raise TraceError("the recording holds an unreadable frame")
     body = file.read(length)
     if len(body) < length:
-        raise TraceError("the recording breaks off inside a frame")
+        raise TraceError("the recording ends inside a frame")
     try:
         return _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -26,7 +26,7 @@ def analyze_ranks(paths: Sequence[Path | str]) -> RanksAnalysis:
 
     Raises:
         InputError: no file, one file twice, or two files with the same events.
-        TraceError: a file is no trace.
+        TraceError: a file is not a trace.
     """
     if not paths:
         raise InputError("no trace files; name one for each rank")

@@ -172,7 +172,7 @@ async def test_a_truncated_recording_plays_its_whole_frames_and_warns(path):
     events = [event for _, event in await play(link)]
     await link.close()
     assert isinstance(events[0], Log)
-    assert "breaks off" in events[0].text
+    assert "ends inside a frame" in events[0].text
     assert events[1:] == [Progress("a"), Bye("end of recording")]
 
 

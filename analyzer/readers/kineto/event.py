@@ -64,7 +64,7 @@ def clean(value: object) -> object:
 
 
 def event_of(value: object) -> Event | None:
-    """An event from a decoded value whose numbers are text, None if it is no object."""
+    """An event from a decoded value whose numbers are text, None if it is not an object."""
     if not isinstance(value, dict):
         return None
     args = value.get("args")

@@ -27,7 +27,7 @@ _Stored = TypeVar("_Stored")
 
 
 def read_kineto(path: str) -> Trace:
-    """Read a .json or .json.gz trace. Raises `TraceError` if the file holds none."""
+    """Read a .json or .json.gz trace. Raises `TraceError` if the file is not a trace."""
     with open_stream(path) as stream:
         return _read(stream, path)
 
@@ -49,9 +49,9 @@ def _read(stream: BinaryIO, path: str) -> Trace:
     except OSError as error:
         raise TraceError(f"{path}: reading failed ({error}); check the file") from error
     if not columns.events and (events.truncated or events.broken_at is not None):
-        raise TraceError(f"{path}: broken off before its first whole event; record it again")
+        raise TraceError(f"{path}: ends before its first complete event; record it again")
     if columns.events + events.skipped > 0 and columns.with_phase == 0:
-        raise TraceError(f"{path}: JSON whose list holds no trace events; give a Chrome trace")
+        raise TraceError(f"{path}: JSON with no trace events in its list; give a Chrome trace")
     return _assemble(columns, events, path)
 
 

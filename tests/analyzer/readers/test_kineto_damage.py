@@ -81,9 +81,9 @@ def test_text_that_breaks_off_in_the_middle_is_reported_with_its_place() -> None
         (b"\x1f\x8b\x08\x00garbage-garbage", "a broken gzip file"),
         (gzip.compress(b""), "an empty file"),
         (gzip.compress(b"hello"), "not a JSON trace"),
-        (b"[" * 100_000, "before its first whole event"),
-        (b"[", "before its first whole event"),
-        (b'{"traceEvents": [{"ph": "X", "na', "before its first whole event"),
+        (b"[" * 100_000, "before its first complete event"),
+        (b"[", "before its first complete event"),
+        (b'{"traceEvents": [{"ph": "X", "na', "before its first complete event"),
     ],
     ids=lambda value: repr(value[:24]),
 )
