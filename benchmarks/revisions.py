@@ -10,6 +10,7 @@ benchmarks/results/revisions.json: every figure, the ratio this ÷ base of paire
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -102,6 +103,14 @@ def summary(figures: Figures) -> dict[str, Any]:
     }
 
 
+def repeating_command(arguments: argparse.Namespace) -> str:
+    """The command that measures this again, without the place of its output."""
+    words = ["python", "-m", "benchmarks.revisions", "--base", arguments.base]
+    words += ["--models", arguments.models, "--variants", arguments.variants]
+    words += ["--rounds", str(arguments.rounds), *(["--kernels"] if arguments.kernels else [])]
+    return shlex.join(words)
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -117,7 +126,7 @@ def main() -> None:
         for rounds, figures in enumerate(interleaved(arguments, Path(folder)), start=1):
             # After each round, so that an interrupted run keeps the whole ones.
             record = {"base_commit": commit, "rounds": rounds, "figures": summary(figures)}
-            write_record(arguments.output, record)
+            write_record(arguments.output, record, repeating_command(arguments))
 
 
 if __name__ == "__main__":
