@@ -15,9 +15,8 @@ from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.recordings.recording import read_recording
-from tests.helpers.fuzz_properties import analyzed
+from tests.helpers.fuzzing import Document, analyzed, cut_down, damage_bytes, damage_events
 from tests.helpers.kineto_events import RECORDED
-from tests.helpers.mutations import Document, cut_down, damage_bytes, damage_events
 
 FOREIGN = (
     "v100_cuda_graph", "a100_eager", "h100_qwen1.5_0.5b_eager", "mi300x_vllm_decode_graph",

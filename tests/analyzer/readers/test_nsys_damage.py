@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import load
 from decodescope.analyzer.errors import TraceError
-from tests.helpers.fuzz_properties import analyzed
+from tests.helpers.fuzzing import analyzed
 from tests.helpers.nsys_files import Export
 
 
