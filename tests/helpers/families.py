@@ -1,4 +1,4 @@
-"""Small models of every kind the fused kernels run, with random weights that tell parts apart."""
+"""Small models of every kind the fused kernels run. Their random weights differ between parts."""
 
 from collections.abc import Mapping
 from typing import Any

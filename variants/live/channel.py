@@ -78,7 +78,7 @@ class Channel:
         return self._decoder.feed(data)  # type: ignore[return-value]
 
     def wait(self) -> list[AppMessage]:
-        """Sleep until the app sends a message; queued messages are sent meanwhile.
+        """Sleep until the app sends a message; queued messages are still sent.
 
         Raises:
             ChannelClosed: the app is gone.
