@@ -62,12 +62,13 @@ class KernelCase:
 def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
     """The operations of a layer and the head in the step's order, then the embedding, and what a
     step launches if fusions are left out."""
-    fused = _operations(operands, VariantSpec("fused"), SHORT_CONTEXT)
-    embedding, *layer, head = fused
-    _, _, attention, *_ = _operations(operands, VariantSpec("fused"), operands.context)
-    layer[1] = attention
-    for name, operation in zip(TILED_OPERATIONS, (*layer, head), strict=True):
-        launches = 1 if operation is head else len(operands.parts.layers)
+    embedding, *others = _operations(operands, VariantSpec("fused"), SHORT_CONTEXT)
+    _, *in_context = _operations(operands, VariantSpec("fused"), operands.context)
+    names = iter(TILED_OPERATIONS)
+    for short, long in zip(others, in_context, strict=True):
+        operation = long if isinstance(long, DecodeAttention) else short
+        name = next(names) if "tile" in operation.arguments else operation.kernel
+        launches = 1 if short is others[-1] else len(operands.parts.layers)
         yield _case(operands, name, operation, launches)
     yield _case(operands, "embedding", embedding, 1)
     bare = _operations(operands, VariantSpec("fused", without=frozenset(FUSIONS)), SHORT_CONTEXT)
