@@ -11,6 +11,7 @@ from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.files import check_writable
 from decodescope.cli.group import DefaultToLive
 from decodescope.cli.options import (
+    DEFAULT_TOKENS,
     FILE,
     dtype_option,
     file_option,
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 _MODEL, _BLOCK_MODEL = "llama-3.2-1b@random", "qwen2.5-0.5b@random"
 _CONTEXT = 1024
-# The defaults of `run`: tiles are chosen for its KV cache.
-_TUNE_CONTEXT, _TUNE_TOKENS = 128, 128
+# The default context of `run`: tiles are chosen for its KV cache.
+_TUNE_CONTEXT = 128
 
 
 @click.group(cls=DefaultToLive)
@@ -128,7 +129,7 @@ class _KernelOptions:
 @number_option(
     "--tokens",
     help="With --tune: new tokens that the KV cache has room for, as in the later runs. "
-    f"[default: {_TUNE_TOKENS}]",
+    f"[default: {DEFAULT_TOKENS}]",
 )
 @file_option(
     "--table",
@@ -162,7 +163,7 @@ def _benchmark(
     context, tokens = _CONTEXT, 1
     if chosen.tune:
         context = _TUNE_CONTEXT
-        tokens = _TUNE_TOKENS if chosen.tokens is None else chosen.tokens
+        tokens = DEFAULT_TOKENS if chosen.tokens is None else chosen.tokens
     context = context if chosen.context is None else chosen.context
     workload = DecodeWorkload(chosen.batch, context, tokens, parse_dtype(chosen.dtype or "bf16"))
     require_gpu()
