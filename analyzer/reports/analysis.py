@@ -58,9 +58,12 @@ def analyze(trace: Trace) -> Analysis:
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
     trace, steps = timeline.trace, timeline.steps
     rows = zip(
-        *(trace.ranges.length_ns[steps.marker].tolist(), steps.busy_ns.tolist()),
-        *(steps.span.length_ns.tolist(), steps.gpu_ops.tolist()),
-        *(steps.launch_calls.tolist(), step_idle_ns(timeline)),
+        trace.ranges.length_ns[steps.marker].tolist(),
+        steps.busy_ns.tolist(),
+        steps.span.length_ns.tolist(),
+        steps.gpu_ops.tolist(),
+        steps.launch_calls.tolist(),
+        step_idle_ns(timeline),
         strict=True,
     )
     return tuple(

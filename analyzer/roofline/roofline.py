@@ -52,8 +52,10 @@ def rooflines(trace: Trace, work: OpWork) -> dict[int, Roofline]:
     devices, device_row = np.unique(ops.device[known], return_inverse=True)
     peaks = np.array([_peaks(trace, device) for device in devices.tolist()]).reshape(-1, 3)
     values = (
-        *(np.ones(len(known), dtype=np.int64), ops.length_ns[known]),
-        *(work.bytes[known], work.flops[known]),
+        np.ones(len(known), dtype=np.int64),
+        ops.length_ns[known],
+        work.bytes[known],
+        work.flops[known],
         work.bytes[known] / peaks[device_row, 0],
         work.flops[known] / peaks[device_row, 1],
         work.flops[known] / peaks[device_row, 2],
