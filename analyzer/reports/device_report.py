@@ -4,6 +4,7 @@ import numpy as np
 
 from decodescope.analyzer.reports.gap_report import device_label, gap_totals
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StreamReport
+from decodescope.analyzer.timing.communication import communication
 from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS, Gaps
 from decodescope.analyzer.timing.intervals import overlap_ns, union
 from decodescope.analyzer.timing.timeline import Timeline
@@ -20,6 +21,7 @@ def device_report(timeline: Timeline, device: int) -> DeviceReport:
     floor_ns = timeline.floors_ns[device]
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
     streams = _stream_reports(trace.ops, mine, gaps, here)
+    shared = communication(trace, trace.ops.take(mine))
     return DeviceReport(
         device=device_label(trace, device),
         name=trace.device_names.get(device, ""),
@@ -34,6 +36,9 @@ def device_report(timeline: Timeline, device: int) -> DeviceReport:
         kernel_floor_ns=floor_ns,
         kernel_floor_estimated=floor_ns is not None and not measured,
         streams=streams,
+        communication_ns=shared.busy_ns,
+        exposed_communication_ns=shared.exposed_ns,
+        communication=shared.by_kind,
     )
 
 

@@ -41,6 +41,14 @@ def idle_fraction(report: Report) -> float | None:
     return sum(device.idle_ns for device in report.devices) / window_ns
 
 
+def communication_fraction(report: Report) -> float | None:
+    """Communication time ÷ window, summed over the devices; None if no device was active."""
+    window_ns = sum(device.window_ns for device in report.devices)
+    if window_ns <= 0:
+        return None
+    return sum(device.communication_ns for device in report.devices) / window_ns
+
+
 def kernel_rows(report: Report) -> tuple[KernelRow, ...]:
     """The kernels in the report's order (largest total first)."""
     steps = len(report.steps) or 1

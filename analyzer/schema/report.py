@@ -152,6 +152,10 @@ class DeviceReport(Struct, frozen=True):
     `device` is the CUDA ordinal, or the string "cpu" if leaf operators count as GPU ops.
     `overlap_ns` is the time during which two or more ops ran at once on one stream.
     `host_wait` splits `gaps["host_wait"]` by what the host did during it.
+    `communication_ns` is the time during which at least one op communicated with another device,
+    `exposed_communication_ns` the part of it in which no other op ran on this one; `communication`
+    holds the time of each kind of communication that occurred, the longest first (kinds that ran
+    at once add up to more than `communication_ns`).
     """
 
     device: int | str
@@ -167,6 +171,9 @@ class DeviceReport(Struct, frozen=True):
     kernel_floor_ns: int | None
     kernel_floor_estimated: bool
     streams: tuple[StreamReport, ...] = ()
+    communication_ns: int = 0
+    exposed_communication_ns: int = 0
+    communication: dict[str, int] = {}
 
 
 class StepReport(Struct, frozen=True):

@@ -5,14 +5,19 @@ from functools import lru_cache
 
 import numpy as np
 
+from decodescope.analyzer.timing.communication import communication_kind
 from decodescope.analyzer.timing.intervals import covered_until, union
 from decodescope.analyzer.timing.step_timeline import StepTimeline, column_edges
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s
 
-FAMILIES = ("matmul", "attention", "reduction", "elementwise", "copy", "other")
+FAMILIES = (
+    *("matmul", "attention", "reduction", "elementwise", "copy"),
+    *("communication", "other"),
+)
 NO_FAMILY = -1
 
 _COPY = FAMILIES.index("copy")
+_COMMUNICATION = FAMILIES.index("communication")
 _OTHER = FAMILIES.index("other")
 _PATTERNS = tuple(
     (FAMILIES.index(family), re.compile(pattern, re.IGNORECASE))
@@ -33,7 +38,10 @@ _PATTERNS = tuple(
 
 @lru_cache(maxsize=4096)
 def kernel_family(name: str) -> int:
-    """The index in `FAMILIES` of the first pattern that `name` matches."""
+    """The index in `FAMILIES` of "communication" if `name` is of that, else of the first pattern
+    that `name` matches."""
+    if communication_kind(name) is not None:
+        return _COMMUNICATION
     for family, pattern in _PATTERNS:
         if pattern.search(name):
             return family
@@ -45,7 +53,8 @@ def op_families(timeline: StepTimeline) -> Int8s:
     used, place = np.unique(timeline.ops.name, return_inverse=True)
     of_name = [kernel_family(timeline.names[name]) for name in used]
     families = np.array(of_name, dtype=np.int8)[place]
-    families[np.isin(timeline.ops.kind, (MEMCPY, MEMSET))] = _COPY
+    local = np.isin(timeline.ops.kind, (MEMCPY, MEMSET)) & (families != _COMMUNICATION)
+    families[local] = _COPY
     return families
 
 

@@ -28,6 +28,7 @@ FAMILY_COLORS = {
     "reduction": PURPLE,
     "elementwise": YELLOW,
     "copy": BLUE,
+    "communication": ORANGE,
     "other": GREY,
 }
 PART_COLORS = {

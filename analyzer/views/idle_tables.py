@@ -118,6 +118,36 @@ def gaps_table(report: Report, width: int) -> Table:
     return columns_table(columns, rows, style=lambda row: "dim" if row.name[0] == " " else None)
 
 
+class _Communication(NamedTuple):
+    """A kind of communication, all of it, or the part that nothing covers."""
+
+    device: DeviceReport
+    name: str
+    ns: int
+
+
+def communication_table(report: Report) -> Table:
+    """The communication of each device that did any: by kind, in all, and exposed."""
+    columns: list[Column[_Communication]] = [
+        Column("kind", lambda row: row.name, text=True),
+        Column("time", lambda row: duration(row.ns)),
+        Column("of window", lambda row: f"{percent(_of_window(row.ns, row.device))} %"),
+        Column("of busy", lambda row: f"{percent(row.ns / row.device.busy_ns)} %"),
+    ]
+    rows: list[_Communication | Text] = []
+    for device in report.devices:
+        if not device.communication_ns:
+            continue
+        if len(report.devices) > 1:
+            rows.append(Text(f"GPU {device.device}", style="bold"))
+        parts = device.communication
+        if len(parts) > 1:
+            parts = {**parts, "all communication": device.communication_ns}
+        parts = {**parts, "exposed: no other op ran": device.exposed_communication_ns}
+        rows += [_Communication(device, name, ns) for name, ns in parts.items()]
+    return columns_table(columns, rows)
+
+
 def _mean_ns(total: GapTotal) -> float | None:
     return total.total_ns / total.count if total.count else None
 

@@ -6,9 +6,10 @@ from rich.console import Group, RenderableType, RenderResult
 from rich.text import Text
 
 from decodescope.analyzer.formatting import count, duration, percent, plain_text, weights_note
-from decodescope.analyzer.reports.per_step import idle_fraction
+from decodescope.analyzer.reports.per_step import communication_fraction, idle_fraction
 from decodescope.analyzer.schema.report import RankReport, RanksReport, Report
 from decodescope.analyzer.views.idle_tables import (
+    communication_table,
     devices_table,
     gaps_table,
     longest_gaps_table,
@@ -44,6 +45,7 @@ def report_table(report: Report, by: str = "kernel") -> RenderableType:
 
 def ranks_table(report: RanksReport, by: str = "kernel") -> RenderableType:
     """Each rank in one line, the findings about them, and the report of the merged trace."""
+    shared = any(communication_fraction(one.report) for one in report.ranks)
     columns: list[Column[RankReport]] = [
         Column("rank", lambda one: f"{one.rank}"),
         Column("file", _file_name, text=True),
@@ -51,6 +53,7 @@ def ranks_table(report: RanksReport, by: str = "kernel") -> RenderableType:
         Column("window", lambda one: duration(sum(d.window_ns for d in one.report.devices))),
         Column("idle", lambda one: duration(sum(d.idle_ns for d in one.report.devices))),
         Column("idle %", lambda one: percent(idle_fraction(one.report))),
+        Column("comm %", lambda one: percent(communication_fraction(one.report)), shared),
         Column("bound", lambda one: one.report.verdict.bound, text=True),
     ]
     parts: list[RenderableType] = [Text(f"{len(report.ranks)} ranks", style="bold")]
@@ -133,6 +136,8 @@ def _idle(report: Report, by: str, width: int) -> RenderResult:
     yield from section("Devices", devices_table(report, width))
     if any(len(device.streams) > 1 for device in report.devices):
         yield from section("Threads" if report.on_cpu else "Streams", streams_table(report))
+    if any(device.communication_ns for device in report.devices):
+        yield from section("Communication", communication_table(report))
     yield from section("Idle gaps", gaps_table(report, width))
     if by == "gap":
         if report.steps:

@@ -12,6 +12,7 @@ from decodescope.analyzer.protocol import (
 from decodescope.analyzer.recordings.recording import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.feed import ReplaySource, TraceSource
+from tests.helpers.kineto_events import document, op
 from tests.helpers.scripted import (
     StillClock,
     hello,
@@ -85,6 +86,19 @@ def write_rank(path, rank, base_ns):
     }
     path.write_text(json.dumps(trace))
     return path
+
+
+async def test_a_trace_with_communication_shows_its_share_of_the_window(tmp_path):
+    path = tmp_path / "rank0.json"
+    shared = op(100, 400, name="ncclDevKernel_AllReduce", stream=8)
+    path.write_bytes(document([op(0, 100), shared]))
+    for size in ((80, 24), (140, 45)):
+        app = DecodescopeApp(TraceSource((path,)), clock=StillClock(), folder=tmp_path)
+        async with app.run_test(size=size) as pilot:
+            await settle(pilot)
+            shown = text_of(app)
+        assert "comm %" in shown or "COMMUNICATION %" in shown
+        assert "75.0" in shown or size[0] > 100  # large digits are drawn, not written
 
 
 async def test_the_files_of_several_ranks_are_also_shown_merged(tmp_path):

@@ -7,6 +7,7 @@ from rich.style import Style
 
 from decodescope.analyzer import formatting as fmt
 from decodescope.analyzer.reports.per_step import (
+    communication_fraction,
     gpu_ops_per_step,
     idle_fraction,
     launch_calls_per_step,
@@ -54,7 +55,7 @@ class FiguresPanel(Panel[FiguresData]):
         live: Tone = "plain" if view.live_figures or view.kind == "trace" else "stale"
         lead: Tone = "lead" if live == "plain" else "stale"
         stats, cpu, used = view.stats, view.on_cpu, _mbu(view)
-        tokens_per_s = p50_ns = p99_ns = tokens = dropped = launches = ops = idle = None
+        tokens_per_s = p50_ns = p99_ns = tokens = dropped = launches = ops = idle = shared = None
         if stats is not None:
             tokens_per_s, tokens, dropped = stats.tokens_per_s, stats.tokens, stats.dropped
             p50_ns, p99_ns = stats.step_p50_ns, stats.step_p99_ns
@@ -62,6 +63,7 @@ class FiguresPanel(Panel[FiguresData]):
             report = view.window.report
             launches = None if cpu else launch_calls_per_step(report)
             ops, idle = gpu_ops_per_step(report), idle_fraction(report)
+            shared = communication_fraction(report)
         names = ("OPERATORS", "ops", "OP IDLE %") if cpu else ("GPU OPS", "GPU ops", "GPU IDLE %")
         mbu = "MBU % (datasheet)" if used is not None and used.mbu_of == "datasheet" else "MBU %"
         main = (
@@ -72,6 +74,8 @@ class FiguresPanel(Panel[FiguresData]):
             Figure(names[2], "idle %", fmt.percent(idle), live),
             Figure(mbu, "MBU %", fmt.percent(used.mbu if used else None), live),
         )
+        if shared:
+            main += (Figure("COMMUNICATION %", "comm %", fmt.percent(shared), live),)
         side = (
             Figure("", "ms p99", fmt.milliseconds(p99_ns), live),
             Figure("", "tokens", fmt.count(tokens, 7), live),

@@ -23,7 +23,7 @@ from tests.helpers.html_samples import (
     sample_diff,
     sample_view,
 )
-from tests.helpers.kineto_events import event, trace_of
+from tests.helpers.kineto_events import event, op, trace_of
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "analyzer" / "recordings"
 
@@ -206,6 +206,16 @@ def test_a_trace_without_gpu_activity_has_an_explanation() -> None:
     assert "No step is marked in this trace" in words
     assert "There are no gaps to count" in words
     assert "not captured by decodescope" in words
+
+
+def test_communication_has_a_table_where_there_is_any() -> None:
+    work = [op(0, 100, stream=7), op(100, 150, stream=9)]
+    shared = op(100, 400, name="ncclDevKernel_AllReduce", stream=8)
+    for events, expected in ((work, False), ([*work, shared], True)):
+        view = VariantView("ranks", analyze(trace_of(*events)).report, None)
+        words = " ".join(re.sub(r"<[^>]*>", " ", html_report("ranks", [view], None)).split())
+        assert ("NCCL/RCCL 300 ns 75.0 %" in words) == expected
+        assert ("exposed: no other op ran 250 ns 62.5 %" in words) == expected
 
 
 def test_optional_fields_may_be_missing() -> None:

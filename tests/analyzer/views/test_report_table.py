@@ -11,7 +11,7 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.schema.launch_report import QueueDepth
 from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.views.report_table import report_table
-from tests.helpers.kineto_events import DATA, trace_of
+from tests.helpers.kineto_events import DATA, op, trace_of
 from tests.helpers.rich_report import rich_report, text_of
 
 CUT_CELL = re.compile(r"…(  |$)", re.MULTILINE)
@@ -166,3 +166,15 @@ def test_an_empty_trace_has_a_table() -> None:
     text = table_text(analyze(trace_of()).report)
     assert "nothing ran on a GPU" in text
     assert "Devices" not in text
+
+
+def test_communication_has_a_table_where_there_is_any() -> None:
+    """100 ns of work, then a collective of 300 ns of which another stream covers 50 ns."""
+    name = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+    work = [op(0, 100, stream=7), op(100, 150, stream=9)]
+    alone = table_text(analyze(trace_of(*work)).report)
+    assert "Communication" not in alone
+    shared = analyze(trace_of(*work, op(100, 400, name=name, stream=8))).report
+    text = table_text(shared, width=60)
+    assert line_with(text, "NCCL/RCCL").split() == ["NCCL/RCCL", "300", "ns", *["75.0", "%"] * 2]
+    assert line_with(text, "exposed").endswith("250 ns     62.5 %   62.5 %")
