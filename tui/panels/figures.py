@@ -66,7 +66,7 @@ class FiguresPanel(Panel[FiguresData]):
             shared = communication_fraction(report)
         names = ("OPERATORS", "ops", "OP IDLE %") if cpu else ("GPU OPS", "GPU ops", "GPU IDLE %")
         mbu = "MBU % (datasheet)" if used is not None and used.mbu_of == "datasheet" else "MBU %"
-        main = (
+        main: tuple[Figure, ...] = (
             Figure("TOK/S", "tok/s", fmt.rate(tokens_per_s), lead),
             Figure("MS/STEP p50", "ms p50", fmt.milliseconds(p50_ns), live),
             Figure("LAUNCHES/STEP", "launches", fmt.number(launches), live),
