@@ -5,9 +5,12 @@ DecodescopeError
 │   ├── TraceError      a file that is not a trace, or a broken one
 │   └── ModelError      a model, checkpoint or workload that cannot be decoded
 ├── MissingRequirement  exit 3: no CUDA, torch not installed, model not found, out of GPU memory
+├── InternalError       exit 70: an error that nobody foresaw
 └── RegressionFound     exit 1: a regression gate failed
 """
 
+import errno
+import os
 import signal
 
 
@@ -35,10 +38,35 @@ class MissingRequirement(DecodescopeError):
     exit_code = 3
 
 
+class InternalError(DecodescopeError):
+    """An error that nobody foresaw: a fault of decodescope, or of a library."""
+
+    exit_code = 70  # EX_SOFTWARE
+
+
 class RegressionFound(DecodescopeError):
     """A figure fell by more than the gate allows."""
 
     exit_code = 1
+
+
+# What the operating system refuses for lack of something, whatever the program.
+_LACKING = (
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+)  # fmt: skip
+
+
+def known_error(error: Exception) -> DecodescopeError:
+    """`error` as one of ours: itself, a requirement of the machine, or an `InternalError`."""
+    if isinstance(error, DecodescopeError):
+        return error
+    if isinstance(error, MemoryError):
+        return MissingRequirement("out of memory; close other programs or ask for less")
+    if isinstance(error, OSError) and error.errno in _LACKING:
+        where = "" if error.filename is None else f"{error.filename}: "
+        what = os.strerror(error.errno)
+        return MissingRequirement(f"{where}{what}; free some, or raise the limit, and try again")
+    return InternalError(first_line(error))
 
 
 def first_line(error: Exception) -> str:

@@ -14,6 +14,7 @@ from textual.binding import BindingType
 from textual.filter import LineFilter, NoColor
 from textual.screen import Screen
 from textual.theme import Theme
+from textual.worker import WorkerFailed
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import (
@@ -79,6 +80,16 @@ class DecodescopeApp(App[None]):
         """Why the live worker gave up, None if it did not or was restarted since."""
         return self._live.view().fatal if self._live is not None else None
 
+    @property
+    def crash(self) -> BaseException | None:
+        """The error that ended the app, None if none did."""
+        error = self._exception
+        return error.error if isinstance(error, WorkerFailed) else error
+
+    def _fatal_error(self) -> None:
+        """End without Textual's traceback: whoever runs the app reports `crash`."""
+        self._close_messages_no_wait()
+
     def get_default_screen(self) -> Screen[None]:
         """The main screen."""
         self._main = LiveScreen(self._brush(), self._feed.view(), Moment(self._clock.monotonic()))
@@ -120,7 +131,7 @@ class DecodescopeApp(App[None]):
         self._feed = feed
         if feed.link is not None and not feed.started:
             feed.started = True
-            self.run_worker(self._read(feed), name="link", exit_on_error=False)
+            self.run_worker(self._read(feed), name="link")
         self._painter.follow(feed)
         if feed.kind == "trace":
             self._select_file(0)

@@ -183,7 +183,7 @@ def test_a_folder_without_weights(decodescope: Command, tmp_path: Path) -> None:
 
 def test_a_traceback_only_on_request(fresh_decodescope: Command) -> None:
     done = fresh_decodescope("analyze", "/no/such.json", "--debug")
-    assert done.code == 1
+    assert done.code == 2
     assert "Traceback" in done.err
 
 

@@ -5,6 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from decodescope.analyzer.views.ascii_text import to_ascii
 from decodescope.tui.commands import Command
 from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.view import Moment, Sample, View
@@ -29,7 +30,6 @@ from decodescope.tui.style.glyphs import (
     horizontal_bar,
 )
 from decodescope.tui.style.palette import Inks
-from decodescope.tui.style.terminal import to_ascii
 
 fractions = st.floats(0, 1)
 glyph_sets = st.sampled_from([UNICODE, ASCII])

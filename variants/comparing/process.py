@@ -12,12 +12,18 @@ from typing import IO
 
 import msgspec
 
-from decodescope.analyzer.errors import InputError, MissingRequirement, process_end
+from decodescope.analyzer.errors import (
+    InputError,
+    InternalError,
+    MissingRequirement,
+    process_end,
+)
 from decodescope.analyzer.protocol import Failure, FrameDecoder, Progress
 from decodescope.variants.comparing.jobs import AccuracyDone, Job, JobMessage, Result, RunDone
 
 WORKER = (sys.executable, "-m", "decodescope.variants.comparing.worker")
 
+_ERRORS = {kind.exit_code: kind for kind in (InputError, InternalError)}
 _READ_BYTES = 1 << 16
 _TERMINATE_GRACE_S = 3.0
 _DRAIN_S = 1.0
@@ -31,6 +37,7 @@ def run_job(job: Job, say: Callable[[str], None], argv: tuple[str, ...] = WORKER
 
     Raises:
         InputError: the child rejected the job as bad input.
+        InternalError: the child failed in a way that nobody foresaw.
         MissingRequirement: the child lacks a requirement, crashed or was killed.
     """
     with _Child(argv) as child:
@@ -79,8 +86,7 @@ class _Child:
             if isinstance(message, Progress):
                 say(message.stage)
             elif isinstance(message, Failure):
-                bad_input = message.exit_code == InputError.exit_code
-                raise (InputError if bad_input else MissingRequirement)(message.message)
+                raise _ERRORS.get(message.exit_code, MissingRequirement)(message.message)
             elif isinstance(message, RunDone | AccuracyDone):
                 return message
         raise MissingRequirement(self._how_it_ended())

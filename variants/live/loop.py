@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from time import perf_counter_ns
 
-from decodescope.analyzer.errors import InputError, first_line
+from decodescope.analyzer.errors import InputError, known_error
 from decodescope.analyzer.protocol import (
     AppMessage,
     CaptureTrace,
@@ -292,10 +292,8 @@ class LiveLoop:
 
     def _report(self, what: str, error: Exception) -> None:
         traceback.print_exception(error)
-        known = self._session.explain(error)
-        reason = str(known) if known is not None else first_line(error)
-        code = known.exit_code if known is not None else 1
-        self._channel.send(Failure(message=f"{what}: {reason}", exit_code=code, fatal=False))
+        known = self._session.explain(error) or known_error(error)
+        self._channel.send(Failure(f"{what}: {known}", known.exit_code, fatal=False))
 
     def _announce(self, state: WorkerState) -> None:
         self._channel.send(State(state, self._variant))

@@ -8,7 +8,7 @@ import traceback
 from types import FrameType
 from typing import NoReturn
 
-from decodescope.analyzer.errors import DecodescopeError, first_line
+from decodescope.analyzer.errors import known_error
 from decodescope.analyzer.protocol import Failure
 
 _PR_SET_PDEATHSIG = 1
@@ -28,10 +28,10 @@ def end_with_parent() -> None:
 
 def failure_of(error: Exception) -> Failure:
     """The fatal `Failure` for `error`; stderr gets the traceback of an unexpected error."""
-    if isinstance(error, DecodescopeError):
-        return Failure(message=str(error), exit_code=error.exit_code, fatal=True)
-    traceback.print_exception(error)
-    return Failure(message=first_line(error), exit_code=1, fatal=True)
+    known = known_error(error)
+    if known is not error:
+        traceback.print_exception(error)
+    return Failure(message=str(known), exit_code=known.exit_code, fatal=True)
 
 
 def exit_now(code: int) -> NoReturn:

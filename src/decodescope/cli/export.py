@@ -25,7 +25,9 @@ def export(file: Path, target: str, output: Path, by: str) -> None:
     if target == "chrome":
         export_chrome(analysis, output)
     elif target == "html":
-        write_atomically(output, html_page(file.name, {file.name: analysis}).encode())
+        write_atomically(
+            output, html_page(file.name, {file.name: analysis}).encode(errors="replace")
+        )
     else:
         write_atomically(output, render_csv(analysis.report, by).encode())
     say(f"wrote {output} ({target})")

@@ -62,6 +62,8 @@ def start_app(source: "Source") -> None:
     traits = TerminalTraits(unicode=encoding == "utf8", color=not os.environ.get("NO_COLOR"))
     app = DecodescopeApp(source, traits)
     app.run()
+    if app.crash is not None:
+        raise app.crash
     if app.fatal_failure is not None:
         say(f"decodescope: {app.fatal_failure.message}")
         sys.exit(app.fatal_failure.exit_code)

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError, RegressionFound
-from decodescope.analyzer.files import check_writable, write_atomically, write_json
+from decodescope.analyzer.files import check_writable, encode_json, write_atomically, write_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -24,7 +23,7 @@ Result = TypeVar("Result")
 
 def print_json(structure: object) -> None:
     """JSON on stdout, on one line."""
-    click.echo(msgspec.json.encode(structure))
+    click.echo(encode_json(structure))
 
 
 def print_rich(renderable: "RenderableType") -> None:
@@ -83,8 +82,8 @@ def write_comparison(
     for path in paths.values():
         check_writable(path, "--out")
     write_json(paths["json"], result)
-    write_atomically(paths["md"], markdown.encode())
-    write_atomically(paths["html"], page.encode())
+    write_atomically(paths["md"], markdown.encode(errors="replace"))
+    write_atomically(paths["html"], page.encode(errors="replace"))
     say(f"wrote {name}.json, {name}.md and {name}.html to {folder}")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.errors import InputError, InternalError, MissingRequirement
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.comparing import process as compare_child
@@ -65,7 +65,7 @@ def test_what_a_child_writes_to_stderr_is_passed_on(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "kind"), [(2, InputError), (3, MissingRequirement), (1, MissingRequirement)]
+    ("exit_code", "kind"), [(2, InputError), (3, MissingRequirement), (70, InternalError)]
 )
 def test_a_childs_failure_is_raised_here(exit_code: int, kind: type[Exception]) -> None:
     script = f"send(Failure('no such thing', {exit_code}, True)); sys.exit({exit_code})"

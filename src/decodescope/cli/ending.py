@@ -1,0 +1,61 @@
+"""How a command ends: its exit code, and one line on stderr for an error.
+
+0 done, 1 a regression gate failed, 2 bad usage or input, 3 a missing requirement, 70 an error that
+nobody foresaw, 130 interrupted, 141 the reader of stdout is gone. As in a shell, the last two are
+128 + the number of the signal that ends a program that ignores neither.
+"""
+
+import sys
+import traceback
+from collections.abc import Callable
+from typing import NoReturn
+
+import rich_click as click
+from click.exceptions import Exit
+
+from decodescope.analyzer.errors import DecodescopeError, InputError, InternalError, known_error
+from decodescope.cli.output import say
+from decodescope.cli.streams import ReaderGone, standard_streams
+
+_INTERRUPTED, _READER_GONE = 130, 141
+
+
+def end_with(command: Callable[[], int | None], debug: bool) -> NoReturn:
+    """Run `command` and end the process with its exit code, or with that of its error.
+
+    With `debug`, the traceback of an error precedes its line.
+    """
+    with standard_streams():
+        code = _code(command, debug)
+    sys.exit(code)
+
+
+def _code(command: Callable[[], int | None], debug: bool) -> int:
+    try:
+        try:
+            return command() or 0
+        finally:
+            sys.stdout.flush()
+    except Exit as end:
+        return end.exit_code
+    except ReaderGone:
+        return _READER_GONE
+    except (KeyboardInterrupt, click.Abort):
+        return _INTERRUPTED
+    except Exception as error:
+        return _reported(error, debug)
+
+
+def _reported(error: Exception, debug: bool) -> int:
+    if isinstance(error, click.ClickException):
+        known: DecodescopeError = InputError(error.format_message())
+    else:
+        known = known_error(error)
+    message = " ".join(str(known).split())
+    if isinstance(known, InternalError):
+        shown = "the traceback above" if debug else "the traceback that --debug shows"
+        message += f"; this is a fault of decodescope: please report it with {shown}"
+    if debug:
+        traceback.print_exception(error)
+    say(f"decodescope: {message}")
+    return known.exit_code
