@@ -48,6 +48,8 @@ def _read(stream: BinaryIO, path: str) -> Trace:
             columns.add(batch)
     except OSError as error:
         raise TraceError(f"{path}: reading failed ({error}); check the file") from error
+    if not columns.events and events.stopped:
+        raise TraceError(f"{path}: {events.stopped}, no event before; give a Chrome trace")
     if not columns.events and (events.truncated or events.broken_at is not None):
         raise TraceError(f"{path}: ends before its first complete event; record it again")
     if columns.events + events.skipped > 0 and columns.with_phase == 0:
@@ -140,6 +142,12 @@ def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[tup
         yield (
             "broken_json",
             f"no JSON from byte {events.broken_at} on; "
+            f"the {columns.events} events before it are used",
+        )
+    if events.stopped:
+        yield (
+            "cut_trace",
+            f"{events.stopped} at byte {events.stopped_at}, as no profiler writes; "
             f"the {columns.events} events before it are used",
         )
     if columns.dropped:

@@ -16,13 +16,18 @@ from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.kineto.event import Event, clean, clean_text, event_of
 
-_MAX_VALUE_BYTES = 64 << 20
+# Decoded values take up to 30 times the memory of their text; events are at most some 100 kB long.
+_MAX_VALUE_BYTES = 16 << 20
+# Profilers write about 20 keys.
+_MAX_KEYS = 10_000
+_MAX_OTHERS = 10_000
+_WINDOW_BYTES = 256
 _CUT_CANDIDATES = 64
 _CUT_ATTEMPTS = 4
 _MAX_LITERAL = 16
-_SPACE = b" \t\r\n"
-_SEPARATORS = b" \t\r\n,"
-_SEPARATOR_RUN = re.compile(r"[ \t\r\n,]*")
+_SPACES = re.compile(rb"[ \t\r\n]*")
+_SEPARATORS = re.compile(rb"[ \t\r\n,]*")
+_SEPARATORS_IN_TEXT = re.compile(r"[ \t\r\n,]*")
 # A quote inside a string is escaped, so an unescaped one and a colon are never inside a string.
 _NON_FINITE = re.compile(
     rb'(?<=[^\\]":)\s*-?(?:nan(?:\(\w*\))?|inf(?:inity)?)(?=\s*[,}\]])', re.IGNORECASE
@@ -45,21 +50,29 @@ class _Broken(Exception):
     """The text is not JSON here."""
 
 
+class _Stopped(Exception):
+    """The text holds more than a trace has."""
+
+
 class EventStream:
     """Iterate `batches()`; afterwards `metadata` holds the document's other keys.
 
     `truncated` is set if the document ended early, `broken_at` is the byte at which it stopped
-    being JSON, `skipped` counts array elements that are not events.
+    being JSON, `skipped` counts array elements that are not events. `stopped` says why the rest
+    from `stopped_at` on was not read: time and memory are bounded for text that is no trace.
     """
 
     def __init__(self, source: ByteSource) -> None:
         self.metadata: dict[str, object] = {}
         self.truncated = False
         self.broken_at: int | None = None
+        self.stopped = ""
+        self.stopped_at = 0
         self.skipped = 0
         self.found_events = False
         self._source = source
         self._buffer = b""
+        self._at = 0
         self._offset = 0
 
     def batches(self) -> Iterator[list[Event]]:
@@ -76,19 +89,23 @@ class EventStream:
             self.truncated = True
         except _Broken:
             self.broken_at = self._offset
+        except _Stopped as why:
+            self.stopped, self.stopped_at = str(why), self._offset
         self.truncated = self.truncated or self._source.truncated
         if not self.found_events:
             state = "broken JSON" if self.truncated or self.broken_at is not None else "JSON"
+            state += f" with {self.stopped}," * bool(self.stopped)
             raise self._error(
                 f"{state} without a traceEvents list", "give a Kineto or Chrome trace"
             )
 
     def _document(self) -> Iterator[list[Event]]:
         self._drop(1)
-        while (character := self._expect()) != b"}":
-            if character == b",":
-                self._drop(1)
-                continue
+        keys = 0
+        while self._expect(_SEPARATORS) != b"}":
+            keys += 1
+            if keys > _MAX_KEYS:
+                raise _Stopped(f"over {_MAX_KEYS:,} keys")
             key = self._value()
             if not isinstance(key, str) or self._expect() != b":":
                 raise _Broken
@@ -113,6 +130,8 @@ class EventStream:
                 continue
             batch, ended = self._careful_batch()
             yield batch
+            if self.skipped > _MAX_OTHERS:
+                raise _Stopped(f"over {_MAX_OTHERS:,} entries that are no events")
             if ended:
                 return
 
@@ -121,7 +140,7 @@ class EventStream:
         self._strip(_SEPARATORS)
         position, attempts = len(self._buffer), 0
         for _ in range(_CUT_CANDIDATES):
-            position = self._buffer.rfind(b"}", 0, position)
+            position = self._buffer.rfind(b"}", self._at, position)
             if position < 0 or attempts == _CUT_ATTEMPTS:
                 return None
             comma = _NEXT_EVENT.match(self._buffer, position + 1)
@@ -129,22 +148,25 @@ class EventStream:
                 continue
             attempts += 1
             try:
-                batch = self._decode_first(position + 1)
+                batch = self._decode_until(position + 1)
             except msgspec.ValidationError:
                 return None
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
-            self._drop(comma.end())
+            self._drop(comma.end() - self._at)
             return batch
         return None
 
-    def _decode_first(self, length: int) -> list[Event]:
+    def _decode_until(self, end: int) -> list[Event]:
         try:
-            return _batch_decoder.decode(b"[" + self._buffer[:length] + b"]")
+            return _batch_decoder.decode(self._as_list(end))
         except msgspec.DecodeError as error:
             if isinstance(error, msgspec.ValidationError) or not self._blank_non_finite():
                 raise
-            return _batch_decoder.decode(b"[" + self._buffer[:length] + b"]")
+            return _batch_decoder.decode(self._as_list(end))
+
+    def _as_list(self, end: int) -> bytes:
+        return b"".join((b"[", memoryview(self._buffer)[self._at : end], b"]"))
 
     def _blank_non_finite(self) -> bool:
         """Replace values such as nan and inf, which are not JSON, by ""; whether there were any."""
@@ -156,9 +178,9 @@ class EventStream:
         """All complete events of the buffer, and whether the array ended."""
         batch: list[Event] = []
         self._blank_non_finite()
-        text = self._buffer.decode("utf-8", "surrogateescape")
+        text = self._text()
         position, ended = 0, False
-        while not ended:
+        while not ended and self.skipped <= _MAX_OTHERS:
             position = _skip(text, position)
             if text[position : position + 1] == "]":
                 position, ended = position + 1, True
@@ -178,51 +200,65 @@ class EventStream:
             else:
                 batch.append(event)
         self._drop(_byte_length(text, position))
-        stuck = not batch and not ended and position == 0
-        if stuck and (len(text) > _MAX_VALUE_BYTES or not self._grow(max(len(text), 1))):
-            self.truncated = ended = True
+        if not batch and not ended and position == 0:
+            self.truncated = ended = not self._grow_for(text)
         return batch, ended
 
     def _value(self) -> object:
         """Decode and consume the value at the head of the buffer."""
+        window = _WINDOW_BYTES
         while True:
             self._expect()
-            text = self._buffer.decode("utf-8", "surrogateescape")
+            text = self._text(window)
+            rest_outside = window < len(self._buffer) - self._at
+            window *= 2
             try:
                 value, end = _decode_at(_value_decoder, text, 0)
             except _Incomplete:
-                if len(text) > _MAX_VALUE_BYTES or not self._grow(len(text)):
+                if not rest_outside and not self._grow_for(text):
                     raise
             except _Broken:
                 if not self._blank_non_finite():
                     raise
             else:
-                if end < len(text) or not self._grow():
+                if end < len(text) or (not rest_outside and not self._grow()):
                     self._drop(_byte_length(text, end))
                     return value
 
-    def _peek(self) -> bytes:
-        """The next character that is not white space, b"" at the end of the file."""
-        while True:
-            self._strip(_SPACE)
-            if self._buffer or not self._grow():
-                return self._buffer[:1]
+    def _text(self, most: int | None = None) -> str:
+        """The next `most` bytes; bytes that are not UTF-8 become surrogates."""
+        end = None if most is None else self._at + most
+        return self._buffer[self._at : end].decode("utf-8", "surrogateescape")
 
-    def _expect(self) -> bytes:
-        character = self._peek()
+    def _peek(self, passing: re.Pattern[bytes] = _SPACES) -> bytes:
+        """The next character that is not passed over, b"" at the end of the file."""
+        while True:
+            self._strip(passing)
+            if self._at < len(self._buffer) or not self._grow():
+                return self._buffer[self._at : self._at + 1]
+
+    def _expect(self, passing: re.Pattern[bytes] = _SPACES) -> bytes:
+        character = self._peek(passing)
         if not character:
             raise _Incomplete
         return character
 
     def _drop(self, count: int) -> None:
-        self._buffer = self._buffer[count:]
+        self._at += count
         self._offset += count
 
-    def _strip(self, characters: bytes) -> None:
-        self._drop(len(self._buffer) - len(self._buffer.lstrip(characters)))
+    def _strip(self, passing: re.Pattern[bytes]) -> None:
+        run = passing.match(self._buffer, self._at)
+        self._drop(run.end() - self._at if run else 0)
+
+    def _grow_for(self, text: str) -> bool:
+        """Read as much again as `text`, which ends inside a value; False at the file's end."""
+        if len(text) > _MAX_VALUE_BYTES:
+            raise _Stopped(f"a value of over {_MAX_VALUE_BYTES >> 20} MiB")
+        return self._grow(max(len(text), 1))
 
     def _grow(self, at_least: int = 1) -> bool:
-        pieces = [self._buffer]
+        pieces = [self._buffer[self._at :]]
         added = 0
         while added < at_least:
             piece = self._source.read()
@@ -230,7 +266,7 @@ class EventStream:
                 break
             pieces.append(piece)
             added += len(piece)
-        self._buffer = b"".join(pieces)
+        self._buffer, self._at = b"".join(pieces), 0
         return added > 0
 
     def _error(self, what: str, remedy: str) -> TraceError:
@@ -238,7 +274,7 @@ class EventStream:
 
 
 def _skip(text: str, position: int) -> int:
-    run = _SEPARATOR_RUN.match(text, position)
+    run = _SEPARATORS_IN_TEXT.match(text, position)
     return run.end() if run else position
 
 
