@@ -50,6 +50,7 @@ def analyze(trace: Trace) -> Analysis:
         largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(ranges),
         waterfall=waterfall(timeline),
+        kernels_ranked_by="critical_ns" if timeline.overlapping else "total_ns",
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
     return Analysis(**columns, ranges=ranges, report=report)

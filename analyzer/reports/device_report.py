@@ -6,15 +6,16 @@ from decodescope.analyzer.reports.gap_report import device_label, gap_totals
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StreamReport
 from decodescope.analyzer.timing.communication import communication
 from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS, Gaps
-from decodescope.analyzer.timing.intervals import overlap_ns, union
+from decodescope.analyzer.timing.intervals import overlapped, union
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import GpuOps, Int64s, grouped
+from decodescope.analyzer.trace import GRAPH, MEMCPY, MEMSET, GpuOps, Int64s, grouped
 
 
 def device_report(timeline: Timeline, device: int) -> DeviceReport:
     """The figures of one device."""
     trace, gaps, busy = timeline.trace, timeline.gaps, timeline.busy[device]
     mine = np.flatnonzero(trace.ops.device == device)
+    kind, critical_ns = trace.ops.kind[mine], timeline.critical_ns[mine]
     here = np.flatnonzero(gaps.device == device)
     by_class, host_wait = _totals(gaps, here)
     window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
@@ -26,7 +27,7 @@ def device_report(timeline: Timeline, device: int) -> DeviceReport:
         device=device_label(trace, device),
         name=trace.device_names.get(device, ""),
         gpu_ops=len(mine),
-        kernels=int(np.count_nonzero(trace.ops.kind[mine] == trace.kernel_kind)),
+        kernels=int(np.count_nonzero(kind == trace.kernel_kind)),
         window_ns=window_ns,
         busy_ns=busy.busy_ns,
         idle_ns=window_ns - busy.busy_ns,
@@ -39,6 +40,8 @@ def device_report(timeline: Timeline, device: int) -> DeviceReport:
         communication_ns=shared.busy_ns,
         exposed_communication_ns=shared.exposed_ns,
         communication=shared.by_kind,
+        copies_critical_ns=int(critical_ns[(kind == MEMCPY) | (kind == MEMSET)].sum()),
+        graphs_critical_ns=int(critical_ns[kind == GRAPH].sum()),
     )
 
 
@@ -66,7 +69,7 @@ def _stream_reports(
                 stream=stream,
                 gpu_ops=len(own),
                 busy_ns=union(begin, end).busy_ns,
-                overlap_ns=overlap_ns(begin, end),
+                overlap_ns=int(overlapped(begin, end).length_ns.sum()),
                 gaps=by_class,
                 host_wait=host_wait,
             )

@@ -33,33 +33,43 @@ def launch_report(timeline: Timeline) -> LaunchReport:
 
 
 def kernel_reports(timeline: Timeline, reference_op: Int64s) -> tuple[KernelReport, ...]:
-    """One row for each kernel name (in a CPU capture: each leaf operator), longest total first.
+    """One row for each kernel name (in a CPU capture: each leaf operator), longest total first; if
+    ops overlap, longest critical time first.
 
-    `mean_ns` is total / count rounded down, `share` total / sum of all totals. `reference_op` is
-    each op's partner in `Trace.reference`, or -1.
+    `mean_ns` is total / count rounded down, `share` total / sum of all totals, `critical_share` the
+    same of critical times. `reference_op` is each op's partner in `Trace.reference`, or -1.
     """
     trace, launches = timeline.trace, timeline.launches
     mine = np.flatnonzero(trace.ops.kind == trace.kernel_kind)
     names, index, counts = np.unique(trace.ops.name[mine], return_inverse=True, return_counts=True)
-    totals = np.zeros(len(names), dtype=np.int64)
+    totals, critical = np.zeros((2, len(names)), dtype=np.int64)
     np.add.at(totals, index, trace.ops.length_ns[mine])
+    np.add.at(critical, index, timeline.critical_ns[mine])
     short_ops = launches.first_op[_alone_and_short(timeline)[1]]
     short = np.bincount(trace.ops.name[short_ops], minlength=len(trace.names))[names]
-    everything = int(totals.sum())
+    all_totals, all_critical = int(totals.sum()), int(critical.sum())
     known = rooflines(trace, op_work(trace, reference_op))
-    rows = zip(names.tolist(), counts.tolist(), totals.tolist(), short.tolist(), strict=True)
-    return tuple(
+    columns = (names, counts, totals, critical, short)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    reports = [
         KernelReport(
             name=trace.names[name],
             count=count,
-            total_ns=total,
-            mean_ns=total // count,
-            share=total / everything if everything else 0.0,
+            total_ns=total_ns,
+            mean_ns=total_ns // count,
+            share=total_ns / all_totals if all_totals else 0.0,
             short_calls=short_calls,
             roofline=known.get(name),
+            critical_ns=critical_ns,
+            critical_share=critical_ns / all_critical if all_critical else 0.0,
         )
-        for name, count, total, short_calls in sorted(
-            rows, key=lambda row: (-row[2], trace.names[row[0]])
+        for name, count, total_ns, critical_ns, short_calls in rows
+    ]
+    overlapping = timeline.overlapping
+    return tuple(
+        sorted(
+            reports,
+            key=lambda one: (-(one.critical_ns if overlapping else one.total_ns), one.name),
         )
     )
 

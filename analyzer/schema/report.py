@@ -156,6 +156,9 @@ class DeviceReport(Struct, frozen=True):
     `exposed_communication_ns` the part of it in which no other op ran on this one; `communication`
     holds the time of each kind of communication that occurred, the longest first (kinds that ran
     at once add up to more than `communication_ns`).
+    `copies_critical_ns` is the critical time (see `KernelReport`) of copies and fills,
+    `graphs_critical_ns` that of graphs traced as a whole, whose kernels are unknown; over all
+    devices these two and `critical_ns` of all kernels add up to `busy_ns`.
     """
 
     device: int | str
@@ -174,6 +177,8 @@ class DeviceReport(Struct, frozen=True):
     communication_ns: int = 0
     exposed_communication_ns: int = 0
     communication: dict[str, int] = {}
+    copies_critical_ns: int = 0
+    graphs_critical_ns: int = 0
 
 
 class StepReport(Struct, frozen=True):
@@ -196,9 +201,11 @@ class StepReport(Struct, frozen=True):
 class Roofline(Struct, frozen=True):
     """The bytes and FLOPs of those calls of a kernel for which both are known (`calls` of them).
 
-    `total_ns` is the time of those calls. `limit` says which of the two takes longer at the
-    device's peaks, `share_of_limit` = that time / `total_ns` (above 1 if a cache served the
-    bytes); both are null if the peaks that decide it are unknown.
+    `total_ns` is the sum of the durations of those calls. `limit` says which of the two takes
+    longer at the device's peaks, `share_of_limit` = that time / `total_ns` (above 1 if a cache
+    served the bytes); both are null if the peaks that decide it are unknown. A kernel that overlaps
+    waits for the one before it during part of its duration; then the rates and the share are lower
+    bounds.
     """
 
     calls: int
@@ -212,8 +219,15 @@ class Roofline(Struct, frozen=True):
 
 
 class KernelReport(Struct, frozen=True):
-    """`share` is of the summed durations of all kernels, not of the window; `short_calls` counts
-    the calls that ran for less time than their launch call took (see `ShortKernels`)."""
+    """`total_ns` and `mean_ns` are durations, and `share` is of the summed durations of all
+    kernels, not of the window. Ops may overlap: then durations add up to more than busy time.
+
+    `critical_ns` counts no time twice: the critical time of an op is from the later of its start
+    and the latest end of the ops before it on its device, to its end, where that is positive.
+    `critical_share` is of the critical time of all kernels, and equals `share` where no ops
+    overlap. `short_calls` counts the calls that ran for less time than their launch call took (see
+    `ShortKernels`).
+    """
 
     name: str
     count: int
@@ -222,6 +236,8 @@ class KernelReport(Struct, frozen=True):
     share: float
     short_calls: int = 0
     roofline: Roofline | None = None
+    critical_ns: int = 0
+    critical_share: float = 0.0
 
 
 class RangeReport(Struct, frozen=True):
@@ -273,8 +289,10 @@ class WaterfallPart(Struct, frozen=True):
 class Report(Struct, frozen=True):
     """Everything known about one trace; `msgspec.json.encode(report)` is `analyze --json`.
 
-    `largest_gaps` holds the ten longest gaps of all devices, longest first; `waterfall` is that of
-    the step with the median time.
+    `kernels_ranked_by` names the figure that orders `kernels`, largest first: "critical_ns" where
+    the durations of ops add up to over 2 % more than busy time, else "total_ns". `largest_gaps`
+    holds the ten longest gaps of all devices, longest first; `waterfall` is that of the step with
+    the median time.
     """
 
     schema_version: int
@@ -291,6 +309,12 @@ class Report(Struct, frozen=True):
     largest_gaps: tuple[GapReport, ...] = ()
     attribution: Attribution | None = None
     waterfall: tuple[WaterfallPart, ...] = ()
+    kernels_ranked_by: Literal["total_ns", "critical_ns"] = "total_ns"
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether kernels are shown and ranked by critical time, because ops overlap."""
+        return self.kernels_ranked_by == "critical_ns"
 
     @property
     def on_cpu(self) -> bool:

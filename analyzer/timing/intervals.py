@@ -85,8 +85,8 @@ def grouped_busy_ns(
     return totals
 
 
-def covered_until(intervals: Union, times_ns: Int64s) -> Int64s:
-    """How much of the union precedes each time."""
+def covered_until(intervals: Intervals, times_ns: Int64s) -> Int64s:
+    """How much of disjoint intervals, in order, precedes each time."""
     if not len(intervals):
         return np.zeros(len(times_ns), dtype=np.int64)
     before = np.concatenate(([0], np.cumsum(intervals.length_ns)))
@@ -95,14 +95,23 @@ def covered_until(intervals: Union, times_ns: Int64s) -> Int64s:
     return np.asarray(before[index] - np.where(index > 0, inside, 0), dtype=np.int64)
 
 
-def overlap_ns(start_ns: Int64s, end_ns: Int64s) -> int:
-    """Time during which two or more intervals (sorted by start) run at once."""
-    if len(start_ns) < 2:
-        return 0
-    reach = np.maximum.accumulate(end_ns)[:-1]
-    until = np.minimum(end_ns[1:], reach)
+def critical_ns(start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    """Critical time of each interval: from the later of its start and the latest end of those
+    before it (in order), to its end; 0 if it ends no later than they do.
+
+    That part is [end - critical, end). The parts are disjoint, and their sum is the union's length.
+    """
+    begin_ns = start_ns.copy()
+    np.maximum(begin_ns[1:], np.maximum.accumulate(end_ns[:-1]), out=begin_ns[1:])
+    return np.asarray(np.maximum(end_ns - begin_ns, 0))
+
+
+def overlapped(start_ns: Int64s, end_ns: Int64s) -> Intervals:
+    """The times during which two or more intervals (sorted by start) run at once."""
+    until = np.minimum(end_ns[1:], np.maximum.accumulate(end_ns[:-1]))
     doubled = until > start_ns[1:]
-    return union(start_ns[1:][doubled], until[doubled]).busy_ns
+    joined = union(start_ns[1:][doubled], until[doubled])
+    return Intervals(joined.start_ns, joined.end_ns)
 
 
 def depth_at_starts(arrive_ns: Int64s, leave_ns: Int64s, at_ns: Int64s) -> Int64s:

@@ -1,28 +1,45 @@
 """What ran when in one trace, computed once: the columns that every report is built from."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.gaps import Floors, Gaps, busy_by_device, find_gaps
-from decodescope.analyzer.timing.intervals import Union, merged
+from decodescope.analyzer.timing.intervals import Union, critical_ns, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
-from decodescope.analyzer.trace import Int64s, Intervals, Trace
+from decodescope.analyzer.trace import GpuOps, Int64s, Intervals, Trace
+
+OVERLAP_SHARE = 0.02
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """A trace with the busy intervals of each device (by device number), its launch calls, the gaps
-    of all devices, each device's kernel floor (None if unknown), and its steps."""
+    """A trace with the busy intervals of each device (by device number), each op's critical time,
+    its launch calls, the gaps of all devices, each device's kernel floor (None if unknown), and its
+    steps.
+
+    The critical time of an op is from the later of its start and the latest end of the ops before
+    it on its device, to its end, where that is positive. Those of a device add up to its busy time.
+    """
 
     trace: Trace
     busy: dict[int, Union]
+    critical_ns: Int64s
     launches: LaunchCalls
     gaps: Gaps
     floors_ns: Floors
     steps: Steps
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether durations mislead: (their sum - busy) / busy is over `OVERLAP_SHARE`, all devices
+        together. Kernels are then shown and ranked by critical time."""
+        busy_ns = sum(busy.busy_ns for busy in self.busy.values())
+        durations_ns = self.trace.ops.length_ns.sum(dtype=np.float64)
+        return bool(durations_ns - busy_ns > OVERLAP_SHARE * busy_ns)
 
     def gaps_of(self, devices: tuple[int, ...]) -> Gaps:
         """The intervals in which none of `devices` was busy; on one device, its gaps."""
@@ -41,7 +58,17 @@ def find_timeline(trace: Trace) -> Timeline:
     busy = busy_by_device(trace)
     launches = find_launch_calls(trace)
     gaps, floors_ns = find_gaps(trace, busy.values(), launches)
-    return Timeline(trace, busy, launches, gaps, floors_ns, find_steps(trace, busy, launches))
+    steps = find_steps(trace, busy, launches)
+    critical = _critical_ns(trace.ops, busy)
+    return Timeline(trace, busy, critical, launches, gaps, floors_ns, steps)
+
+
+def _critical_ns(ops: GpuOps, devices: Iterable[int]) -> Int64s:
+    found = np.zeros(len(ops), dtype=np.int64)
+    for device in devices:
+        mine = np.flatnonzero(ops.device == device)
+        found[mine] = critical_ns(ops.start_ns[mine], ops.end_ns[mine])
+    return found
 
 
 def step_idle_ns(timeline: Timeline) -> Int64s:

@@ -39,7 +39,8 @@ def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:
 
 
 def _kernels(report: Report) -> tuple[_Row, list[_Row]]:
-    header = ("name", "count", "short_calls", "total_ns", "mean_ns", "share")
+    header: tuple[str, ...] = ("name", "count", "short_calls", "total_ns", "mean_ns", "share")
+    header += ("critical_ns", "critical_share")
     fields = Roofline.__struct_fields__
     return (*header, *(f"roofline_{name}" for name in fields)), [
         (*_figures(kernel, header), *_figures(kernel.roofline, fields)) for kernel in report.kernels

@@ -29,6 +29,7 @@ from decodescope.analyzer.views.work_tables import (
     attribution_line,
     kernels_table,
     launches_table,
+    overlap_line,
     ranges_table,
     steps_table,
 )
@@ -82,7 +83,8 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
     if report.kernels:
         rows = _FOCUS_ROWS if by == "kernel" else _OTHER_ROWS
         title = "Leaf operators" if report.on_cpu else "Kernels"
-        yield from section(title, kernels_table(report, width, rows))
+        line = [overlap_line(report)] if report.overlapping else []
+        yield from section(title, *line, kernels_table(report, width, rows))
     if report.ranges:
         rows = _FOCUS_ROWS if by == "range" else _OTHER_ROWS
         attribution = report.attribution

@@ -127,27 +127,46 @@ def _idle_share(step: StepReport) -> float | None:
 
 
 def kernels_table(report: Report, width: int, rows: int) -> Table:
-    """The first `rows` kernels. Narrow tables show either the mean or the roofline, roomy ones add
-    how many calls were short and which peak limits the kernel."""
-    shown = report.kernels[:rows]
+    """The first `rows` kernels; if ops overlap, critical times stand in place of total durations.
+    Narrow tables show either the mean or the roofline, roomy ones add how many calls were short and
+    which peak limits the kernel."""
+    shown, critical = report.kernels[:rows], report.overlapping
     known = any(kernel.roofline is not None for kernel in shown)
     with_mean = width >= MEDIUM_WIDTH or not known
     roomy = width >= ROOMY_WIDTH
     with_short = roomy and any(kernel.short_calls for kernel in shown)
-    taken = 30 + 10 * with_mean + 9 * with_short + (17 + 9 * roomy) * known
+    taken = 30 + critical + 10 * with_mean + 9 * with_short + (17 + 9 * roomy) * known
     cells = max(width - taken, 13)
     columns: list[Column[KernelReport]] = [
         Column("name", lambda kernel: shorten_kernel(kernel.name, cells), text=True),
         Column("calls", lambda kernel: count(kernel.count)),
         Column("short", lambda kernel: count(kernel.short_calls), with_short),
-        Column("total", lambda kernel: duration(kernel.total_ns)),
+        Column("total", lambda kernel: duration(kernel.total_ns), not critical),
+        Column("critical", lambda kernel: duration(kernel.critical_ns), critical),
         Column("mean", lambda kernel: duration(kernel.mean_ns), with_mean),
-        Column("share", lambda kernel: f"{percent(kernel.share)} %"),
+        Column("share", partial(_share, critical)),
         Column("GB/s", partial(_roofline, lambda of: significant(of.bytes_per_s / 1e9)), known),
         Column("of limit", partial(_roofline, _share_of_limit), known),
         Column("limit", partial(_roofline, lambda of: of.limit or UNKNOWN), known and roomy),
     ]
     return columns_table(columns, report.kernels, rows, "kernels")
+
+
+def overlap_line(report: Report) -> Text:
+    """What the figures of kernels are where ops overlap."""
+    total_ns = sum(kernel.total_ns for kernel in report.kernels)
+    critical_ns = sum(kernel.critical_ns for kernel in report.kernels)
+    text = (
+        f"ops overlap: durations (mean) add up to {duration(total_ns)}, critical times to "
+        f"{duration(critical_ns)}; ranks and shares are of critical time"
+    )
+    if any(kernel.roofline is not None for kernel in report.kernels):
+        text += "; GB/s and of limit are of durations, so lower bounds"
+    return Text(text, style="dim")
+
+
+def _share(critical: bool, kernel: KernelReport) -> str:
+    return f"{percent(kernel.critical_share if critical else kernel.share)} %"
 
 
 def _roofline(text: Callable[[Roofline], str], kernel: KernelReport) -> str:

@@ -14,7 +14,7 @@ from decodescope.analyzer.timing.intervals import (
     depth_at_starts,
     depth_changes,
     grouped_busy_ns,
-    overlap_ns,
+    overlapped,
     union,
 )
 
@@ -67,7 +67,7 @@ def test_union_names_the_op_that_opens_and_the_one_that_ends_last(rows: list[Int
 
 @given(intervals)
 def test_overlap_is_where_two_or_more_run(rows: list[Interval]) -> None:
-    assert overlap_ns(*columns(rows)) == sum(count >= 2 for count in running(rows))
+    assert overlapped(*columns(rows)).length_ns.sum() == sum(count >= 2 for count in running(rows))
 
 
 @given(intervals, st.lists(st.integers(-5, HORIZON + 5), max_size=8))

@@ -178,3 +178,27 @@ def test_communication_has_a_table_where_there_is_any() -> None:
     text = table_text(shared, width=60)
     assert line_with(text, "NCCL/RCCL").split() == ["NCCL/RCCL", "300", "ns", *["75.0", "%"] * 2]
     assert line_with(text, "exposed").endswith("250 ns     62.5 %   62.5 %")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_overlapping_kernels_show_critical_times_and_say_so(width: int) -> None:
+    report = analyze(trace_of(op(0, 100, name="works"), op(1, 110, name="waits"))).report
+    text = table_text(report, "kernel", width)
+    lines = text.splitlines()
+    at = lines.index("Kernels")
+    caption = " ".join(" ".join(lines[at + 1 : at + 4]).split())
+    assert caption.startswith("ops overlap: durations (mean) add up to 209 ns")
+    assert "critical times to 110 ns" in caption
+    head = line_with(text, "name").split()
+    assert head[:3] == ["name", "calls", "critical"]
+    assert "total" not in head
+    rows = [line_with(text, name).split() for name in ("works", "waits")]
+    assert [row[2:4] for row in rows] == [["100", "ns"], ["10", "ns"]]
+    assert [row[-2:] for row in rows] == [["90.9", "%"], ["9.1", "%"]]
+    assert text.index("works") < text.index("waits")
+
+
+def test_kernels_that_do_not_overlap_show_durations() -> None:
+    text = table_text(analyze(trace_of(op(0, 100, name="a"), op(100, 200, name="b"))).report)
+    assert "ops overlap" not in text
+    assert line_with(text, "name").split() == ["name", "calls", "total", "mean", "share"]

@@ -1,0 +1,204 @@
+"""Critical times: against a look at every nanosecond, and what must not change them."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decodescope.analyzer import Analysis, analyze, analyze_ranks, load
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.timing.intervals import critical_ns
+from tests.helpers.kineto_events import RECORDED, Event, call, document, op, read, span, trace_of
+
+KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_graph")
+NAMES = ("a", "b", "c")
+RENAMED = {"a": "z", "b": "a", "c": "m"}
+Row = tuple[int, int, int, int, str, str]
+
+rows_of_ops = st.lists(
+    st.tuples(
+        st.integers(0, 60), st.integers(0, 25), st.integers(0, 1), st.integers(7, 8),
+        st.sampled_from(KINDS), st.sampled_from(NAMES),
+    ),
+    min_size=1,
+    max_size=14,
+)  # fmt: skip
+
+
+def events_of(rows: list[Row], later: int = 0, names: dict[str, str] | None = None) -> list[Event]:
+    return [
+        op(
+            later + start, later + start + length, number + 1, device=device, stream=stream,
+            cat=kind, name=(names or {}).get(name, name),
+        )
+        for number, (start, length, device, stream, kind, name) in enumerate(rows)
+    ]  # fmt: skip
+
+
+def totals(report: Report) -> dict[str, Any]:
+    """All critical times of a report, by what they are of."""
+    found: dict[str, Any] = {kernel.name: kernel.critical_ns for kernel in report.kernels}
+    for device in report.devices:
+        found[f"copies {device.device}"] = device.copies_critical_ns
+        found[f"graphs {device.device}"] = device.graphs_critical_ns
+    return found
+
+
+def assert_adds_up(analysis: Analysis) -> None:
+    report, ops = analysis.report, analysis.trace.ops
+    for device, busy in analysis.busy.items():
+        assert analysis.critical_ns[ops.device == device].sum() == busy.busy_ns
+    assert (analysis.critical_ns >= 0).all()
+    assert (analysis.critical_ns <= ops.length_ns).all()
+    assert sum(totals(report).values()) == sum(device.busy_ns for device in report.devices)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 15)), max_size=14))
+def test_each_nanosecond_counts_for_the_first_op_that_covers_it(
+    rows: list[tuple[int, int]],
+) -> None:
+    rows = sorted((start, start + length) for start, length in rows)
+    start_ns, end_ns = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+    expected = [0] * len(rows)
+    for at in range(60):
+        running = [i for i, (start, end) in enumerate(rows) if start <= at < end]
+        if running:
+            expected[running[0]] += 1
+    assert critical_ns(start_ns, end_ns).tolist() == expected
+
+
+@given(rows_of_ops)
+@settings(max_examples=100, deadline=None)
+def test_critical_times_add_up_to_busy_time(rows: list[Row]) -> None:
+    analysis = analyze(trace_of(*events_of(rows)))
+    assert_adds_up(analysis)
+    expected: dict[str, int] = defaultdict(int)
+    taken: set[tuple[int, int]] = set()
+    ordered = sorted(enumerate(rows), key=lambda at: (at[1][0], sum(at[1][:2]), at[1][3], at[0]))
+    for _, (start, length, device, _, kind, name) in ordered:
+        own = {(device, at) for at in range(start, start + length)} - taken
+        taken |= own
+        if kind == "kernel":
+            expected[name] += len(own)
+    assert {k.name: k.critical_ns for k in analysis.report.kernels} == {
+        name: expected[name] for *_, kind, name in rows if kind == "kernel"
+    }
+
+
+@given(rows_of_ops, st.integers(0, 10**9), st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_the_clock_the_names_and_the_order_of_a_file_change_nothing(
+    rows: list[Row], later: int, random: Any
+) -> None:
+    report = analyze(trace_of(*events_of(rows))).report
+    shifted = analyze(trace_of(*events_of(rows, later=later))).report
+    assert totals(shifted) == totals(report)
+    events = events_of(rows)
+    random.shuffle(events)
+    assert totals(analyze(trace_of(*events)).report) == totals(report)
+    renamed = analyze(trace_of(*events_of(rows, names=RENAMED))).report
+    expected = {RENAMED.get(name, name): ns for name, ns in totals(report).items()}
+    assert totals(renamed) == expected
+
+
+@given(st.lists(st.sampled_from(NAMES), min_size=2, max_size=6), st.randoms(use_true_random=False))
+@settings(deadline=None)
+def test_equal_ops_share_no_time_whatever_their_order(names: list[str], random: Any) -> None:
+    """Ops that only their names distinguish: the order of the file still does not matter."""
+    events = [op(10, 20, name=name) for name in names]
+    expected = totals(analyze(trace_of(*events)).report)
+    assert sum(expected.values()) == 10
+    random.shuffle(events)
+    assert totals(analyze(trace_of(*events)).report) == expected
+
+
+def prelaunched(steps: int = 1) -> list[Event]:
+    """Steps of a graph in which each kernel starts early and waits for the one before it."""
+    events: list[Event] = []
+    for step in range(steps):
+        at, correlation = 1_000 * step, step + 1
+        events.append(span(at, at + 60, f"decode_step_{step}"))
+        events.append(call(at + 10, at + 50, correlation, name="cudaGraphLaunch"))
+        for name, start, end in (
+            ("gemv", 100, 400),
+            ("attention", 120, 450),
+            ("gemv", 410, 700),
+            ("norm", 430, 720),
+        ):
+            events.append(op(at + start, at + end, correlation, name=name, **{"graph id": 1}))
+    return events
+
+
+def test_prelaunched_kernels_are_ranked_by_what_they_add_to_the_step() -> None:
+    report = analyze(trace_of(*prelaunched())).report
+    rows = {k.name: (k.total_ns, k.critical_ns) for k in report.kernels}
+    assert rows == {"gemv": (590, 550), "attention": (330, 50), "norm": (290, 20)}
+    assert [k.name for k in report.kernels] == ["gemv", "attention", "norm"]
+    assert [k.critical_share for k in report.kernels] == [550 / 620, 50 / 620, 20 / 620]
+    assert (report.kernels_ranked_by, report.overlapping) == ("critical_ns", True)
+    assert report.devices[0].busy_ns == 620
+
+
+def test_a_long_wait_does_not_rank_a_kernel_first() -> None:
+    report = analyze(trace_of(op(0, 100, name="works"), op(1, 110, name="waits"))).report
+    assert [k.name for k in report.kernels] == ["works", "waits"]
+    assert [k.total_ns for k in report.kernels] == [100, 109]
+
+
+@pytest.mark.parametrize(("overlap", "ranked_by"), [(20, "total_ns"), (21, "critical_ns")])
+def test_over_two_percent_of_busy_time_ranks_by_critical_time(overlap: int, ranked_by: str) -> None:
+    start = 800 - overlap
+    report = analyze(trace_of(op(0, 800, name="a"), op(start, 1_000, name="b"))).report
+    assert report.devices[0].busy_ns == 1_000
+    assert report.kernels_ranked_by == ranked_by
+
+
+def test_without_overlap_critical_times_are_durations() -> None:
+    report = analyze(trace_of(op(0, 10, name="a"), op(10, 25, name="b"), op(30, 36))).report
+    for kernel in report.kernels:
+        assert (kernel.critical_ns, kernel.critical_share) == (kernel.total_ns, kernel.share)
+    assert report.kernels_ranked_by == "total_ns"
+
+
+def test_devices_do_not_hide_each_other() -> None:
+    report = analyze(trace_of(op(0, 100, name="a"), op(0, 100, name="b", device=1))).report
+    assert [(k.name, k.critical_ns) for k in report.kernels] == [("a", 100), ("b", 100)]
+    assert report.kernels_ranked_by == "total_ns"
+
+
+def test_merged_ranks_are_devices_of_their_own(tmp_path: Path) -> None:
+    base = 1_790_857_026_000_000_000
+    paths = []
+    for rank in range(3):
+        events = [op(at + 40 * rank, at + 100, 5 + at, name=f"k{at}") for at in (0, 80, 160)]
+        data = document(
+            events, baseTimeNanoseconds=base, distributedInfo={"rank": rank, "world_size": 3}
+        )
+        paths.append(tmp_path / f"rank{rank}.json")
+        paths[-1].write_bytes(data)
+    ranks = analyze_ranks(paths)
+    assert ranks.merged is not None
+    assert len(ranks.merged.report.devices) == 3
+    assert_adds_up(ranks.merged)
+    alone = [sum(totals(analysis.report).values()) for _, analysis in ranks.ranks]
+    assert sum(totals(ranks.merged.report).values()) == sum(alone)
+
+
+def test_operators_of_a_cpu_capture() -> None:
+    analysis = analyze(read(RECORDED))
+    assert analysis.report.on_cpu
+    assert_adds_up(analysis)
+
+
+@pytest.mark.parametrize("name", ["a100_eager.json.gz", "v100_cuda_graph.json.gz"])
+def test_real_traces_with_several_streams(foreign_traces: Path, name: str) -> None:
+    analysis = analyze(load(foreign_traces / name))
+    assert_adds_up(analysis)
+    assert analysis.report.overlapping
+    critical = [kernel.critical_ns for kernel in analysis.report.kernels]
+    assert critical == sorted(critical, reverse=True)
+    assert critical[0] < analysis.report.kernels[0].total_ns
