@@ -19,7 +19,7 @@ from torch.profiler import ProfilerActivity, record_function
 from torch.profiler.profiler import _KinetoProfile
 
 from decodescope.analyzer.files import replacing_stream
-from decodescope.analyzer.readers.kineto.reader import read_kineto
+from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.timing.gaps import kernel_floor_ns
@@ -142,7 +142,7 @@ class ProfilerSession:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "burst.json")
             profiler.export_chrome_trace(str(path))
-            return kernel_floor_ns(read_kineto(str(path)))
+            return kernel_floor_ns(load(path))
 
     @contextmanager
     def _profiled(self) -> Iterator[_KinetoProfile]:

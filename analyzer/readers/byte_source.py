@@ -1,77 +1,148 @@
-"""The bytes of a trace file in pieces, decompressed while reading, with a limit on their number."""
+"""The bytes of a trace in pieces, from a file or a pipe, decompressed and limited in number.
 
+What the bytes are is decided by their content: gzip by its magic number, never by the file's name.
+"""
+
+import os
+import stat
+import sys
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from decodescope.analyzer.errors import TraceError
 
-GZIP_MAGIC = b"\x1f\x8b"
-_PIECE_BYTES = 1 << 20
 MAX_DECOMPRESSED_BYTES = 8 << 30
+MAX_BYTES_IN_MEMORY = 1 << 30
+STDIN = "<stdin>"
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_PIECE_BYTES = 1 << 20
+_HEAD_BYTES = 4096
 _GZIP_WINDOW = 31
 
 
 class ByteSource:
-    """Reads `stream` piece by piece; `truncated` is set when a gzip stream ends early or is broken.
+    """Reads `stream` piece by piece, without gzip and without a UTF-8 byte order mark.
 
-    Raises `TraceError` when a gzip file unpacks to more than `max_bytes`.
+    `head` is what the bytes begin with (up to 4,096 of them; `read` returns them as well). `path`
+    names the source in messages. `file` is the file that holds these very bytes and can be opened
+    again; None for a pipe, a compressed file and bytes in memory. `truncated` is set when a gzip
+    stream ends early or is broken.
+
+    Raises `TraceError` when reading fails, or what is no plain file has more than `max_bytes`.
     """
 
     def __init__(
-        self, stream: BinaryIO, path: str, max_bytes: int = MAX_DECOMPRESSED_BYTES
+        self,
+        stream: BinaryIO,
+        path: str,
+        max_bytes: int = MAX_DECOMPRESSED_BYTES,
+        file: Path | None = None,
     ) -> None:
         self.path = path
         self.truncated = False
         self._max_bytes = max_bytes
-        head = stream.read(len(GZIP_MAGIC))
-        pieces = self._raw(stream, head)
-        self._pieces = self._gunzip(pieces) if head == GZIP_MAGIC else pieces
+        pieces = self._raw(stream, endless=file is None)
+        first = _join_until(pieces, len(_GZIP_MAGIC))
+        packed = first.startswith(_GZIP_MAGIC)
+        self.file = None if packed else file
+        self._pieces = self._gunzip(first, pieces) if packed else pieces
+        start = _join_until(self._pieces, _HEAD_BYTES, b"" if packed else first)
+        self._start = start.removeprefix(_BYTE_ORDER_MARK)
+        self.head = self._start[:_HEAD_BYTES]
 
     def read(self) -> bytes:
         """The next piece, b"" at the end."""
+        if self._start:
+            start, self._start = self._start, b""
+            return start
         return next(self._pieces, b"")
 
-    def _raw(self, stream: BinaryIO, head: bytes) -> Iterator[bytes]:
-        piece = head + stream.read(_PIECE_BYTES)
-        while piece:
-            yield piece
-            piece = stream.read(_PIECE_BYTES)
+    def read_all(self, remedy: str) -> bytearray:
+        """All bytes that are left.
 
-    def _gunzip(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        Raises:
+            TraceError: over 1 GiB, with what to do about it (`remedy`).
+        """
+        data = bytearray()
+        while piece := self.read():
+            data += piece
+            if len(data) > MAX_BYTES_IN_MEMORY:
+                raise TraceError(f"{self.path}: over {MAX_BYTES_IN_MEMORY >> 20} MiB; {remedy}")
+        return data
+
+    def _raw(self, stream: BinaryIO, endless: bool) -> Iterator[bytes]:
+        total = 0
+        while True:
+            try:
+                piece = stream.read(_PIECE_BYTES)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise TraceError(f"{self.path}: reading failed ({reason}); check it") from error
+            if not piece:
+                return
+            total += len(piece)
+            if endless and total > self._max_bytes:
+                raise self._too_much("gives")
+            yield piece
+
+    def _too_much(self, does: str) -> TraceError:
+        limit = f"{self._max_bytes >> 30} GiB"
+        return TraceError(f"{self.path}: {does} more than {limit}; record a shorter window")
+
+    def _gunzip(self, first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
         total = 0
         decompressor = zlib.decompressobj(_GZIP_WINDOW)
-        for piece in pieces:
-            pending = piece
-            while pending:
-                if decompressor.eof:
-                    if not pending.startswith(GZIP_MAGIC[: len(pending)]):
-                        return
-                    decompressor = zlib.decompressobj(_GZIP_WINDOW)
-                try:
-                    unpacked = decompressor.decompress(pending, _PIECE_BYTES)
-                except zlib.error:
-                    self.truncated = True
+        pending = first
+        while pending := pending or next(rest, b""):
+            if decompressor.eof:
+                if not pending.startswith(_GZIP_MAGIC[: len(pending)]):
                     return
-                total += len(unpacked)
-                if total > self._max_bytes:
-                    raise TraceError(
-                        f"{self.path}: unpacks to more than {self._max_bytes >> 30} GiB; "
-                        "record a shorter window"
-                    )
-                if unpacked:
-                    yield unpacked
-                pending = decompressor.unconsumed_tail or decompressor.unused_data
+                decompressor = zlib.decompressobj(_GZIP_WINDOW)
+            try:
+                unpacked = decompressor.decompress(pending, _PIECE_BYTES)
+            except zlib.error:
+                self.truncated = True
+                return
+            total += len(unpacked)
+            if total > self._max_bytes:
+                raise self._too_much("unpacks to")
+            if unpacked:
+                yield unpacked
+            pending = decompressor.unconsumed_tail or decompressor.unused_data
         self.truncated = not decompressor.eof
 
 
-def open_stream(path: str) -> BinaryIO:
-    """Open a file for reading; raises `TraceError` with the reason if that fails."""
+@contextmanager
+def open_source(path: str) -> Iterator[ByteSource]:
+    """Open a file, a pipe, or for "-" the standard input, which is then named `<stdin>`.
+
+    Raises `TraceError` if it cannot be opened or read, or if the standard input is a terminal.
+    """
+    with _open(path) as stream:
+        regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+        named = regular and path != "-"
+        source = ByteSource(
+            stream, STDIN if path == "-" else path, file=Path(path) if named else None
+        )
+        if not regular and not source.head and not source.truncated:
+            raise TraceError(
+                f"{source.path}: gave no bytes; check the command that writes them "
+                "(a pipe can be read only once)"
+            )
+        yield source
+
+
+def _open(path: str) -> BinaryIO:
+    if path == "-":
+        return _open_stdin()
     file = Path(path)
-    if file.is_dir():
-        raise TraceError(f"{path}: is a folder, not a trace; name the trace file inside it")
     try:
+        if file.is_dir():
+            raise TraceError(f"{path}: is a folder, not a trace; name the trace file inside it")
         return file.open("rb")
     except FileNotFoundError:
         raise TraceError(f"{path}: no such file; check the path") from None
@@ -80,3 +151,19 @@ def open_stream(path: str) -> BinaryIO:
         raise TraceError(
             f"{path}: cannot be read ({reason}); check the path and its rights"
         ) from None
+
+
+def _open_stdin() -> BinaryIO:
+    if sys.stdin is None or sys.stdin.closed:
+        raise TraceError(f"{STDIN}: is closed; pipe a trace into it, or name a file")
+    if sys.stdin.isatty():
+        raise TraceError(f"{STDIN}: is the terminal; pipe a trace into it, or name a file")
+    return open(sys.stdin.fileno(), "rb", closefd=False)
+
+
+def _join_until(pieces: Iterator[bytes], count: int, start: bytes = b"") -> bytes:
+    """`start` and as many pieces as it takes to have `count` bytes, fewer only at the end."""
+    joined = start
+    while len(joined) < count and (piece := next(pieces, b"")):
+        joined += piece
+    return joined

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.readers.byte_source import open_stream
+from decodescope.analyzer.readers.byte_source import ByteSource, open_source
 from decodescope.analyzer.readers.kineto.reader import read_kineto, read_kineto_bytes
 from decodescope.analyzer.readers.nsys.reader import (
     REPORT_SUFFIXES,
@@ -15,43 +14,37 @@ from decodescope.analyzer.readers.nsys.reader import (
     read_nsys,
     refuse_nsys_report,
 )
-from decodescope.analyzer.recordings.recording import MAGIC, read_recording
+from decodescope.analyzer.recordings.recording import MAGIC, read_recording, recording_in
 from decodescope.analyzer.trace import Trace
-
-_HEAD_BYTES = 16
 
 
 def load(path: Path | str) -> Trace:
-    """Read a Kineto trace (.json, .json.gz), an Nsight Systems export (.sqlite) or a recording.
+    """Read a Kineto trace (JSON), an Nsight Systems export (SQLite) or a recording.
 
-    The first of `FORMATS` that recognises the file reads it. Raises `TraceError` naming the file,
+    `path` may be a file, a pipe, or "-" for the standard input; any of them may be gzip. The first
+    of `FORMATS` that recognises what it begins with reads it. Raises `TraceError` naming the file,
     what is wrong with it and what to do.
     """
-    path = str(path)
-    with open_stream(path) as stream:
-        try:
-            head = stream.read(_HEAD_BYTES)
-        except OSError as error:
-            raise TraceError(f"{path}: reading failed ({error}); check the file") from error
-    return next(read for recognises, read in FORMATS if recognises(path, head))(path)
+    with open_source(str(path)) as source:
+        return next(read for recognises, read in FORMATS if recognises(source))(source)
 
 
-def read_recorded_window(path: Path | str) -> Trace:
-    """The last captured window of the recording at `path`; its source format is "recording".
+def _read_recorded_window(source: ByteSource) -> Trace:
+    """The last captured window of a recording; its source format is "recording"."""
+    if source.file is None:
+        remedy = "save it to a file and name that"
+        recording = recording_in(source.read_all(remedy), source.path)
+    else:
+        recording = read_recording(source.file)
+    trace = read_kineto_bytes(recording.last_trace(), source.path)
+    shown = msgspec.structs.replace(trace.source, format="recording")
+    return replace(trace, source=shown, findings=(*recording.findings, *trace.findings))
 
-    Raises:
-        TraceError: as `read_recording`; there is no window, or the window is not a trace.
-    """
-    recording = read_recording(path)
-    trace = read_kineto_bytes(recording.last_trace(), str(path))
-    source = msgspec.structs.replace(trace.source, format="recording")
-    return replace(trace, source=source, findings=(*recording.findings, *trace.findings))
 
-
-# Whether a file (its path and first 16 bytes) has a format, and what reads it.
-FORMATS: tuple[tuple[Callable[[str, bytes], bool], Callable[[str], Trace]], ...] = (
-    (lambda _, head: head == SQLITE_MAGIC, read_nsys),
-    (lambda path, _: path.endswith(REPORT_SUFFIXES), refuse_nsys_report),
-    (lambda _, head: head.startswith(MAGIC), read_recorded_window),
-    (lambda _, head: True, read_kineto),
+# Whether a source has a format, and what reads it.
+FORMATS: tuple[tuple[Callable[[ByteSource], bool], Callable[[ByteSource], Trace]], ...] = (
+    (lambda source: source.head.startswith(SQLITE_MAGIC), read_nsys),
+    (lambda source: source.path.endswith(REPORT_SUFFIXES), refuse_nsys_report),
+    (lambda source: source.head.startswith(MAGIC), _read_recorded_window),
+    (lambda source: True, read_kineto),
 )

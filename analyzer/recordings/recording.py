@@ -15,7 +15,8 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -75,7 +76,8 @@ class Recording:
     """The complete frames of a recording, which stay in the file until they are read.
 
     `windows` are the frames with a captured window, oldest first. `findings` lists what is wrong
-    with the file: a tail that was cut off, an unreadable frame.
+    with the file: a tail that was cut off, an unreadable frame. `data` is the whole recording where
+    it came through a pipe.
     """
 
     path: Path
@@ -83,11 +85,12 @@ class Recording:
     windows: tuple[RecordedFrame, ...]
     findings: tuple[Finding, ...]
     end: int
+    data: bytes | bytearray | None = None
 
     @property
     def frames(self) -> Iterator[RecordedFrame]:
         """All frames in the order they were written, each read when it is needed."""
-        with self.path.open("rb") as file:
+        with self._open() as file:
             file.seek(_HEADER_BYTES)
             while file.tell() < self.end:
                 offset = file.tell()
@@ -99,7 +102,7 @@ class Recording:
         Raises:
             TraceError: the embedded trace cannot be unpacked, or is over `MAX_TRACE_BYTES`.
         """
-        with self.path.open("rb") as file:
+        with self._open() as file:
             file.seek(window.offset)
             frame = _read_frame(file)
         assert isinstance(frame, _WindowFrame)
@@ -126,6 +129,9 @@ class Recording:
                 f"{self.path}: the recording holds no captured window; record a longer run"
             )
         return self.trace_bytes(self.windows[-1])
+
+    def _open(self) -> BinaryIO:
+        return self.path.open("rb") if self.data is None else BytesIO(self.data)
 
 
 class RecordingWriter:
@@ -238,10 +244,27 @@ def read_recording(path: Path | str) -> Recording:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            _check_header(path, file)
             return _scan(path, file)
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def is_recording(path: Path) -> bool:
+    """Whether the file begins as a recording does; False if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def recording_in(data: bytes | bytearray, path: str) -> Recording:
+    """The recording that these bytes are; `path` names it in errors.
+
+    Raises:
+        TraceError: they are not a recording, or one of another version.
+    """
+    return replace(_scan(Path(path), BytesIO(data)), data=data)
 
 
 def _check_header(path: Path, file: BinaryIO) -> None:
@@ -256,6 +279,7 @@ def _check_header(path: Path, file: BinaryIO) -> None:
 
 
 def _scan(path: Path, file: BinaryIO) -> Recording:
+    _check_header(path, file)
     duration_ns = 0
     windows: list[RecordedFrame] = []
     findings: list[Finding] = []

@@ -20,7 +20,7 @@ from decodescope.analyzer.protocol import (
     SwitchVariant,
     TraceReady,
 )
-from decodescope.analyzer.readers.kineto.reader import read_kineto
+from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.recordings.recording import RecordingWriter, read_recording
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.tui.link.base import LinkEvent, WorkerDied
@@ -158,7 +158,7 @@ async def test_windows_are_unpacked_to_files_and_the_latest_are_kept(path, tmp_p
     assert [event.capture for event in announced] == [event.capture for event in ready]
     exist = [Path(event.path).exists() for event in announced]
     assert exist == [False, False, True, True, True, True]
-    assert len(read_kineto(announced[-1].path).ops) == 6
+    assert len(load(announced[-1].path).ops) == 6
     folder = Path(announced[-1].path).parent
     await link.close()
     assert not folder.exists()

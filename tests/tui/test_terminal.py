@@ -21,7 +21,9 @@ PATIENCE_S = 60.0
 class Terminal:
     """A process on a pseudo-terminal, and its screen."""
 
-    def __init__(self, arguments: list[str], width: int, height: int) -> None:
+    def __init__(
+        self, arguments: list[str], width: int, height: int, program: str = sys.executable
+    ) -> None:
         self.raw = b""
         self.screen = pyte.Screen(width, height)
         self._stream = pyte.ByteStream(self.screen)
@@ -31,7 +33,7 @@ class Terminal:
         }
         environment.pop("NO_COLOR", None)
         self.child = pexpect.spawn(
-            sys.executable,
+            program,
             arguments,
             dimensions=(height, width),
             env=environment,
@@ -164,5 +166,26 @@ def test_the_command_survives_the_death_of_a_real_worker():
         assert terminal.child.exitstatus == 0
         assert restored(terminal.raw)
         assert not Path(f"/proc/{restarted}").exists()
+    finally:
+        terminal.child.close(force=True)
+
+
+def test_a_trace_from_a_pipe_is_opened_and_keys_come_from_the_terminal(tmp_path):
+    trace = ROOT / "tests" / "data" / "cpu_two_blocks.json.gz"
+    opening = f'"{sys.executable}" -m decodescope open'
+    script = f'export TMPDIR="{tmp_path}"; zcat "{trace}" | {opening} -; echo ended $?'
+    terminal = Terminal(["-c", script], 100, 30, program="bash")
+    try:
+        terminal.until(lambda: terminal.shows("two-blocks"))
+        assert terminal.shows("stdin")
+        assert len(list(tmp_path.iterdir())) == 1
+        terminal.child.send("?")
+        terminal.until(lambda: terminal.shows("decodescope help"))
+        terminal.child.send("\x1b")
+        terminal.until(lambda: not terminal.shows("decodescope help"))
+        terminal.child.send("q")
+        terminal.until(lambda: b"ended 0" in terminal.raw)
+        assert list(tmp_path.iterdir()) == []
+        assert restored(terminal.raw)
     finally:
         terminal.child.close(force=True)

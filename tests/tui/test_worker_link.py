@@ -31,7 +31,7 @@ from decodescope.analyzer.protocol import (
     WorkerMessage,
     encode_frame,
 )
-from decodescope.analyzer.readers.kineto.reader import read_kineto
+from decodescope.analyzer.readers.reading import load
 from decodescope.tui.link.base import LinkEvent, WorkerDied
 from decodescope.tui.link.worker import WorkerLink
 from tests.helpers.processes import alive, gone
@@ -116,7 +116,7 @@ async def test_a_real_worker_lives_through_a_session(checkpoint):
 
         ready = events[-1]
         assert not ready.requested
-        trace = read_kineto(ready.path)
+        trace = load(ready.path)
         assert trace.capture == ready.capture
         assert ready.capture.steps == 3
         assert len(trace.ops) > 3 * 2 * 10

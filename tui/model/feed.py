@@ -19,6 +19,7 @@ from decodescope.analyzer.protocol import (
     Stats,
     TraceReady,
 )
+from decodescope.analyzer.recordings.recording import is_recording
 from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
 from decodescope.tui.model import banners
 from decodescope.tui.model.banners import Banner
@@ -56,8 +57,9 @@ Source = LiveSource | ReplaySource | TraceSource
 
 
 def source_for(path: Path) -> ReplaySource | TraceSource:
-    """The source for one file a user named, by its suffix."""
-    return ReplaySource(path) if path.suffix == ".dsrec" else TraceSource((path,))
+    """The source for one file a user named: a recording is replayed, a trace analysed."""
+    recorded = path.suffix == ".dsrec" or is_recording(path)
+    return ReplaySource(path) if recorded else TraceSource((path,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.readers.byte_source import ByteSource, open_stream
+from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.columns import sorted_gpu_ops, sorted_host_events
 from decodescope.analyzer.readers.kineto.columns import EventColumns
 from decodescope.analyzer.readers.kineto.cpu_leaves import leaf_operators
@@ -26,28 +26,13 @@ _PROFILER_STEP = re.compile(r"ProfilerStep\s*#\s*\d+$")
 _Stored = TypeVar("_Stored")
 
 
-def read_kineto(path: str) -> Trace:
-    """Read a .json or .json.gz trace. Raises `TraceError` if the file is not a trace."""
-    with open_stream(path) as stream:
-        return _read(stream, path)
-
-
-def read_kineto_bytes(data: bytes, path: str) -> Trace:
-    """Read a trace from bytes (JSON, or gzip of it); `path` names it in errors and in the source.
-
-    Raises `TraceError` if the bytes hold no trace.
-    """
-    return _read(BytesIO(data), path)
-
-
-def _read(stream: BinaryIO, path: str) -> Trace:
+def read_kineto(source: ByteSource) -> Trace:
+    """Read a trace from JSON. Raises `TraceError` if it is none."""
+    path = source.path
     columns = EventColumns()
-    try:
-        events = EventStream(ByteSource(stream, path))
-        for batch in events.batches():
-            columns.add(batch)
-    except OSError as error:
-        raise TraceError(f"{path}: reading failed ({error}); check the file") from error
+    events = EventStream(source)
+    for batch in events.batches():
+        columns.add(batch)
     if not columns.events and events.stopped:
         raise TraceError(f"{path}: {events.stopped}, no event before; give a Chrome trace")
     if not columns.events and (events.truncated or events.broken_at is not None):
@@ -55,6 +40,14 @@ def _read(stream: BinaryIO, path: str) -> Trace:
     if columns.events + events.skipped > 0 and columns.with_phase == 0:
         raise TraceError(f"{path}: JSON with no trace events in its list; give a Chrome trace")
     return _assemble(columns, events, path)
+
+
+def read_kineto_bytes(data: bytes, path: str) -> Trace:
+    """Read a trace from bytes (JSON, or gzip of it); `path` names it in errors and in the source.
+
+    Raises `TraceError` if the bytes hold no trace.
+    """
+    return read_kineto(ByteSource(BytesIO(data), path))
 
 
 def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:

@@ -6,14 +6,14 @@ no rows, a missing or NULL column reads as -1.
 
 import sqlite3
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.readers.byte_source import open_stream
+from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.columns import LIMIT_NS
 from decodescope.analyzer.trace import Int64s
 
@@ -26,6 +26,10 @@ SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _SIDE_FILES = ("-wal", "-journal")
 _OF_NSIGHT = ("META_DATA_EXPORT", "StringIds")
 _OF_NVPROF = "StringTable"
+_OF_ROCPD = "rocpd_"
+# The bytes of the header that name the file's write and read mode.
+_MODES = slice(18, 20)
+_ROLLBACK_MODES = b"\x01\x01"
 _USABLE = (
     'typeof("start") = \'integer\' AND typeof("end") = \'integer\' AND "end" >= "start" '
     f'AND "start" >= {-LIMIT_NS} AND "end" <= {LIMIT_NS}'
@@ -36,27 +40,19 @@ class NsysDatabase:
     """An open export. `tables` maps each table to its columns; `rows_read` counts the events
     returned, `dropped` those left out because their times are not usable integers."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, source: ByteSource) -> None:
         """Raises `TraceError` for a file that is locked, damaged or not Nsight's."""
-        self.path = path
+        self.path = source.path
         self.rows_read = 0
         self.dropped = 0
-        if _cut_short(path):
-            raise TraceError(
-                f"{path}: cut short; copy it again, or repeat nsys export --type sqlite"
-            )
         try:
-            self._connection = _open(path)
+            self._connection = self._connect(source)
             self.tables = self._schema()
         except SQLITE_ERRORS as error:
             raise self.unreadable(error) from None
         if not any(table in self.tables for table in _OF_NSIGHT):
             self._connection.close()
-            what = "an nvprof database" if _OF_NVPROF in self.tables else "an SQLite database"
-            raise TraceError(
-                f"{path}: {what}, not an Nsight Systems export; make one with "
-                "nsys export --type sqlite"
-            )
+            raise self._error(*_what_else(self.tables))
 
     def close(self) -> None:
         """Close the file."""
@@ -72,6 +68,29 @@ class NsysDatabase:
         else:
             remedy = "damaged or cut short; export it again with nsys export --type sqlite"
         return TraceError(f"{self.path}: SQLite says {text!r}; {remedy}")
+
+    def _error(self, what: str, remedy: str) -> TraceError:
+        return TraceError(f"{self.path}: {what}; {remedy}")
+
+    def _connect(self, source: ByteSource) -> sqlite3.Connection:
+        """Open the file; a pipe's or a compressed file's database is held in memory."""
+        if source.file is not None:
+            self._refuse_cut_short(source.head, source.file.stat().st_size)
+            return _open(source.file)
+        data = source.read_all("unpack it into a file and name that")
+        self._refuse_cut_short(data[:_HEADER_BYTES], len(data))
+        return _in_memory(data)
+
+    def _refuse_cut_short(self, header: bytes | bytearray, size: int) -> None:
+        """Raise `TraceError` if the header counts more pages than there are; SQLite reads zeros for
+        half pages."""
+        if len(header) >= _HEADER_BYTES:
+            page_bytes, changes, pages, pages_of = struct.unpack_from(">16xH6xII60xI", header)
+            page_bytes = _MAX_PAGE if page_bytes == 1 else page_bytes
+            known = changes == pages_of and pages > 0
+            if not known or size >= pages * page_bytes:
+                return
+        raise self._error("cut short", "copy it again, or repeat nsys export --type sqlite")
 
     def has(self, table: str, column: str) -> bool:
         return column in self.tables.get(table, ())
@@ -165,37 +184,46 @@ def _indices(texts: Sequence[object], index_of: Callable[[str], int]) -> list[in
     return [index_of(text) if isinstance(text, str) and text else -1 for text in texts]
 
 
-def _open(path: str) -> sqlite3.Connection:
+def _what_else(tables: Collection[str]) -> tuple[str, str]:
+    """What a database without Nsight's tables is, and what to do."""
+    if any(table.startswith(_OF_ROCPD) for table in tables):
+        return "a rocpd database of rocprofv3", "record with rocprofv3 --output-format json"
+    what = "an nvprof database" if _OF_NVPROF in tables else "an SQLite database"
+    return (
+        f"{what}, not an Nsight Systems export",
+        "make one with nsys export --type sqlite",
+    )
+
+
+def _open(file: Path) -> sqlite3.Connection:
     """Open without ever writing: with SQLite's locks if the folder allows them, else as a file that
     does not change, unless a side file shows that changes are in progress."""
-    location = f"file:{quote(str(Path(path).absolute()))}?mode=ro"
-    connection = _connect(location)
+    location = f"file:{quote(str(file.absolute()))}?mode=ro"
+    connection = _database(location)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
         connection.close()
-        if "locked" in str(error) or any(_has_content(path + side) for side in _SIDE_FILES):
+        if "locked" in str(error) or any(_has_content(f"{file}{side}") for side in _SIDE_FILES):
             raise
-        connection = _connect(location + "&immutable=1")
+        connection = _database(location + "&immutable=1")
     return connection
 
 
-def _connect(location: str) -> sqlite3.Connection:
+def _in_memory(data: bytearray) -> sqlite3.Connection:
+    """The database that these bytes are. Nothing is written to a disk, so nothing can be left there
+    when a signal ends the program."""
+    connection = _database(":memory:")
+    # A file in write-ahead mode is complete without its log, but memory has no log.
+    data[_MODES] = _ROLLBACK_MODES
+    connection.deserialize(data)
+    return connection
+
+
+def _database(location: str) -> sqlite3.Connection:
     connection = sqlite3.connect(location, uri=True, timeout=0.0)
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     return connection
-
-
-def _cut_short(path: str) -> bool:
-    """Whether the header counts more pages than the file has; SQLite reads zeros for half pages."""
-    with open_stream(path) as stream:
-        header = stream.read(_HEADER_BYTES)
-    if len(header) < _HEADER_BYTES:
-        return True
-    page_bytes, changes, pages, pages_of = struct.unpack(">16xH6xII60xI4x", header)
-    page_bytes = _MAX_PAGE if page_bytes == 1 else page_bytes
-    known = changes == pages_of and pages > 0
-    return bool(known and Path(path).stat().st_size < pages * page_bytes)
 
 
 def _has_content(path: str) -> bool:

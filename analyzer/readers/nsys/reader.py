@@ -6,6 +6,7 @@ from contextlib import closing
 import numpy as np
 
 from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.columns import Names, sorted_gpu_ops, sorted_host_events
 from decodescope.analyzer.readers.nsys.database import SQLITE_ERRORS, NsysDatabase
 from decodescope.analyzer.readers.nsys.gpu_ops import GPU_TABLES, gpu_ops
@@ -23,7 +24,7 @@ _OVERHEAD_TABLE = "CUPTI_ACTIVITY_KIND_OVERHEAD"
 _WARNING, _ERROR = 2, 3
 
 
-def read_nsys(path: str) -> Trace:
+def read_nsys(source: ByteSource) -> Trace:
     """Read an export.
 
     Correlation ids are per process in the file; from the second process on, 2**32 per process is
@@ -33,17 +34,17 @@ def read_nsys(path: str) -> Trace:
     Raises:
         TraceError: the file is locked, damaged, cut short, or no export of Nsight Systems.
     """
-    with closing(NsysDatabase(path)) as database:
+    with closing(NsysDatabase(source)) as database:
         try:
             return _trace(database)
         except SQLITE_ERRORS as error:
             raise database.unreadable(error) from None
 
 
-def refuse_nsys_report(path: str) -> Trace:
+def refuse_nsys_report(source: ByteSource) -> Trace:
     """Raise `TraceError`: only Nsight Systems reads its reports."""
     raise TraceError(
-        f"{path}: a report that only Nsight Systems reads; export it with "
+        f"{source.path}: a report that only Nsight Systems reads; export it with "
         "nsys export --type sqlite and open that"
     )
 

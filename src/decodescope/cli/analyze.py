@@ -6,7 +6,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.options import FILE, json_option, rows_option
-from decodescope.cli.output import html_page, print_json, print_rich
+from decodescope.cli.output import html_page, print_json, print_rich, source_name
 
 
 @click.command()
@@ -18,6 +18,8 @@ from decodescope.cli.output import html_page, print_json, print_rich
 @rows_option
 def analyze(files: tuple[Path, ...], as_json: bool, output_format: str, by: str) -> None:
     """Report what a trace contains: busy, idle, gaps, launches, steps, kernels, ranges.
+
+    FILE may be a pipe, or - for the standard input.
 
     Several files are read as the ranks of one run: one report for each, and a merged one.
     """
@@ -34,7 +36,8 @@ def analyze(files: tuple[Path, ...], as_json: bool, output_format: str, by: str)
 
         click.echo(render_csv(analysis.report, by), nl=False)
     elif output_format == "html":
-        click.echo(html_page(files[0].name, {files[0].name: analysis}), nl=False)
+        name = source_name(analysis)
+        click.echo(html_page(name, {name: analysis}), nl=False)
     else:
         from decodescope.analyzer.views.report_table import report_table
 

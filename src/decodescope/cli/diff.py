@@ -10,6 +10,7 @@ from decodescope.cli.output import (
     html_page,
     print_json,
     print_rich,
+    source_name,
     write_comparison,
 )
 
@@ -23,7 +24,7 @@ from decodescope.cli.output import (
 def diff(
     base: Path, other: Path, as_json: bool, out: Path | None, fail_on_regression: float | None
 ) -> None:
-    """Report what changed from trace A to trace B."""
+    """Report what changed from trace A to trace B; one of them may be -, the standard input."""
     from decodescope import analyzer
     from decodescope.analyzer.comparing.diff import diff_reports
     from decodescope.analyzer.comparing.regression_gate import gate_diff
@@ -35,8 +36,9 @@ def diff(
     if out is not None:
         from decodescope.analyzer.views.comparison_markdown import comparison_markdown
 
-        analyses = {f"A: {base.name}": before, f"B: {other.name}": after}
-        page = html_page(f"{base.name} → {other.name}", analyses, result)
+        names = source_name(before), source_name(after)
+        analyses = {f"A: {names[0]}": before, f"B: {names[1]}": after}
+        page = html_page(" → ".join(names), analyses, result)
         write_comparison(out, "diff", result, comparison_markdown(result), page)
     if as_json:
         print_json(result)

@@ -6,7 +6,7 @@ import rich_click as click
 
 from decodescope.analyzer.files import check_writable, write_atomically
 from decodescope.cli.options import FILE, rows_option
-from decodescope.cli.output import html_page, say
+from decodescope.cli.output import html_page, say, source_name
 
 
 @click.command()
@@ -25,9 +25,8 @@ def export(file: Path, target: str, output: Path, by: str) -> None:
     if target == "chrome":
         export_chrome(analysis, output)
     elif target == "html":
-        write_atomically(
-            output, html_page(file.name, {file.name: analysis}).encode(errors="replace")
-        )
+        name = source_name(analysis)
+        write_atomically(output, html_page(name, {name: analysis}).encode(errors="replace"))
     else:
         write_atomically(output, render_csv(analysis.report, by).encode())
     say(f"wrote {output} ({target})")

@@ -2,7 +2,11 @@
 
 import os
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
@@ -10,11 +14,17 @@ from decodescope.analyzer.errors import InputError
 from decodescope.cli.live import start_app
 from decodescope.cli.options import FILE
 
+if TYPE_CHECKING:
+    from decodescope.analyzer.readers.byte_source import ByteSource
+
 
 @click.command("open")
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1)
 def open_files(files: tuple[Path, ...]) -> None:
-    """Open traces or recordings in the app; without a file, a bundled recording."""
+    """Open traces or recordings in the app; without a file, a bundled recording.
+
+    FILE may be a pipe, or - for the standard input; keys are then read from the terminal.
+    """
     from decodescope.analyzer.recordings.bundled import bundled_recordings
     from decodescope.tui.model.feed import TraceSource, source_for
 
@@ -22,15 +32,68 @@ def open_files(files: tuple[Path, ...]) -> None:
         _check_readable(file)
     if not sys.stdout.isatty():
         raise InputError("open: needs a terminal; without one, use analyze FILE")
-    if len(files) > 1:
-        start_app(TraceSource(files))
-    else:
-        start_app(source_for(files[0] if files else bundled_recordings()[0]))
+    with _pipes_in_files(files or bundled_recordings()[:1]) as paths:
+        start_app(TraceSource(paths) if len(paths) > 1 else source_for(paths[0]))
 
 
 def _check_readable(path: Path) -> None:
-    if not path.is_file():
+    if _is_stdin(path):
+        return
+    if path.is_dir() or not path.exists():
         reason = "is a folder, not a file" if path.is_dir() else "no such file"
         raise InputError(f"{path}: {reason}; name a trace or a recording")
     if not os.access(path, os.R_OK):
         raise InputError(f"{path}: not readable; check its permissions")
+
+
+def _is_stdin(path: Path) -> bool:
+    return str(path) in ("-", "/dev/stdin")
+
+
+@contextmanager
+def _pipes_in_files(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
+    """The paths, with a temporary file for each pipe: the app reads a trace more than once.
+
+    Raises:
+        InputError: there is no room for the copy.
+        TraceError: a pipe gives no bytes or too many.
+    """
+    from decodescope.analyzer.readers.byte_source import open_source
+
+    pipes = {path for path in paths if _is_stdin(path) or not path.is_file()}
+    if not pipes:
+        yield tuple(paths)
+        return
+    with TemporaryDirectory(prefix="decodescope-") as folder:
+        copies = {}
+        for number, path in enumerate(pipes):
+            copies[path] = Path(folder, str(number), "stdin" if _is_stdin(path) else path.name)
+            with open_source(str(path)) as source:
+                _copy(source, copies[path])
+        if any(map(_is_stdin, pipes)):
+            _read_keys_from_terminal()
+        yield tuple(copies.get(path, path) for path in paths)
+
+
+def _copy(source: "ByteSource", to: Path) -> None:
+    try:
+        to.parent.mkdir()
+        with to.open("wb") as copy:
+            while piece := source.read():
+                copy.write(piece)
+    except OSError as error:
+        raise InputError(
+            f"{source.path}: cannot be kept in {to.parent} ({error.strerror}); "
+            "save it to a file and name that"
+        ) from error
+
+
+def _read_keys_from_terminal() -> None:
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR)
+    except OSError as error:
+        raise InputError(
+            f"open -: no terminal to read keys from ({error.strerror}); use analyze -"
+        ) from error
+    os.dup2(terminal, sys.stdin.fileno())
+    os.close(terminal)

@@ -50,6 +50,11 @@ def write_result(path: Path | None, result: object) -> None:
         say(f"wrote {path}")
 
 
+def source_name(analysis: "Analysis") -> str:
+    """The name of the file that was analysed, `<stdin>` for the standard input."""
+    return Path(analysis.report.source.path).name
+
+
 def html_page(
     title: str,
     analyses: Mapping[str, "Analysis"],
