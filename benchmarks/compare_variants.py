@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.common import RESULTS, figures_table, share_cell, write_record
-from decodescope.analyzer.files import check_writable
+from decodescope.analyzer.files import check_writable, is_stdout, output_path
 from decodescope.analyzer.formatting import milliseconds, number, rate
 
 RUN_FIELDS = (
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--variants", default="eager,compiled")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, help="keep traces, Markdown and HTML here")
-    parser.add_argument("-o", "--output", type=Path, help="instead of compare-<model>.json")
+    parser.add_argument("-o", "--output", type=output_path, help="instead of compare-<model>.json")
     arguments = parser.parse_args()
     name = arguments.model.replace("@", "-").replace("/", "-")
     path = arguments.output or RESULTS / f"compare-{name}.json"
@@ -138,7 +138,8 @@ def main() -> None:
         "environment": found["runs"][0]["environment"],
     }
     write_record(path, record, recorded_command(arguments))
-    Console().print(token_table(record))
+    if not is_stdout(path):
+        Console().print(token_table(record))
 
 
 if __name__ == "__main__":

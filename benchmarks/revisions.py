@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks.common import RESULTS, ROOT, write_record
 from decodescope.analyzer.comparing.bootstrap import paired_ratio
+from decodescope.analyzer.files import check_writable, output_path
 
 RESULT = RESULTS / "revisions.json"
 BASE, THIS = "base", "this"
@@ -119,8 +120,9 @@ def main() -> None:
     parser.add_argument("--variants", default="fused+graph,compiled")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--kernels", action="store_true", help="measure each kernel as well")
-    parser.add_argument("-o", "--output", type=Path, default=RESULT)
+    parser.add_argument("-o", "--output", type=output_path, default=RESULT)
     arguments = parser.parse_args()
+    check_writable(arguments.output, "-o")
     with tempfile.TemporaryDirectory() as folder:
         commit = check_out(arguments.base, Path(folder))
         for rounds, figures in enumerate(interleaved(arguments, Path(folder)), start=1):

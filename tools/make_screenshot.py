@@ -11,6 +11,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+from decodescope.analyzer.files import check_writable, output_path, write_atomically
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.replay import ReplayLink
@@ -84,11 +85,13 @@ def portable(svg: str) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=Path, default=PICTURE)
+    parser.add_argument("-o", "--output", type=output_path, default=PICTURE)
     arguments = parser.parse_args()
     (eager,) = (path for path in bundled_recordings() if "eager" in path.name)
-    arguments.output.write_text(asyncio.run(draw(eager)), encoding="utf-8")
-    sys.stderr.write(f"{arguments.output}: {arguments.output.stat().st_size:,} bytes\n")
+    check_writable(arguments.output, "-o")
+    picture = asyncio.run(draw(eager)).encode()
+    write_atomically(arguments.output, picture)
+    sys.stderr.write(f"{arguments.output}: {len(picture):,} bytes\n")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,20 @@
 """What the app does in threads: analyses, one at a time, and writing files."""
 
+import gzip
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from textual.app import App
 from textual.message import Message
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
+from decodescope.analyzer.files import write_new_file
 from decodescope.tui.model.feed import Feed, Job
 from decodescope.tui.model.view import Clock, Window
-from decodescope.tui.new_file import save_trace, write_new_file
 
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
@@ -100,6 +102,26 @@ class Background:
             text = f"{job.paths[0]}: the analysis failed ({type(error).__name__}: {error})"
             done = AnalysisDone(feed, job, None, text)
         self._app.post_message(done)
+
+
+def save_trace(source: Path, folder: Path, stem: str) -> Path:
+    """Gzip the Kineto JSON at `source` (or copy it if already gzipped) into a new file in `folder`.
+
+    Raises:
+        OSError: the source is missing, or the folder cannot be written to.
+    """
+    with source.open("rb") as trace:
+        gzipped = trace.read(2) == b"\x1f\x8b"
+        trace.seek(0)
+
+        def write(file: BinaryIO) -> None:
+            if gzipped:
+                shutil.copyfileobj(trace, file)
+                return
+            with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
+                shutil.copyfileobj(trace, packed)
+
+        return write_new_file(folder, stem, ".json.gz", write)
 
 
 def analyse_files(paths: Sequence[Path], at: float) -> Window:

@@ -10,7 +10,7 @@ from typing import Any
 
 from decodescope.analyzer.chrome.events import microseconds
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.files import replacing
+from decodescope.analyzer.files import replacing_stream
 
 _IDS = ("correlation", "External id", "external id")
 _SHAPES = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
@@ -37,13 +37,11 @@ def make_trace(source: bytes, events: int, path: Path) -> int:
         raise TraceError("benchmark source: no complete events; give a captured trace")
     head = {key: value for key, value in document.items() if key != "traceEvents"}
     opening = json.dumps(head, indent=2, default=float)[:-2] + ',\n  "traceEvents": [\n'
-    with replacing(path) as temporary:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(opening)
-            for number, event in enumerate(islice(_repeated(recorded), events)):
-                file.write(",\n" + event if number else event)
-            file.write("\n  ]\n}\n")
-        return temporary.stat().st_size
+    with replacing_stream(path) as file:
+        size = file.write(opening.encode())
+        for number, event in enumerate(islice(_repeated(recorded), events)):
+            size += file.write((",\n" + event if number else event).encode())
+        return size + file.write(b"\n  ]\n}\n")
 
 
 def _repeated(recorded: list[dict[str, Any]]) -> Iterator[str]:

@@ -23,7 +23,6 @@ from decodescope.analyzer.trace import HostEvents, Int64s, Trace
 
 _HOST_CATEGORIES = ("user_annotation", "cpu_op", "cuda_runtime")
 _FIRST_FREE_PID = 10_000_000
-_GZIP_LEVEL = 6
 _EVENTS_PER_WRITE = 4096
 
 
@@ -41,7 +40,7 @@ def export_chrome(analysis: Analysis, path: Path | str) -> None:
     trace = analysis.trace
     origin_ns = _earliest(trace)
     events = _events(analysis, EventText(trace.names, origin_ns))
-    with replacing_stream(Path(path), _GZIP_LEVEL) as file:
+    with replacing_stream(Path(path)) as file:
         file.write(_head(trace, origin_ns))
         separator = b"\n"
         while piece := ",\n".join(islice(events, _EVENTS_PER_WRITE)):

@@ -3,12 +3,10 @@
 A `.dsrec` file is the magic, one version byte, and frames: a big-endian uint32 length and that many
 bytes of msgpack. A frame is a message or a captured window (its `TraceReady` and its gzipped
 Kineto JSON), each with its time in ns since the recording began. Frames are only appended, so the
-complete frames of a killed run stay readable under the `.partial` name.
+complete frames of a killed run stay readable under the name that ends in `.partial`.
 """
 
-import contextlib
 import gzip
-import os
 import struct
 import threading
 import time
@@ -24,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError, TraceError
+from decodescope.analyzer.files import GrowingFile
 from decodescope.analyzer.protocol import (
     MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
@@ -135,7 +134,7 @@ class Recording:
 
 
 class RecordingWriter:
-    """Writes a recording to `<path>.partial` and gives it its name on `close()`.
+    """Writes a recording, which gets its name on `close()` (see `GrowingFile`).
 
     To keep files small, it writes at most one `Stats` per `STATS_INTERVAL_NS`, and the first
     `max_windows_per_variant` automatic windows and as many requested ones of each variant. Its
@@ -152,17 +151,16 @@ class RecordingWriter:
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._path = path
-        self._partial = path.with_name(path.name + ".partial")
         self._max_windows = max_windows_per_variant
         self._clock_ns = clock_ns
         self._start_ns = clock_ns()
         self._lock = threading.Lock()
         self._last_stats_ns: int | None = None
         self._windows: Counter[tuple[str, bool]] = Counter()
-        self._file: BinaryIO | None = None
+        self._file: GrowingFile | None = None
         try:
-            self._file = self._partial.open("wb")
-            self._append(MAGIC + bytes([VERSION]))
+            self._file = GrowingFile(path)
+            self._file.append(MAGIC + bytes([VERSION]))
         except OSError as error:
             raise self._abandon(error) from error
 
@@ -174,11 +172,14 @@ class RecordingWriter:
         """
         t_ns = self._clock_ns() - self._start_ns
         with self._lock:
-            frame = self._frame(t_ns, message) if self._file is not None else None
-            if frame is None or len(body := _encoder.encode(frame)) > MAX_FRAME_BYTES:
+            file = self._file
+            frame = self._frame(t_ns, message) if file is not None else None
+            if file is None or frame is None:
+                return
+            if len(body := _encoder.encode(frame)) > MAX_FRAME_BYTES:
                 return
             try:
-                self._append(_LENGTH.pack(len(body)) + body)
+                file.append(_LENGTH.pack(len(body)) + body)
             except OSError as error:
                 raise self._abandon(error) from error
 
@@ -194,7 +195,6 @@ class RecordingWriter:
                 return
             try:
                 file.close()
-                os.replace(self._partial, self._path)
             except OSError as error:
                 raise self._abandon(error) from error
 
@@ -221,17 +221,11 @@ class RecordingWriter:
         ready = msgspec.structs.replace(ready, path=source.name)
         return _WindowFrame(t_ns, ready, trace_gz)
 
-    def _append(self, data: bytes) -> None:
-        assert self._file is not None
-        self._file.write(data)
-        self._file.flush()
-
     def _abandon(self, error: OSError) -> InputError:
-        """Stop writing; complete frames stay readable under the `.partial` name."""
+        """Stop writing; complete frames stay readable under the partial name."""
         file, self._file = self._file, None
         if file is not None:
-            with contextlib.suppress(OSError):
-                file.close()
+            file.abandon()
         return InputError(f"{self._path}: cannot write the recording ({error.strerror})")
 
 

@@ -215,7 +215,7 @@ async def test_a_recording_that_cannot_continue_is_reported_once(path, monkeypat
         raise OSError(28, "No space left on device")
 
     writer = RecordingWriter(path)
-    monkeypatch.setattr(writer, "_append", full)
+    monkeypatch.setattr(writer._file, "append", full)
     link = RecordingLink(delivering(Progress("a"), Progress("b"), Progress("c")), writer)
     events = [await link.receive() for _ in range(4)]
     await link.close()

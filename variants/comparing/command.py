@@ -12,6 +12,7 @@ import msgspec
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.errors import DecodescopeError, InputError
+from decodescope.analyzer.files import check_writable_in, write_atomically
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.report import Finding
@@ -76,8 +77,10 @@ def compare_variants(
         KeyboardInterrupt: before a complete round was measured.
     """
     request = replace(request, variants=_checked_variants(request))
-    with _work_folder(request.keep) as work:
-        rounds = _Rounds(request, work, run)
+    if request.keep is not None:
+        check_writable_in(request.keep, (), "--out")
+    with tempfile.TemporaryDirectory(prefix="decodescope-") as work:
+        rounds = _Rounds(request, Path(work), run)
         rounds.measure(say)
         accuracies: dict[str, Accuracy] = {}
         if not rounds.interrupted:
@@ -116,21 +119,6 @@ def _checked_variants(request: CompareRequest) -> tuple[str, ...]:
     return tuple(names)
 
 
-@contextmanager
-def _work_folder(keep: Path | None) -> Iterator[Path]:
-    """The folder for unfinished traces: inside `keep`, so that a rename moves a finished one."""
-    try:
-        if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(
-            prefix="decodescope-" if keep is None else ".part-", dir=keep
-        )
-    except OSError as error:
-        raise InputError(f"--out {keep}: cannot be written to ({error.strerror})") from error
-    with folder as path:
-        yield Path(path)
-
-
 def _accuracies(
     request: CompareRequest,
     say: Say,
@@ -162,7 +150,7 @@ class _Rounds:
 
     After `measure`, `runs` are those of the complete rounds in the order they ran, `traces` those
     of the last complete round by variant, and `findings` the problems. Traces are written to
-    `work`, and moved to the request's folder when their round is complete.
+    `work`, and copied to the request's folder when their round is complete.
     """
 
     def __init__(self, request: CompareRequest, work: Path, run: RunJobs) -> None:
@@ -222,7 +210,9 @@ class _Rounds:
         keep, variants = self._request.keep, self._request.variants
         traces = {name: self._work / _trace_name(name, round) for name in variants}
         if keep is not None:
-            traces = {name: path.rename(keep / path.name) for name, path in traces.items()}
+            for path in traces.values():
+                write_atomically(keep / path.name, path.read_bytes())
+            traces = {name: keep / path.name for name, path in traces.items()}
         self.traces = traces
         self.runs += reports
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
@@ -49,8 +50,10 @@ def run_variant(
     reference = try_reference(step, subject, prompt, session, say)
     say(f"decoding {prepared.workload.new_tokens} tokens")
     with tempfile.TemporaryDirectory(prefix="decodescope-") as folder:
-        path = trace_path or Path(folder) / "window.json"
+        path = Path(folder, "window.json" + ("" if trace_path is None else trace_path.suffix))
         measured = measure_run(step, subject, prompt, session, path, reference)
+        if trace_path is not None:
+            write_atomically(trace_path, path.read_bytes())
         say("analysing the window")
         analysis = analyze(load(path))
     return _report(prepared, measured, analysis)

@@ -13,6 +13,7 @@ from decodescope.cli.group import DefaultToLive
 from decodescope.cli.options import (
     DEFAULT_TOKENS,
     FILE,
+    checkpoint_files,
     dtype_option,
     file_option,
     json_option,
@@ -21,7 +22,6 @@ from decodescope.cli.options import (
 )
 from decodescope.cli.output import (
     library_output_to_stderr,
-    print_result,
     progress,
     say,
     write_result,
@@ -70,11 +70,10 @@ def bench_analyzer(
     from decodescope.analyzer.bench.result_table import benchmark_table
     from decodescope.analyzer.recordings.bundled import bundled_recordings
 
-    check_writable(output, "-o")
     most_events = max(bundled_recordings(), key=lambda path: path.stat().st_size)
+    check_writable(output, "-o", [most_events, peer])
     result = run_analyzer_benchmark(most_events, repeats, events, peer)
-    write_result(output, result)
-    print_result(result, benchmark_table, as_json)
+    write_result(output, result, benchmark_table, as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class _KernelOptions:
         for name, value in (("--tokens", self.tokens), ("--table", self.table)):
             if value is not None and not self.tune:
                 raise InputError(f"{name} {value}: only with --tune")
-        check_writable(self.table, "--table")
+        check_writable(self.table, "--table", checkpoint_files(self.model))
 
 
 @bench.command("kernels")
@@ -145,10 +144,9 @@ def bench_kernels(as_json: bool, output: Path | None, **options: Any) -> None:
     """
     chosen = _KernelOptions(**options)
     chosen.check()
-    check_writable(output, "-o")
+    check_writable(output, "-o", [chosen.table, *checkpoint_files(chosen.model)])
     result, table = _benchmark(chosen)
-    write_result(output, result)
-    print_result(result, table, as_json)
+    write_result(output, result, table, as_json)
     if result.errors:
         raise DecodescopeError("bench kernels: " + "; ".join(result.errors))
 

@@ -19,6 +19,7 @@ from decodescope.cli.options import (
     worker_config,
 )
 from decodescope.cli.output import (
+    check_out,
     end_on_regression,
     html_page,
     print_result,
@@ -66,6 +67,7 @@ def compare(
     from decodescope.analyzer.views.comparison_table import comparison_table
     from decodescope.variants.comparing.command import CompareRequest, compare_variants
 
+    check_out(out, "comparison", (baseline, text))
     request = CompareRequest(
         config=worker_config(options),
         variants=tuple(name.strip() for name in variants.split(",")),

@@ -6,6 +6,7 @@ import rich_click as click
 
 from decodescope.cli.options import FILE, gate_option, json_option
 from decodescope.cli.output import (
+    check_out,
     end_on_regression,
     html_page,
     print_json,
@@ -29,6 +30,7 @@ def diff(
     from decodescope.analyzer.comparing.diff import diff_reports
     from decodescope.analyzer.comparing.regression_gate import gate_diff
 
+    check_out(out, "diff", (base, other))
     before, after = (analyzer.analyze(analyzer.load(file)) for file in (base, other))
     result = diff_reports(before.report, after.report)
     if fail_on_regression is not None:

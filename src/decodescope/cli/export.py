@@ -4,15 +4,22 @@ from pathlib import Path
 
 import rich_click as click
 
-from decodescope.analyzer.files import check_writable, write_atomically
+from decodescope.analyzer.files import check_writable, output_path, write_atomically
 from decodescope.cli.options import FILE, rows_option
-from decodescope.cli.output import html_page, say, source_name
+from decodescope.cli.output import html_page, say_written, source_name
 
 
 @click.command()
 @click.argument("file", type=FILE)
 @click.option("--to", "target", type=click.Choice(["chrome", "html", "csv"]), required=True)
-@click.option("-o", "--output", metavar="OUT", type=FILE, required=True)
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    type=output_path,
+    required=True,
+    help="The file to write; - is standard output.",
+)
 @rows_option
 def export(file: Path, target: str, output: Path, by: str) -> None:
     """Export an analysed trace: chrome (.json or .json.gz, for Perfetto), html or csv."""
@@ -20,7 +27,7 @@ def export(file: Path, target: str, output: Path, by: str) -> None:
     from decodescope.analyzer.chrome.export import export_chrome
     from decodescope.analyzer.views.csv_export import render_csv
 
-    check_writable(output, "-o")
+    check_writable(output, "-o", [file])
     analysis = analyzer.analyze(analyzer.load(file))
     if target == "chrome":
         export_chrome(analysis, output)
@@ -29,4 +36,4 @@ def export(file: Path, target: str, output: Path, by: str) -> None:
         write_atomically(output, html_page(name, {name: analysis}).encode(errors="replace"))
     else:
         write_atomically(output, render_csv(analysis.report, by).encode())
-    say(f"wrote {output} ({target})")
+    say_written(output, target)

@@ -10,6 +10,7 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.files import check_writable
 from decodescope.cli.options import (
+    checkpoint_files,
     file_option,
     model_options,
     sampling_options,
@@ -39,7 +40,7 @@ def live(record: Path | None, **options: Any) -> None:
     from decodescope.variants.machine.environment import require_run_packages
 
     require_run_packages()
-    check_writable(record, "--record")
+    check_writable(record, "--record", checkpoint_files(options["model"]))
     config = worker_config(options)
     from decodescope.tui.link.worker import WorkerLink
     from decodescope.tui.model.feed import LiveSource

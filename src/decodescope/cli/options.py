@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.files import output_path
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol import WorkerConfig
 
 FILE = click.Path(path_type=Path)
+# What transformers reads from a checkpoint's folder.
+_CHECKPOINT_FILES = (
+    "*config.json", "*.safetensors", "*.safetensors.index.json", "*.model", "*.py",
+    "tokenizer*", "vocab*", "merges*", "*_tokens*.json", "chat_template*",
+)  # fmt: skip
 DEFAULT_TOKENS = 128
 
 Command = Callable[..., None]
@@ -37,7 +43,13 @@ gate_option = partial(
     click.option, "--fail-on-regression", metavar="PCT", type=click.FloatRange(min=0)
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-output_option = file_option("-o", "--output", help="Write the JSON to a file.")
+output_option = click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=output_path,
+    help="Write the JSON to a file; - is standard output.",
+)
 device_option = click.option("--device", type=click.Choice(["cuda", "cpu"]))
 rows_option = click.option(
     "--by",
@@ -94,6 +106,13 @@ measuring_options = _together(
     click.option("--prompt-ids", metavar="1,2,3", help="Prompt token ids; they are the context."),
     dtype_option(),
 )
+
+
+def checkpoint_files(model: str | None) -> list[Path]:
+    """The files that `--model` reads if it is a folder, which no output may replace."""
+    if not model or not (folder := Path(model).expanduser()).is_dir():
+        return []
+    return [path for pattern in _CHECKPOINT_FILES for path in folder.glob(pattern)]
 
 
 def worker_config(options: Mapping[str, Any]) -> "WorkerConfig":

@@ -3,14 +3,20 @@
 import contextlib
 import io
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import rich_click as click
 
-from decodescope.analyzer.errors import InputError, RegressionFound
-from decodescope.analyzer.files import check_writable, encode_json, write_atomically, write_json
+from decodescope.analyzer.errors import RegressionFound
+from decodescope.analyzer.files import (
+    check_writable_in,
+    encode_json,
+    is_stdout,
+    write_atomically,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -43,11 +49,19 @@ def print_result(
         print_rich(table(result))
 
 
-def write_result(path: Path | None, result: object) -> None:
-    """Write the JSON to the file given by `-o`; None writes nothing."""
+def write_result(
+    path: Path | None,
+    result: Result,
+    table: Callable[[Result], "RenderableType"],
+    as_json: bool,
+) -> None:
+    """Write the JSON to the file given by `-o`, if any, and print the result. If that file is
+    standard output, nothing else is printed there."""
     if path is not None:
         write_json(path, result)
-        say(f"wrote {path}")
+        say_written(path, "json")
+    if not is_stdout(path):
+        print_result(result, table, as_json)
 
 
 def source_name(analysis: "Analysis") -> str:
@@ -71,24 +85,28 @@ def html_page(
     return html_report(title, views, comparison)
 
 
+def check_out(folder: Path | None, name: str, inputs: Iterable[Path | None]) -> None:
+    """Check the folder of `write_comparison` before any work is done; creates a missing one.
+
+    Raises:
+        InputError: the folder cannot be created or written to, or one of its files is an input.
+    """
+    if folder is not None:
+        names = [f"{name}.{suffix}" for suffix in ("json", "md", "html")]
+        check_writable_in(folder, names, "--out", inputs)
+
+
 def write_comparison(
     folder: Path, name: str, result: "Comparison | Diff", markdown: str, page: str
 ) -> None:
-    """Write a comparison as JSON, Markdown and HTML; creates the folder if it is missing.
+    """Write a comparison as JSON, Markdown and HTML to a folder that `check_out` accepted.
 
     Raises:
-        InputError: the folder cannot be created or written to.
+        InputError: a file cannot be written.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out {folder}: cannot be created ({error}); name a folder") from error
-    paths = {suffix: folder / f"{name}.{suffix}" for suffix in ("json", "md", "html")}
-    for path in paths.values():
-        check_writable(path, "--out")
-    write_json(paths["json"], result)
-    write_atomically(paths["md"], markdown.encode(errors="replace"))
-    write_atomically(paths["html"], page.encode(errors="replace"))
+    write_json(folder / f"{name}.json", result)
+    write_atomically(folder / f"{name}.md", markdown.encode(errors="replace"))
+    write_atomically(folder / f"{name}.html", page.encode(errors="replace"))
     say(f"wrote {name}.json, {name}.md and {name}.html to {folder}")
 
 
@@ -96,6 +114,12 @@ def end_on_regression(gate: "Gate | None") -> None:
     """Raise `RegressionFound` if the gate failed, with every reason on one line."""
     if gate is not None and gate.failures:
         raise RegressionFound("regression: " + "; ".join(gate.failures))
+
+
+def say_written(path: Path, what: str) -> None:
+    """Report a written file; what went to standard output needs no report."""
+    if not is_stdout(path):
+        say(f"wrote {path} ({what})")
 
 
 def say(text: str) -> None:

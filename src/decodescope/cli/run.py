@@ -8,6 +8,7 @@ import rich_click as click
 
 from decodescope.analyzer.files import check_writable
 from decodescope.cli.options import (
+    checkpoint_files,
     file_option,
     json_option,
     measuring_options,
@@ -37,7 +38,7 @@ def measure(options: Mapping[str, Any], trace: Path | None = None, as_json: bool
     from decodescope.variants.machine.environment import require_run_packages
 
     require_run_packages()
-    check_writable(trace, "--trace")
+    check_writable(trace, "--trace", checkpoint_files(options["model"]))
     config = worker_config(options)
     with progress() as show, library_output_to_stderr():
         from decodescope.variants.measuring.run import run_variant

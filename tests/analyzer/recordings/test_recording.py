@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import threading
 from contextlib import closing
 from itertools import pairwise
@@ -108,6 +109,26 @@ def test_the_file_has_its_name_only_when_it_is_closed(path):
     writer.close()
     writer.write(Bye("after the end"))
     assert [p.name for p in path.parent.iterdir()] == ["run.dsrec"]
+
+
+def test_a_recording_left_by_a_killed_run_is_never_touched(path):
+    partial = path.with_name("run.dsrec.partial")
+    record(path, [hello()]).rename(partial)
+    record(path, [Bye("quit")])
+    assert [frame.message for frame in read_recording(partial).frames] == [hello()]
+    assert [frame.message for frame in read_recording(path).frames] == [Bye("quit")]
+
+
+def test_a_recording_goes_through_a_pipe(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(fifo.read_bytes()))
+    reader.start()
+    record(fifo, [Bye("quit")])
+    reader.join(10)
+    assert [p.name for p in tmp_path.iterdir()] == ["fifo"]
+    assert read == [record(tmp_path / "run.dsrec", [Bye("quit")]).read_bytes()]
 
 
 def test_an_interrupted_run_still_finishes_its_recording(path):
@@ -255,10 +276,11 @@ def test_a_target_that_cannot_be_written_is_an_input_error(tmp_path):
 def test_a_full_disk_is_an_input_error_and_ends_the_recording(path):
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full")
-    path.with_name("run.dsrec.partial").symlink_to("/dev/full")
+    path.symlink_to("/dev/full")
     with pytest.raises(InputError, match="No space left"):
         RecordingWriter(path)
-    assert not path.exists()
+    assert [p.name for p in path.parent.iterdir()] == ["run.dsrec"]
+    assert path.is_symlink()
 
 
 def test_a_disk_that_fills_up_is_said_once(path, monkeypatch):
@@ -268,7 +290,7 @@ def test_a_disk_that_fills_up_is_said_once(path, monkeypatch):
     def full(data):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writer, "_append", full)
+    monkeypatch.setattr(writer._file, "append", full)
     with pytest.raises(InputError, match="No space left"):
         writer.write(Bye("x"))
     writer.write(Bye("y"))
