@@ -156,8 +156,8 @@ class GrowingFile:
 def check_writable(path: Path | None, option: str, inputs: Iterable[Path | None] = ()) -> None:
     """Reject an output path before any work is done for it; None means no file.
 
-    `inputs` are the files that the command reads, "-" standard input; None means none. Two paths are the same file if
-    device and inode are.
+    `inputs` are the files that the command reads, "-" standard input; None means none. Two paths
+    are the same file if device and inode are.
 
     Raises:
         InputError: `path` is a folder, cannot be written, or is one of the inputs; names `option`.
