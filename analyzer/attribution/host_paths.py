@@ -31,11 +31,15 @@ def host_activity(trace: Trace, at_ns: int, pid: int, tid: int) -> HostActivity:
     below a runtime call), the outermost counts: it is the one that the program made. Scans all host
     events up to that time, so it is meant for the few gaps that are listed.
     """
-    parts = (path_part(name) for name in _open(trace, trace.ranges, at_ns, pid, tid))
+    path = PathTree()
+    node = NO_NODE
+    for name in _open(trace, trace.ranges, at_ns, pid, tid):
+        if (part := path_part(name)) is not None:
+            node = path.child(node, part)
     operators = _open(trace, trace.cpu_ops, at_ns, pid, tid)
     calls = _open(trace, trace.calls, at_ns, pid, tid)
     return HostActivity(
-        range="/".join(part for part in parts if part is not None) or None,
+        range=path.paths()[node] if node != NO_NODE else None,
         operator=operators[-1] if operators else None,
         call=calls[0] if calls else None,
     )

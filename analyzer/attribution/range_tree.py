@@ -9,6 +9,9 @@ from decodescope.analyzer.trace import Bools, Int64s
 
 GRAPH_REPLAY = "(graph replay)"
 NO_NODE = -1
+# Ten times the longest path, and 400 times all paths, of the traces of others that we have.
+MAX_PATH = 2_048
+MAX_PATHS = 64 << 20
 
 
 def distinct_pairs(
@@ -24,7 +27,9 @@ def distinct_pairs(
 class PathTree:
     """Nodes by number; a parent's number is smaller than its children's.
 
-    `operator` marks the nodes that are framework operators instead of ranges.
+    `operator` marks the nodes that are framework operators instead of ranges. Ranges nested n deep
+    have paths of n² names in all, so both one path and all paths together are limited
+    (`MAX_PATH`, `MAX_PATHS` characters); `cut` counts the ranges and operators beyond that.
     """
 
     ids: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -32,19 +37,31 @@ class PathTree:
     depths: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     operator: list[bool] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    all_lengths: int = 0
+    cut: int = 0
 
     def __len__(self) -> int:
         return len(self.parents)
 
     def child(self, parent: int, name: str, *, operator: bool = False) -> int:
-        """The node of that name below `parent` (`NO_NODE`: at the top), added if it is new."""
-        node = self.ids.setdefault((parent, name), len(self.parents))
-        if node == len(self.parents):
-            self.parents.append(parent)
-            self.depths.append(0 if parent == NO_NODE else self.depths[parent] + 1)
-            self.names.append(name)
-            self.operator.append(operator)
-        return node
+        """The node of that name below `parent` (`NO_NODE`: at the top), added if it is new; beyond
+        the limits `parent` itself."""
+        if (known := self.ids.get((parent, name))) is not None:
+            return known
+        top = parent == NO_NODE
+        length = len(name) if top else self.lengths[parent] + 1 + len(name)
+        if length > MAX_PATH or self.all_lengths + length > MAX_PATHS:
+            self.cut += 1
+            return parent
+        self.ids[parent, name] = len(self.parents)
+        self.parents.append(parent)
+        self.depths.append(0 if top else self.depths[parent] + 1)
+        self.names.append(name)
+        self.operator.append(operator)
+        self.lengths.append(length)
+        self.all_lengths += length
+        return len(self.parents) - 1
 
     def chain(self, node: int) -> list[int]:
         """The nodes from the top down to `node`; empty for `NO_NODE`."""

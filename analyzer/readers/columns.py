@@ -1,6 +1,6 @@
 """The columns that all readers build: names as numbers, events in order, ops with their calls."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,20 +12,39 @@ UNNAMED = "(unnamed)"
 NOT_GIVEN = -1
 # Times beyond this are not usable.
 LIMIT_NS = 2**61
+# Three times the longest name in the traces of others that we have.
+MAX_NAME = 16_384
 
 
 class _Numbers(dict[str | None, int]):
-    """Assigns the next number to each new text."""
+    """Assigns the next number to each new text; `shortened` counts those longer than `MAX_NAME`."""
+
+    shortened = 0
 
     def __missing__(self, text: str | None) -> int:
         if not text:
             return self[UNNAMED]
+        if len(text) > MAX_NAME:
+            before = len(self)
+            number = self[_shortened(text)]
+            self.shortened += len(self) - before
+            return number
         self[text] = number = len(self)
         return number
 
 
+def _shortened(text: str) -> str:
+    """At most `MAX_NAME` characters: the beginning, the length and the end."""
+    middle = f" … {len(text):,} characters … "
+    half = (MAX_NAME - len(middle)) // 2
+    return text[:half] + middle + text[-half:]
+
+
 class Names:
-    """Interns strings in order of appearance; None and "" are `UNNAMED`."""
+    """Interns strings in order of appearance; None and "" are `UNNAMED`.
+
+    Of a name longer than `MAX_NAME` the middle is left out, so that what repeats names stays small.
+    """
 
     def __init__(self) -> None:
         self._ids = _Numbers()
@@ -38,6 +57,15 @@ class Names:
     def of_text(self, text: str) -> int:
         """The number of one text."""
         return self._ids[text]
+
+    def findings(self) -> Iterator[Finding]:
+        """What was left out of the names."""
+        if self._ids.shortened:
+            yield Finding(
+                "long_names",
+                f"{self._ids.shortened} names are longer than {MAX_NAME:,} characters: "
+                "their middle is left out",
+            )
 
     def texts(self) -> tuple[str, ...]:
         """The texts in order of their numbers."""

@@ -38,7 +38,7 @@ def analyze(trace: Trace) -> Analysis:
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
-        health=health(timeline, observer),
+        health=health(timeline, observer, ranges.tree.cut),
         devices=devices,
         launches=launches,
         steps=_step_reports(timeline),

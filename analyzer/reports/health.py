@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer
 from decodescope.analyzer.timing.launches import graph_launch_calls, lost_launches
 from decodescope.analyzer.timing.timeline import Timeline
@@ -16,8 +17,8 @@ _HARMLESS = (
 )
 
 
-def health(timeline: Timeline, observer: Observer | None) -> Health:
-    """Status and findings.
+def health(timeline: Timeline, observer: Observer | None, ranges_cut: int = 0) -> Health:
+    """Status and findings; `ranges_cut` is the number of ranges that the range tree left out.
 
     "no_gpu_activity" without a single op; "degraded" if ops are unlinked or the reader left
     something out; otherwise "ok".
@@ -26,6 +27,15 @@ def health(timeline: Timeline, observer: Observer | None) -> Health:
     unlinked = 0 if trace.on_cpu else int(np.count_nonzero(trace.ops.launch < 0))
     own = (Finding(*found) for found in _findings(timeline, observer, unlinked))
     findings = (*trace.findings, *own)
+    if ranges_cut:
+        findings += (
+            Finding(
+                "cut_ranges",
+                f"{ranges_cut} ranges or operators are nested too deep or are too many (a path has "
+                f"at most {MAX_PATH:,} characters, all paths {MAX_PATHS:,}): their ops count with "
+                "the range around them",
+            ),
+        )
     status: HealthStatus = "ok"
     if not len(trace.ops):
         status = "no_gpu_activity"

@@ -52,6 +52,7 @@ def read_kineto_bytes(data: bytes, path: str) -> Trace:
 
 def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
     findings = [Finding(*found) for found in _reader_findings(columns, events)]
+    findings += columns.names.findings()
 
     def stored(key: str, kind: type[_Stored], code: str, what: str) -> _Stored | None:
         """What decodescope wrote into the file under `key`; a finding if it is unreadable."""

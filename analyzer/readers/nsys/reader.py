@@ -60,6 +60,7 @@ def _trace(database: NsysDatabase) -> Trace:
     gpu = own_devices(database, gpu, gpu_pid, findings)
     whole_graphs = int(np.count_nonzero(gpu.kind == GRAPH))
     findings += (Finding(*found) for found in _findings(database, left_open, whole_graphs))
+    findings += names.findings()
     table, moved = names.sorted_table()
     host_calls = sorted_host_events((calls,), moved)
     return Trace(
