@@ -1,7 +1,7 @@
 """The tracks of one device in a Chrome trace: its streams' ops, its gaps, its counters."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from decodescope.analyzer.chrome.tracks import first_fit
 from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.gaps import HOST_WAIT
+from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, HostWaits
 from decodescope.analyzer.timing.intervals import depth_changes
 from decodescope.analyzer.timing.queue_depth import times_in_queue
 from decodescope.analyzer.trace import Int64s, Trace
@@ -23,6 +24,7 @@ _RANGE_CATEGORY = "model_range"
 _GAP_CATEGORY = "gap"
 _GAP_TRACK = 1
 _FIRST_STREAM_TRACK = 10
+_PIECE_NAMES = (*GAP_CLASSES, *(f"host_wait: {label}" for label in HOST_WAIT_LABELS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,11 +117,14 @@ def _op_slices(
 
 def _gap_slices(analysis: Analysis, text: EventText, device: int, pid: int) -> Iterator[str]:
     trace, gaps, ranges = analysis.trace, analysis.gaps, analysis.ranges
-    mine = (gaps.device == device).nonzero()[0]
-    columns = (gaps.kind, gaps.label, gaps.start_ns, gaps.end_ns, gaps.prev, gaps.next, gaps.call)
-    for kind, label, start, end, prev, following, call in rows_of(columns, mine):
+    pieces = _gap_pieces(analysis, device)
+    rows = pieces.gap
+    whole = (gaps.length_ns[rows], gaps.prev[rows], gaps.next[rows], gaps.call[rows])
+    columns = (pieces.label, pieces.start_ns, pieces.end_ns, *whole)
+    for label, start, end, whole_ns, prev, following, call in rows_of(columns):
         args: dict[str, object] = {
             "length_ns": end - start,
+            "gap_ns": whole_ns,
             "prev": trace.names[trace.ops.name[prev]],
             "next": trace.names[trace.ops.name[following]],
         }
@@ -127,7 +132,20 @@ def _gap_slices(analysis: Analysis, text: EventText, device: int, pid: int) -> I
             args["call"] = trace.names[trace.calls.name[call]]
         if ranges.op_node[following] != NO_NODE:
             args["range"] = ranges.paths[ranges.op_node[following]]
-        name = GAP_CLASSES[kind]
-        if label >= 0:
-            name = f"{name}: {HOST_WAIT_LABELS[label]}"
-        yield text.slice(_GAP_CATEGORY, text.quoted(name), pid, _GAP_TRACK, start, end, args)
+        name = text.quoted(_PIECE_NAMES[label])
+        yield text.slice(_GAP_CATEGORY, name, pid, _GAP_TRACK, start, end, args)
+
+
+def _gap_pieces(analysis: Analysis, device: int) -> HostWaits:
+    """The parts of the device's gaps in order of time, host_wait cut by what the host did; `label`
+    indexes `_PIECE_NAMES`."""
+    parts, waits = analysis.parts, analysis.host_waits
+    others = parts.take(parts.kind != HOST_WAIT)
+    pieces = HostWaits.concatenate(
+        [
+            HostWaits(others.start_ns, others.end_ns, others.gap, others.kind),
+            replace(waits, label=waits.label + np.int8(len(GAP_CLASSES))),
+        ]
+    )
+    pieces = pieces.take(analysis.gaps.device[pieces.gap] == device)
+    return pieces.take(np.argsort(pieces.start_ns, kind="stable"))

@@ -49,6 +49,7 @@ def render_page(**values: Any) -> str:
         "flops": flops_rate,
         "change": words.change_text,
         "interval": lambda found: formatting.interval_text(found, significant),
+        "causes": words.gap_causes,
         "part": words.part_words,
         "speed": words.speed_text,
         "signed": formatting.signed_duration,

@@ -58,7 +58,7 @@ def step_svg(name: str, step: StepTimeline) -> Markup:
     """One step across the whole width."""
     about = (
         f"{duration(step.length_ns)}, {len(step.ops)} ops on "
-        f"{len(np.unique(step.ops.stream))} streams, {len(step.gaps)} gaps"
+        f"{len(np.unique(step.ops.stream))} streams, {len(np.unique(step.gaps.gap))} gaps"
     )
     return _drawn([("", step)], (0, step.length_ns), f"One step of {name} at its own scale", about)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.reports.device_report import device_report
-from decodescope.analyzer.reports.gap_report import idle_by_class, largest_gaps
+from decodescope.analyzer.reports.gap_report import idle_by_name, largest_gaps
 from decodescope.analyzer.reports.health import health
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
@@ -77,7 +77,7 @@ def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
             idle_ns=span_ns - busy_ns if gpu_ops else None,
             launch_calls=calls,
             gpu_ops=gpu_ops,
-            gaps=idle_by_class(idle_ns),
+            gaps=idle_by_name(idle_ns),
         )
         for index, (host_ns, busy_ns, span_ns, gpu_ops, calls, idle_ns) in enumerate(rows)
     )

@@ -2,27 +2,27 @@
 
 import numpy as np
 
-from decodescope.analyzer.reports.gap_report import device_label, gap_totals
+from decodescope.analyzer.reports.gap_report import device_label, total_of, totals_by_name
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StreamReport
 from decodescope.analyzer.timing.communication import communication
-from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS, Gaps
+from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.intervals import overlapped, union
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import GRAPH, MEMCPY, MEMSET, GpuOps, Int64s, grouped
+from decodescope.analyzer.trace import GRAPH, MEMCPY, MEMSET, Int64s, grouped
 
 
 def device_report(timeline: Timeline, device: int) -> DeviceReport:
     """The figures of one device."""
-    trace, gaps, busy = timeline.trace, timeline.gaps, timeline.busy[device]
+    trace, busy = timeline.trace, timeline.busy[device]
     mine = np.flatnonzero(trace.ops.device == device)
     kind, critical_ns = trace.ops.kind[mine], timeline.critical_ns[mine]
-    here = np.flatnonzero(gaps.device == device)
-    by_class, host_wait = _totals(gaps, here)
+    here = np.flatnonzero(timeline.gaps.device == device)
+    all_gaps, by_class, host_wait = _idle(timeline, here)
     window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
     floor_ns = timeline.floors_ns[device]
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
-    streams = _stream_reports(trace.ops, mine, gaps, here)
     shared = communication(trace, trace.ops.take(mine))
+    streams = _stream_reports(timeline, mine, here)
     return DeviceReport(
         device=device_label(trace, device),
         name=trace.device_names.get(device, ""),
@@ -36,6 +36,7 @@ def device_report(timeline: Timeline, device: int) -> DeviceReport:
         host_wait=host_wait,
         kernel_floor_ns=floor_ns,
         kernel_floor_estimated=floor_ns is not None and not measured,
+        all_gaps=all_gaps,
         streams=streams,
         communication_ns=shared.busy_ns,
         exposed_communication_ns=shared.exposed_ns,
@@ -45,25 +46,29 @@ def device_report(timeline: Timeline, device: int) -> DeviceReport:
     )
 
 
-def _totals(gaps: Gaps, chosen: Int64s) -> tuple[dict[str, GapTotal], dict[str, GapTotal]]:
-    """The chosen gaps by class, and those of host_wait by label."""
-    kind, label, length_ns = gaps.kind[chosen], gaps.label[chosen], gaps.length_ns[chosen]
-    waits = kind == HOST_WAIT
+def _idle(
+    timeline: Timeline, chosen: Int64s
+) -> tuple[GapTotal, dict[str, GapTotal], dict[str, GapTotal]]:
+    """The chosen gaps: whole, their parts by class, and the pieces of host_wait by label."""
+    is_chosen = np.zeros(len(timeline.gaps), dtype=np.bool_)
+    is_chosen[chosen] = True
+    parts = timeline.parts.take(is_chosen[timeline.parts.gap])
+    waits = timeline.host_waits.take(is_chosen[timeline.host_waits.gap])
     return (
-        gap_totals(kind, length_ns, GAP_CLASSES),
-        gap_totals(label[waits], length_ns[waits], HOST_WAIT_LABELS),
+        total_of(timeline.gaps.length_ns[chosen]),
+        totals_by_name(parts.kind, parts.length_ns, GAP_CLASSES),
+        totals_by_name(waits.label, waits.length_ns, HOST_WAIT_LABELS),
     )
 
 
-def _stream_reports(
-    ops: GpuOps, mine: Int64s, gaps: Gaps, here: Int64s
-) -> tuple[StreamReport, ...]:
+def _stream_reports(timeline: Timeline, mine: Int64s, here: Int64s) -> tuple[StreamReport, ...]:
     """The streams of the ops `mine`, in order of their number; `here` are the device's gaps."""
-    ended_by = ops.stream[gaps.next[here]]
+    ops = timeline.trace.ops
+    ended_by = ops.stream[timeline.gaps.next[here]]
     reports = []
     for own in grouped(mine, ops.stream):
         stream, begin, end = int(ops.stream[own[0]]), ops.start_ns[own], ops.end_ns[own]
-        by_class, host_wait = _totals(gaps, here[ended_by == stream])
+        all_gaps, by_class, host_wait = _idle(timeline, here[ended_by == stream])
         reports.append(
             StreamReport(
                 stream=stream,
@@ -72,6 +77,7 @@ def _stream_reports(
                 overlap_ns=int(overlapped(begin, end).length_ns.sum()),
                 gaps=by_class,
                 host_wait=host_wait,
+                all_gaps=all_gaps,
             )
         )
     return tuple(reports)

@@ -6,24 +6,26 @@ from decodescope.analyzer.attribution.host_paths import host_activity
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.reports.distributions import histogram
 from decodescope.analyzer.schema.report import GAP_CLASSES, GapReport, GapTotal, HostActivity
-from decodescope.analyzer.timing.gaps import HOST_WAIT, HOST_WAIT_LABELS
+from decodescope.analyzer.timing.gaps import HOST_WAIT
+from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import CPU_DEVICE, Int8s, Int64s, Trace
+from decodescope.analyzer.trace import CPU_DEVICE, Int8s, Int64s, Intervals, Trace
 
 LARGEST_GAPS = 10
 
 
-def gap_totals(kinds: Int8s, lengths_ns: Int64s, names: tuple[str, ...]) -> dict[str, GapTotal]:
-    """Count, sum, maximum and histogram of the lengths for each name, in the order of `names`."""
-    return {name: _total(lengths_ns[kinds == index]) for index, name in enumerate(names)}
+def totals_by_name(kinds: Int8s, lengths_ns: Int64s, names: tuple[str, ...]) -> dict[str, GapTotal]:
+    """The total of the lengths for each name, in the order of `names`, which `kinds` indexes."""
+    return {name: total_of(lengths_ns[kinds == index]) for index, name in enumerate(names)}
 
 
-def idle_by_class(idle_ns: Int64s) -> dict[str, int]:
-    """The idle times that are not 0, by class; `idle_ns` has one for each of `GAP_CLASSES`."""
-    return {name: ns for name, ns in zip(GAP_CLASSES, idle_ns.tolist(), strict=True) if ns}
+def idle_by_name(idle_ns: Int64s, names: tuple[str, ...] = GAP_CLASSES) -> dict[str, int]:
+    """The idle times that are not 0, by name; `idle_ns` has one for each of `names`."""
+    return {name: ns for name, ns in zip(names, idle_ns.tolist(), strict=True) if ns}
 
 
-def _total(lengths_ns: Int64s) -> GapTotal:
+def total_of(lengths_ns: Int64s) -> GapTotal:
+    """Count, sum, maximum and histogram of the lengths."""
     return GapTotal(
         count=len(lengths_ns),
         total_ns=int(lengths_ns.sum()),
@@ -46,38 +48,50 @@ def largest_gaps(timeline: Timeline, ranges: Ranges) -> tuple[GapReport, ...]:
 def _gap_report(timeline: Timeline, ranges: Ranges, index: int) -> GapReport:
     trace, gaps = timeline.trace, timeline.gaps
     device, start = int(gaps.device[index]), int(gaps.start_ns[index])
-    label, call, ended_by = (int(column[index]) for column in (gaps.label, gaps.call, gaps.next))
+    call, ended_by = int(gaps.call[index]), int(gaps.next[index])
     step, node = int(timeline.steps.op_step[ended_by]), int(ranges.op_node[ended_by])
+    parts = timeline.parts.take(_of_gap(timeline.parts.gap, index))
+    waits = timeline.host_waits.take(_of_gap(timeline.host_waits.gap, index))
+    longest = int(parts.length_ns.argmax())
+    waited_ns = _sums(waits.label, waits.length_ns, HOST_WAIT_LABELS)
+    is_wait = parts.kind[longest] == HOST_WAIT
     return GapReport(
         device=device_label(trace, device),
         at_ns=start - int(timeline.busy[device].start_ns[0]),
         length_ns=int(gaps.end_ns[index]) - start,
-        gap_class=GAP_CLASSES[gaps.kind[index]],
-        label=HOST_WAIT_LABELS[label] if label >= 0 else None,
+        gap_class=GAP_CLASSES[parts.kind[longest]],
+        label=HOST_WAIT_LABELS[waited_ns.argmax()] if is_wait else None,
         prev=trace.names[trace.ops.name[gaps.prev[index]]],
         next=trace.names[trace.ops.name[ended_by]],
         call=trace.names[trace.calls.name[call]] if call >= 0 else None,
         stream=int(trace.ops.stream[ended_by]),
         step=step if step >= 0 else None,
         range=ranges.paths[node] if node >= 0 else None,
-        host=_host(timeline, index),
+        host=_host(timeline, index, parts.take(slice(longest, longest + 1))),
+        parts=idle_by_name(_sums(parts.kind, parts.length_ns, GAP_CLASSES)),
+        host_wait=idle_by_name(waited_ns, HOST_WAIT_LABELS),
     )
 
 
-def _host(timeline: Timeline, index: int) -> HostActivity | None:
-    """What the launching thread was doing halfway through the host's delay.
+def _of_gap(gap: Int64s, index: int) -> slice:
+    """The rows of one gap; `gap` is in order."""
+    return slice(*np.searchsorted(gap, [index, index + 1]).tolist())
 
-    The delay lasts from the gap's start to its launch call, or to the gap's end if the call began
-    before the gap or is unknown.
-    """
+
+def _sums(kinds: Int8s, lengths_ns: Int64s, names: tuple[str, ...]) -> Int64s:
+    """The sum of the lengths of each kind."""
+    sums = np.zeros(len(names), dtype=np.int64)
+    np.add.at(sums, kinds, lengths_ns)
+    return sums
+
+
+def _host(timeline: Timeline, index: int, part: Intervals) -> HostActivity | None:
+    """What the launching thread was in halfway through one part of a gap."""
     thread = _launching_thread(timeline, index)
     if thread is None:
         return None
-    trace, gaps = timeline.trace, timeline.gaps
-    start, end, call = (int(column[index]) for column in (gaps.start_ns, gaps.end_ns, gaps.call))
-    if call >= 0 and gaps.kind[index] == HOST_WAIT:
-        end = min(end, int(trace.calls.start_ns[call]))
-    return host_activity(trace, start + (end - start) // 2, *thread)
+    middle_ns = int(part.start_ns[0] + part.length_ns[0] // 2)
+    return host_activity(timeline.trace, middle_ns, *thread)
 
 
 def _launching_thread(timeline: Timeline, index: int) -> tuple[int, int] | None:

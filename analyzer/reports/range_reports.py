@@ -5,9 +5,8 @@ import numpy as np
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.attribution.replays import CONFIDENCES
-from decodescope.analyzer.reports.gap_report import idle_by_class
+from decodescope.analyzer.reports.gap_report import idle_by_name
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport
-from decodescope.analyzer.timing.gaps import Gaps
 from decodescope.analyzer.timing.intervals import grouped_busy_ns
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, GpuOps, Int64s
@@ -23,7 +22,7 @@ def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]
     gpu_ns = _gpu_ns(timeline.trace.ops, tree, ranges.op_node)
     gpu_ops = tree.add_up(_counts(ranges.op_node, len(tree)))
     launch_calls = tree.add_up(_counts(ranges.call_node, len(tree)))
-    idle_ns = tree.add_up(_idle_ns(ranges, timeline.gaps))
+    idle_ns = tree.add_up(_idle_ns(ranges, timeline))
     reports = []
     for node in _in_order(tree, gpu_ns, gpu_ops):
         matched = float(ranges.node_matched[node])
@@ -35,7 +34,7 @@ def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]
                 launch_calls=int(launch_calls[node]),
                 confidence=CONFIDENCES[ranges.node_confidence[node]],
                 idle_ns=int(idle_ns[node].sum()),
-                gaps=idle_by_class(idle_ns[node]),
+                gaps=idle_by_name(idle_ns[node]),
                 kind="operator" if tree.operator[node] else "range",
                 matched=None if np.isnan(matched) else matched,
             )
@@ -47,12 +46,13 @@ def _counts(nodes: Int64s, count: int) -> Int64s:
     return np.bincount(nodes[nodes != NO_NODE], minlength=count).astype(np.int64)
 
 
-def _idle_ns(ranges: Ranges, gaps: Gaps) -> Int64s:
+def _idle_ns(ranges: Ranges, timeline: Timeline) -> Int64s:
     """Gap time of each node itself, by class: [nodes, classes]."""
     idle = np.zeros((len(ranges.tree), len(GAP_CLASSES)), dtype=np.int64)
-    node = ranges.op_node[gaps.next]
+    parts = timeline.parts
+    node = ranges.op_node[timeline.gaps.next[parts.gap]]
     ended = np.flatnonzero(node != NO_NODE)
-    np.add.at(idle, (node[ended], gaps.kind[ended].astype(np.int64)), gaps.length_ns[ended])
+    np.add.at(idle, (node[ended], parts.kind[ended].astype(np.int64)), parts.length_ns[ended])
     return idle
 
 

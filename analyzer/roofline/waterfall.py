@@ -28,7 +28,7 @@ def waterfall(timeline: Timeline) -> tuple[WaterfallPart, ...]:
     step_ns = int(steps.time_ns[index])
     span = steps.span.take(np.array([index]))
     span = Intervals(span.start_ns, np.minimum(span.end_ns, span.start_ns + step_ns))
-    idle = idle_inside(timeline.gaps_of(steps.devices[index]), span)[0].tolist()
+    idle = idle_inside(timeline.idle_of(steps.devices[index]), span)[0].tolist()
     used_ns = int(span.length_ns[0])
     return (
         *_busy_parts(used_ns - sum(idle), _limit_ns(timeline.trace.capture)),

@@ -17,6 +17,7 @@ GAP_CLASSES = (
     "unlinked",
     "graph_internal",
     "host_wait",
+    "launch_call",
     "kernel_floor",
     "dependency",
     "launch_latency",
@@ -91,8 +92,11 @@ class Health(Struct, frozen=True):
 
 
 class GapTotal(Struct, frozen=True):
-    """`histogram` holds (upper bound in ns, count) of the occupied buckets: 1, 2, 4, 8, … ns. A
-    length is in the first bucket whose bound it does not exceed."""
+    """Gaps, or the parts of gaps that belong to one class; `max_ns` is the longest.
+
+    `histogram` holds (upper bound in ns, count) of the occupied buckets: 1, 2, 4, 8, … ns. A
+    length is in the first bucket whose bound it does not exceed.
+    """
 
     count: int
     total_ns: int
@@ -112,11 +116,12 @@ class HostActivity(Struct, frozen=True):
 class GapReport(Struct, frozen=True):
     """One gap: `at_ns` after the device's first op, between the ops `prev` and `next`.
 
-    `label` says what the host did during a host_wait, `call` names the launch call of `next`; both
-    are null if there is none. `stream`, `step` and `range` are those of `next`. `host` is what the
-    launching thread was in halfway through the host's delay, the part of the gap before `call`
-    began. If `call` began before the gap or is not in the trace, the delay is the whole gap, and
-    the thread with most launches is used.
+    `parts` holds the ns of each class that occurred (they add up to `length_ns`), `host_wait`
+    splits that class by what the host did. `gap_class` is the class of the longest part; if that is
+    host_wait, `label` is what the host did for most of it, else null. `call` names the launch call
+    of `next`, null if it is not in the trace. `stream`, `step` and `range` are those of `next`.
+    `host` is what the launching thread was in halfway through the longest part. If `call` is not in
+    the trace, the thread with most launches is used.
     """
 
     device: int | str
@@ -131,12 +136,13 @@ class GapReport(Struct, frozen=True):
     step: int | None = None
     range: str | None = None
     host: HostActivity | None = None
+    parts: dict[str, int] = {}
+    host_wait: dict[str, int] = {}
 
 
 class StreamReport(Struct, frozen=True):
-    """One stream of a device. `gaps` are the gaps of the device that an op of this stream ended, so
-    the gaps of all streams add up to the device's idle time; `host_wait` splits them as
-    `DeviceReport.host_wait` does."""
+    """One stream of a device. `all_gaps`, `gaps` and `host_wait` cover the device's gaps that an op
+    of this stream ended, so those of all streams add up to the device's idle time."""
 
     stream: int
     gpu_ops: int
@@ -144,10 +150,12 @@ class StreamReport(Struct, frozen=True):
     overlap_ns: int
     gaps: dict[str, GapTotal]
     host_wait: dict[str, GapTotal] = {}
+    all_gaps: GapTotal = GapTotal(0, 0, 0)
 
 
 class DeviceReport(Struct, frozen=True):
-    """One device: `idle_ns = window_ns - busy_ns`, and the gap classes add up to `idle_ns`.
+    """One device: `idle_ns = window_ns - busy_ns`. `all_gaps` are its whole gaps; `gaps` are their
+    parts by class, at most one of a class in a gap. Both add up to `idle_ns`.
 
     `device` is the CUDA ordinal, or the string "cpu" if leaf operators count as GPU ops.
     `overlap_ns` is the time during which two or more ops ran at once on one stream.
@@ -173,6 +181,7 @@ class DeviceReport(Struct, frozen=True):
     host_wait: dict[str, GapTotal]
     kernel_floor_ns: int | None
     kernel_floor_estimated: bool
+    all_gaps: GapTotal = GapTotal(0, 0, 0)
     streams: tuple[StreamReport, ...] = ()
     communication_ns: int = 0
     exposed_communication_ns: int = 0
@@ -244,9 +253,9 @@ class RangeReport(Struct, frozen=True):
     """Range paths are joined with "/"; `gpu_ns` is the busy time of the ops launched inside.
 
     `idle_ns` is the time of the gaps that an op of this range (or of one inside it) ended, `gaps`
-    the same for each class that occurred. `kind` "operator" marks a path of framework operators,
-    used if the host opened no range. `matched` is the share of a graph replay's ops that were found
-    in the reference if `confidence` is "partial".
+    the same by class, for the classes that occurred. `kind` "operator" marks a path of framework
+    operators, used if the host opened no range. `matched` is the share of a graph replay's ops that
+    were found in the reference if `confidence` is "partial".
     """
 
     path: str

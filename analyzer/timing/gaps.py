@@ -1,46 +1,36 @@
-"""Idle gaps of a device and their causes. The classes add up to the idle time exactly.
+"""Idle gaps of a device, cut into parts by cause. The parts add up to the idle time exactly.
 
-A gap is the idle time between two consecutive busy intervals of one device. `prev` is the op that
-ends last before it, `next` the op that ends it, `call` the launch call of `next`. The first match
-wins:
+A gap [g0, g1] is the idle time between two consecutive busy intervals of one device. `prev` is the
+op that ends last before it, `next` the op that ends it, [c0, c1] the launch call of `next`.
 
-1. unlinked: `call` is not in the trace.
-2. graph_internal: `prev` and `next` belong to the same graph launch.
-3. host_wait: `call` began after `prev` ended, so the host was late.
-4. kernel_floor: `call` had returned when `prev` ended, and the gap is at most the floor.
-5. dependency: `prev` ran on another stream than `next`, or the launching thread made a stream wait
-   for an event between its previous launch call and `call`.
-6. launch_latency: the rest; called before `prev` ended, started late.
+1. unlinked: the launch call is not in the trace; the whole gap.
+2. graph_internal: `prev` and `next` belong to the same graph launch; the whole gap.
+3. host_wait: the part before c0, the host was late (`host_waits` cuts it by what the host did).
+4. launch_call: the part inside the call.
+5. The rest, after c1, or the whole gap if the call had ended by g0: kernel_floor if it is at most
+   the floor; else dependency if `next` waited for another stream or device, or the launching thread
+   made a stream wait (for an event, a value in memory or a host function) between its previous
+   launch call and this one; else launch_latency.
 """
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.timing.intervals import Union, covered_until, union
-from decodescope.analyzer.timing.launches import (
-    LaunchCalls,
-    calls_named,
-    graph_launch_calls,
-    threads_at,
-)
+from decodescope.analyzer.timing.intervals import Union, union
+from decodescope.analyzer.timing.launches import LaunchCalls, calls_named, graph_launch_calls
 from decodescope.analyzer.trace import KERNEL, Bools, Int8s, Int64s, Intervals, Trace, grouped
 
-UNLINKED, GRAPH_INTERNAL, HOST_WAIT, KERNEL_FLOOR, DEPENDENCY, LAUNCH_LATENCY = range(6)
-_LABEL_APIS = {
-    "sync": r"Synchronize",
-    "allocation": r"Malloc|Free|HostAlloc|Host(?:Unr|R)egister"
-    r"|Mem(?:Alloc|Create|Map|Unmap|Release)",
-    "memcpy_api": r"Memcpy|Memset",
-}
-HOST_WAIT_LABELS = (*_LABEL_APIS, "python")
-_PYTHON = len(_LABEL_APIS)
-_WAIT_EVENT = re.compile(r"StreamWaitEvent")
+UNLINKED, GRAPH_INTERNAL, HOST_WAIT, LAUNCH_CALL, KERNEL_FLOOR, DEPENDENCY, LAUNCH_LATENCY = range(
+    7
+)
+_STREAM_WAIT = re.compile(r"StreamWait|StreamBatchMemOp|LaunchHostFunc|StreamAddCallback")
 QUEUED_AHEAD_NS = 50_000
 MIN_BURST_GAPS = 100
 _BURST_PERCENT = 99
+_COARSE_NS = 1_000
 Floors = Mapping[int, int | None]
 
 
@@ -49,16 +39,24 @@ class Gaps(Intervals):
     """Gaps as columns, by device and then by start.
 
     `device` is that of `next`; `prev` and `next` index `Trace.ops`, `call` indexes `Trace.calls`
-    (-1: not in the trace), `kind` indexes `GAP_CLASSES`, `label` indexes `HOST_WAIT_LABELS` (-1
-    outside host_wait).
+    (-1: not in the trace).
     """
 
     device: Int64s
     prev: Int64s
     next: Int64s
     call: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GapParts(Intervals):
+    """The parts of gaps, none empty, in the order of the gaps and of time.
+
+    `gap` indexes the gaps, `kind` indexes `GAP_CLASSES`; a gap has at most one part of a class.
+    """
+
+    gap: Int64s
     kind: Int8s
-    label: Int8s
 
 
 def busy_by_device(trace: Trace) -> dict[int, Union]:
@@ -71,30 +69,59 @@ def busy_by_device(trace: Trace) -> dict[int, Union]:
     return unions
 
 
-def find_gaps(
-    trace: Trace, unions: Collection[Union], launches: LaunchCalls, floors_ns: Floors | None = None
-) -> tuple[Gaps, Floors]:
-    """Every gap of `unions`, the busy intervals of one device each (indexing `Trace.ops`), and the
-    kernel floor of each device, None if unknown.
+def find_gaps(trace: Trace, unions: Collection[Union]) -> Gaps:
+    """Every gap of `unions`, the busy intervals of one device each (indexing `Trace.ops`).
 
     A union may also cover several devices; its gaps, in which all of them are idle, count for the
-    device of `next`. The floor is `floors_ns` if given, else the one measured with the capture,
-    else the median of each device's gaps before ops that were queued `QUEUED_AHEAD_NS` ahead and
-    had to wait for nothing but `prev`.
+    device of `next`.
     """
-    idle = _unclassified(trace, unions)
+    before = Union.concatenate([busy.take(slice(None, -1)) for busy in unions])
+    after = Union.concatenate([busy.take(slice(1, None)) for busy in unions])
+    return Gaps(
+        start_ns=before.end_ns,
+        end_ns=after.start_ns,
+        device=trace.ops.device[after.first],
+        prev=before.last_ending,
+        next=after.first,
+        call=trace.ops.launch[after.first],
+    )
+
+
+def cut_gaps(
+    trace: Trace, gaps: Gaps, launches: LaunchCalls, floors_ns: Floors | None = None
+) -> tuple[GapParts, Floors]:
+    """The parts of `gaps`, and the kernel floor of each device, None if unknown.
+
+    The floor is `floors_ns` if given, else the one measured with the capture, else the median of
+    each device's gaps before ops that were queued `QUEUED_AHEAD_NS` ahead and had to wait for
+    nothing but `prev`. There is no estimate from timestamps in whole microseconds, which are
+    coarser than the floor.
+    """
     if trace.on_cpu:
-        kind = np.full_like(idle.kind, HOST_WAIT)
-        label = np.full_like(idle.label, _PYTHON)
-        floors_ns = dict.fromkeys(np.unique(trace.ops.device).tolist())
-    else:
-        kind = _host_classes(trace, idle)
-        waited = _waited(trace, launches, idle)
-        if floors_ns is None:
-            floors_ns = _floors(trace, idle, (kind == LAUNCH_LATENCY) & ~waited)
-        _classify_queued(trace, idle, kind, waited, floors_ns)
-        label = _host_wait_labels(trace, idle, kind)
-    return replace(idle, kind=kind, label=label), floors_ns
+        kind = np.full(len(gaps), HOST_WAIT, dtype=np.int8)
+        whole = GapParts(gaps.start_ns, gaps.end_ns, np.arange(len(gaps)), kind)
+        return whole, dict.fromkeys(np.unique(trace.ops.device).tolist())
+    one_graph, waited = _one_graph(trace, gaps), _waited(trace, launches, gaps)
+    cut = (gaps.call >= 0) & ~one_graph
+    if floors_ns is None:
+        floors_ns = _floors(trace, gaps, cut & ~waited)
+    called_ns, returned_ns = gaps.start_ns.copy(), gaps.start_ns.copy()
+    called_ns[cut] = trace.calls.start_ns[gaps.call[cut]]
+    returned_ns[cut] = trace.calls.end_ns[gaps.call[cut]]
+    called_ns = np.clip(called_ns, gaps.start_ns, gaps.end_ns)
+    returned_ns = np.clip(returned_ns, called_ns, gaps.end_ns)
+    at_floor = gaps.end_ns - returned_ns <= _floor_of_each(gaps, floors_ns)
+    rest = np.select(
+        [gaps.call < 0, one_graph, at_floor, waited],
+        [UNLINKED, GRAPH_INTERNAL, KERNEL_FLOOR, DEPENDENCY],
+        default=LAUNCH_LATENCY,
+    )
+    edges = np.column_stack((gaps.start_ns, called_ns, returned_ns, gaps.end_ns))
+    begin_ns, end_ns = edges[:, :-1].ravel(), edges[:, 1:].ravel()
+    kind = np.column_stack((np.full_like(rest, HOST_WAIT), np.full_like(rest, LAUNCH_CALL), rest))
+    gap = np.repeat(np.arange(len(gaps)), 3)
+    parts = GapParts(begin_ns, end_ns, gap, kind.ravel().astype(np.int8))
+    return parts.take(end_ns > begin_ns), floors_ns
 
 
 def kernel_floor_ns(trace: Trace) -> int | None:
@@ -116,43 +143,32 @@ def kernel_floor_ns(trace: Trace) -> int | None:
     return int(counted[-(-len(counted) * _BURST_PERCENT // 100) - 1])
 
 
-def _unclassified(trace: Trace, unions: Collection[Union]) -> Gaps:
-    before = Union.concatenate([busy.take(slice(None, -1)) for busy in unions])
-    after = Union.concatenate([busy.take(slice(1, None)) for busy in unions])
-    return Gaps(
-        start_ns=before.end_ns,
-        end_ns=after.start_ns,
-        device=trace.ops.device[after.first],
-        prev=before.last_ending,
-        next=after.first,
-        call=trace.ops.launch[after.first],
-        kind=np.full(len(after), UNLINKED, dtype=np.int8),
-        label=np.full(len(after), -1, dtype=np.int8),
-    )
+def _one_graph(trace: Trace, gaps: Gaps) -> Bools:
+    """Whether one graph launch launched both `prev` and `next`."""
+    one = (gaps.call >= 0) & (trace.ops.launch[gaps.prev] == gaps.call)
+    one[one] = graph_launch_calls(trace)[gaps.call[one]]
+    return np.asarray(one)
 
 
-def _host_classes(trace: Trace, idle: Gaps) -> Int8s:
-    """The classes that do not depend on the floor; all the others are `LAUNCH_LATENCY` for now."""
-    kind = idle.kind.copy()
-    linked = np.flatnonzero(idle.call >= 0)
-    called = idle.call[linked]
-    one_graph = trace.ops.launch[idle.prev[linked]] == called
-    one_graph &= graph_launch_calls(trace)[called]
-    late = trace.calls.start_ns[called] > idle.start_ns[linked]
-    kind[linked] = np.select([one_graph, late], [GRAPH_INTERNAL, HOST_WAIT], default=LAUNCH_LATENCY)
-    return kind
-
-
-def _floors(trace: Trace, idle: Gaps, back_to_back: Bools) -> Floors:
+def _floors(trace: Trace, gaps: Gaps, back_to_back: Bools) -> Floors:
     devices = np.unique(trace.ops.device).tolist()
     measured = trace.capture.kernel_floor_ns if trace.capture else None
     if measured is not None:
         return dict.fromkeys(devices, measured)
+    if _is_coarse(trace):
+        return dict.fromkeys(devices)
     queued = np.flatnonzero(back_to_back)
-    ahead_ns = idle.start_ns[queued] - trace.calls.end_ns[idle.call[queued]]
+    ahead_ns = gaps.start_ns[queued] - trace.calls.end_ns[gaps.call[queued]]
     ahead = queued[ahead_ns >= QUEUED_AHEAD_NS]
-    length_ns, device = idle.length_ns[ahead], idle.device[ahead]
+    length_ns, device = gaps.length_ns[ahead], gaps.device[ahead]
     return {one: _lower_median(length_ns[device == one]) for one in devices}
+
+
+def _is_coarse(trace: Trace) -> bool:
+    """Whether the ops' times are whole microseconds apart."""
+    start_ns = trace.ops.start_ns
+    since_ns = np.concatenate((start_ns, trace.ops.end_ns)) - start_ns[:1]
+    return not (since_ns % _COARSE_NS).any()
 
 
 def _lower_median(values: Int64s) -> int | None:
@@ -162,35 +178,29 @@ def _lower_median(values: Int64s) -> int | None:
     return int(np.partition(values, middle)[middle])
 
 
-def _classify_queued(
-    trace: Trace, idle: Gaps, kind: Int8s, waited: Bools, floors_ns: Floors
-) -> None:
-    """Set the final class of the gaps whose `next` was launched in time."""
-    queued = np.flatnonzero(kind == LAUNCH_LATENCY)
-    floor_ns = np.full(len(queued), -1, dtype=np.int64)
-    for one, floor in floors_ns.items():
+def _floor_of_each(gaps: Gaps, floors_ns: Floors) -> Int64s:
+    """The floor of each gap's device, -1 if unknown."""
+    floor_ns = np.full(len(gaps), -1, dtype=np.int64)
+    for device, floor in floors_ns.items():
         if floor is not None:
-            floor_ns[idle.device[queued] == one] = floor
-    at_floor = trace.calls.end_ns[idle.call[queued]] <= idle.start_ns[queued]
-    at_floor &= idle.length_ns[queued] <= floor_ns
-    kind[queued[waited[queued]]] = DEPENDENCY
-    kind[queued[at_floor]] = KERNEL_FLOOR
+            floor_ns[gaps.device == device] = floor
+    return floor_ns
 
 
-def _waited(trace: Trace, launches: LaunchCalls, idle: Gaps) -> Bools:
-    """Whether `next` may have waited for another stream or device, or for an event."""
+def _waited(trace: Trace, launches: LaunchCalls, gaps: Gaps) -> Bools:
+    """Whether `next` may have waited for another stream or device, or a stream was made to wait."""
     ops = trace.ops
-    waited = ops.stream[idle.prev] != ops.stream[idle.next]
-    waited |= ops.device[idle.prev] != idle.device
-    linked = np.flatnonzero(idle.call >= 0)
-    waited[linked] |= _event_wait_before(trace, launches)[idle.call[linked]]
+    waited = ops.stream[gaps.prev] != ops.stream[gaps.next]
+    waited |= ops.device[gaps.prev] != gaps.device
+    linked = np.flatnonzero(gaps.call >= 0)
+    waited[linked] |= _stream_wait_before(trace, launches)[gaps.call[linked]]
     return np.asarray(waited)
 
 
-def _event_wait_before(trace: Trace, launches: LaunchCalls) -> Bools:
-    """For each host call: whether its thread called StreamWaitEvent since its last launch call."""
+def _stream_wait_before(trace: Trace, launches: LaunchCalls) -> Bools:
+    """For each host call: whether its thread made a stream wait since its last launch call."""
     waited, is_launch = np.zeros((2, len(trace.calls)), dtype=np.bool_)
-    is_wait = calls_named(trace, _WAIT_EVENT)
+    is_wait = calls_named(trace, _STREAM_WAIT)
     if not is_wait.any():
         return waited
     is_launch[launches.call] = True
@@ -201,28 +211,3 @@ def _event_wait_before(trace: Trace, launches: LaunchCalls) -> Bools:
         since_last = np.diff(waits_before[launching], prepend=0)
         waited[mine[launching]] = since_last > 0
     return waited
-
-
-def _host_wait_labels(trace: Trace, idle: Gaps, kind: Int8s) -> Int8s:
-    """What the launching thread did from the gap's start to the call.
-
-    The label is the kind of API whose calls cover most of that time, if they cover at least half
-    of it; otherwise the thread ran its own (Python) code.
-    """
-    label = idle.label.copy()
-    late = np.flatnonzero(kind == HOST_WAIT)
-    label[late] = _PYTHON
-    if not len(late):
-        return label
-    calls, since = trace.calls, idle.start_ns[late]
-    until = calls.starts.take(idle.call[late])
-    covered = np.zeros((len(_LABEL_APIS), len(late)), dtype=np.int64)
-    for row, api in enumerate(map(re.compile, _LABEL_APIS.values())):
-        for mine, here in threads_at(calls, np.flatnonzero(calls_named(trace, api)), until):
-            waiting = union(calls.start_ns[mine], calls.end_ns[mine])
-            covered[row, here] = covered_until(waiting, until.at_ns[here])
-            covered[row, here] -= covered_until(waiting, since[here])
-    best = covered.argmax(axis=0)
-    enough = 2 * covered.max(axis=0) >= until.at_ns - since
-    label[late[enough]] = best[enough]
-    return label

@@ -7,21 +7,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.timing.gaps import Gaps
+from decodescope.analyzer.timing.gaps import GapParts
 from decodescope.analyzer.timing.intervals import covered_until, union
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import GpuOps, Int8s, Int64s
+from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s
 
 NO_GAP = -1
-_Rows = TypeVar("_Rows", GpuOps, Gaps)
+_Rows = TypeVar("_Rows", GpuOps, GapParts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepTimeline:
-    """The ops and gaps of one device during one step, clipped to it, in ns from its first op.
+    """The ops of one device during one step and the parts of its gaps, clipped to the step, in ns
+    from its first op.
 
     The step lasts `length_ns`, until the next step's first op: a gap after its last op is included.
-    `names` are the trace's. Ops are sorted by start, gaps too.
+    `names` are the trace's. Ops are sorted by start, `gaps` too.
     """
 
     index: int
@@ -29,7 +30,7 @@ class StepTimeline:
     device: int
     length_ns: int
     ops: GpuOps
-    gaps: Gaps
+    gaps: GapParts
     names: tuple[str, ...]
 
 
@@ -47,13 +48,14 @@ def step_timeline(timeline: Timeline, index: int = -1) -> StepTimeline | None:
     start = int(steps.span.start_ns[index])
     length = int(max(steps.time_ns[index], steps.span.length_ns[index]))
     device = int(steps.device[index])
+    on_device = timeline.gaps.device == device
     return StepTimeline(
         index=index,
         name=timeline.step_name(index),
         device=device,
         length_ns=length,
-        ops=_clipped(trace.ops, device, start, length),
-        gaps=_clipped(timeline.gaps, device, start, length),
+        ops=_clipped(trace.ops, trace.ops.device == device, start, length),
+        gaps=_clipped(timeline.parts, on_device[timeline.parts.gap], start, length),
         names=trace.names,
     )
 
@@ -67,10 +69,10 @@ def busy_fraction(timeline: StepTimeline, columns: int) -> NDArray[np.float64]:
 
 
 def largest_gap(timeline: StepTimeline, columns: int) -> tuple[Int64s, Int8s]:
-    """For each column the whole length (ns) of the longest gap that touches it, and its class.
+    """For each column the whole length (ns) of the longest part of a gap in it, and its class.
 
     Lengths are int64 [columns], 0 without a gap; classes index `GAP_CLASSES`, `NO_GAP` without one.
-    The first of equally long gaps counts.
+    The first of equally long parts counts.
     """
     lengths = np.zeros(columns, dtype=np.int64)
     classes = np.full(columns, NO_GAP, dtype=np.int8)
@@ -104,11 +106,11 @@ def gap_class_name(index: int) -> str:
     return GAP_CLASSES[index] if index >= 0 else ""
 
 
-def _clipped(rows: _Rows, device: int, start: int, length: int) -> _Rows:
-    inside = (rows.device == device) & (rows.start_ns < start + length) & (rows.end_ns > start)
-    mine = rows.take(np.flatnonzero(inside))
+def _clipped(rows: _Rows, mine: Bools, start: int, length: int) -> _Rows:
+    inside = mine & (rows.start_ns < start + length) & (rows.end_ns > start)
+    seen = rows.take(inside)
     return replace(
-        mine,
-        start_ns=np.clip(mine.start_ns - start, 0, length),
-        end_ns=np.clip(mine.end_ns - start, 0, length),
+        seen,
+        start_ns=np.clip(seen.start_ns - start, 0, length),
+        end_ns=np.clip(seen.end_ns - start, 0, length),
     )

@@ -18,7 +18,7 @@ from decodescope.analyzer.schema.report import (
 )
 from decodescope.analyzer.views.names import cut_middle, shorten_kernel
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table
-from decodescope.analyzer.views.words import ops_word
+from decodescope.analyzer.views.words import gap_causes, ops_word
 
 _BAR_CELLS, _CLASS_CELLS, _MIN_RANGE_CELLS = 12, 16, 8
 _STREAM_ROWS, _STEP_ROWS = 12, 10
@@ -70,7 +70,7 @@ def streams_table(report: Report) -> Table:
         Column("idle ended", lambda row: duration(row.ended.total_ns)),
     ]
     rows = [
-        _Stream(device, stream, _all_gaps(stream.gaps))
+        _Stream(device, stream, stream.all_gaps)
         for device in report.devices
         for stream in sorted(device.streams, key=lambda stream: -stream.busy_ns)
     ]
@@ -114,7 +114,7 @@ def gaps_table(report: Report, width: int) -> Table:
             if name == "host_wait":
                 parts |= {f"  {label}": part for label, part in device.host_wait.items()}
             rows += [_Class(device, label, part) for label, part in parts.items() if part.count]
-        rows.append(_Class(device, "all idle", _all_gaps(device.gaps)))
+        rows.append(_Class(device, "all idle", device.all_gaps))
     return columns_table(columns, rows, style=lambda row: "dim" if row.name[0] == " " else None)
 
 
@@ -152,21 +152,12 @@ def _mean_ns(total: GapTotal) -> float | None:
     return total.total_ns / total.count if total.count else None
 
 
-def _all_gaps(gaps: dict[str, GapTotal]) -> GapTotal:
-    totals = gaps.values()
-    return GapTotal(
-        count=sum(total.count for total in totals),
-        total_ns=sum(total.total_ns for total in totals),
-        max_ns=max((total.max_ns for total in totals), default=0),
-    )
-
-
 def longest_gaps_table(report: Report, width: int) -> Table:
     """Each gap with the ops around it, its place and what the host was in."""
     cells = max(width - 24, 24)
 
     def described(gap: GapReport) -> Text:
-        text = Text(f"{gap.gap_class}: {gap.label}" if gap.label else gap.gap_class)
+        text = Text(" + ".join(gap_causes(gap)))
         for line in (
             _place(report, gap, cells),
             f"after {shorten_kernel(gap.prev, cells - 6)}",

@@ -1,8 +1,14 @@
 """Verdicts, changes and parts of a step in words, the same in every output."""
 
-from decodescope.analyzer.formatting import UNKNOWN, interval_text, ratio_text, significant
+from decodescope.analyzer.formatting import (
+    UNKNOWN,
+    duration,
+    interval_text,
+    ratio_text,
+    significant,
+)
 from decodescope.analyzer.schema.comparison_report import Change, ChangeVerdict, SpeedRatio
-from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.report import GapReport, Report
 
 _PART_WORDS = {
     "limit": "limit: bytes ÷ peak",
@@ -42,6 +48,17 @@ def change_text(change: Change) -> str:
     if ratio <= 1 / 3:
         return f"÷{significant(1 / ratio)}"
     return f"{(ratio - 1) * 100:+.1f} %"
+
+
+def gap_causes(gap: GapReport) -> list[str]:
+    """Each part of a gap in the order of time, host_wait with what the host did for most of it;
+    with its length if there are several."""
+    causes = []
+    for name, ns in gap.parts.items():
+        label = max(gap.host_wait, key=lambda label: gap.host_wait[label], default="")
+        cause = f"{name}: {label}" if name == "host_wait" and label else name
+        causes.append(f"{cause} {duration(ns)}" if len(gap.parts) > 1 else cause)
+    return causes
 
 
 def ops_word(report: Report) -> str:

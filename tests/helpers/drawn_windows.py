@@ -1,4 +1,7 @@
-"""Windows of calls and ops as hypothesis draws them, on two devices, streams and threads."""
+"""Windows of calls and ops as hypothesis draws them, on two devices, streams and threads.
+
+The unit of time is not a whole microsecond: times in whole microseconds have no kernel floor.
+"""
 
 from dataclasses import dataclass
 
@@ -7,11 +10,11 @@ from hypothesis import strategies as st
 from decodescope.analyzer import Analysis, analyze
 from tests.helpers.kineto_events import Event, call, op, trace_of
 
-US = 1000
+US = 1001
 APIS = {
-    "cudaLaunchKernel": None,
-    "cudaGraphLaunch": None,
-    "cudaStreamWaitEvent": None,
+    "cudaLaunchKernel": "other_api",
+    "cudaGraphLaunch": "other_api",
+    "cudaStreamWaitEvent": "other_api",
     "cudaStreamSynchronize": "sync",
     "cudaMalloc": "allocation",
     "cudaMemcpyAsync": "memcpy_api",
@@ -46,7 +49,7 @@ def analysed(ops: list[Op], calls: list[Call], *more: Event) -> Analysis:
 
 @st.composite
 def windows(draw: st.DrawFn) -> tuple[list[Op], list[Call]]:
-    """Calls at distinct starts and ids, ops on two devices and two streams, all in whole µs."""
+    """Calls at distinct starts and ids, ops on two devices and two streams, all in units of `US`."""
     count = draw(st.integers(1, 12))
     starts = draw(st.lists(st.integers(0, 150), min_size=count, max_size=count, unique=True))
     calls = [

@@ -1,44 +1,77 @@
-"""Gaps and their classes, slowly, following the definitions word by word."""
+"""Gaps and their parts, slowly, following the definitions word by word."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import groupby
 
-from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
 from tests.helpers.drawn_windows import APIS, US, Call, Op
+
+Piece = tuple[str, int]
 
 
 @dataclass(frozen=True)
 class SlowGap:
+    """`pieces` are (class or "host_wait: label", ns) in the order of time."""
+
     prev: Op
     next: Op
-    kind: str
-    label: str
+    pieces: tuple[Piece, ...]
 
     @property
     def length(self) -> int:
         return self.next.start - self.prev.end
 
+    @property
+    def parts(self) -> dict[str, int]:
+        sums: dict[str, int] = {}
+        for name, length in self.pieces:
+            kind = name.partition(":")[0]
+            sums[kind] = sums.get(kind, 0) + length
+        return sums
+
+    @property
+    def waits(self) -> dict[str, int]:
+        sums: dict[str, int] = {}
+        for name, length in self.pieces:
+            kind, _, label = name.partition(": ")
+            if kind == "host_wait":
+                sums[label] = sums.get(label, 0) + length
+        return sums
+
 
 def slow_gaps(ops: list[Op], calls: list[Call], devices: Collection[int]) -> list[SlowGap]:
-    """Every interval in which none of `devices` did anything, and its class."""
+    """Every interval in which none of `devices` did anything, and its parts."""
     launches = {c.correlation: c for c in calls}
     launching = {o.correlation for o in ops} & set(launches)
-    floors = {}
-    for device in devices:
-        alone = [
-            (prev, nxt)
-            for prev, nxt in idle_of(ops, {device})
-            if early_class(prev, nxt, launches) is None
-            and class_of(prev, nxt, launches, None, calls, launching) != "dependency"
-        ]
-        floors[device] = floor_of(alone, launches)
+    floors = {
+        device: floor_of(
+            [
+                (prev, nxt)
+                for prev, nxt in idle_of(ops, {device})
+                if whole_class(prev, nxt, launches) is None
+                and not waited(prev, nxt, launches, calls, launching)
+            ],
+            launches,
+        )
+        for device in devices
+    }
     found = []
     for prev, nxt in idle_of(ops, devices):
-        kind = class_of(prev, nxt, launches, floors[nxt.device], calls, launching)
-        label = ""
-        if kind == "host_wait":
-            label = label_of(prev.end, launches[nxt.correlation], calls)
-        found.append(SlowGap(prev, nxt, kind, label))
+        kind = whole_class(prev, nxt, launches)
+        if kind is not None:
+            pieces = [(kind, nxt.start - prev.end)]
+        else:
+            rest = rest_class(
+                nxt.start - max(launches[nxt.correlation].end, prev.end),
+                floors[nxt.device],
+                waited(prev, nxt, launches, calls, launching),
+            )
+            names = [
+                name_at(at, launches[nxt.correlation], calls, rest)
+                for at in range(prev.end, nxt.start, US)
+            ]
+            pieces = [(name, len(list(same)) * US) for name, same in groupby(names)]
+        found.append(SlowGap(prev, nxt, tuple(pieces)))
     return found
 
 
@@ -58,13 +91,31 @@ def idle_of(ops: list[Op], devices: Collection[int]) -> list[tuple[Op, Op]]:
     return gaps
 
 
-def early_class(prev: Op, nxt: Op, launches: dict[int, Call]) -> str | None:
+def whole_class(prev: Op, nxt: Op, launches: dict[int, Call]) -> str | None:
+    """The class of a gap that is not cut."""
     launch = launches.get(nxt.correlation)
     if launch is None:
         return "unlinked"
     if launch.name == "cudaGraphLaunch" and prev.correlation == nxt.correlation:
         return "graph_internal"
-    return "host_wait" if launch.start > prev.end else None
+    return None
+
+
+def name_at(at: int, launch: Call, calls: list[Call], rest: str) -> str:
+    """What the GPU waited for in the µs from `at` on."""
+    if at >= launch.start:
+        return "launch_call" if at < launch.end else rest
+    doing = {APIS[c.name] for c in calls if c.tid == launch.tid and c.start <= at < c.end}
+    for label in ("sync", "allocation", "memcpy_api", "other_api"):
+        if label in doing:
+            return f"host_wait: {label}"
+    return "host_wait: python"
+
+
+def rest_class(rest_ns: int, floor: int | None, has_waited: bool) -> str:
+    if floor is not None and rest_ns <= floor:
+        return "kernel_floor"
+    return "dependency" if has_waited else "launch_latency"
 
 
 def floor_of(gaps: list[tuple[Op, Op]], launches: dict[int, Call]) -> int | None:
@@ -76,36 +127,16 @@ def floor_of(gaps: list[tuple[Op, Op]], launches: dict[int, Call]) -> int | None
     return lengths[(len(lengths) - 1) // 2] if lengths else None
 
 
-def class_of(
-    prev: Op,
-    nxt: Op,
-    launches: dict[int, Call],
-    floor: int | None,
-    calls: list[Call],
-    launching: set[int],
-) -> str:
-    early = early_class(prev, nxt, launches)
-    if early is not None:
-        return early
-    launch = launches[nxt.correlation]
-    if launch.end <= prev.end and floor is not None and nxt.start - prev.end <= floor:
-        return "kernel_floor"
+def waited(
+    prev: Op, nxt: Op, launches: dict[int, Call], calls: list[Call], launching: set[int]
+) -> bool:
     if (prev.device, prev.stream) != (nxt.device, nxt.stream):
-        return "dependency"
+        return True
+    launch = launches.get(nxt.correlation)
     for other in sorted(calls, key=lambda c: c.start, reverse=True):
-        if other.tid == launch.tid and other.start < launch.start:
+        if launch and other.tid == launch.tid and other.start < launch.start:
             if other.name == "cudaStreamWaitEvent":
-                return "dependency"
+                return True
             if other.correlation in launching:
                 break
-    return "launch_latency"
-
-
-def label_of(start: int, launch: Call, calls: list[Call]) -> str:
-    covered = dict.fromkeys(HOST_WAIT_LABELS[:-1], 0)
-    for at in range(start, launch.start, US):
-        doing = {APIS[c.name] for c in calls if c.tid == launch.tid and c.start <= at < c.end}
-        for label in covered:
-            covered[label] += label in doing
-    best = max(covered, key=lambda label: covered[label])
-    return best if 2 * covered[best] * US >= launch.start - start else "python"
+    return False

@@ -15,9 +15,10 @@ MEANINGS = {
     "unlinked": "launched outside the trace",
     "graph_internal": "between ops of one CUDA graph",
     "host_wait": "the CPU launched too late",
+    "launch_call": "inside the launch call itself",
     "kernel_floor": "the hardware's minimum",
-    "dependency": "waited for another op or event",
-    "launch_latency": "launched in time, started late",
+    "dependency": "waited for a stream or an event",
+    "launch_latency": "launched, but started late",
 }
 CPU_MEANINGS = MEANINGS | {"host_wait": "Python and dispatch in between"}
 _NAME_CELLS = 17

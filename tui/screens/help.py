@@ -27,7 +27,7 @@ FIGURES = (
     ("MBU %", "Memory bandwidth used: bytes a step must read (weights and KV cache) ÷ step time ÷ "
      "peak; the measured peak of this GPU, or the datasheet's if there is none."),
     ("busy, gaps", "The last step from left to right. Busy: share of a column's time in which ops "
-     "ran, in the colour of their kind. Gaps: the longest gap that touches the column."),
+     "ran, in the colour of their kind. Gaps: the longest part of a gap in the column."),
     ("age", "Seconds since the worker last reported."),
     ("dropped", "Reports the worker dropped because the app was busy; it never waits for the app."),
     ("profiler \u00d7", "A profiled step takes longer. Launches, ops, idle and the tables come "
@@ -35,10 +35,17 @@ FIGURES = (
     ("\u2013", "Not known, or not measured yet. Never a zero."),
 )  # fmt: skip
 GAPS = (
-    ("host_wait", "The launch call began after the GPU had run out of work: the CPU was late."),
-    ("launch_latency", "The call was in time, but the op started late."),
-    ("dependency", "The next op waited for an event, a synchronisation or another stream."),
-    ("kernel_floor", "Queued in time; no longer than this GPU always needs between two kernels."),
+    ("host_wait", "The part of a gap before the launch call of the next op: the CPU was late."),
+    ("launch_call", "The part inside that launch call."),
+    ("launch_latency", "The part after the call: launched, but started late."),
+    (
+        "dependency",
+        "The same, if the next op waited for an event, a value in memory or another stream.",
+    ),
+    (
+        "kernel_floor",
+        "The same, if it is no longer than this GPU always needs between two kernels.",
+    ),
     ("graph_internal", "Between two ops of the same CUDA graph launch."),
     ("unlinked", "The launch call is outside the trace, so the cause is unknown."),
 )
