@@ -159,7 +159,8 @@ class DeviceReport(Struct, frozen=True):
 
     `device` is the CUDA ordinal, or the string "cpu" if leaf operators count as GPU ops.
     `overlap_ns` is the time during which two or more ops ran at once on one stream.
-    `host_wait` splits `gaps["host_wait"]` by what the host did during it.
+    `host_wait` splits `gaps["host_wait"]` by what the launching thread did at each moment of it:
+    its pieces, one for each uninterrupted activity, add up to the same time.
     `communication_ns` is the time during which at least one op communicated with another device,
     `exposed_communication_ns` the part of it in which no other op ran on this one; `communication`
     holds the time of each kind of communication that occurred, the longest first (kinds that ran

@@ -157,7 +157,10 @@ def longest_gaps_table(report: Report, width: int) -> Table:
     cells = max(width - 24, 24)
 
     def described(gap: GapReport) -> Text:
-        text = Text(" + ".join(gap_causes(gap)))
+        causes = gap_causes(gap)
+        text = Text(" + ".join(causes))
+        if text.cell_len > cells:
+            text = Text("\n").join(map(Text, causes))
         for line in (
             _place(report, gap, cells),
             f"after {shorten_kernel(gap.prev, cells - 6)}",

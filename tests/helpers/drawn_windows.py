@@ -49,7 +49,7 @@ def analysed(ops: list[Op], calls: list[Call], *more: Event) -> Analysis:
 
 @st.composite
 def windows(draw: st.DrawFn) -> tuple[list[Op], list[Call]]:
-    """Calls at distinct starts and ids, ops on two devices and two streams, all in units of `US`."""
+    """Calls at distinct starts and ids, ops on two devices and streams, all in units of `US`."""
     count = draw(st.integers(1, 12))
     starts = draw(st.lists(st.integers(0, 150), min_size=count, max_size=count, unique=True))
     calls = [

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decodescope.analyzer.timing.gaps import Gaps
+from decodescope.analyzer.timing.gaps import GapParts
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.trace import KERNEL, GpuOps
 
@@ -26,12 +26,11 @@ def step_timeline_of(
         [-1] * count,
     )
     op_columns = {key: np.array(values, dtype=np.int64) for key, values in (none | given).items()}
-    unknown = np.full(len(gaps), -1)
     return StepTimeline(
         index=0, name="decode_step", device=0, length_ns=length_ns,
         ops=GpuOps(*_edges(ops), **op_columns),
-        gaps=Gaps(*_edges(gaps), device=unknown, prev=unknown, next=unknown, call=unknown,
-                  kind=np.array(gap_kind, dtype=np.int8), label=unknown),
+        gaps=GapParts(*_edges(gaps), gap=np.arange(len(gaps)),
+                      kind=np.array(gap_kind, dtype=np.int8)),
         names=trace_names,
     )  # fmt: skip
 

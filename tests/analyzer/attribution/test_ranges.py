@@ -202,7 +202,7 @@ def test_busy_and_idle_of_every_range_match_a_slow_reference(
         events += [call(at, at, number + 1, tid=tid, name=f"launch{number}"),
                    op(start, start + length, number + 1, device=device, stream=stream)]  # fmt: skip
     analysis = analyze(trace_of(*events))
-    trace, gaps = analysis.trace, analysis.gaps
+    trace, gaps, parts = analysis.trace, analysis.gaps, analysis.parts
     called = {name: ops[int(name.removeprefix("launch"))][:2] for name in trace.names
               if name.startswith("launch")}  # fmt: skip
     around = [called[trace.names[trace.calls.name[one]]] for one in trace.ops.launch]
@@ -213,9 +213,9 @@ def test_busy_and_idle_of_every_range_match_a_slow_reference(
                 for t in range(trace.ops.start_ns[k], trace.ops.end_ns[k])}  # fmt: skip
         assert (row.gpu_ops, row.gpu_ns) == (len(mine), len(busy))
         idle = dict.fromkeys(GAP_CLASSES, 0)
-        for gap in range(len(gaps)):
-            if gaps.next[gap] in mine:
-                idle[GAP_CLASSES[gaps.kind[gap]]] += gaps.end_ns[gap] - gaps.start_ns[gap]
+        for part in range(len(parts)):
+            if gaps.next[parts.gap[part]] in mine:
+                idle[GAP_CLASSES[parts.kind[part]]] += parts.end_ns[part] - parts.start_ns[part]
         assert row.gaps == {name: ns for name, ns in idle.items() if ns}
         assert row.idle_ns == sum(idle.values())
     tops = [row for row in analysis.report.ranges if "/" not in row.path]

@@ -11,7 +11,7 @@ from decodescope.analyzer.roofline.peaks import (
 from decodescope.analyzer.roofline.verdict import verdict
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, GapTotal
-from decodescope.analyzer.timing.gaps import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 
 
 @pytest.mark.parametrize(

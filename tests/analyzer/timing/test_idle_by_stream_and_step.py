@@ -40,8 +40,11 @@ def test_gaps_of_streams_add_up_to_those_of_their_device(
             own = [o for o in mine if o.stream == stream.stream]
             assert stream.gpu_ops == len(own)
             assert stream.busy_ns == covered_ns(own, 0, 300 * US)
-            ended = sum(gap.length for gap in gaps if gap.next.stream == stream.stream)
-            assert sum(total.total_ns for total in stream.gaps.values()) == ended
+            ended = [gap for gap in gaps if gap.next.stream == stream.stream]
+            assert stream.all_gaps.count == len(ended)
+            assert stream.all_gaps.total_ns == sum(gap.length for gap in ended)
+            parts_ns = sum(total.total_ns for total in stream.gaps.values())
+            assert parts_ns == stream.all_gaps.total_ns
             waits = stream.gaps["host_wait"]
             assert sum(part.total_ns for part in stream.host_wait.values()) == waits.total_ns
         assert device.overlap_ns == sum(stream.overlap_ns for stream in device.streams)
@@ -70,7 +73,8 @@ def test_idle_of_a_step_has_classes_that_add_up_on_any_number_of_devices(
         expected: dict[str, int] = {}
         for gap in slow_gaps(ops, calls, devices):
             if begin <= gap.prev.end and gap.next.start <= last:
-                expected[gap.kind] = expected.get(gap.kind, 0) + gap.length
+                for kind, ns in gap.parts.items():
+                    expected[kind] = expected.get(kind, 0) + ns
         assert step.gaps == expected
 
 

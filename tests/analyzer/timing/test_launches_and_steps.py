@@ -189,7 +189,7 @@ def test_the_report_is_the_documented_json() -> None:
             "ranges", "verdict"} <= set(data)  # fmt: skip
     assert data["schema_version"] == 1
     assert set(data["devices"][0]["gaps"]) == {
-        *("unlinked", "graph_internal", "host_wait", "kernel_floor", "dependency"),
+        *("unlinked", "graph_internal", "host_wait", "launch_call", "kernel_floor", "dependency"),
         "launch_latency",
     }
     assert data["launches"]["api_ns"] == {

@@ -46,9 +46,11 @@ def test_a_step_lasts_until_the_next_one_begins_on_the_device() -> None:
     assert timeline.ops.start_ns.tolist() == [0, 40]
     assert timeline.ops.end_ns.tolist() == [20, 55]
     assert [timeline.names[name] for name in timeline.ops.name] == ["a", "b"]
-    assert timeline.gaps.start_ns.tolist() == [20, 55]
-    assert timeline.gaps.end_ns.tolist() == [40, 100]
-    assert [gap_class_name(kind) for kind in timeline.gaps.kind] == ["host_wait"] * 2
+    assert timeline.gaps.start_ns.tolist() == [20, 30, 32, 55, 85, 88]
+    assert timeline.gaps.end_ns.tolist() == [30, 32, 40, 85, 88, 100]
+    assert timeline.gaps.gap.tolist() == [0, 0, 0, 1, 1, 1]
+    names = ["host_wait", "launch_call", "launch_latency"] * 2
+    assert [gap_class_name(kind) for kind in timeline.gaps.kind] == names
 
 
 def test_the_last_step_ends_with_its_marker_or_its_ops() -> None:
@@ -133,7 +135,8 @@ def test_the_waterfall_adds_up_to_the_step() -> None:
     parts = parts_of(analysis)
     assert parts == {
         "limit": 20, "kernel_inefficiency": 15, "unlinked": 0, "graph_internal": 0,
-        "host_wait": 20, "kernel_floor": 0, "dependency": 0, "launch_latency": 0, "host_tail": 45,
+        "host_wait": 10, "launch_call": 2, "kernel_floor": 0, "dependency": 0,
+        "launch_latency": 8, "host_tail": 45,
     }  # fmt: skip
     assert analysis.report.observer is not None
     assert sum(parts.values()) == 100 == analysis.report.observer.profiled_step_ns

@@ -120,7 +120,7 @@ def test_a_longest_gap_has_its_place_and_what_the_host_did() -> None:
     lines = table_text(rich_report(), "gap", 120).splitlines()
     first = lines.index("Longest gaps") + 2
     said = [line.strip() for line in lines[first : first + 5]]
-    assert said[0].endswith("host_wait: python")
+    assert said[0].endswith("host_wait: python 199 ns + launch_call 2 ns + dependency 98 ns")
     assert said[1:] == [
         "step 1 · GPU 0 · stream 7 · decode_step",
         "after Memcpy",
@@ -132,7 +132,7 @@ def test_a_longest_gap_has_its_place_and_what_the_host_did() -> None:
 def test_idle_by_step_shows_the_largest_classes_and_the_sum_of_the_others() -> None:
     lines = table_text(rich_report(), "gap", 60).splitlines()
     head = lines.index("Idle by step") + 1
-    assert lines[head].split() == ["step", "all", "idle", "host_wait", "dependency", "others"]
+    assert lines[head].split() == ["step", "all", "idle", "dependency", "launch_call", "others"]
     assert "others" not in table_text(rich_report(), "gap", 120)
 
 
