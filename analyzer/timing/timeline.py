@@ -1,0 +1,125 @@
+"""What ran when in one trace, computed once: the columns that every report is built from."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.timing.gaps import (
+    Floors,
+    GapParts,
+    Gaps,
+    busy_by_device,
+    cut_gaps,
+    find_gaps,
+)
+from decodescope.analyzer.timing.host_waits import HostWaits, find_host_waits
+from decodescope.analyzer.timing.intervals import Union, critical_ns, merged
+from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
+from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
+from decodescope.analyzer.trace import GpuOps, Int64s, Intervals, Trace
+
+OVERLAP_SHARE = 0.02
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """A trace with the busy intervals of each device (by device number), each op's critical time,
+    its launch calls, the gaps of all devices with their parts and the pieces of their host_wait
+    parts, each device's kernel floor (None if unknown), and its steps.
+
+    The critical time of an op is from the later of its start and the latest end of the ops before
+    it on its device, to its end, where that is positive. Those of a device add up to its busy time.
+    """
+
+    trace: Trace
+    busy: dict[int, Union]
+    critical_ns: Int64s
+    launches: LaunchCalls
+    gaps: Gaps
+    parts: GapParts
+    host_waits: HostWaits
+    floors_ns: Floors
+    steps: Steps
+
+    @property
+    def overlapping(self) -> bool:
+        """Whether durations mislead: (their sum - busy) / busy is over `OVERLAP_SHARE`, all devices
+        together. Kernels are then shown and ranked by critical time."""
+        busy_ns = sum(busy.busy_ns for busy in self.busy.values())
+        durations_ns = self.trace.ops.length_ns.sum(dtype=np.float64)
+        return bool(durations_ns - busy_ns > OVERLAP_SHARE * busy_ns)
+
+    def idle_of(self, devices: tuple[int, ...]) -> GapParts:
+        """The parts of the intervals in which none of `devices` was busy; on one device, the parts
+        of its gaps."""
+        if len(self.busy) == 1:
+            return self.parts
+        gaps = find_gaps(self.trace, (merged([self.busy[device] for device in devices]),))
+        return cut_gaps(self.trace, gaps, self.launches, self.floors_ns)[0]
+
+    def step_name(self, index: int) -> str:
+        """The name of a step's marker."""
+        return self.trace.names[int(self.trace.ranges.name[self.steps.marker[index]])]
+
+
+def find_timeline(trace: Trace) -> Timeline:
+    """The timeline of any trace, also of one without GPU activity."""
+    busy = busy_by_device(trace)
+    launches = find_launch_calls(trace)
+    gaps = find_gaps(trace, busy.values())
+    parts, floors_ns = cut_gaps(trace, gaps, launches)
+    return Timeline(
+        trace=trace,
+        busy=busy,
+        critical_ns=_critical_ns(trace.ops, busy),
+        launches=launches,
+        gaps=gaps,
+        parts=parts,
+        host_waits=find_host_waits(trace, gaps, parts),
+        floors_ns=floors_ns,
+        steps=find_steps(trace, busy, launches),
+    )
+
+
+def _critical_ns(ops: GpuOps, devices: Iterable[int]) -> Int64s:
+    found = np.zeros(len(ops), dtype=np.int64)
+    for device in devices:
+        mine = np.flatnonzero(ops.device == device)
+        found[mine] = critical_ns(ops.start_ns[mine], ops.end_ns[mine])
+    return found
+
+
+def step_idle_ns(timeline: Timeline) -> Int64s:
+    """Idle ns inside each step's GPU span: int64 [steps, classes], classes as in `GAP_CLASSES`.
+
+    A step is idle while none of the devices that it used is busy. On one device these are the
+    device's gaps; on several, their common gaps, each cut by the launch call of the op that ends it
+    (see `gaps`). Either way the classes add up to the step's idle time; 0 for a step without ops.
+    """
+    steps = timeline.steps
+    idle_ns = np.zeros((len(steps), len(GAP_CLASSES)), dtype=np.int64)
+    for devices, indices in by_devices(steps.devices).items():
+        spans = steps.span.take(np.array(indices))
+        idle_ns[indices] = idle_inside(timeline.idle_of(devices), spans)
+    return idle_ns
+
+
+def idle_inside(parts: GapParts, spans: Intervals) -> Int64s:
+    """Time of the parts (of one union, in order) inside each span: int64 [spans, classes]."""
+    return _idle_until(parts, spans.end_ns) - _idle_until(parts, spans.start_ns)
+
+
+def _idle_until(parts: GapParts, times_ns: Int64s) -> Int64s:
+    """How much idle time of each class precedes each time: int64 [times, classes]."""
+    rows = np.arange(len(parts))
+    total = np.zeros((len(parts) + 1, len(GAP_CLASSES)), dtype=np.int64)
+    total[rows + 1, parts.kind] = parts.length_ns
+    np.cumsum(total, axis=0, out=total)
+    begun = np.searchsorted(parts.start_ns, times_ns, side="right")
+    until = total[begun]
+    inside = np.flatnonzero(begun)
+    last = begun[inside] - 1
+    until[inside, parts.kind[last]] -= np.maximum(parts.end_ns[last] - times_ns[inside], 0)
+    return until
