@@ -4,6 +4,7 @@ The trace repeats recorded events. Each repetition runs every measured program o
 process, so that ratios come from the same minute on the same machine.
 """
 
+import gzip
 import subprocess
 import sys
 import tempfile
@@ -97,7 +98,8 @@ def run_analyzer_benchmark(
     peers: list[_Figures] = []
     with tempfile.TemporaryDirectory(prefix="decodescope-bench-") as folder:
         path = Path(folder) / "trace.json"
-        file_bytes = make_trace(read_recording(source).last_trace(), events, path)
+        packed = read_recording(source).last_packed_trace()
+        file_bytes = make_trace(gzip.decompress(packed), events, path)
         for _ in range(repeats):
             ours.append(_measure([*_CHILD, "stages", str(path)]))
             commands.append(_measure([*_CHILD, "command", str(path)]))

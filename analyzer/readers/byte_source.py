@@ -7,8 +7,9 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +21,12 @@ STDIN = "<stdin>"
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PIECE_BYTES = 1 << 20
+# What one call of the decompressor gets: it copies what it does not use, such as a next member.
+_PACKED_BYTES = 1 << 16
+# Traces unpack to 7 to 30 times their size, since each event has times and ids of its own; a file
+# of one repeated byte to 1,000 times.
+_MAX_RATIO = 200
+_UNPACKED_FREELY = 64 << 20
 _HEAD_BYTES = 4096
 _GZIP_WINDOW = 31
 
@@ -32,7 +39,8 @@ class ByteSource:
     again; None for a pipe, a compressed file and bytes in memory. `truncated` is set when a gzip
     stream ends early or is broken.
 
-    Raises `TraceError` when reading fails, or what is no plain file has more than `max_bytes`.
+    Raises `TraceError` when reading fails, what is no plain file has more than `max_bytes`, or gzip
+    unpacks to over 200 times its size (beyond 64 MiB).
     """
 
     def __init__(
@@ -49,7 +57,7 @@ class ByteSource:
         first = _join_until(pieces, len(_GZIP_MAGIC))
         packed = first.startswith(_GZIP_MAGIC)
         self.file = None if packed else file
-        self._pieces = self._gunzip(first, pieces) if packed else pieces
+        self._pieces = self._gunzip(first, pieces, endless=file is None) if packed else pieces
         start = _join_until(self._pieces, _HEAD_BYTES, b"" if packed else first)
         self._start = start.removeprefix(_BYTE_ORDER_MARK)
         self.head = self._start[:_HEAD_BYTES]
@@ -93,11 +101,17 @@ class ByteSource:
         limit = f"{self._max_bytes >> 30} GiB"
         return TraceError(f"{self.path}: {does} more than {limit}; record a shorter window")
 
-    def _gunzip(self, first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-        total = 0
+    def _gunzip(self, first: bytes, rest: Iterator[bytes], endless: bool) -> Iterator[bytes]:
+        packed = total = 0
         decompressor = zlib.decompressobj(_GZIP_WINDOW)
-        pending = first
-        while pending := pending or next(rest, b""):
+        pieces = _cut(chain((first,), rest), _PACKED_BYTES)
+        pending = b""
+        while True:
+            if not pending:
+                pending = next(pieces, b"")
+                packed += len(pending)
+            if not pending:
+                break
             if decompressor.eof:
                 if not pending.startswith(_GZIP_MAGIC[: len(pending)]):
                     return
@@ -108,8 +122,13 @@ class ByteSource:
                 self.truncated = True
                 return
             total += len(unpacked)
-            if total > self._max_bytes:
+            if endless and total > self._max_bytes:
                 raise self._too_much("unpacks to")
+            if total > max(_UNPACKED_FREELY, _MAX_RATIO * packed):
+                raise TraceError(
+                    f"{self.path}: unpacks to over {_MAX_RATIO} times its size, as no trace does; "
+                    "record it again"
+                )
             if unpacked:
                 yield unpacked
             pending = decompressor.unconsumed_tail or decompressor.unused_data
@@ -159,6 +178,11 @@ def _open_stdin() -> BinaryIO:
     if sys.stdin.isatty():
         raise TraceError(f"{STDIN}: is the terminal; pipe a trace into it, or name a file")
     return open(sys.stdin.fileno(), "rb", closefd=False)
+
+
+def _cut(pieces: Iterable[bytes], most: int) -> Iterator[bytes]:
+    """The same bytes in pieces of at most `most`."""
+    return (piece[at : at + most] for piece in pieces for at in range(0, len(piece), most))
 
 
 def _join_until(pieces: Iterator[bytes], count: int, start: bytes = b"") -> bytes:

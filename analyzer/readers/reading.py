@@ -36,7 +36,7 @@ def _read_recorded_window(source: ByteSource) -> Trace:
         recording = recording_in(source.read_all(remedy), source.path)
     else:
         recording = read_recording(source.file)
-    trace = read_kineto_bytes(recording.last_trace(), source.path)
+    trace = read_kineto_bytes(recording.last_packed_trace(), source.path)
     shown = msgspec.structs.replace(trace.source, format="recording")
     return replace(trace, source=shown, findings=(*recording.findings, *trace.findings))
 

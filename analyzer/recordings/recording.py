@@ -10,7 +10,6 @@ import gzip
 import struct
 import threading
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -36,10 +35,9 @@ from decodescope.analyzer.schema.report import Finding
 MAGIC = b"DSREC"
 VERSION = 1
 STATS_INTERVAL_NS = 250_000_000
-MAX_TRACE_BYTES = 1 << 30
 _LENGTH = struct.Struct(">I")
 _HEADER_BYTES = len(MAGIC) + 1
-_GZIP_WBITS = 31
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 class _MessageFrame(Struct, frozen=True, array_like=True, tag="m"):
@@ -62,7 +60,7 @@ _decoder: msgspec.msgpack.Decoder[_Frame] = msgspec.msgpack.Decoder(_Frame)
 class RecordedFrame:
     """A message of the worker, `t_ns` after the recording began, at byte `offset` of the file.
 
-    A `TraceReady` has its window in the recording; `Recording.trace_bytes` returns its trace.
+    A `TraceReady` has its window in the recording; `Recording.packed_trace` returns its trace.
     """
 
     t_ns: int
@@ -95,39 +93,31 @@ class Recording:
                 offset = file.tell()
                 yield _public(_read_frame(file), offset)
 
-    def trace_bytes(self, window: RecordedFrame) -> bytes:
-        """The Kineto JSON of a window.
+    def packed_trace(self, window: RecordedFrame) -> bytes:
+        """The Kineto JSON of a window, gzipped: its readers unpack it piece by piece.
 
         Raises:
-            TraceError: the embedded trace cannot be unpacked, or is over `MAX_TRACE_BYTES`.
+            TraceError: the embedded trace is not gzip.
         """
         with self._open() as file:
             file.seek(window.offset)
             frame = _read_frame(file)
         assert isinstance(frame, _WindowFrame)
-        unpacker = zlib.decompressobj(_GZIP_WBITS)
-        try:
-            data = unpacker.decompress(frame.trace_gz, MAX_TRACE_BYTES)
-        except zlib.error as error:
-            what = f"a recorded window cannot be unpacked ({error})"
-            raise TraceError(f"{self.path}: {what}") from None
-        if not unpacker.eof:
-            raise TraceError(
-                f"{self.path}: a recorded window is cut short or over {MAX_TRACE_BYTES >> 20} MiB"
-            )
-        return data
+        if not frame.trace_gz.startswith(_GZIP_MAGIC):
+            raise TraceError(f"{self.path}: a recorded window cannot be unpacked; record it again")
+        return frame.trace_gz
 
-    def last_trace(self) -> bytes:
-        """The Kineto JSON of the last window.
+    def last_packed_trace(self) -> bytes:
+        """The Kineto JSON of the last window, gzipped.
 
         Raises:
-            TraceError: there is no window; also as `trace_bytes`.
+            TraceError: there is no window; also as `packed_trace`.
         """
         if not self.windows:
             raise TraceError(
                 f"{self.path}: the recording holds no captured window; record a longer run"
             )
-        return self.trace_bytes(self.windows[-1])
+        return self.packed_trace(self.windows[-1])
 
     def _open(self) -> BinaryIO:
         return self.path.open("rb") if self.data is None else BytesIO(self.data)

@@ -147,7 +147,7 @@ async def test_a_pause_reaches_a_receive_that_already_waits(path):
     await link.close()
 
 
-async def test_windows_are_unpacked_to_files_and_the_latest_are_kept(path, tmp_path):
+async def test_windows_are_copied_to_files_and_the_latest_are_kept(path, tmp_path):
     ready = [window(tmp_path, number) for number in range(1, 7)]
     record(path, [(number / 100, message) for number, message in enumerate(ready)])
     for message in ready:

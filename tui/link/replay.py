@@ -35,7 +35,7 @@ class ReplayLink(Link):
     Silences longer than `MAX_WAIT_S` (a model loading, a compilation) are shortened to it. Only
     Pause and Resume have an effect: they stop and continue the replay's clock. After the last frame
     comes `Bye("end of recording")`, then nothing until `restart()` or `close()`. Each window is
-    unpacked to its own file, so `TraceReady` is handled as from a worker. A recording that cannot
+    copied to its own file, so `TraceReady` is handled as from a worker. A recording that cannot
     be read is a fatal `Failure`.
     """
 
@@ -132,23 +132,23 @@ class ReplayLink(Link):
 
     async def _message(self, frame: RecordedFrame) -> WorkerMessage:
         if isinstance(frame.message, TraceReady):
-            return await self._unpack(frame, frame.message)
+            return await self._copied(frame, frame.message)
         if isinstance(frame.message, State):
             self._variant = frame.message.variant
         return frame.message
 
-    async def _unpack(self, window: RecordedFrame, ready: TraceReady) -> WorkerMessage:
+    async def _copied(self, window: RecordedFrame, ready: TraceReady) -> WorkerMessage:
         assert self._recording is not None
         if self._dir is None:
             self._dir = Path(tempfile.mkdtemp(prefix="decodescope-replay-"))
-        target = self._dir / f"window-{window.offset}.json"
+        target = self._dir / f"window-{window.offset}.json.gz"
         try:
-            data = await asyncio.to_thread(self._recording.trace_bytes, window)
-            await asyncio.to_thread(target.write_bytes, data)
+            packed = await asyncio.to_thread(self._recording.packed_trace, window)
+            await asyncio.to_thread(target.write_bytes, packed)
         except DecodescopeError as error:
             return Log("warning", str(error))
         except OSError as error:
-            return Log("warning", f"{target}: a window cannot be unpacked ({error.strerror})")
+            return Log("warning", f"{target}: a window cannot be copied ({error.strerror})")
         self._files.append(target)
         self._remove_files(keep=_KEPT_WINDOWS)
         return msgspec.structs.replace(ready, path=str(target))

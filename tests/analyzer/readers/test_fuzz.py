@@ -34,7 +34,7 @@ def own_documents() -> tuple[Document, ...]:
     for name in OWN:
         with as_file(files("decodescope.analyzer") / "recordings" / name) as path:
             recording = read_recording(path)
-            windows.append(recording.trace_bytes(recording.windows[-1]))
+            windows.append(gzip.decompress(recording.last_packed_trace()))
     return tuple(json.loads(window) for window in windows)
 
 
