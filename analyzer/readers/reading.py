@@ -8,18 +8,21 @@ import msgspec
 
 from decodescope.analyzer.readers.byte_source import ByteSource, open_source
 from decodescope.analyzer.readers.kineto.reader import read_kineto, read_kineto_bytes
+from decodescope.analyzer.readers.not_traces import is_no_trace, refuse
 from decodescope.analyzer.readers.nsys.reader import (
     REPORT_SUFFIXES,
     SQLITE_MAGIC,
     read_nsys,
     refuse_nsys_report,
 )
+from decodescope.analyzer.readers.rocprof.document import HEAD
+from decodescope.analyzer.readers.rocprof.reader import read_rocprof
 from decodescope.analyzer.recordings.recording import MAGIC, read_recording, recording_in
 from decodescope.analyzer.trace import Trace
 
 
 def load(path: Path | str) -> Trace:
-    """Read a Kineto trace (JSON), an Nsight Systems export (SQLite) or a recording.
+    """Read a trace of Kineto (JSON), Nsight Systems (SQLite) or rocprofv3 (JSON), or a recording.
 
     `path` may be a file, a pipe, or "-" for the standard input; any of them may be gzip. The first
     of `FORMATS` that recognises what it begins with reads it. Raises `TraceError` naming the file,
@@ -46,5 +49,7 @@ FORMATS: tuple[tuple[Callable[[ByteSource], bool], Callable[[ByteSource], Trace]
     (lambda source: source.head.startswith(SQLITE_MAGIC), read_nsys),
     (lambda source: source.path.endswith(REPORT_SUFFIXES), refuse_nsys_report),
     (lambda source: source.head.startswith(MAGIC), _read_recorded_window),
+    (lambda source: bool(HEAD.match(source.head)), read_rocprof),
+    (is_no_trace, refuse),
     (lambda source: True, read_kineto),
 )

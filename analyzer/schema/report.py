@@ -23,7 +23,7 @@ GAP_CLASSES = (
     "launch_latency",
 )
 
-SourceFormat = Literal["kineto", "nsys-sqlite", "recording"]
+SourceFormat = Literal["kineto", "nsys-sqlite", "rocprof-json", "recording"]
 HealthStatus = Literal["ok", "degraded", "no_gpu_activity"]
 Confidence = Literal["exact", "partial", "none"]
 Bound = Literal["launch", "memory", "compute", "mixed", "unknown"]

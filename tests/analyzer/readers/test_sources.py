@@ -20,6 +20,7 @@ from decodescope.analyzer.readers import byte_source
 from decodescope.analyzer.readers.byte_source import ByteSource, open_source
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.trace import Trace
+from tests.helpers import rocprof_files
 from tests.helpers.kineto_events import DATA, RECORDED, call, document, op
 from tests.helpers.nsys_files import Export
 
@@ -34,13 +35,18 @@ def nsys_export(path: Path) -> bytes:
     return export.write(path).read_bytes()
 
 
-@pytest.fixture(params=["kineto", "nsys-sqlite", "recording"])
+@pytest.fixture(params=["kineto", "nsys-sqlite", "rocprof-json", "recording"])
 def whole(request: pytest.FixtureRequest, tmp_path: Path) -> bytes:
     """A file of each format."""
     if request.param == "kineto":
         return RECORDED
     if request.param == "recording":
         return bundled_recordings()[0].read_bytes()
+    if request.param == "rocprof-json":
+        process = rocprof_files.Process()
+        process.call(10, 20, 1)
+        process.kernel(30, 40, 1)
+        return rocprof_files.document(process)
     return nsys_export(tmp_path / "made.sqlite")
 
 

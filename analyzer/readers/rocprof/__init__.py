@@ -1,0 +1,1 @@
+"""Reads the JSON of rocprofv3 (ROCm)."""
