@@ -1,1 +1,1 @@
-"""Reads files into a `Trace`: Kineto (torch.profiler), Nsight Systems, rocprofv3, recordings, ranks."""
+"""Reads files into a `Trace`: Kineto, Nsight Systems, rocprofv3, recordings, ranks."""

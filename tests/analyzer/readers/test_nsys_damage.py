@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import load
 from decodescope.analyzer.errors import TraceError
+from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.fuzzing import analyzed
-from tests.helpers.nsys_files import Export
 
 
 def many() -> Export:

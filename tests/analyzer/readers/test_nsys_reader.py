@@ -7,8 +7,8 @@ import pytest
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, Trace
+from tests.helpers.foreign.nsys_files import MARK, START_END, Export, global_pid, global_tid
 from tests.helpers.kineto_events import codes
-from tests.helpers.nsys_files import MARK, START_END, Export, global_pid, global_tid
 
 
 def names_of(trace: Trace, column: object) -> list[str]:

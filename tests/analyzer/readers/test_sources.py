@@ -20,9 +20,9 @@ from decodescope.analyzer.readers import byte_source
 from decodescope.analyzer.readers.byte_source import ByteSource, open_source
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.trace import Trace
-from tests.helpers import rocprof_files
+from tests.helpers.foreign import rocprof_files
+from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.kineto_events import DATA, RECORDED, call, document, op
-from tests.helpers.nsys_files import Export
 
 pytestmark = pytest.mark.skipif(not Path("/dev/fd").exists(), reason="names pipes by /dev/fd")
 

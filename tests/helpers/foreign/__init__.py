@@ -1,0 +1,1 @@
+"""Hand-made files in the formats of other profilers."""
