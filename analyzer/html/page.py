@@ -50,6 +50,7 @@ def render_page(**values: Any) -> str:
         "change": words.change_text,
         "interval": lambda found: formatting.interval_text(found, significant),
         "causes": words.gap_causes,
+        "overlap": words.overlap_words,
         "part": words.part_words,
         "speed": words.speed_text,
         "signed": formatting.signed_duration,

@@ -2,7 +2,8 @@
 
 An op or gap at least `SINGLE_PX` wide is a shape of its own with its name. Shorter ones are merged
 into columns of `COLUMN_PX`, filled as high as their share of the column's time, so that thousands
-of ops stay a small picture in which nothing is hidden.
+of ops stay a small picture in which nothing is hidden. While an op before it in its row still runs,
+an op is a low shape at the bottom of the row, and it does not count for the columns.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from markupsafe import Markup
 from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.timing.intervals import covered_until, union
+from decodescope.analyzer.timing.intervals import covered_until, critical_ns
 from decodescope.analyzer.timing.op_families import FAMILIES, op_families
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.trace import Int8s, Intervals
@@ -28,6 +29,7 @@ EXCERPT_OPS = 24
 _LEFT, _RIGHT = 150.0, 8.0
 _PLOT = CHART_WIDTH - _LEFT - _RIGHT
 _OPS_PX, _GAPS_PX, _ROW_SPACE, _LANE_SPACE, _AXIS_PX = 26.0, 14.0, 3.0, 16.0, 22.0
+_EARLY_PX = 7.0
 _TIP_CELLS = 90
 _LABEL_PX, _LETTER_PX, _TICK_TEXT_PX, _PATTERN_PX = 48.0, 6.9, 50.0, 10.0
 
@@ -163,37 +165,43 @@ class _Plot:
             y += row.height + _ROW_SPACE
 
     def _row(self, row: _Row, y: float) -> None:
+        alone_ns = row.at.end_ns - critical_ns(row.at.start_ns, row.at.end_ns)
         seen = (row.at.start_ns < self.until_ns) & (row.at.end_ns > self.from_ns)
-        kind, name, whole_ns = row.kind[seen], row.name[seen], row.at.length_ns[seen]
-        shown = Intervals(
-            np.clip(row.at.start_ns[seen], self.from_ns, self.until_ns),
-            np.clip(row.at.end_ns[seen], self.from_ns, self.until_ns),
+        kind, name, at = row.kind[seen], row.name[seen], row.at.take(seen)
+        start_ns, alone_ns, end_ns = (
+            np.clip(times, self.from_ns, self.until_ns)
+            for times in (at.start_ns, alone_ns[seen], at.end_ns)
         )
-        single = shown.length_ns * self.px_per_ns >= SINGLE_PX
-        self._columns(row, y, shown.take(~single), kind[~single])
+        single = (end_ns - start_ns) * self.px_per_ns >= SINGLE_PX
+        self._columns(row, y, Intervals(alone_ns, end_ns).take(~single), kind[~single])
         for index in np.flatnonzero(single):
-            at = int(shown.start_ns[index])
-            x, right = self.x(at), self.x(int(shown.end_ns[index]))
-            text, times = row.names[name[index]], f"{duration(whole_ns[index])}, at {duration(at)}"
+            x, middle, right = (self.x(int(ns[index])) for ns in (start_ns, alone_ns, end_ns))
             shape = row.classes[kind[index]]
             shape = shape if right - x >= _PATTERN_PX else _plain(shape)
-            tip = f"{shorten_kernel(text, _TIP_CELLS)}\n{times}"
-            self.drawing.rect(x, y, right - x, row.height, shape, tip)
-            if row.are_ops and right - x >= _LABEL_PX:
-                label = shorten_kernel(text, int((right - x - 6) / _LETTER_PX))
-                self.drawing.text(x + 3, y + row.height / 2 + 4, label, "on-op")
+            text = row.names[name[index]]
+            tip = f"{shorten_kernel(text, _TIP_CELLS)}\n{duration(at.length_ns[index])}"
+            tip += f", at {duration(int(start_ns[index]))}"
+            if middle > x:
+                early_ns = int(alone_ns[index] - start_ns[index])
+                tip += f", for {duration(early_ns)} beside an op before it"
+                low = y + row.height - _EARLY_PX
+                self.drawing.rect(x, low, middle - x, _EARLY_PX, f"{shape} early", tip)
+            if right > middle:
+                self.drawing.rect(middle, y, right - middle, row.height, shape, tip)
+            if row.are_ops and right - middle >= _LABEL_PX:
+                label = shorten_kernel(text, int((right - middle - 6) / _LETTER_PX))
+                self.drawing.text(middle + 3, y + row.height / 2 + 4, label, "on-op")
 
     def _columns(self, row: _Row, y: float, short: Intervals, kind: Int8s) -> None:
-        """Short intervals as columns, the kinds stacked upon each other."""
+        """Disjoint short intervals as columns, the kinds stacked upon each other."""
         columns = int(_PLOT / COLUMN_PX)
         window_ns = self.until_ns - self.from_ns
         edges = self.from_ns + np.linspace(0, window_ns, columns + 1).astype(np.int64)
         widths = np.maximum(np.diff(edges), 1)
         foot = np.full(columns, y + row.height)
         for index in np.unique(kind):
-            mine = short.take(kind == index)
-            taken = np.diff(covered_until(union(mine.start_ns, mine.end_ns), edges))
-            height = np.minimum(taken / widths * row.height, foot - y)
+            mine = short.take((kind == index) & (short.length_ns > 0))
+            height = np.diff(covered_until(mine, edges)) / widths * row.height
             foot = foot - height
             shape = row.classes[index]
             self.drawing.boxes(

@@ -4,8 +4,8 @@ import numpy as np
 
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.roofline.roofline import op_work, rooflines
+from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport, ShortKernels
-from decodescope.analyzer.schema.report import KernelReport
 from decodescope.analyzer.timing.queue_depth import queue_depth_over_time
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import KERNEL, Bools, Int32s, Int64s

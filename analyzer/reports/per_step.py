@@ -7,7 +7,8 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """One kernel: calls and ns per step (per trace without steps), share of kernel time."""
+    """One kernel: calls and ns per step (per trace without steps), share of kernel time; if ops
+    overlap, both are of critical time."""
 
     name: str
     count: float
@@ -50,10 +51,15 @@ def communication_fraction(report: Report) -> float | None:
 
 
 def kernel_rows(report: Report) -> tuple[KernelRow, ...]:
-    """The kernels in the report's order (largest total first)."""
-    steps = len(report.steps) or 1
+    """The kernels in the report's order."""
+    steps, critical = len(report.steps) or 1, report.overlapping
     return tuple(
-        KernelRow(kernel.name, kernel.count / steps, kernel.total_ns / steps, kernel.share)
+        KernelRow(
+            name=kernel.name,
+            count=kernel.count / steps,
+            ns=(kernel.critical_ns if critical else kernel.total_ns) / steps,
+            share=kernel.critical_share if critical else kernel.share,
+        )
         for kernel in report.kernels
     )
 

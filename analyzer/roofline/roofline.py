@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from decodescope.analyzer.roofline.peaks import datasheet_peak, peak_bytes_per_s
-from decodescope.analyzer.schema.report import Roofline
+from decodescope.analyzer.schema.kernel_report import Roofline
 from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int64s, Trace
 
 UNKNOWN = -1

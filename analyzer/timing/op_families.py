@@ -6,9 +6,9 @@ from functools import lru_cache
 import numpy as np
 
 from decodescope.analyzer.timing.communication import communication_kind
-from decodescope.analyzer.timing.intervals import covered_until, union
+from decodescope.analyzer.timing.intervals import covered_until, critical_ns
 from decodescope.analyzer.timing.step_timeline import StepTimeline, column_edges
-from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s
+from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s, Intervals
 
 FAMILIES = (
     *("matmul", "attention", "reduction", "elementwise", "copy"),
@@ -59,19 +59,19 @@ def op_families(timeline: StepTimeline) -> Int8s:
 
 
 def dominant_family(timeline: StepTimeline, columns: int) -> Int8s:
-    """The family that was busy longest in each column: int8 [columns], `NO_FAMILY` where none was.
-
-    Busy time is that of the union of a family's ops, so overlapping streams count once. The first
-    of `FAMILIES` wins a tie.
-    """
+    """The family with the most critical time in each column: int8 [columns], `NO_FAMILY` where no
+    op ran. The first of `FAMILIES` wins a tie."""
     dominant = np.full(columns, NO_FAMILY, dtype=np.int8)
     if columns < 1 or not len(timeline.ops):
         return dominant
     families, edges = op_families(timeline), column_edges(timeline, columns)
+    ops = timeline.ops
+    critical = critical_ns(ops.start_ns, ops.end_ns)
     longest = np.zeros(columns, dtype=np.int64)
     for family in np.unique(families):
-        mine = timeline.ops.take(families == family)
-        busy_ns = np.diff(covered_until(union(mine.start_ns, mine.end_ns), edges))
-        dominant[busy_ns > longest] = family
-        longest = np.maximum(longest, busy_ns)
+        mine = (families == family) & (critical > 0)
+        parts = Intervals(ops.end_ns[mine] - critical[mine], ops.end_ns[mine])
+        taken_ns = np.diff(covered_until(parts, edges))
+        dominant[taken_ns > longest] = family
+        longest = np.maximum(longest, taken_ns)
     return dominant

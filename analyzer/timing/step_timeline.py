@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.gaps import GapParts
-from decodescope.analyzer.timing.intervals import covered_until, union
+from decodescope.analyzer.timing.intervals import covered_until, overlapped, union
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s
+from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s, Intervals
 
 NO_GAP = -1
 _Rows = TypeVar("_Rows", GpuOps, GapParts)
@@ -62,10 +62,19 @@ def step_timeline(timeline: Timeline, index: int = -1) -> StepTimeline | None:
 
 def busy_fraction(timeline: StepTimeline, columns: int) -> NDArray[np.float64]:
     """Share of each column's time in which at least one op ran; float64 [columns], each in 0..1."""
+    return _fraction(timeline, columns, union(timeline.ops.start_ns, timeline.ops.end_ns))
+
+
+def overlap_fraction(timeline: StepTimeline, columns: int) -> NDArray[np.float64]:
+    """Share of each column's time in which two or more ops ran; float64 [columns], each in 0..1."""
+    return _fraction(timeline, columns, overlapped(timeline.ops.start_ns, timeline.ops.end_ns))
+
+
+def _fraction(timeline: StepTimeline, columns: int, intervals: Intervals) -> NDArray[np.float64]:
     edges = column_edges(timeline, columns)
-    covered = covered_until(union(timeline.ops.start_ns, timeline.ops.end_ns), edges)
     widths = np.diff(edges)
-    return np.divide(np.diff(covered), widths, out=np.zeros(columns), where=widths > 0)
+    covered = np.diff(covered_until(intervals, edges))
+    return np.divide(covered, widths, out=np.zeros(columns), where=widths > 0)
 
 
 def largest_gap(timeline: StepTimeline, columns: int) -> tuple[Int64s, Int8s]:

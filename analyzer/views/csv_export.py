@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from decodescope.analyzer.schema.report import Report, Roofline, StreamReport
+from decodescope.analyzer.schema.kernel_report import Roofline
+from decodescope.analyzer.schema.report import Report, StreamReport
 
 _Row = Iterable[str | int | float | None]
 

@@ -25,11 +25,11 @@ from decodescope.analyzer.views.table_parts import (
     verdict_text,
     waterfall_section,
 )
+from decodescope.analyzer.views.words import overlap_words
 from decodescope.analyzer.views.work_tables import (
     attribution_line,
     kernels_table,
     launches_table,
-    overlap_line,
     ranges_table,
     steps_table,
 )
@@ -83,7 +83,7 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
     if report.kernels:
         rows = _FOCUS_ROWS if by == "kernel" else _OTHER_ROWS
         title = "Leaf operators" if report.on_cpu else "Kernels"
-        line = [overlap_line(report)] if report.overlapping else []
+        line = [Text(words, style="dim")] if (words := overlap_words(report)) else []
         yield from section(title, *line, kernels_table(report, width, rows))
     if report.ranges:
         rows = _FOCUS_ROWS if by == "range" else _OTHER_ROWS

@@ -69,3 +69,18 @@ def ops_word(report: Report) -> str:
 def part_words(part: str) -> str:
     """A part of the waterfall in words."""
     return _PART_WORDS.get(part, f"idle: {part}")
+
+
+def overlap_words(report: Report) -> str:
+    """What the figures of kernels are where ops overlap; "" where they do not."""
+    if not report.overlapping:
+        return ""
+    total_ns = sum(kernel.total_ns for kernel in report.kernels)
+    critical_ns = sum(kernel.critical_ns for kernel in report.kernels)
+    text = (
+        f"ops overlap: their durations add up to {duration(total_ns)}, critical times to "
+        f"{duration(critical_ns)}; ranks and shares are of critical time"
+    )
+    if any(kernel.roofline is not None for kernel in report.kernels):
+        text += ", rates and the share of the limit of durations: lower bounds"
+    return text

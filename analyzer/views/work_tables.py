@@ -16,12 +16,11 @@ from decodescope.analyzer.formatting import (
     plain_text,
     significant,
 )
+from decodescope.analyzer.schema.kernel_report import KernelReport, Roofline
 from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
 from decodescope.analyzer.schema.report import (
     Attribution,
-    KernelReport,
     Report,
-    Roofline,
     StepReport,
 )
 from decodescope.analyzer.views.names import RangeRow, cut_middle, range_rows, shorten_kernel
@@ -150,19 +149,6 @@ def kernels_table(report: Report, width: int, rows: int) -> Table:
         Column("limit", partial(_roofline, lambda of: of.limit or UNKNOWN), known and roomy),
     ]
     return columns_table(columns, report.kernels, rows, "kernels")
-
-
-def overlap_line(report: Report) -> Text:
-    """What the figures of kernels are where ops overlap."""
-    total_ns = sum(kernel.total_ns for kernel in report.kernels)
-    critical_ns = sum(kernel.critical_ns for kernel in report.kernels)
-    text = (
-        f"ops overlap: durations (mean) add up to {duration(total_ns)}, critical times to "
-        f"{duration(critical_ns)}; ranks and shares are of critical time"
-    )
-    if any(kernel.roofline is not None for kernel in report.kernels):
-        text += "; GB/s and of limit are of durations, so lower bounds"
-    return Text(text, style="dim")
 
 
 def _share(critical: bool, kernel: KernelReport) -> str:

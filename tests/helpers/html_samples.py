@@ -18,13 +18,13 @@ from decodescope.analyzer.schema.comparison_report import (
     SpeedRatio,
     VariantRates,
 )
+from decodescope.analyzer.schema.kernel_report import Roofline
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     SCHEMA_VERSION,
     Finding,
     HostActivity,
     Report,
-    Roofline,
 )
 from decodescope.analyzer.schema.run_report import Accuracy, Bandwidth, RunReport, StepTimes
 from tests.helpers.kineto_events import call, op, span, trace_of

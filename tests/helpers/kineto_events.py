@@ -12,6 +12,13 @@ from decodescope.analyzer.trace import Trace
 DATA = Path(__file__).resolve().parent.parent / "data"
 RECORDED = gzip.decompress((DATA / "cpu_two_blocks.json.gz").read_bytes())
 PID = 4242
+# Name, start and end in one step: 620 ns busy, durations of 1,210 ns, two at once during 570 ns.
+PRELAUNCHED = (
+    ("gemv", 100, 400),
+    ("attention", 120, 450),
+    ("gemv", 410, 700),
+    ("norm", 430, 720),
+)
 
 Event = dict[str, Any]
 
@@ -65,3 +72,15 @@ def codes(trace: Trace) -> set[str]:
 
 def read(text: str | bytes) -> Trace:
     return read_kineto_bytes(text.encode() if isinstance(text, str) else text, "some.json")
+
+
+def prelaunched(steps: int = 1) -> list[Event]:
+    """Graph replays of `PRELAUNCHED`, 1 µs apart, as programmatic dependent launch makes them."""
+    events: list[Event] = []
+    for step in range(steps):
+        at, correlation = 1_000 * step, step + 1
+        events.append(span(at, at + 60, f"decode_step_{step}"))
+        events.append(call(at + 10, at + 50, correlation, name="cudaGraphLaunch"))
+        for name, start, end in PRELAUNCHED:
+            events.append(op(at + start, at + end, correlation, name=name, **{"graph id": 1}))
+    return events

@@ -3,6 +3,8 @@
 import json
 from contextlib import closing
 
+import pytest
+
 from decodescope.analyzer.protocol import (
     Bye,
     Pause,
@@ -12,7 +14,7 @@ from decodescope.analyzer.protocol import (
 from decodescope.analyzer.recordings.recording import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.feed import ReplaySource, TraceSource
-from tests.helpers.kineto_events import document, op
+from tests.helpers.kineto_events import document, op, prelaunched
 from tests.helpers.scripted import (
     StillClock,
     hello,
@@ -174,3 +176,32 @@ async def test_the_end_of_a_run_is_shown(session):
     async with session.app.run_test(size=(100, 30)) as pilot:
         await session.run(pilot, Bye("end of recording"))
         assert "ended: end of recording" in text_of(session.app).splitlines()[0]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_overlapping_ops_are_visible_and_ranked_by_critical_time(tmp_path, size):
+    path = tmp_path / "fused.json"
+    path.write_bytes(document(prelaunched(3)))
+    app = DecodescopeApp(TraceSource((path,)), clock=StillClock(), folder=tmp_path)
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        shown = text_of(app)
+        await pilot.press("y")
+        await settle(pilot)
+        copied = app.clipboard
+    assert "Last step  620 ns, 4 GPU ops, overlapping for 91.9 % of it" in shown
+    assert "Top kernels by critical time" in shown
+    over = [line for line in shown.splitlines() if "over " in line and "█" in line]
+    assert len(over) == (1 if size == (120, 40) else 0)
+    rows = [line.split() for line in copied.splitlines() if line.endswith(("gemv", "norm"))]
+    assert rows == [["2.0", "0.6", "88.7%", "gemv"], ["1.0", "0.0", "3.2%", "norm"]]
+    assert "µs of critical time per step" in copied
+
+
+async def test_without_overlap_durations_are_shown(tmp_path):
+    app = DecodescopeApp(TraceSource((write_trace(tmp_path / "a.json"),)), clock=StillClock())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        shown = text_of(app)
+    assert "overlapping" not in shown
+    assert "by critical time" not in shown

@@ -30,9 +30,11 @@ Cells = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class KernelTable:
-    """`families` of `rows`; counts and times are per `per` ("step" or "trace")."""
+    """`families` of `rows`; counts and times are per `per` ("step" or "trace"). `critical`: times
+    and shares are of critical time, because ops overlap."""
 
     noun: str
+    critical: bool
     note: str
     per: str
     rows: tuple[KernelRow, ...]
@@ -81,10 +83,12 @@ class KernelsPanel(Panel[KernelTable]):
         rows = kernel_rows(window.report)[: len(window.families)]
         if not rows:
             return Empty(f"Top {noun}s", f"no {noun}s in this window", _steps_note(window))
-        return KernelTable(noun, _steps_note(window), window.per, rows, window.families)
+        critical, note = window.report.overlapping, _steps_note(window)
+        return KernelTable(noun, critical, note, window.per, rows, window.families)
 
     def as_text(self, data: KernelTable) -> list[str]:
-        head = f"top {data.noun}s ({data.note}): count and µs per {data.per}, share of kernel time"
+        time = "critical time" if data.critical else "kernel time"
+        head = f"top {data.noun}s ({data.note}): count and µs of {time} per {data.per}, share of it"
         return [head, *(f"  {_text_numbers(row)}  {row.name}" for row in data.rows)]
 
     def draw(self, data: KernelTable, width: int, height: int) -> Sheet:
@@ -93,7 +97,8 @@ class KernelsPanel(Panel[KernelTable]):
         cells = number_cells(width)
         names = max(width - sum(cells) - (bar + 1 if bar else 0), 6)
         head = Row().left(data.noun, names, inks.dim).right(f"/{data.per}", cells[0], inks.dim)
-        head.right("µs", cells[1], inks.dim).right("share", cells[2], inks.dim)
+        unit = "crit. µs" if data.critical and cells[1] > len("crit. µs") else "µs"
+        head.right(unit, cells[1], inks.dim).right("share", cells[2], inks.dim)
         rows = [head]
         largest = max(row.share for row in data.rows)
         shown = list(zip(data.families, data.rows, strict=True))[: max(height - 1, 0)]
@@ -105,7 +110,8 @@ class KernelsPanel(Panel[KernelTable]):
                 piece = horizontal_bar(share, bar, self._brush.glyphs)
                 row.add(" ", inks.text).add(piece, inks.family(family))
             rows.append(row)
-        return Sheet(rows, f"Top {data.noun}s", data.note)
+        by = " by critical time" if data.critical else ""
+        return Sheet(rows, f"Top {data.noun}s{by}", data.note)
 
 
 class GapsPanel(Panel[GapTable]):

@@ -1,7 +1,8 @@
 """One step as two rows: how busy the GPU was in each column, and the largest gap in it.
 
 A column covers thousands of nanoseconds, so a gap would vanish in an average. The second row keeps
-the largest gap, by length (one glyph per half decade) and by class (colour, or a letter).
+the largest gap, by length (one glyph per half decade) and by class (colour, or a letter). Where ops
+overlap, a row between the two shows in which share of a column two or more ran at once.
 """
 
 import math
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.style import Style
 
-from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.formatting import duration, percent
 from decodescope.analyzer.views.class_colors import FAMILY_COLORS, GAP_COLORS, GAP_LETTERS
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
@@ -26,7 +27,10 @@ _GUTTER = 5
 
 @dataclass(frozen=True, slots=True)
 class TimelineData:
+    """`overlapping`: ops overlap, so one busy row would hide what runs when."""
+
     timeline: "StepTimeline"
+    overlapping: bool
     title: str
     note: str
 
@@ -98,6 +102,13 @@ def fitting_legend(
     return []
 
 
+def overlap_shares(timeline: "StepTimeline", columns: int) -> list[float]:
+    """The share of each of `columns` equal slices of time in which two or more ops ran."""
+    from decodescope.analyzer.timing.step_timeline import overlap_fraction
+
+    return list(map(float, overlap_fraction(timeline, columns)))
+
+
 class TimelinePanel(Panel[TimelineData]):
     """Busy row(s), gap row, a row of class letters without colours, scale and legend."""
 
@@ -113,18 +124,28 @@ class TimelinePanel(Panel[TimelineData]):
         span = duration(window.timeline.length_ns)
         ops = "operators" if view.on_cpu else "GPU ops"
         title = f"Last step  {span}, {window.report.steps[-1].gpu_ops:,} {ops}"
-        return TimelineData(window.timeline, title, view.window_note(moment))
+        overlapping = window.report.overlapping
+        return TimelineData(window.timeline, overlapping, title, view.window_note(moment))
 
     def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
-        columns = step_columns(data.timeline, max(width - _GUTTER, 1))
-        gaps = self._gaps(columns)
+        cells = max(width - _GUTTER, 1)
+        columns = step_columns(data.timeline, cells)
+        gaps, title = self._gaps(columns), data.title
+        spare = height - 2 - len(gaps)
+        overlap = []
+        if data.overlapping:
+            (share,) = overlap_shares(data.timeline, 1)
+            title += f", overlapping for {percent(share)} % of it"
+            if spare > 1:
+                overlap = [self._overlap(overlap_shares(data.timeline, cells))]
         rows = [
-            *self._busy(columns, max(height - 2 - len(gaps), 1)),
+            *self._busy(columns, max(spare - len(overlap), 1)),
+            *overlap,
             *gaps,
             self._scale(data.timeline.length_ns, width),
-            self._legend(columns, width),
+            self._legend(columns, bool(overlap), width),
         ]
-        return Sheet(rows[:height], data.title, data.note)
+        return Sheet(rows[:height], title, data.note)
 
     def _gutter(self, label: str) -> Row:
         return Row().left(label, _GUTTER, self._brush.inks.faint)
@@ -136,6 +157,12 @@ class TimelinePanel(Panel[TimelineData]):
             for row, piece in zip(rows, column(busy, height, self._brush.glyphs), strict=True):
                 row.add(piece, style)
         return rows
+
+    def _overlap(self, shares: list[float]) -> Row:
+        inks, row = self._brush.inks, self._gutter("over")
+        for share in shares:
+            row.add(column(share, 1, self._brush.glyphs)[0], inks.dim)
+        return row
 
     def _gaps(self, columns: list[Column]) -> list[Row]:
         inks, glyphs = self._brush.inks, self._brush.glyphs
@@ -160,7 +187,7 @@ class TimelinePanel(Panel[TimelineData]):
             at_ns += step_ns
         return row.to(width - len(end) - 1).add(end, inks.text).add("╵", inks.faint)
 
-    def _legend(self, columns: list[Column], width: int) -> Row:
+    def _legend(self, columns: list[Column], overlap: bool, width: int) -> Row:
         inks, glyphs = self._brush.inks, self._brush.glyphs
         families = [name for name in FAMILY_COLORS if any(c.family == name for c in columns)]
         gaps = [name for name in GAP_COLORS if any(c.gap_class == name for c in columns)]
@@ -170,6 +197,8 @@ class TimelinePanel(Panel[TimelineData]):
             for name in gaps
         ]
         ramp = [(f"gaps {glyphs.ramp[1:-1]}", inks.dim, "1 µs to 1 ms")] if gaps else []
+        if overlap:
+            ramp.insert(0, ("over", inks.dim, "two or more at once"))
         row = self._gutter("")
         for mark, style, name in fitting_legend(busy, ramp, why, width - row.cells):
             row.add(f"{mark} ", style).add(f"{name}  ", inks.dim)

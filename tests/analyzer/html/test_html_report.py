@@ -23,7 +23,7 @@ from tests.helpers.html_samples import (
     sample_diff,
     sample_view,
 )
-from tests.helpers.kineto_events import event, op, trace_of
+from tests.helpers.kineto_events import event, op, prelaunched, trace_of
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "analyzer" / "recordings"
 
@@ -161,6 +161,19 @@ def test_a_report_is_shown_completely() -> None:
     assert report.source.path in words
     for name in GAP_CLASSES:
         assert f"{name}:" in words
+
+
+def test_overlapping_kernels_show_critical_times_before_durations() -> None:
+    analysis = analyze(trace_of(*prelaunched(2)))
+    view = VariantView("fused", analysis.report, analysis.step_timeline(0))
+    words = Page(html_report("a title", [view], None)).words()
+    assert "ops overlap: their durations add up to 2.42 µs, critical times to 1.24 µs" in words
+    assert "namecallscriticalsharetotalmeanshort calls" in words
+    assert "gemv41.10 µs88.7 %1.18 µs295 ns" in words
+    alone = sample_analysis().report
+    words = Page(html_report("a title", [VariantView("eager", alone, None)], None)).words()
+    assert "ops overlap:" not in words
+    assert "namecallstotalmeanshareshort calls" in words
 
 
 def test_a_comparison_is_shown_whole() -> None:

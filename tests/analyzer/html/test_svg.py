@@ -17,11 +17,14 @@ from decodescope.analyzer.html.svg_waterfall import waterfalls_svg
 from decodescope.analyzer.schema.comparison_report import Interval, SpeedRatio, VariantRates
 from decodescope.analyzer.schema.launch_report import QueueDepth
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.timing.intervals import union
+from decodescope.analyzer.timing.op_families import FAMILIES
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from tests.helpers.html_samples import sample_pair
 from tests.helpers.step_timelines import step_timeline_of
 
-OPS_PX, GAPS_PX, PLOT_PX = 26.0, 14.0, 962.0
+OPS_PX, EARLY_PX, GAPS_PX, PLOT_PX = 26.0, 7.0, 14.0, 962.0
+ALL_FAMILIES = {f"f-{name}" for name in FAMILIES}
 BOX = re.compile(r"M([-\d.]+) ([-\d.]+)h([\d.]+)v([\d.]+)h-[\d.]+z")
 NAMES = ("gemm", "flash_attention", "reduce_kernel", "elementwise", "Memcpy", "?")
 
@@ -96,6 +99,43 @@ def test_nothing_is_drawn_outside_the_chart(parts: list[tuple[int, int]]) -> Non
             assert x >= 0
             assert width >= 0
             assert x + width <= CHART_WIDTH + 0.02
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 90_000), st.integers(1, 40_000), st.integers(0, 5)),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_overlapping_ops_never_cover_each_other(rows: list[tuple[int, int, int]]) -> None:
+    """Full height where an op is the first to run, so the areas of a row add up to busy time; low
+    for the time in which an op before it still ran."""
+    ops = sorted((start, start + length, name) for start, length, name in rows)
+    step = step_timeline_of(
+        130_000, [(start, end) for start, end, _ in ops], (), NAMES, name=[name for *_, name in ops]
+    )
+    found = areas(step_svg("it", step))
+    busy = union(step.ops.start_ns, step.ops.end_ns).busy_ns
+    px = PLOT_PX / step.length_ns
+    full = sum(area for kind, area in found.items() if kind in ALL_FAMILIES)
+    assert full == pytest.approx(busy * px * OPS_PX, rel=0.02, abs=30)
+    early_ns = sum(end - start for start, end, _ in ops) - busy
+    low = sum(area for kind, area in found.items() if kind.endswith(" early"))
+    assert low <= early_ns * px * EARLY_PX + 1
+    if all(end - start > 1_000 for start, end, _ in ops):
+        assert low == pytest.approx(early_ns * px * EARLY_PX, rel=0.02, abs=30)
+
+
+def test_the_tip_of_an_op_says_how_long_it_ran_beside_another() -> None:
+    markup = step_svg("it", step_timeline_of(100, [(0, 60), (20, 100)]))
+    tips = [(shape, shape.findtext("title", "")) for shape in parsed(markup).iter("rect")]
+    (low, tip), (full, same) = (one for one in tips if "at 20 ns" in one[1])
+    assert tip == same
+    assert tip.endswith("80 ns, at 20 ns, for 40 ns beside an op before it")
+    assert float(low.get("width", 0)) == pytest.approx(PLOT_PX * 0.4, abs=0.01)
+    assert float(full.get("width", 0)) == pytest.approx(PLOT_PX * 0.4, abs=0.01)
+    assert float(low.get("height", 0)) < float(full.get("height", 0)) / 3
 
 
 def test_one_scale_keeps_proportions() -> None:

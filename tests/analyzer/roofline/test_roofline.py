@@ -8,7 +8,7 @@ import pytest
 from decodescope.analyzer import analyze
 from decodescope.analyzer.reference import GraphReference, ReferenceOp
 from decodescope.analyzer.roofline.roofline import UNKNOWN, op_work
-from decodescope.analyzer.schema.report import KernelReport, Roofline
+from decodescope.analyzer.schema.kernel_report import KernelReport, Roofline
 from decodescope.analyzer.trace import OperatorWork, Trace
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer import Analysis, analyze, analyze_ranks, load
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.timing.intervals import critical_ns
-from tests.helpers.kineto_events import RECORDED, Event, call, document, op, read, span, trace_of
+from tests.helpers.kineto_events import RECORDED, Event, document, op, prelaunched, read, trace_of
 
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_graph")
 NAMES = ("a", "b", "c")
@@ -114,23 +114,6 @@ def test_equal_ops_share_no_time_whatever_their_order(names: list[str], random: 
     assert sum(expected.values()) == 10
     random.shuffle(events)
     assert totals(analyze(trace_of(*events)).report) == expected
-
-
-def prelaunched(steps: int = 1) -> list[Event]:
-    """Steps of a graph in which each kernel starts early and waits for the one before it."""
-    events: list[Event] = []
-    for step in range(steps):
-        at, correlation = 1_000 * step, step + 1
-        events.append(span(at, at + 60, f"decode_step_{step}"))
-        events.append(call(at + 10, at + 50, correlation, name="cudaGraphLaunch"))
-        for name, start, end in (
-            ("gemv", 100, 400),
-            ("attention", 120, 450),
-            ("gemv", 410, 700),
-            ("norm", 430, 720),
-        ):
-            events.append(op(at + start, at + end, correlation, name=name, **{"graph id": 1}))
-    return events
 
 
 def test_prelaunched_kernels_are_ranked_by_what_they_add_to_the_step() -> None:

@@ -15,6 +15,7 @@ from decodescope.analyzer.timing.step_timeline import (
     column_edges,
     gap_class_name,
     largest_gap,
+    overlap_fraction,
 )
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
 from tests.helpers.step_timelines import step_timeline_of
@@ -108,6 +109,18 @@ def test_columns_match_a_look_at_every_nanosecond(case: tuple[StepTimeline, int]
         best = max(inside, key=lambda i: (gaps[i][1] - gaps[i][0], -i))
         assert lengths[column] == gaps[best][1] - gaps[best][0]
         assert classes[column] == timeline.gaps.kind[best]
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=12), st.integers(1, 40))
+@settings(deadline=None)
+def test_overlap_is_where_two_or_more_ops_run(rows: list[tuple[int, int]], columns: int) -> None:
+    ops = sorted((start, start + length) for start, length in rows)
+    timeline = timeline_of(70, ops, [])
+    edges = column_edges(timeline, columns).tolist()
+    found = overlap_fraction(timeline, columns)
+    for column, (left, right) in enumerate(itertools.pairwise(edges)):
+        twice = sum(sum(s <= at < e for s, e in ops) > 1 for at in range(left, right))
+        assert found[column] == (twice / (right - left) if right > left else 0.0)
 
 
 def test_columns_are_exact_beyond_the_digits_of_a_float() -> None:

@@ -187,7 +187,7 @@ def test_overlapping_kernels_show_critical_times_and_say_so(width: int) -> None:
     lines = text.splitlines()
     at = lines.index("Kernels")
     caption = " ".join(" ".join(lines[at + 1 : at + 4]).split())
-    assert caption.startswith("ops overlap: durations (mean) add up to 209 ns")
+    assert caption.startswith("ops overlap: their durations add up to 209 ns")
     assert "critical times to 110 ns" in caption
     head = line_with(text, "name").split()
     assert head[:3] == ["name", "calls", "critical"]
