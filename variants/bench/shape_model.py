@@ -12,12 +12,12 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.loading import (
     LoadedModel,
-    build_random,
     check_fits,
     find_files,
     loaded_model,
     torch_dtype,
 )
+from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model

@@ -6,6 +6,7 @@ import torch
 
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.prompts import encoded
 
 CONTEXT = 32
 POSITIONS = 128
@@ -48,11 +49,12 @@ def scored_text(loaded: LoadedModel, text: str | None) -> ScoredText:
         return _split(ids, "seeded random token ids")
     if loaded.tokenizer is None:
         raise ModelError(f"--text: {loaded.name} has no tokenizer, so no text can be scored")
-    encoded = loaded.tokenizer.encode(OWN_TEXT if text is None else text)[:most]
-    if len(encoded) < 3:
-        raise InputError(f"--text: {len(encoded)} tokens are too few to score; give at least 3")
+    what = "--text" if text is not None else "decodescope's own text"
+    tokens = encoded(loaded, OWN_TEXT if text is None else text, what)[:most]
+    if len(tokens) < 3:
+        raise InputError(f"--text: {len(tokens)} tokens are too few to score; give at least 3")
     name = "decodescope's own text" if text is None else "the given text"
-    return _split(torch.tensor(encoded, dtype=torch.int64), name)
+    return _split(torch.tensor(tokens, dtype=torch.int64), name)
 
 
 def _split(ids: torch.Tensor, name: str) -> ScoredText:

@@ -10,6 +10,7 @@ from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.measuring.request import read_request
 from decodescope.variants.measuring.window import Subject
 from decodescope.variants.model.loading import LoadedModel, check_fits, load_model
+from decodescope.variants.model.memory_need import require_memory
 from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import find_variant
@@ -64,4 +65,5 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
         ids = make_prompt(loaded, workload, config.prompt, config.prompt_ids)
         workload = replace(workload, context=ids.shape[1])
     check_fits(loaded, workload)
+    require_memory(source.name, loaded.model, workload, device, weight_bytes=0)
     return Prepared(config, device, loaded, workload)

@@ -5,6 +5,7 @@ Imports no torch, so that `compare` can check its request without loading it.
 
 from dataclasses import dataclass
 
+from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.variants.machine.environment import choose_device, require_run_packages
 from decodescope.variants.model.source import ModelSource, resolve_model
@@ -34,6 +35,8 @@ def read_request(config: WorkerConfig) -> Request:
             `DecodeWorkload`, `require_variant` and `resolve_model`.
     """
     require_run_packages()
+    _require_text("--model", config.model)
+    _require_text("--prompt", config.prompt)
     device = choose_device(config.device)
     # A temperature of 0 requests greedy decoding.
     greedy = config.sampling is None or config.sampling.temperature == 0
@@ -45,8 +48,18 @@ def read_request(config: WorkerConfig) -> Request:
         sampling=None if greedy else config.sampling,
     )
     variant = require_variant(config.variant, device)
-    source = resolve_model(config.model or DEFAULT_MODELS[device])
+    source = resolve_model(DEFAULT_MODELS[device] if config.model is None else config.model)
     return Request(device, workload, source, variant.name)
+
+
+def _require_text(option: str, value: str | None) -> None:
+    """Refuse bytes of the command line that are not UTF-8; Python passes them on as surrogates."""
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{option}: character {error.start + 1} is no UTF-8 text; give text in UTF-8"
+        ) from error
 
 
 def _context(config: WorkerConfig) -> int:

@@ -4,6 +4,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import InputError
@@ -93,6 +95,8 @@ def _report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> Ru
         observer=window.observer or Observer(None, None, None),
         waterfall=window.waterfall,
         verdict=window.verdict,
-        health=window.health,
+        health=replace(
+            window.health, findings=(*prepared.loaded.findings, *window.health.findings)
+        ),
         environment=environment(),
     )

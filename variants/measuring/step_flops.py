@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from decodescope.variants.steps.step_bytes import head_dim, layer_windows
+from decodescope.variants.model.step_bytes import head_dim, layer_windows
 
 
 class StepFlops:

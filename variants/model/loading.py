@@ -4,24 +4,39 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+)
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.utils import logging as transformers_logging
 
-from decodescope.analyzer.errors import InputError, ModelError
-from decodescope.analyzer.schema.report import Weights
+from decodescope.analyzer.errors import DecodescopeError, InputError, ModelError
+from decodescope.analyzer.schema.report import Finding, Weights
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.model.hub import find_config
-from decodescope.variants.model.presets import Preset
+from decodescope.variants.model.hub import fetch_weights, find_config
+from decodescope.variants.model.integrity import (
+    require_complete,
+    require_decoding,
+    require_finite,
+    require_kv_cache,
+    require_shapes,
+)
+from decodescope.variants.model.memory_need import model_bytes, require_memory
+from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import ModelSource, needs_custom_code, read_config
+from decodescope.variants.model.weight_files import INDEX, WEIGHTS, weight_shapes
 from decodescope.variants.model.workload import DecodeWorkload, DType
 
-RANDOM_SEED = 0
-RANDOM_STD = 0.02
 _TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+_MAX_REASON = 200
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 
 
@@ -30,7 +45,8 @@ class LoadedModel:
     """A causal language model on its device, in evaluation mode, without gradients.
 
     `tokenizer` is None if the checkpoint has none, and for random weights. `max_context` is the
-    number of positions the model allows, None if its configuration sets no limit.
+    number of positions the model allows, None if its configuration sets no limit. `findings` are
+    what is unusual about the checkpoint.
     """
 
     model: Any
@@ -38,6 +54,7 @@ class LoadedModel:
     weights: Weights
     name: str
     max_context: int | None
+    findings: tuple[Finding, ...] = ()
 
     @property
     def decode(self) -> Callable[[list[int]], str] | None:
@@ -69,15 +86,14 @@ def load_model(
 
     Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
     `check` is called with the model's name and its config.json before any weights are loaded; its
-    errors propagate.
-    Random weights are drawn on the device with a fixed seed: normal with standard deviation 0.02,
-    norm weights 1, biases 0. The same device and version give the same weights.
+    errors propagate. Random weights are those of `build_random`.
 
     Raises:
-        ModelError: an unreadable checkpoint, no causal language model, or fewer positions than
-            `workload` needs (checked before any weights are loaded).
+        ModelError: an unreadable or incomplete checkpoint, weights that are not finite, no causal
+            language model with a KV cache, or fewer positions than `workload` needs.
         InputError: a checkpoint that needs custom code, without `trust_remote_code`.
-        MissingRequirement: not found, no network and not cached, or out of GPU memory.
+        MissingRequirement: not found, no network and not cached, or `workload` does not fit in
+            memory. As all that needs no weights, it is found before any are loaded.
     """
     with memory_errors(f"loading {source.name} in {dtype}", device), _quiet_transformers():
         files = find_files(source)
@@ -91,16 +107,19 @@ def load_model(
             _check_positions(source.name, limit, workload)
         if check is not None:
             check(source.name, files.config)
+        skeleton = _skeleton(source, files, torch_dtype(dtype), trust_remote_code)
+        if source.folder is not None:
+            _check_files(source, files, skeleton, source.folder)
+        if workload is not None:
+            require_memory(source.name, skeleton, workload, device, model_bytes(skeleton))
         if source.kind == "random":
             assert source.preset is not None
             model = build_random(source.preset, device, torch_dtype(dtype))
             return loaded_model(model, None, "random", source.name)
-        options = {"trust_remote_code": trust_remote_code, "local_files_only": files.cached_only}
-        model = _load_pretrained(source, files, torch_dtype(dtype), options).to(device)
-        tokenizer = _load_tokenizer(source, files, options)
-        return loaded_model(
-            model, tokenizer, "bundled" if source.kind == "tiny" else "pretrained", source.name
-        )
+        if source.hub_id is not None:
+            folder = fetch_weights(source.hub_id, files.cached_only)
+            _check_files(source, files, skeleton, folder)
+        return _load_checkpoint(source, files, skeleton.dtype, device, trust_remote_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,46 +164,102 @@ def _check_positions(name: str, limit: object, workload: DecodeWorkload) -> None
         )
 
 
-def build_random(preset: Preset, device: str, dtype: torch.dtype) -> Any:
-    """The preset's model with seeded random weights, built in place on `device`."""
-    config = AutoConfig.for_model(**preset.config_fields())
-    with torch.device(device):
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
-    if device != "meta":
-        _fill_random(model, device)
-    return model
-
-
-@torch.no_grad()
-def _fill_random(model: Any, device: str) -> None:
-    generator = torch.Generator(device).manual_seed(RANDOM_SEED)
-    for name, parameter in model.named_parameters():
-        if parameter.dim() >= 2:
-            parameter.normal_(0.0, RANDOM_STD, generator=generator)
-        elif name.endswith("bias"):
-            parameter.zero_()
-        else:
-            parameter.fill_(1.0)
-
-
-def loaded_model(model: Any, tokenizer: Any | None, weights: Weights, name: str) -> LoadedModel:
+def loaded_model(
+    model: Any,
+    tokenizer: Any | None,
+    weights: Weights,
+    name: str,
+    findings: tuple[Finding, ...] = (),
+) -> LoadedModel:
     """`model` in evaluation mode, without gradients, and what the others need to know of it."""
     model.eval().requires_grad_(False)
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-    return LoadedModel(model, tokenizer, weights, name, limit)
+    return LoadedModel(model, tokenizer, weights, name, limit, findings)
 
 
-def _load_pretrained(
-    source: ModelSource, files: ModelFiles, dtype: torch.dtype, options: dict[str, bool]
+def _skeleton(
+    source: ModelSource, files: ModelFiles, dtype: torch.dtype, trust_remote_code: bool
 ) -> Any:
-    try:
-        return AutoModelForCausalLM.from_pretrained(
-            files.location, dtype=dtype, use_safetensors=True, **options
+    """The model that config.json describes, on the meta device: shapes without memory."""
+    if source.preset is not None and source.kind == "random":
+        return build_random(source.preset, "meta", dtype)
+    if "transformers_weights" in files.config:
+        raise ModelError(
+            f"{source.name}: config.json names its weights in transformers_weights; only {WEIGHTS} "
+            f"and the files of {INDEX} are loaded"
         )
-    except torch.OutOfMemoryError:
+    options = {"trust_remote_code": trust_remote_code, "local_files_only": files.cached_only}
+    model_type, custom = files.config.get("model_type"), bool(files.config.get("auto_map"))
+    if model_type not in CONFIG_MAPPING and not custom:
+        raise ModelError(
+            f"{source.name}: this release of transformers knows no model of type {model_type}"
+        )
+    with _broken_checkpoint(source.name):
+        config = AutoConfig.from_pretrained(files.location, **options)
+        if not custom and not _is_decoder(config):
+            raise ModelError(
+                f"{source.name}: a model of type {config.model_type} is no decoder-only language "
+                "model; choose one that transformers loads with AutoModelForCausalLM"
+            )
+        with torch.device("meta"):
+            skeleton = AutoModelForCausalLM.from_config(
+                config, dtype=dtype, trust_remote_code=trust_remote_code
+            )
+    require_kv_cache(source.name, skeleton)
+    return skeleton
+
+
+def _is_decoder(config: Any) -> bool:
+    """Whether the architecture predicts the next token from the earlier ones only."""
+    encoder = type(config) in MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder
+    if encoder or config.is_encoder_decoder:
+        return False
+    return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+
+
+def _check_files(source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path) -> None:
+    shapes = weight_shapes(folder)
+    # Quantized tensors are packed, with other shapes.
+    if "quantization_config" not in files.config:
+        require_shapes(source.name, skeleton, shapes)
+
+
+def _load_checkpoint(
+    source: ModelSource,
+    files: ModelFiles,
+    dtype: torch.dtype,
+    device: str,
+    trust_remote_code: bool,
+) -> LoadedModel:
+    options = {"trust_remote_code": trust_remote_code, "local_files_only": files.cached_only}
+    with _broken_checkpoint(source.name):
+        model, info = AutoModelForCausalLM.from_pretrained(
+            files.location,
+            dtype=dtype,
+            use_safetensors=True,
+            # `require_complete` names them.
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **options,
+        )
+        model = model.to(device)
+    findings = require_complete(source.name, info)
+    require_finite(source.name, model)
+    require_decoding(source.name, model)
+    tokenizer = _load_tokenizer(source, files, options)
+    weights: Weights = "bundled" if source.kind == "tiny" else "pretrained"
+    return loaded_model(model, tokenizer, weights, source.name, findings)
+
+
+@contextmanager
+def _broken_checkpoint(name: str) -> Iterator[None]:
+    """Turn what transformers raises, which is nearly every type, into a `ModelError`."""
+    try:
+        yield
+    except (DecodescopeError, MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # transformers raises nearly every type for a broken checkpoint
-        raise ModelError(f"{source.name}: cannot be loaded ({_first_line(error)})") from error
+    except Exception as error:
+        raise ModelError(f"{name}: cannot be loaded ({_in_one_line(error)})") from error
 
 
 def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, bool]) -> Any | None:
@@ -197,13 +272,13 @@ def _load_tokenizer(source: ModelSource, files: ModelFiles, options: dict[str, b
         if folder is None:
             return None
         raise ModelError(
-            f"{source.name}: its tokenizer cannot be loaded ({_first_line(error)})"
+            f"{source.name}: its tokenizer cannot be loaded ({_in_one_line(error)})"
         ) from error
 
 
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0].rstrip(".:")[:200]
+def _in_one_line(error: Exception) -> str:
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return words if len(words) <= _MAX_REASON else f"{words[:_MAX_REASON]}..."
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import torch
 
-from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError, first_line
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.source import tiny_folder
 from decodescope.variants.model.workload import DecodeWorkload
@@ -33,7 +33,10 @@ def make_prompt(
     if prompt is not None and prompt_ids is not None:
         raise InputError("--prompt and --prompt-ids: give one of the two")
     if prompt is not None:
-        return _rows(_encode(loaded, prompt, "--prompt"), workload.batch)
+        ids = encoded(loaded, prompt, "--prompt")
+        if not ids:
+            raise InputError("--prompt: the prompt is empty")
+        return _rows(ids, workload.batch)
     if prompt_ids is not None:
         return _rows(_checked_ids(loaded, prompt_ids), workload.batch)
     if loaded.weights == "bundled":
@@ -47,12 +50,26 @@ def _rows(ids: list[int], batch: int) -> torch.Tensor:
     return torch.tensor(ids, dtype=torch.int64).expand(batch, -1).contiguous()
 
 
-def _encode(loaded: LoadedModel, text: str, what: str) -> list[int]:
+def encoded(loaded: LoadedModel, text: str, what: str) -> list[int]:
+    """The token ids of `text`, which `what` names in errors.
+
+    Raises:
+        ModelError: the model has no tokenizer, one that fails, or one of another model.
+    """
     if loaded.tokenizer is None:
         raise ModelError(f"{what}: {loaded.name} has no tokenizer; use --prompt-ids")
-    ids = [int(token) for token in loaded.tokenizer.encode(text)]
-    if not ids:
-        raise InputError(f"{what}: the prompt is empty")
+    try:
+        ids = [int(token) for token in loaded.tokenizer.encode(text)]
+    except Exception as error:  # tokenizers raise nearly every type
+        raise ModelError(
+            f"{what}: the tokenizer of {loaded.name} fails ({first_line(error)}); use --prompt-ids"
+        ) from error
+    if max(ids, default=0) >= loaded.vocab_size:
+        raise ModelError(
+            f"{what}: the tokenizer of {loaded.name} gives id {max(ids)}, but the model's "
+            f"vocabulary ends at {loaded.vocab_size - 1}; use the tokenizer of this model, or "
+            "--prompt-ids"
+        )
     return ids
 
 
@@ -74,7 +91,7 @@ def _snippet_ids(loaded: LoadedModel, context: int, round: int) -> list[int]:
     number = round
     while len(ids) < context:
         number %= len(snippets)
-        ids += _encode(loaded, snippets[number], f"prompt {number} of {loaded.name}")
+        ids += encoded(loaded, snippets[number], f"prompt {number} of {loaded.name}")
         number += 1
     return ids[:context]
 

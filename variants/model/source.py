@@ -16,6 +16,12 @@ TINY = "tiny"
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w][\w.-]*)?")
 _SIMILAR = 0.75
+# The index of the largest public checkpoints has 10 MB.
+_MAX_JSON_BYTES = 64 << 20
+_MAX_SHOWN = 60
+# transformers builds lists of this length from the configuration alone.
+_LAYER_COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+_MAX_LAYERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +79,48 @@ def read_config(path: Path) -> dict[str, object]:
     """Read a checkpoint's config.json.
 
     Raises:
-        ModelError: not a JSON object.
+        ModelError: not a JSON object, or a field that every configuration has is missing or
+            impossible.
+    """
+    config = read_object(path, "model configuration")
+    model_type = config.get("model_type")
+    if not (isinstance(model_type, str) or (model_type is None and config.get("auto_map"))):
+        raise ModelError(
+            f"{path}: model_type is {_short(model_type)}, not the name of an architecture; it must "
+            "be the config.json of a transformers model"
+        )
+    for name in _LAYER_COUNTS:
+        layers = config.get(name)
+        if isinstance(layers, int) and not 0 < layers <= _MAX_LAYERS:
+            raise ModelError(f"{path}: {name} is {_short(layers)}; must be 1 to {_MAX_LAYERS:,}")
+    return config
+
+
+def read_object(path: Path, what: str) -> dict[str, object]:
+    """Read the JSON object in `path`, which `what` names in errors.
+
+    Raises:
+        ModelError: unreadable, too large, or not a JSON object.
     """
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        size = path.stat().st_size
+        if size > _MAX_JSON_BYTES:
+            raise ModelError(
+                f"{path}: {size:,} bytes are too many for a {what} (at most {_MAX_JSON_BYTES:,})"
+            )
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise ModelError(f"{path}: unreadable model configuration ({error})") from error
-    if not isinstance(config, dict):
-        raise ModelError(f"{path}: not a model configuration (a JSON object is expected)")
-    return config
+        raise ModelError(f"{path}: unreadable {what} ({error})") from error
+    except RecursionError as error:
+        raise ModelError(f"{path}: unreadable {what} (nested too deeply)") from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not a {what} (a JSON object is expected)")
+    return content
+
+
+def _short(value: object) -> str:
+    text = "missing" if value is None else json.dumps(value)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _random_source(name: str) -> ModelSource:

@@ -33,7 +33,7 @@ def test_a_bad_request_is_refused_before_loading(
     def no_weights(*args: object, **options: object) -> None:
         raise AssertionError("weights were touched")
 
-    monkeypatch.setattr("decodescope.variants.model.loading._load_pretrained", no_weights)
+    monkeypatch.setattr("decodescope.variants.model.loading._load_checkpoint", no_weights)
     with pytest.raises(DecodescopeError, match=words):
         prepare(WorkerConfig(**(ASKED | wrong)), lambda stage: None)
 
@@ -48,7 +48,7 @@ def test_a_model_that_the_variant_cannot_run_is_refused_before_loading(
     def check(name: str, config: Mapping[str, Any], workload: Any, device: str) -> None:
         raise ModelError(f"{name}: no {config['model_type']} of width {config['hidden_size']}")
 
-    monkeypatch.setattr("decodescope.variants.model.loading._load_pretrained", no_weights)
+    monkeypatch.setattr("decodescope.variants.model.loading._load_checkpoint", no_weights)
     monkeypatch.setattr("decodescope.variants.model.loading.build_random", no_weights)
     picky = Variant("picky", "refuses everything", False, no_weights, check)  # type: ignore[arg-type]
     monkeypatch.setattr(registry, "_BUILT_IN", (picky,))

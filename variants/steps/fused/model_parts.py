@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
-from decodescope.variants.steps.step_bytes import layer_windows
+from decodescope.variants.model.step_bytes import layer_windows
 
 
 @dataclass(frozen=True, slots=True)

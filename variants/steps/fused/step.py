@@ -6,6 +6,7 @@ import torch
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.step_bytes import KvBytes
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.compile_failure import compile_failure
@@ -20,7 +21,6 @@ from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 from decodescope.variants.steps.step import DecodeStep
-from decodescope.variants.steps.step_bytes import KvBytes
 
 
 def build_fused(

@@ -10,7 +10,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.kernels.host.workspace import MAX_BATCH
-from decodescope.variants.steps.step_bytes import head_dim
+from decodescope.variants.model.step_bytes import head_dim
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 256

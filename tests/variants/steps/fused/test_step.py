@@ -10,11 +10,11 @@ from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.step_bytes import weight_bytes_read
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import FUSIONS
 from decodescope.variants.steps.eager import EagerStep
 from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
-from decodescope.variants.steps.step_bytes import weight_bytes_read
 from tests.helpers import families
 from tests.helpers.fused_steps import (
     assert_logits_agree,

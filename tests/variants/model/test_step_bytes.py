@@ -5,9 +5,9 @@ import pytest
 import torch
 from transformers import AutoConfig
 
-from decodescope.variants.model.loading import build_random
 from decodescope.variants.model.presets import PRESETS
-from decodescope.variants.steps.step_bytes import KvBytes, layer_windows, weight_bytes_read
+from decodescope.variants.model.random_weights import build_random
+from decodescope.variants.model.step_bytes import KvBytes, layer_windows, weight_bytes_read
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,62 @@
+"""Workloads that cannot fit in memory are refused before anything is allocated."""
+
+import pytest
+import torch
+
+from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.variants.measuring.preparation import prepare
+from decodescope.variants.model import memory_need
+from decodescope.variants.model.memory_need import model_bytes, require_memory
+from decodescope.variants.model.presets import PRESETS
+from decodescope.variants.model.random_weights import build_random
+from decodescope.variants.model.workload import DecodeWorkload
+
+LLAMA = PRESETS["llama-3.1-8b"]
+GB = 10**9
+
+
+def refuse(
+    monkeypatch: pytest.MonkeyPatch, workload: DecodeWorkload, device: str, gpu: int, host: int
+) -> str | None:
+    """The refusal with `gpu` and `host` bytes free; None if the workload is accepted."""
+    monkeypatch.setattr(memory_need, "free_gpu_bytes", lambda: gpu)
+    monkeypatch.setattr(memory_need, "free_host_bytes", lambda: host)
+    model = build_random(LLAMA, "meta", torch.bfloat16)
+    try:
+        require_memory("m", model, workload, device, model_bytes(model))
+    except MissingRequirement as error:
+        return str(error)
+    return None
+
+
+def test_weights_cache_and_ids_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 32 layers of 8 heads of 128, K and V in two bytes: 131,072 bytes a position.
+    workload = DecodeWorkload(batch=1000, context=900, new_tokens=100)
+    cache = 131_072 * 1000 * 1000
+    weights = 2 * LLAMA.parameters
+    message = refuse(monkeypatch, workload, "cuda", cache + weights, 100 * GB)
+    assert message is not None
+    assert message.startswith("not enough GPU memory for m in bf16: batch 1,000 of 1,000 positions")
+    assert "weights 16.1 GB, K and V 131 GB" in message
+    assert refuse(monkeypatch, workload, "cuda", 200 * GB, 100 * GB) is None
+    assert refuse(monkeypatch, workload, "cpu", 0, 200 * GB) is None
+    # Ids become lists on the host, whatever the device.
+    ids = refuse(monkeypatch, workload, "cuda", 200 * GB, 35 * 10**6)
+    assert ids is not None
+    assert ids.startswith("not enough memory")
+
+
+@pytest.mark.parametrize(
+    "asked", [{"batch": 1_000_000_000}, {"model": "llama-3.1-8b@random", "batch": 10_000_000}]
+)
+def test_nothing_is_loaded_for_a_batch_that_cannot_fit(
+    asked: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_weights(*args: object) -> None:
+        raise AssertionError("weights were loaded")
+
+    monkeypatch.setattr("decodescope.variants.model.loading._load_checkpoint", no_weights)
+    fields = {"variant": "eager", "batch": 1, "tokens": 8, "model": "tiny", "device": "cpu"}
+    with pytest.raises(MissingRequirement, match=r"not enough memory for .* lower --batch"):
+        prepare(WorkerConfig(**(fields | asked)), lambda stage: None)  # type: ignore[arg-type]

@@ -1,0 +1,65 @@
+"""The memory that a workload needs, so that one that cannot fit is refused before it is started.
+
+On the host nothing else would: the system ends a process that takes too much without a word.
+"""
+
+from typing import Any
+
+from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.formatting import bytes_size
+from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
+from decodescope.variants.model.step_bytes import KvBytes
+from decodescope.variants.model.workload import DecodeWorkload
+
+# CPython: an entry of a list and its integer. Ids of the prompt and the output become lists.
+_LISTED_ID_BYTES = 36
+_FP32_BYTES = 4
+# Configurations of mixtures of experts, which compute the tokens of one expert at a time.
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+
+
+def require_memory(
+    name: str, model: Any, workload: DecodeWorkload, device: str, weight_bytes: int
+) -> None:
+    """Compare what `workload` needs at least with what is free on `device` and on the host.
+
+    Counted are `weight_bytes`, which are still to be loaded; K and V of every position; the logits,
+    also in fp32; the widest activations of the prefill; and on the host the lists of token ids.
+
+    Raises:
+        MissingRequirement: it does not fit; says what is needed and what is free.
+    """
+    kv = KvBytes(model.config, workload.batch, model.dtype.itemsize).at(workload.cache_length)
+    on_device = weight_bytes + kv + _activation_bytes(model, workload)
+    on_host = _LISTED_ID_BYTES * workload.batch * workload.cache_length
+    if device == "cuda":
+        needs = [
+            ("GPU memory", on_device, free_gpu_bytes()),
+            ("memory", on_host, free_host_bytes()),
+        ]
+    else:
+        needs = [("memory", on_device + on_host, free_host_bytes())]
+    for what, needed, free in needs:
+        if free is not None and needed > free:
+            raise MissingRequirement(
+                f"not enough {what} for {name} in {workload.dtype}: batch {workload.batch:,} of "
+                f"{workload.cache_length:,} positions needs at least {bytes_size(needed)} (weights "
+                f"{bytes_size(weight_bytes)}, K and V {bytes_size(kv)}), {bytes_size(free)} are "
+                "free; lower --batch, --context or --tokens, or choose a smaller model"
+            )
+
+
+def model_bytes(model: Any) -> int:
+    """Bytes of the parameters of `model`, which may be without memory; tied ones count once."""
+    return sum(weight.numel() * weight.element_size() for weight in model.parameters())
+
+
+def _activation_bytes(model: Any, workload: DecodeWorkload) -> int:
+    decoder = model.config.get_text_config(decoder=True)
+    size: int = model.dtype.itemsize
+    logits = int(decoder.vocab_size) * (size + _FP32_BYTES)
+    # A layer reads the residual stream and writes the new one; an MLP multiplies gate and up.
+    widths = 2 * int(decoder.hidden_size)
+    if not any(hasattr(decoder, name) for name in _EXPERTS):
+        widths += 2 * int(getattr(decoder, "intermediate_size", None) or 0)
+    return workload.batch * (logits + widths * size * workload.context)
