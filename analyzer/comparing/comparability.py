@@ -1,6 +1,6 @@
 """What makes two measurements hard to compare: different workloads, and incomplete windows."""
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from decodescope.analyzer.formatting import sampling_words
 from decodescope.analyzer.schema.report import Finding, Report
@@ -16,12 +16,14 @@ _IGNORED_CODES = frozenset({"profiler_overhead", "cpu_capture", "no_steps"})
 def workload_differences(one: Struct, two: Struct) -> tuple[str, ...]:
     """Each difference between the workloads of two runs or captures, as "batch 1 against 4".
 
-    Speeds are comparable if there is none. Fields that only one of them has are ignored.
+    Speeds are comparable if there is none. Fields that one of them lacks or that are unset are
+    ignored.
     """
+    pairs = {name: (getattr(one, name, UNSET), getattr(two, name, UNSET)) for name in _FIELDS}
     return tuple(
         f"{name.replace('_', ' ')} {_word(one, name)} against {_word(two, name)}"
-        for name in _FIELDS
-        if hasattr(one, name) and hasattr(two, name) and getattr(one, name) != getattr(two, name)
+        for name, pair in pairs.items()
+        if UNSET not in pair and pair[0] != pair[1]
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
@@ -21,7 +21,12 @@ from decodescope.analyzer.comparing.comparison import speed_ratio
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.formatting import interval_text, ratio_text, significant
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, SpeedRatio
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Environment, Finding
+from decodescope.analyzer.schema.report import (
+    SCHEMA_VERSION,
+    Environment,
+    Finding,
+    SamplingSettings,
+)
 from decodescope.analyzer.schema.run_report import RunWorkload
 
 _NEW_BASELINE = "measure a new baseline with compare --json"
@@ -33,6 +38,7 @@ class _BaselineRun(RunWorkload, frozen=True):
 
     tokens_per_s: float
     environment: Environment
+    sampling: SamplingSettings | UnsetType | None = UNSET
 
 
 class _Header(Struct, frozen=True):
@@ -84,6 +90,20 @@ def read_baseline(
     return baseline
 
 
+def require_same_workload(baseline: Baseline, run: Struct) -> None:
+    """Compare the baseline's runs with a run, or with what is known of it before it is measured.
+
+    Raises:
+        InputError: the baseline has a different workload.
+    """
+    for before in baseline.runs:
+        if differences := workload_differences(before, run):
+            raise InputError(
+                f"{baseline.path}: the baseline and this comparison have different workloads: "
+                f"{', '.join(differences)}; compare the same, or {_NEW_BASELINE}"
+            )
+
+
 def check_baseline(comparison: Comparison, baseline: Baseline) -> Comparison:
     """The comparison with `gate` filled.
 
@@ -93,7 +113,7 @@ def check_baseline(comparison: Comparison, baseline: Baseline) -> Comparison:
     Raises:
         InputError: the baseline has a different workload.
     """
-    _check_workload(baseline, comparison)
+    require_same_workload(baseline, comparison.runs[0])
     before, result, path = baseline.rates, comparison.comparison, baseline.path
     failures: list[str] = []
     findings = [*result.findings, *_software_findings(baseline, comparison)]
@@ -193,15 +213,6 @@ def _decode(baseline_json: bytes, path: str, structure: type[_Decoded]) -> _Deco
         raise InputError(
             f"{path}: not the JSON of a comparison ({error}); give a file that compare --json wrote"
         ) from error
-
-
-def _check_workload(baseline: Baseline, comparison: Comparison) -> None:
-    for run in baseline.runs:
-        if differences := workload_differences(run, comparison.runs[0]):
-            raise InputError(
-                f"{baseline.path}: the baseline and this comparison have different workloads: "
-                f"{', '.join(differences)}; compare the same, or {_NEW_BASELINE}"
-            )
 
 
 def _software_findings(baseline: Baseline, comparison: Comparison) -> list[Finding]:

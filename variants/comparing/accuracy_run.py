@@ -62,7 +62,7 @@ def score_variants(
             "computations, perplexity says nothing about text"
         )
         findings.insert(0, Finding("random_weights", message))
-    return AccuracyDone(accuracies, tuple(findings))
+    return AccuracyDone(accuracies, (*prepared.loaded.findings, *findings))
 
 
 def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Tensor:

@@ -11,6 +11,7 @@ import msgspec
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.comparing.comparison import compare_runs
+from decodescope.analyzer.comparing.regression_gate import Baseline, require_same_workload
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.files import check_writable_in, write_atomically
 from decodescope.analyzer.protocol import WorkerConfig
@@ -27,7 +28,7 @@ from decodescope.variants.comparing.jobs import (
     RunJob,
 )
 from decodescope.variants.comparing.process import run_job
-from decodescope.variants.measuring.request import read_request
+from decodescope.variants.measuring.request import planned_run, read_request
 
 Say = Callable[[str], None]
 RunJobs = Callable[[Job, Say], Result]
@@ -39,7 +40,7 @@ class CompareRequest:
 
     `text` is scored for accuracy (None: `accuracy_text.scored_text` chooses one). Traces are kept
     in the folder `keep`, created if missing, as <variant>-round<i>.json.gz; with None they are
-    deleted when the outcome's context ends.
+    deleted when the outcome's context ends. The workload of a `baseline` must be the same.
     """
 
     config: WorkerConfig
@@ -47,6 +48,7 @@ class CompareRequest:
     repeats: int
     text: str | None = None
     keep: Path | None = None
+    baseline: Baseline | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +73,25 @@ def compare_variants(
     `run` does one job.
 
     Raises:
-        InputError: fewer than two variants, one named twice, `repeats` below 1, an empty text or a
-            folder that cannot be written to; or as `read_request`.
+        InputError: fewer than two variants, one named twice, `repeats` below 1, an empty text, a
+            baseline of another workload or a folder that cannot be written to; or as
+            `read_request`.
         MissingRequirement: as `read_request`, or a variant failed in the first round.
         KeyboardInterrupt: before a complete round was measured.
     """
     request = replace(request, variants=_checked_variants(request))
+<<<<<<< HEAD
     if request.keep is not None:
         check_writable_in(request.keep, (), "--out")
     with tempfile.TemporaryDirectory(prefix="decodescope-") as work:
         rounds = _Rounds(request, Path(work), run)
+=======
+    if request.baseline is not None:
+        config = msgspec.structs.replace(request.config, variant=request.variants[0])
+        require_same_workload(request.baseline, planned_run(config))
+    with _work_folder(request.keep) as work:
+        rounds = _Rounds(request, work, run)
+>>>>>>> c581614 (compare: a baseline of another workload is refused before the first round)
         rounds.measure(say)
         accuracies: dict[str, Accuracy] = {}
         if not rounds.interrupted:

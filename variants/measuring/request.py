@@ -5,15 +5,40 @@ Imports no torch, so that `compare` can check its request without loading it.
 
 from dataclasses import dataclass
 
+from msgspec import UNSET, Struct, UnsetType
+
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol import WorkerConfig
-from decodescope.variants.machine.environment import choose_device, require_run_packages
-from decodescope.variants.model.source import ModelSource, resolve_model
+from decodescope.analyzer.schema.report import SamplingSettings, Weights
+from decodescope.variants.machine.environment import (
+    choose_device,
+    device_name,
+    require_run_packages,
+)
+from decodescope.variants.model.source import ModelSource, SourceKind, resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, default_dtype, parse_dtype
 from decodescope.variants.registry import require_variant
 
 DEFAULT_CONTEXT = 128
 DEFAULT_MODELS = {"cuda": "llama-3.2-1b@random", "cpu": "tiny"}
+
+
+_WEIGHTS: dict[SourceKind, Weights] = {"random": "random", "tiny": "bundled"}
+
+
+class PlannedRun(Struct, frozen=True):
+    """The fields of a `RunReport` that are known before the run, for any variant. The context of a
+    prompt's text is known once it is tokenised."""
+
+    model: str
+    weights: Weights
+    device: str
+    device_name: str
+    dtype: str
+    batch: int
+    context: int | UnsetType
+    tokens: int
+    sampling: SamplingSettings | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +75,27 @@ def read_request(config: WorkerConfig) -> Request:
     variant = require_variant(config.variant, device)
     source = resolve_model(DEFAULT_MODELS[device] if config.model is None else config.model)
     return Request(device, workload, source, variant.name)
+
+
+def planned_run(config: WorkerConfig) -> PlannedRun:
+    """What the report of `config` will say of its workload.
+
+    Raises:
+        InputError, ModelError, MissingRequirement: as `read_request`.
+    """
+    request = read_request(config)
+    workload = request.workload
+    return PlannedRun(
+        model=request.source.name,
+        weights=_WEIGHTS.get(request.source.kind, "pretrained"),
+        device=request.device,
+        device_name=device_name(request.device),
+        dtype=workload.dtype,
+        batch=workload.batch,
+        context=UNSET if config.prompt is not None else workload.context,
+        tokens=workload.new_tokens,
+        sampling=workload.sampling,
+    )
 
 
 def _require_text(option: str, value: str | None) -> None:

@@ -47,6 +47,8 @@ def resolve_model(name: str) -> ModelSource:
         ModelError: a folder without config.json or without safetensors weights.
         MissingRequirement: a path that does not exist, or the bundled model is not installed.
     """
+    if not name.strip():
+        raise InputError("--model: the name is empty; see `decodescope models`")
     if name == TINY:
         return ModelSource(name, "tiny", folder=_checked_folder(tiny_folder(), name))
     if name.endswith(RANDOM_SUFFIX):

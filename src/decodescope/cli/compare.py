@@ -1,5 +1,6 @@
 """`compare`: several variants of one model, measured in turn."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,13 +83,14 @@ def compare(
         held = _read(baseline, "--baseline")
         before = read_baseline(held, str(baseline), request.variants, fail_on_regression)
         gate = partial(check_baseline, baseline=before)
+        request = replace(request, baseline=before)
     with progress(say) as show, compare_variants(request, show) as outcome:
         comparison = outcome.comparison
         try:
             if gate is not None:
                 comparison = gate(comparison)
         finally:
-            # The gate rejects a baseline of another workload only now; the runs are kept anyway.
+            # The length of a prompt's text is compared only now; the runs are kept anyway.
             if out is not None:
                 _write(out, outcome, comparison)
     print_result(comparison, comparison_table, as_json)

@@ -23,7 +23,7 @@ from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.source import resolve_model
-from tests.helpers.broken_checkpoints import (
+from tests.variants.model.broken_checkpoints import (
     BROKEN,
     DOWN,
     Change,

@@ -39,10 +39,12 @@ def test_weights_cache_and_ids_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     assert message is not None
     assert message.startswith("not enough GPU memory for m in bf16: batch 1,000 of 1,000 positions")
     assert "weights 16.1 GB, K and V 131 GB" in message
-    assert refuse(monkeypatch, workload, "cuda", 200 * GB, 100 * GB) is None
-    assert refuse(monkeypatch, workload, "cpu", 0, 200 * GB) is None
+    # The prefill's gate and up, and its residual stream: 73,728 bytes a prompt token.
+    assert refuse(monkeypatch, workload, "cuda", 214 * GB, 100 * GB) is not None
+    assert refuse(monkeypatch, workload, "cuda", 216 * GB, 100 * GB) is None
+    assert refuse(monkeypatch, workload, "cpu", 0, 216 * GB) is None
     # Ids become lists on the host, whatever the device.
-    ids = refuse(monkeypatch, workload, "cuda", 200 * GB, 35 * 10**6)
+    ids = refuse(monkeypatch, workload, "cuda", 216 * GB, 35 * 10**6)
     assert ids is not None
     assert ids.startswith("not enough memory")
 

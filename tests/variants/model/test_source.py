@@ -40,7 +40,9 @@ def test_a_misspelt_preset_suggests_the_nearest_one(name: str, nearest: str) -> 
         resolve_model(name)
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x/y z", "@random", "meta-llama/Llama-3.2-1B@random"])
+@pytest.mark.parametrize(
+    "name", ["", " ", "a b", "x/y z", "@random", "meta-llama/Llama-3.2-1B@random"]
+)
 def test_a_name_of_no_model_is_bad_input(name: str) -> None:
     with pytest.raises(InputError):
         resolve_model(name)
