@@ -80,18 +80,13 @@ def compare_variants(
         KeyboardInterrupt: before a complete round was measured.
     """
     request = replace(request, variants=_checked_variants(request))
-<<<<<<< HEAD
+    if request.baseline is not None:
+        config = msgspec.structs.replace(request.config, variant=request.variants[0])
+        require_same_workload(request.baseline, planned_run(config))
     if request.keep is not None:
         check_writable_in(request.keep, (), "--out")
     with tempfile.TemporaryDirectory(prefix="decodescope-") as work:
         rounds = _Rounds(request, Path(work), run)
-=======
-    if request.baseline is not None:
-        config = msgspec.structs.replace(request.config, variant=request.variants[0])
-        require_same_workload(request.baseline, planned_run(config))
-    with _work_folder(request.keep) as work:
-        rounds = _Rounds(request, work, run)
->>>>>>> c581614 (compare: a baseline of another workload is refused before the first round)
         rounds.measure(say)
         accuracies: dict[str, Accuracy] = {}
         if not rounds.interrupted:
