@@ -8,6 +8,7 @@ import base64
 import hashlib
 import html
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ _BOUND_WORDS = {"mixed": "mixed", "unknown": "bound unknown"}
 
 def render_page(**values: Any) -> str:
     """`report.html.j2` rendered with `values`."""
+    script = (_TEMPLATES / _SCRIPT).read_text(encoding="utf-8")
+    page = _environment().get_template("report.html.j2")
+    return page.render(script=Markup(script), script_hash=_policy_hash(script), **values)
+
+
+@cache
+def _environment() -> Environment:
+    """It compiles the templates once a process; that takes longer than to render them."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -63,9 +72,7 @@ def render_page(**values: Any) -> str:
         "gap_colors": GAP_COLORS,
         "part_colors": PART_COLORS,
     }
-    script = (_TEMPLATES / _SCRIPT).read_text(encoding="utf-8")
-    page = environment.get_template("report.html.j2")
-    return page.render(script=Markup(script), script_hash=_policy_hash(script), **values)
+    return environment
 
 
 def _shown(value: Any) -> Any:

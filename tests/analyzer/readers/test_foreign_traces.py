@@ -1,16 +1,26 @@
-"""Real traces recorded by others: all known figures are reproduced exactly."""
+"""Real traces recorded by others: all known figures are reproduced exactly; damaged ones hold."""
 
+import gzip
+import json
+import random
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.errors import TraceError
+from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
 from decodescope.analyzer.schema.report import Report
+from tests.fuzzing.damage import Document, as_json, damage_bytes, damage_events
+from tests.helpers.reports import analyzed
 
 
 @dataclass(frozen=True)
@@ -145,3 +155,29 @@ def test_the_joins_of_an_nsight_systems_export_are_those_of_sql(foreign_traces: 
             for kind in ("KERNEL", "MEMCPY", "MEMSET")
         )
     assert int((load(path).ops.launch >= 0).sum()) == expected
+
+
+@cache
+def document(path: Path) -> Document:
+    read = json.loads(gzip.decompress(path.read_bytes()))
+    return read if isinstance(read, dict) else {"traceEvents": read}
+
+
+@given(st.integers(0, 2**64))
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+def test_damaged_ones_are_refused_or_add_up(foreign_traces: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    found = document(path_of(foreign_traces, rng.choice(ALL)))
+    at = rng.randrange(max(len(found["traceEvents"]) - 250, 1))
+    events = json.loads(json.dumps(found["traceEvents"][at : at + 250]))
+    part = {**found, "traceEvents": events}
+    data = damage_events(part, rng) if seed % 2 else damage_bytes(as_json(part, rng), rng)
+    try:
+        trace = read_kineto_bytes(data, "damaged.json")
+    except TraceError as error:
+        message = str(error)
+    else:
+        analyzed(trace)
+        return
+    assert message.startswith("damaged.json: ")
+    assert "\n" not in message

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer import load
 from decodescope.analyzer.errors import TraceError
 from tests.helpers.foreign.nsys_files import Export
-from tests.helpers.fuzzing import analyzed
+from tests.helpers.reports import analyzed
 
 
 def many() -> Export:

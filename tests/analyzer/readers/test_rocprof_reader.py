@@ -16,9 +16,10 @@ from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers import byte_source
 from decodescope.analyzer.trace import KERNEL, MEMCPY, Trace
+from tests.fuzzing.damage import damage_bytes
 from tests.helpers.foreign.rocprof_files import CPU, GPU, Process, document, write
-from tests.helpers.fuzzing import analyzed, damage_bytes
 from tests.helpers.kineto_events import codes
+from tests.helpers.reports import analyzed
 
 
 def names_of(trace: Trace, column: Any) -> list[str]:

@@ -1,24 +1,24 @@
-"""Fuzzing traces: seeded damage to bytes, order and values, and what must hold for any trace."""
+"""Seeded damage to bytes, to JSON, and to the order and values of a trace's events."""
 
 import copy
 import json
 import random
+import re
 from typing import Any
 
-import msgspec
-
-from decodescope.analyzer.reports.analysis import Analysis, analyze
-from decodescope.analyzer.trace import Trace
+from tests.fuzzing.case import ODD_NUMBERS, ODD_TEXTS
 
 Document = dict[str, Any]
 
-_ODD_VALUES: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 1.5, -0.0, 5e-324, 1e308, -1e308, float("nan"), float("inf"),
-    2**31, 2**53 + 1, 2**62, 2**63, -(2**63), 2**64, 10**40, -(10**40), 10**400,
-    "", "0", "-1", "7.25", "nan", "1e999", "text", "\udc80", "\x00", "9" * 5000,
-    [], [1], {}, {"a": 1}, [[1, 2], [2, 3]],
+ODD_VALUES: tuple[Any, ...] = (
+    None, True, False, *ODD_NUMBERS, *ODD_TEXTS, [], [1], {}, {"a": 1}, [[1, 2], [2, 3]],
+)  # fmt: skip
+_LITERALS = (
+    b"null", b"true", b"0", b"-1", b"1e999", b"-0.0", b"1" * 400, b'""', b'"\\u0000"',
+    b'"\\ud800"', b'"\\u001b[31m"', b'"x', b"[]", b"{}", b"[" * 3000, b'{"a":' * 3000, b"NaN",
 )  # fmt: skip
 _TOKENS = (b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\", b"NaN", b"1e999", b"-", b"\xff", b"\0")
+_SCALAR = re.compile(rb'(?<=[:,\[])\s*("(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*|true|false|null)')
 _FIELDS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 _ARGS = (
     "correlation", "External id", "device", "stream", "graph id", "graph node id", "Input Dims",
@@ -28,25 +28,6 @@ _KEYS = (
     "baseTimeNanoseconds", "deviceProperties", "distributedInfo", "decodescope",
     "decodescope_reference", "decodescope_work", "traceEvents",
 )  # fmt: skip
-
-
-def cut_down(document: Document, rng: random.Random, events: int = 250) -> Document:
-    """The same document with a run of its events."""
-    listed = document["traceEvents"]
-    at = rng.randrange(max(len(listed) - events, 1))
-    return {**document, "traceEvents": copy.deepcopy(listed[at : at + events])}
-
-
-def damage_events(document: Document, rng: random.Random) -> bytes:
-    """Some of: events deleted, doubled, shuffled, shifted; values of odd types and sizes."""
-    events = document["traceEvents"]
-    for _ in range(rng.randint(1, 8)):
-        rng.choice((_delete, _double, _shuffle, _shift, _reverse, _set, _set, _set, _swap))(
-            events, rng
-        )
-    if rng.random() < 0.2:
-        document = {**document, rng.choice(_KEYS): copy.deepcopy(rng.choice(_ODD_VALUES))}
-    return json.dumps(document, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
 
 
 def damage_bytes(data: bytes, rng: random.Random) -> bytes:
@@ -70,6 +51,32 @@ def damage_bytes(data: bytes, rng: random.Random) -> bytes:
         elif rng.random() < 0.2:
             del mutated[at:]
     return bytes(mutated)
+
+
+def damage_json(data: bytes, rng: random.Random) -> bytes:
+    """Some of the values of a JSON text replaced, whatever they are."""
+    for _ in range(rng.randint(1, 6)):
+        found = _SCALAR.search(data, rng.randrange(max(len(data), 1)))
+        if found is not None:
+            data = data[: found.start(1)] + rng.choice(_LITERALS) + data[found.end(1) :]
+    return data
+
+
+def damage_events(document: Document, rng: random.Random) -> bytes:
+    """Some of: events deleted, doubled, shuffled, shifted; values of odd types and sizes."""
+    events = document["traceEvents"]
+    for _ in range(rng.randint(1, 8)):
+        rng.choice((_delete, _double, _shuffle, _shift, _reverse, _set, _set, _set, _swap))(
+            events, rng
+        )
+    if rng.random() < 0.2:
+        document = {**document, rng.choice(_KEYS): copy.deepcopy(rng.choice(ODD_VALUES))}
+    return as_json(document, rng)
+
+
+def as_json(value: object, rng: random.Random) -> bytes:
+    """JSON as Python writes it, with NaN and lone surrogates, escaped or not."""
+    return json.dumps(value, ensure_ascii=rng.random() < 0.5).encode("utf-8", "surrogatepass")
 
 
 def _some(events: list[Any], rng: random.Random) -> slice:
@@ -103,7 +110,7 @@ def _reverse(events: list[Any], rng: random.Random) -> None:
 
 def _set(events: list[Any], rng: random.Random) -> None:
     for event in events[_some(events, rng)]:
-        value = copy.deepcopy(rng.choice(_ODD_VALUES))
+        value = copy.deepcopy(rng.choice(ODD_VALUES))
         args = event.get("args") if isinstance(event, dict) else None
         if isinstance(args, dict) and rng.random() < 0.6:
             args[rng.choice(_ARGS)] = value
@@ -119,27 +126,3 @@ def _swap(events: list[Any], rng: random.Random) -> None:
     key = rng.choice(_FIELDS)
     if isinstance(one, dict) and isinstance(other, dict) and key in one and key in other:
         one[key], other[key] = other[key], one[key]
-
-
-def analyzed(trace: Trace) -> Analysis:
-    """Analyse it and check every sum that a report promises."""
-    analysis = analyze(trace)
-    report = analysis.report
-    assert msgspec.json.decode(msgspec.json.encode(report))["schema_version"] == 1
-    for device in report.devices:
-        assert device.busy_ns + device.idle_ns == device.window_ns
-        assert 0 <= device.busy_ns <= device.window_ns
-        assert sum(total.total_ns for total in device.gaps.values()) == device.idle_ns
-        waits = sum(total.total_ns for total in device.host_wait.values())
-        assert waits == device.gaps["host_wait"].total_ns
-        by_stream = [total.total_ns for one in device.streams for total in one.gaps.values()]
-        assert not by_stream or sum(by_stream) == device.idle_ns
-    for step in report.steps:
-        assert sum(step.gaps.values()) == (step.idle_ns or 0)
-    assert sum(device.gpu_ops for device in report.devices) == len(trace.ops)
-    assert sum(report.launches.by_api.values()) == report.launches.calls
-    if report.waterfall:
-        assert report.observer is not None
-        assert sum(part.ns for part in report.waterfall) == report.observer.profiled_step_ns
-    assert all("\n" not in finding.message for finding in report.health.findings)
-    return analysis

@@ -1,0 +1,1 @@
+"""Fuzzing the command line: seeded cases of several kinds, and what must hold after each."""

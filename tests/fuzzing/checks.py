@@ -1,0 +1,70 @@
+"""What must hold after any case: how it ended, what it printed, what it wrote."""
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+
+from decodescope.analyzer.schema.comparison_report import Diff
+from decodescope.analyzer.schema.report import RanksReport, Report
+from tests.fuzzing.case import Case
+from tests.helpers.command import Done
+from tests.helpers.reports import check_report
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_LACKING = ("out of memory", "Cannot allocate", "File too large", "No space left")
+
+
+def check_end(case: Case, done: Done) -> None:
+    """The exit code, and one clear line for an error."""
+    lines = done.err.splitlines()
+    last = lines[-1] if lines else ""
+    assert "Traceback" not in done.err or "--debug" in case.arguments, f"traceback: {last}"
+    assert done.code in (0, 1, 2, 3), f"exit code {done.code}: {last}"
+    if done.code:
+        assert last.startswith("decodescope: "), f"no error line: {last}"
+    if done.code == 1:
+        assert last.startswith("decodescope: regression: "), f"exit code 1: {last}"
+    assert not any(words in last for words in _LACKING), f"too large: {last}"
+    shown = _CONTROL.search(done.err if done.err != last else last)
+    assert shown is None, f"control character {shown.group()!r} on stderr: {last!r}"
+
+
+def check_output(case: Case, done: Done) -> None:
+    """The data on stdout: figures that can be, JSON that decodes, no control characters."""
+    if done.code not in (0, 1) or "--help" in case.arguments:
+        return
+    command = case.arguments[0]
+    if "--json" in case.arguments and command in ("analyze", "diff"):
+        check_json(command, done.out)
+        return
+    shown = _CONTROL.search(done.out)
+    assert shown is None, f"control character {shown.group()!r} on stdout"
+
+
+def check_json(command: str, text: str) -> None:
+    """What `analyze --json` or `diff --json` printed."""
+    if command == "diff":
+        msgspec.json.decode(text, type=Diff)
+    elif '"ranks":' in text[:40]:
+        ranks = msgspec.json.decode(text, type=RanksReport)
+        for report in [one.report for one in ranks.ranks] + [ranks.merged] * bool(ranks.merged):
+            assert report is not None
+            check_report(report)
+    else:
+        check_report(msgspec.json.decode(text, type=Report))
+
+
+def check_files(case: Case, folder: Path) -> None:
+    """Inputs as they were, and nothing new but the given outputs."""
+    for name in case.files.keys() - set(case.outputs):
+        assert (folder / name).read_bytes() == case.files[name], f"{name} was changed"
+    known = {*case.files, *case.outputs, *case.links, "folder"}
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        inside = any(parent.as_posix() in case.outputs for parent in Path(name).parents[:-1])
+        assert name in known or inside, f"{name} was left"
+        assert ".part-" not in name, f"{name} was left"
+        if path.is_file() and name.endswith("out.json"):
+            json.loads(path.read_bytes())

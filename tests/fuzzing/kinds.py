@@ -1,0 +1,35 @@
+"""The kinds of cases, how often each comes, and the case of a seed and a number."""
+
+import random
+from collections.abc import Callable
+
+from tests.fuzzing.case import Case, weighted
+from tests.fuzzing.checkpoints import checkpoint_case
+from tests.fuzzing.databases import database_case
+from tests.fuzzing.lines import line_case
+from tests.fuzzing.recordings import recording_case
+from tests.fuzzing.traces import byte_case, event_case, rocprof_case
+
+KINDS: dict[str, Callable[[random.Random], Case]] = {
+    "events": event_case,
+    "bytes": byte_case,
+    "sqlite": database_case,
+    "rocprof": rocprof_case,
+    "recording": recording_case,
+    "checkpoint": checkpoint_case,
+    "options": line_case,
+}
+_SHARES = {
+    "events": 30, "bytes": 20, "sqlite": 12, "rocprof": 5, "recording": 10, "checkpoint": 6,
+    "options": 17,
+}  # fmt: skip
+
+
+def kind_of(seed: int, number: int) -> str:
+    """The kind of case `number`."""
+    return weighted(random.Random(f"{seed} {number} kind"), _SHARES)
+
+
+def case_of(seed: int, number: int) -> Case:
+    """Case `number` of `seed`: the same on every machine."""
+    return KINDS[kind_of(seed, number)](random.Random(f"{seed} {number}"))

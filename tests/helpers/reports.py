@@ -1,0 +1,61 @@
+"""What must hold for the report of any trace, however odd."""
+
+import msgspec
+
+from decodescope.analyzer.reports.analysis import Analysis, analyze
+from decodescope.analyzer.schema.report import DeviceReport, Report
+from decodescope.analyzer.trace import Trace
+
+
+def analyzed(trace: Trace) -> Analysis:
+    """Analyse it and check every sum that a report promises."""
+    analysis = analyze(trace)
+    report = msgspec.json.decode(msgspec.json.encode(analysis.report), type=Report)
+    assert sum(device.gpu_ops for device in report.devices) == len(trace.ops)
+    check_report(report)
+    return analysis
+
+
+def check_report(report: Report) -> None:
+    """Parts add up, nothing is negative, shares are shares."""
+    assert report.schema_version == 1
+    for device in report.devices:
+        _check_device(device)
+    for step in report.steps:
+        assert sum(step.gaps.values()) == (step.idle_ns or 0)
+        assert step.gpu_span_ns is None or 0 <= step.busy_ns <= step.gpu_span_ns
+    for kernel in report.kernels:
+        assert 0 <= kernel.share <= 1
+        assert 0 <= kernel.critical_share <= 1
+        assert 0 <= kernel.mean_ns <= kernel.total_ns
+        assert 0 <= kernel.critical_ns <= kernel.total_ns
+    critical_ns = sum(kernel.critical_ns for kernel in report.kernels)
+    for device in report.devices:
+        critical_ns += device.copies_critical_ns + device.graphs_critical_ns
+    assert critical_ns == sum(device.busy_ns for device in report.devices)
+    for gap in report.largest_gaps:
+        assert sum(gap.parts.values()) == gap.length_ns
+        assert sum(gap.host_wait.values()) == gap.parts.get("host_wait", 0)
+    for found in report.ranges:
+        assert min(found.gpu_ns, found.idle_ns) >= 0
+        assert sum(found.gaps.values()) == found.idle_ns
+    assert sum(report.launches.by_api.values()) == report.launches.calls
+    if report.waterfall:
+        assert report.observer is not None
+        assert sum(part.ns for part in report.waterfall) == report.observer.profiled_step_ns
+    assert all("\n" not in finding.message for finding in report.health.findings)
+
+
+def _check_device(device: DeviceReport) -> None:
+    assert device.busy_ns + device.idle_ns == device.window_ns
+    assert 0 <= device.busy_ns <= device.window_ns
+    assert device.overlap_ns >= 0
+    assert 0 <= device.exposed_communication_ns <= device.communication_ns <= device.busy_ns
+    assert sum(total.total_ns for total in device.gaps.values()) == device.idle_ns
+    assert device.all_gaps.total_ns == device.idle_ns
+    waits = sum(total.total_ns for total in device.host_wait.values())
+    assert waits == device.gaps["host_wait"].total_ns
+    by_stream = [total.total_ns for one in device.streams for total in one.gaps.values()]
+    assert not by_stream or sum(by_stream) == device.idle_ns
+    for total in device.gaps.values():
+        assert 0 <= total.max_ns <= total.total_ns

@@ -1,0 +1,89 @@
+"""The fuzzer: the same cases everywhere, and no fault that it would not notice."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.fuzzing.case import Case
+from tests.fuzzing.checks import check_end, check_files, check_output
+from tests.fuzzing.kinds import KINDS, case_of, kind_of
+from tests.helpers.command import Done
+
+ANALYZE = Case(("analyze", "a.json", "--json"), {"a.json": b"{}"})
+# Runs each argument as a case, instead of the command line.
+FAULTY = """
+import sys
+from tests.fuzzing import process, workers
+from tests.fuzzing.case import Case
+bodies = sys.argv[1:]
+workers.LIMIT_S = 3.0
+workers.case_of = lambda seed, number: Case((bodies[number],))
+process.main = lambda: exec(sys.argv[1])
+for result in workers.run_all(1, list(range(len(bodies))), 2):
+    print(bodies[result.number], "->", result.code, result.problem)
+"""
+FAULTS = {
+    "import sys; sys.exit(0)": "0 ",
+    "while True: pass": "None took over 3 s",
+    "import os; os._exit(9)": "None the process ended with 9",
+    "import os; os.abort()": "None the process ended with -6",
+    "print(chr(27)); sys.exit(0)": "0 AssertionError: control character",
+    "sys.exit(70)": "70 AssertionError: exit code 70",
+    "sys.exit(1)": "1 AssertionError: no error line",
+    "bytearray(1 << 40)": "None MemoryError",
+    "open('left', 'w'); sys.exit(0)": "0 AssertionError: left was left",
+}
+
+
+def test_a_case_is_the_same_again() -> None:
+    first = {}
+    for number in range(60):
+        first.setdefault(kind_of(7, number), number)
+    assert first.keys() == KINDS.keys()
+    for number in first.values():
+        case = case_of(7, number)
+        assert case == case_of(7, number)
+        assert case != case_of(8, number)
+
+
+def test_faults_are_found_and_the_next_cases_run(repository: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTY, *FAULTS],
+        cwd=repository, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = dict(line.split(" -> ") for line in done.stdout.splitlines())
+    assert found.keys() == FAULTS.keys(), done.stderr
+    assert {body: found[body][: len(end)] for body, end in FAULTS.items()} == FAULTS
+
+
+@pytest.mark.parametrize(
+    "done",
+    [
+        Done(70, "", "decodescope: KeyError: 'x'\n"),
+        Done(1, "", "decodescope: no such file\n"),
+        Done(2, "", ""),
+        Done(2, "", "decodescope: \x1b[31m: no such file\n"),
+        Done(0, "", "Traceback (most recent call last):\n"),
+        Done(3, "", "decodescope: out of memory\n"),
+    ],
+)
+def test_an_end_that_should_not_be_is_a_failure(done: Done) -> None:
+    with pytest.raises(AssertionError):
+        check_end(ANALYZE, done)
+
+
+@pytest.mark.parametrize("out", ["", "{}", '{"schema_version":1}'])
+def test_output_that_is_no_report_is_a_failure(out: str) -> None:
+    with pytest.raises((msgspec.MsgspecError, AssertionError)):
+        check_output(ANALYZE, Done(0, out, ""))
+
+
+def test_a_changed_input_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_bytes(b"{}")
+    check_files(ANALYZE, tmp_path)
+    (tmp_path / "a.json").write_bytes(b"")
+    with pytest.raises(AssertionError, match=r"a\.json was changed"):
+        check_files(ANALYZE, tmp_path)
