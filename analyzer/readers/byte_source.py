@@ -139,17 +139,18 @@ class ByteSource:
 def open_source(path: str) -> Iterator[ByteSource]:
     """Open a file, a pipe, or for "-" the standard input, which is then named `<stdin>`.
 
-    Raises `TraceError` if it cannot be opened or read, or if the standard input is a terminal.
+    Raises `TraceError` if it cannot be opened or read, is a terminal, or a pipe without a byte.
     """
     with _open(path) as stream:
+        shown = STDIN if path == "-" else path
+        if stream.isatty():
+            raise TraceError(f"{shown}: is a terminal; pipe a trace into it, or name a file")
         regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
         named = regular and path != "-"
-        source = ByteSource(
-            stream, STDIN if path == "-" else path, file=Path(path) if named else None
-        )
+        source = ByteSource(stream, shown, file=Path(path) if named else None)
         if not regular and not source.head and not source.truncated:
             raise TraceError(
-                f"{source.path}: gave no bytes; check the command that writes them "
+                f"{shown}: gave no bytes; check the command that writes them "
                 "(a pipe can be read only once)"
             )
         yield source
@@ -173,10 +174,8 @@ def _open(path: str) -> BinaryIO:
 
 
 def _open_stdin() -> BinaryIO:
-    if sys.stdin is None or sys.stdin.closed:
+    if sys.stdin is None:
         raise TraceError(f"{STDIN}: is closed; pipe a trace into it, or name a file")
-    if sys.stdin.isatty():
-        raise TraceError(f"{STDIN}: is the terminal; pipe a trace into it, or name a file")
     return open(sys.stdin.fileno(), "rb", closefd=False)
 
 

@@ -20,6 +20,12 @@ _NOT_TRACES = tuple(
             "a result of decodescope, not a trace",
             "name the trace that it was made from",
         ),
+        (
+            # Field 1 of a message, in bytes that no text has.
+            rb"\n(?=[^\x00-\x08\x0e-\x1f]{0,64}[\x00-\x08\x0e-\x1f])",
+            "a Perfetto trace (protobuf)",
+            "record JSON instead (rocprofv3 --output-format json)",
+        ),
         (rb"\x28\xb5\x2f\xfd", "compressed with zstd", _PIPE_IT.format("zstd -dc")),
         (rb"\xfd7zXZ\x00", "compressed with xz", _PIPE_IT.format("xz -dc")),
         (rb"BZh[1-9]", "compressed with bzip2", _PIPE_IT.format("bzip2 -dc")),

@@ -66,16 +66,17 @@ def test_no_input_is_one_line(redirect: str) -> None:
     assert line.startswith("decodescope: <stdin>: ")
 
 
-def test_a_terminal_is_no_trace() -> None:
+@pytest.mark.parametrize(("name", "shown"), [("-", "<stdin>"), ("/dev/stdin", "/dev/stdin")])
+def test_a_terminal_is_no_trace(name: str, shown: str) -> None:
     ours, theirs = pty.openpty()
     try:
-        command = [sys.executable, "-m", "decodescope", "analyze", "-"]
+        command = [sys.executable, "-m", "decodescope", "analyze", name]
         done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False)
     finally:
         os.close(ours)
         os.close(theirs)
     assert done.returncode == 2
-    assert "<stdin>: is the terminal; pipe a trace into it" in done.stderr
+    assert f"{shown}: is a terminal; pipe a trace into it" in done.stderr
 
 
 def test_ctrl_c_ends_a_wait_for_a_pipe(tmp_path: Path) -> None:

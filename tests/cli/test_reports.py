@@ -8,8 +8,9 @@ import pytest
 
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import Diff
-from decodescope.analyzer.schema.report import RanksReport
+from decodescope.analyzer.schema.report import RanksReport, Report
 from tests.helpers.command import Command
+from tests.helpers.foreign import rocprof_files
 from tests.helpers.kineto_events import call, document, op
 
 COMPILED, EAGER = (str(path) for path in bundled_recordings())
@@ -51,6 +52,25 @@ def test_exports(decodescope: Command, tmp_path: Path, target: str, ending: str)
     text = path.read_text()
     assert text.rstrip().endswith(ending)
     assert "graph_internal" in text
+
+
+def test_every_command_reads_rocprofv3(decodescope: Command, tmp_path: Path) -> None:
+    process = rocprof_files.Process()
+    for step in range(1, 5):
+        at = 1000 * step
+        process.marker(at, at + 900, 10 * step, "decode_step")
+        process.call(at + 10, at + 20, 10 * step + 1)
+        process.kernel(at + 30, at + 230, 10 * step + 1)
+    file = str(rocprof_files.write(tmp_path / "7_results.json", process))
+    report = msgspec.json.decode(decodescope("analyze", file, "--json").out, type=Report)
+    assert (report.source.format, report.launches.calls) == ("rocprof-json", 4)
+    assert "AMD Instinct MI300X" in decodescope("analyze", file).out
+    diff = msgspec.json.decode(decodescope("diff", file, file, "--json").out, type=Diff)
+    assert diff.pair.launch_calls.base == diff.pair.launch_calls.other
+    for target in ("chrome", "html", "csv"):
+        out = tmp_path / f"out.{target}"
+        assert decodescope("export", file, "--to", target, "-o", str(out)).code == 0
+        assert "gemm" in out.read_text()
 
 
 def test_ranks_have_a_report_each_and_one_of_all(decodescope: Command, tmp_path: Path) -> None:

@@ -170,14 +170,14 @@ def test_the_command_survives_the_death_of_a_real_worker():
         terminal.child.close(force=True)
 
 
-def test_a_trace_from_a_pipe_is_opened_and_keys_come_from_the_terminal(tmp_path):
+@pytest.mark.parametrize("command", ["zcat {0} | {1} -", "{1} <(zcat {0}) < /dev/null"])
+def test_a_trace_from_a_pipe_is_opened_and_keys_come_from_the_terminal(tmp_path, command):
     trace = ROOT / "tests" / "data" / "cpu_two_blocks.json.gz"
-    opening = f'"{sys.executable}" -m decodescope open'
-    script = f'export TMPDIR="{tmp_path}"; zcat "{trace}" | {opening} -; echo ended $?'
+    opening = command.format(f'"{trace}"', f'"{sys.executable}" -m decodescope open')
+    script = f'export TMPDIR="{tmp_path}"; {opening}; echo ended $?'
     terminal = Terminal(["-c", script], 100, 30, program="bash")
     try:
         terminal.until(lambda: terminal.shows("two-blocks"))
-        assert terminal.shows("stdin")
         assert len(list(tmp_path.iterdir())) == 1
         terminal.child.send("?")
         terminal.until(lambda: terminal.shows("decodescope help"))
@@ -187,5 +187,16 @@ def test_a_trace_from_a_pipe_is_opened_and_keys_come_from_the_terminal(tmp_path)
         terminal.until(lambda: b"ended 0" in terminal.raw)
         assert list(tmp_path.iterdir()) == []
         assert restored(terminal.raw)
+    finally:
+        terminal.child.close(force=True)
+
+
+def test_without_a_terminal_for_keys_the_app_does_not_start(tmp_path):
+    command = f'"{sys.executable}" -m decodescope open < /dev/null'
+    terminal = Terminal(["setsid", "-w", "bash", "-c", command], 100, 30, program="env")
+    try:
+        terminal.until(lambda: b"no terminal to read keys from" in terminal.raw)
+        terminal.until(terminal.gone)
+        assert terminal.child.exitstatus == 2
     finally:
         terminal.child.close(force=True)

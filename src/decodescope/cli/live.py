@@ -55,12 +55,19 @@ def live(record: Path | None, **options: Any) -> None:
 
 
 def start_app(source: "Source") -> None:
-    """Run the app on this terminal until it ends; a failure ends the command with its code."""
+    """Run the app on this terminal until it ends; a failure ends the command with its code.
+
+    Keys come from the terminal, also where the standard input is a pipe.
+
+    Raises:
+        InputError: there is no terminal to read keys from.
+    """
     from decodescope.tui.app import DecodescopeApp
     from decodescope.tui.style.terminal import TerminalTraits
 
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     traits = TerminalTraits(unicode=encoding == "utf8", color=not os.environ.get("NO_COLOR"))
+    _read_keys_from_terminal()
     app = DecodescopeApp(source, traits)
     app.run()
     if app.crash is not None:
@@ -70,3 +77,18 @@ def start_app(source: "Source") -> None:
         sys.exit(app.fatal_failure.exit_code)
     if app.return_code:
         sys.exit(app.return_code)
+
+
+def _read_keys_from_terminal() -> None:
+    if sys.stdin is None:
+        raise InputError("the standard input is closed; the app needs a terminal to read keys from")
+    if sys.stdin.isatty():
+        return
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR)
+    except OSError as error:
+        raise InputError(
+            f"there is no terminal to read keys from ({error.strerror}); use run or analyze"
+        ) from error
+    os.dup2(terminal, sys.stdin.fileno())
+    os.close(terminal)

@@ -70,8 +70,6 @@ def _pipes_in_files(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
             copies[path] = Path(folder, str(number), "stdin" if _is_stdin(path) else path.name)
             with open_source(str(path)) as source:
                 _copy(source, copies[path])
-        if any(map(_is_stdin, pipes)):
-            _read_keys_from_terminal()
         yield tuple(copies.get(path, path) for path in paths)
 
 
@@ -86,14 +84,3 @@ def _copy(source: "ByteSource", to: Path) -> None:
             f"{source.path}: cannot be kept in {to.parent} ({error.strerror}); "
             "save it to a file and name that"
         ) from error
-
-
-def _read_keys_from_terminal() -> None:
-    try:
-        terminal = os.open("/dev/tty", os.O_RDWR)
-    except OSError as error:
-        raise InputError(
-            f"open -: no terminal to read keys from ({error.strerror}); use analyze -"
-        ) from error
-    os.dup2(terminal, sys.stdin.fileno())
-    os.close(terminal)

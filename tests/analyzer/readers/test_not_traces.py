@@ -42,6 +42,7 @@ KNOWN = [
     (execution_trace("1.1.1-chakra.0.0.4", 500), "execution trace .*no times and no GPU ops"),
     (gzip.compress(execution_trace("1.0.1", 1)), "execution trace"),
     (b'{"schema_version": 1, "runs": []}', "a result of decodescope, not a trace"),
+    (b"\n\x0e\x40\xd2\x09\x50\x01\x62\x06\x08\x01\x12\x02ab", "a Perfetto trace"),
     (b"\x28\xb5\x2f\xfd" + bytes(50), "zstd -dc FILE"),
     (lzma.compress(RECORDED), "xz -dc FILE"),
     (bzip2(RECORDED), "bzip2 -dc FILE"),
@@ -83,9 +84,10 @@ def test_our_own_report_is_named(tmp_path: Path) -> None:
 
 def test_other_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "package.json"
-    path.write_text(json.dumps({"name": "app", "version": "1.0.0", "dependencies": {}}))
-    with pytest.raises(TraceError, match="JSON without a traceEvents list"):
-        load(path)
+    for before in ("", "\n", "\n\t"):
+        path.write_text(before + json.dumps({"name": "app", "dependencies": {}}))
+        with pytest.raises(TraceError, match="JSON without a traceEvents list"):
+            load(path)
 
 
 def test_a_chrome_trace_with_a_schema_is_read(tmp_path: Path) -> None:
