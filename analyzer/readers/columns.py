@@ -14,6 +14,8 @@ NOT_GIVEN = -1
 LIMIT_NS = 2**61
 # Three times the longest name in the traces of others that we have.
 MAX_NAME = 16_384
+# Fewer ops without a duration may have been rounded to 0 µs, as old files are.
+_UNTIMED_OPS = 50
 
 
 class _Numbers(dict[str | None, int]):
@@ -100,6 +102,10 @@ def sorted_gpu_ops(
     ops = replace(ops, name=names[ops.name], kind=ops.kind.astype(np.int8, copy=False))
     ties = (ops.name, ops.correlation, ops.stream, ops.device)
     ops = ops.take(np.lexsort((*ties, ops.end_ns, ops.start_ns)))
+    if len(ops) >= _UNTIMED_OPS and not ops.length_ns.any():
+        message = f"none of the {len(ops):,} GPU ops has a duration: they were counted, not timed"
+        findings.append(Finding("counted_kernels", f"{message}, and no figure is given"))
+        ops = ops.take(slice(0))
     launch, shared = join_launches(ops, calls)
     if shared:
         findings.append(

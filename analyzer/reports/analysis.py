@@ -6,6 +6,7 @@ from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ra
 from decodescope.analyzer.reports.device_report import device_report
 from decodescope.analyzer.reports.gap_report import idle_by_name, largest_gaps
 from decodescope.analyzer.reports.health import health
+from decodescope.analyzer.reports.identity import no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.roofline.verdict import verdict
@@ -35,21 +36,22 @@ def analyze(trace: Trace) -> Analysis:
     devices = tuple(device_report(timeline, device) for device in timeline.busy)
     launches = launch_report(timeline)
     observer = _observer(timeline)
+    found = health(timeline, observer, ranges.tree.cut)
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
-        health=health(timeline, observer, ranges.tree.cut),
+        health=found,
         devices=devices,
         launches=launches,
         steps=_step_reports(timeline),
         kernels=kernel_reports(timeline, ranges.reference_op),
         ranges=range_reports(timeline, ranges),
-        verdict=verdict(devices, launches, trace.capture, _step_ns(observer)),
+        verdict=no_verdict(found) or verdict(devices, launches, trace.capture, _step_ns(observer)),
         capture=trace.capture,
         observer=observer,
         largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(ranges),
-        waterfall=waterfall(timeline),
+        waterfall=() if no_verdict(found) else waterfall(timeline),
         kernels_ranked_by="critical_ns" if timeline.overlapping else "total_ns",
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
+from decodescope.analyzer.reports.identity import identity_findings
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer
 from decodescope.analyzer.timing.launches import graph_launch_calls, lost_launches
 from decodescope.analyzer.timing.timeline import Timeline
@@ -13,7 +14,7 @@ from decodescope.analyzer.trace import Trace
 DISTORTED = 1.2
 _HARMLESS = (
     *("profiler_overhead", "cpu_capture", "no_steps", "empty_steps", "distorted_window"),
-    "missing_ranks",
+    *("missing_ranks", "profiler_errors"),
 )
 
 
@@ -26,7 +27,8 @@ def health(timeline: Timeline, observer: Observer | None, ranges_cut: int = 0) -
     trace = timeline.trace
     unlinked = 0 if trace.on_cpu else int(np.count_nonzero(trace.ops.launch < 0))
     own = (Finding(*found) for found in _findings(timeline, observer, unlinked))
-    findings = (*trace.findings, *own)
+    identity = (Finding(*found) for found in identity_findings(trace))
+    findings = (*identity, *trace.findings, *own)
     if ranges_cut:
         findings += (
             Finding(
@@ -49,7 +51,6 @@ def _findings(
 ) -> Iterator[tuple[str, str]]:
     trace, launches, steps = timeline.trace, timeline.launches, timeline.steps
     if not len(trace.ops):
-        yield "no_gpu_activity", "no kernel, copy or fill in this trace: nothing ran on a GPU"
         return
     if trace.on_cpu:
         yield "cpu_capture", "device: cpu; leaf operators stand for GPU ops"

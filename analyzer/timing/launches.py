@@ -10,9 +10,12 @@ from decodescope.analyzer.timing.queue_depth import queue_depth_at_calls
 from decodescope.analyzer.trace import Bools, Columns, HostEvents, HostTimes, Int64s, Trace, grouped
 
 _GRAPH_LAUNCH = re.compile(r"GraphLaunch")
-_KERNEL_LAUNCH = re.compile(r"Launch(?:Cooperative)?Kernel")
-_BEGIN_CAPTURE = re.compile(r"StreamBeginCapture")
-_END_CAPTURE = re.compile(r"StreamEndCapture")
+DEVICE_WORK = re.compile(
+    r"Launch(?:Cooperative)?Kernel|KernelLaunch|GraphLaunch|Mem(?:cpy|set)", re.IGNORECASE
+)
+KERNEL_LAUNCH = re.compile(r"Launch(?:Cooperative)?Kernel")
+BEGIN_CAPTURE = re.compile(r"StreamBeginCapture")
+END_CAPTURE = re.compile(r"StreamEndCapture")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +56,7 @@ def lost_launches(trace: Trace, launches: LaunchCalls) -> tuple[Int64s, int]:
     call) are one launch.
     """
     calls = trace.calls
-    is_launch = calls_named(trace, _KERNEL_LAUNCH) & ~_while_capturing(trace)
+    is_launch = calls_named(trace, KERNEL_LAUNCH) & ~while_capturing(trace)
     made = np.flatnonzero(is_launch & (calls.correlation > 0))
     made = made[np.sort(np.unique(calls.correlation[made], return_index=True)[1])]
     with_ops = calls.correlation[launches.call]
@@ -74,6 +77,18 @@ def graph_launch_calls(trace: Trace) -> Bools:
     return calls_named(trace, _GRAPH_LAUNCH)
 
 
+def while_capturing(trace: Trace) -> Bools:
+    """Whether each call began while its thread captured a graph, also one that began before the
+    trace."""
+    begins, ends = calls_named(trace, BEGIN_CAPTURE), calls_named(trace, END_CAPTURE)
+    capturing = np.zeros(len(trace.calls), dtype=np.bool_)
+    if begins.any() or ends.any():
+        for mine in trace.calls.by_thread():
+            depth = np.cumsum(begins[mine].astype(np.int64) - ends[mine])
+            capturing[mine] = depth - min(int(depth.min()), 0) > 0
+    return capturing
+
+
 def threads_at(
     events: HostEvents, chosen: Int64s, times: HostTimes
 ) -> Iterator[tuple[Int64s, Int64s]]:
@@ -82,13 +97,3 @@ def threads_at(
         here = (times.pid == events.pid[mine[0]]) & (times.tid == events.tid[mine[0]])
         if here.any():
             yield mine, np.flatnonzero(here)
-
-
-def _while_capturing(trace: Trace) -> Bools:
-    """Whether each call began while its thread captured a graph."""
-    begins, ends = calls_named(trace, _BEGIN_CAPTURE), calls_named(trace, _END_CAPTURE)
-    capturing = np.zeros(len(trace.calls), dtype=np.bool_)
-    if begins.any():
-        for mine in trace.calls.by_thread():
-            capturing[mine] = np.cumsum(begins[mine].astype(np.int64) - ends[mine]) > 0
-    return capturing

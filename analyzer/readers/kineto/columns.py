@@ -1,10 +1,13 @@
 """Sorts typed events by category and turns each category into columns."""
 
-from collections.abc import Callable
+from collections import Counter
+from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, Names
+from decodescope.analyzer.readers.kineto.begin_end import BeginEnd
 from decodescope.analyzer.readers.kineto.event import Event, EventArgs, Id
 from decodescope.analyzer.readers.kineto.microseconds import to_nanoseconds
 from decodescope.analyzer.readers.kineto.operator_work import WorkColumns
@@ -22,17 +25,50 @@ _CALL_CATEGORIES = (
 )
 _CPU_OP_CATEGORIES = ("cpu_op", "Operator")
 _RANGE_CATEGORIES = ("user_annotation",)
+# Categories whose meaning is known, and which no figure needs.
+_UNUSED_CATEGORIES = frozenset(
+    (
+        *("gpu_user_annotation", "cuda_sync", "cuda_event", "external_correlation", "Trace"),
+        *("model_range", "gap"),  # our own exports
+    )
+)
+_NO_CATEGORY = "(no category)"
 _MODULE_PREFIX = "nn.Module: "
 _NO_ARGS = EventArgs()
+_Part = TypeVar("_Part", GpuOps, HostEvents)
+_ZERO = msgspec.Raw(b"0")
+_MARKS = frozenset("BE")
+
+
+class _Groups:
+    """Events by what they become; other categories have no group."""
+
+    __slots__ = ("calls", "cpu_ops", "gpu", "into", "overhead", "python", "ranges")
+
+    def __init__(self) -> None:
+        self.gpu: list[Event] = []
+        self.calls: list[Event] = []
+        self.cpu_ops: list[Event] = []
+        self.ranges: list[Event] = []
+        self.python: list[Event] = []
+        self.overhead: list[Event] = []
+        self.into: dict[str | None, list[Event]] = {
+            **dict.fromkeys(_GPU_KINDS, self.gpu),
+            **dict.fromkeys(_CALL_CATEGORIES, self.calls),
+            **dict.fromkeys(_CPU_OP_CATEGORIES, self.cpu_ops),
+            **dict.fromkeys(_RANGE_CATEGORIES, self.ranges),
+            "python_function": self.python,
+            "overhead": self.overhead,
+        }
 
 
 class EventColumns:
-    """Takes batches of events; afterwards `gpu`, `calls`, `cpu_ops` and `ranges` hold their columns
-    in parts, and `work` the operators' known work.
+    """Takes batches of events; after `finish`, `gpu`, `calls`, `cpu_ops`, `ranges` and `overhead`
+    (the profiler's own pauses) hold their columns in parts, and `work` the operators' known work.
 
-    `events` counts all events, `with_phase` those with a phase, `dropped` those of the categories
-    above without a usable time or duration, `overhead_events` and `overhead_ns` the profiler's own
-    pauses, `open_ended` begin/end pairs, which Kineto does not write and which are not read.
+    `events` counts all events, `with_phase` those with a phase, `timed` those that last some time,
+    `dropped` those without a usable time or duration, `unknown` the timed ones whose category is
+    not understood. `pairs` counts the halves of events that begin and end on their own.
     """
 
     def __init__(self) -> None:
@@ -41,44 +77,102 @@ class EventColumns:
         self.calls: list[HostEvents] = []
         self.cpu_ops: list[HostEvents] = []
         self.ranges: list[HostEvents] = []
+        self.overhead: list[HostEvents] = []
         self.work = WorkColumns()
+        self.pairs = BeginEnd()
         self.events = 0
         self.with_phase = 0
+        self.timed = 0
         self.dropped = 0
-        self.overhead_events = 0
-        self.overhead_ns = 0
-        self.open_ended = 0
+        self.unknown: Counter[str] = Counter()
 
     def add(self, batch: list[Event]) -> None:
         """Append one batch."""
-        gpu, calls, cpu_ops, ranges, python, overhead = (list[Event]() for _ in range(6))
-        into: dict[str | None, Callable[[Event], None]] = {
-            **dict.fromkeys(_GPU_KINDS, gpu.append),
-            **dict.fromkeys(_CALL_CATEGORIES, calls.append),
-            **dict.fromkeys(_CPU_OP_CATEGORIES, cpu_ops.append),
-            **dict.fromkeys(_RANGE_CATEGORIES, ranges.append),
-            "python_function": python.append,
-            "overhead": overhead.append,
-        }
-        find = into.get
+        groups = _Groups()
+        keepers = {category: group.append for category, group in groups.into.items()}
+        find = keepers.get
+        others: list[str | None] = []
+        marks: list[Event] = []
         without_phase = 0
         for event in batch:
-            if event.ph == "X":
+            phase = event.ph
+            if phase == "X":
                 keep = find(event.cat)
                 if keep is not None:
                     keep(event)
-            elif event.ph == "B" and event.cat in into:
-                self.open_ended += 1
-            elif not event.ph:
+                else:
+                    others.append(event.cat)
+            elif phase in _MARKS:
+                marks.append(event)
+            elif phase == "b":
+                others.append(f"{event.cat or _NO_CATEGORY} (asynchronous)")
+            elif not phase:
                 without_phase += 1
         self.events += len(batch)
         self.with_phase += len(batch) - without_phase
-        ranges += _modules(python)
-        self._add_gpu(gpu)
-        self._add_host(calls, self.calls)
-        self._add_host(cpu_ops, self.cpu_ops, self.work)
-        self._add_host(ranges, self.ranges)
-        self._add_overhead(overhead)
+        self._count(groups, others)
+        groups.ranges += _modules(groups.python)
+        self._add_groups(groups)
+        if marks:
+            self._add_marks(marks)
+
+    def finish(self) -> None:
+        """End the events that were begun. Nothing can be added afterwards."""
+        self.pairs.finish()
+
+    def _count(self, groups: _Groups, others: list[str | None]) -> None:
+        self.timed += len(others) + sum(
+            len(known)
+            for known in (
+                *(groups.gpu, groups.calls, groups.cpu_ops, groups.ranges),
+                *(groups.python, groups.overhead),
+            )
+        )
+        for category, number in Counter(others).items():
+            if category not in _UNUSED_CATEGORIES:
+                self.unknown[category or _NO_CATEGORY] += number
+
+    def _add_groups(self, groups: _Groups) -> None:
+        self._add_gpu(groups.gpu)
+        self._add_host(groups.calls, self.calls)
+        self._add_host(groups.cpu_ops, self.cpu_ops, self.work)
+        self._add_host(groups.ranges, self.ranges)
+        dropped = self.dropped
+        self._add_host(groups.overhead, self.overhead)
+        self.dropped = dropped
+
+    def _add_marks(self, marks: list[Event]) -> None:
+        """Begun events get columns of their own, and their ends when all marks are known."""
+        at_ns, usable = to_nanoseconds([mark.ts for mark in marks])
+        if not usable.all():
+            self.dropped += int(np.count_nonzero(~usable))
+            marks = [mark for mark, keep in zip(marks, usable, strict=True) if keep]
+            at_ns = at_ns[usable]
+        pid = self._integers([mark.pid for mark in marks])
+        tid = self._integers([mark.tid for mark in marks])
+        first = self.pairs.add(marks, at_ns, pid, tid)
+        groups, others = _Groups(), list[str | None]()
+        places = dict[int, int]()
+        for place, mark in enumerate(marks, first):
+            if mark.ph == "B":
+                mark.dur = _ZERO
+                places[id(mark)] = place
+                group = groups.into.get(mark.cat)
+                if group is not None:
+                    group.append(mark)
+                else:
+                    others.append(mark.cat)
+        self._count(groups, others)
+        groups.ranges += _modules(groups.python)
+        self._add_groups(groups)
+        self._begin(self.gpu, groups.gpu, places)
+        self._begin(self.calls, groups.calls, places)
+        self._begin(self.cpu_ops, groups.cpu_ops, places)
+        self._begin(self.ranges, groups.ranges, places)
+        self._begin(self.overhead, groups.overhead, places)
+
+    def _begin(self, group: list[_Part], events: list[Event], places: dict[int, int]) -> None:
+        self.pairs.began(group, [places[id(event)] for event in events])
 
     def _times(self, events: list[Event]) -> tuple[list[Event], Int64s, Int64s]:
         start_ns, start_usable = to_nanoseconds([event.ts for event in events])
@@ -130,13 +224,6 @@ class EventColumns:
         group.append(part)
         if work is not None:
             work.add(names, args, part)
-
-    def _add_overhead(self, events: list[Event]) -> None:
-        dropped_before = self.dropped
-        events, start, end = self._times(events)
-        self.dropped = dropped_before
-        self.overhead_events += len(events)
-        self.overhead_ns += int((end - start).sum())
 
     def _integers(self, values: list[Id]) -> Int64s:
         try:

@@ -16,6 +16,7 @@ from decodescope.analyzer.readers.kineto.columns import EventColumns
 from decodescope.analyzer.readers.kineto.cpu_leaves import leaf_operators
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows, stored_work
 from decodescope.analyzer.readers.kineto.stream import EventStream
+from decodescope.analyzer.readers.kineto.unread import unread_findings
 from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
 from decodescope.analyzer.timing.steps import step_markers
@@ -33,6 +34,7 @@ def read_kineto(source: ByteSource) -> Trace:
     events = EventStream(source)
     for batch in events.batches():
         columns.add(batch)
+    columns.finish()
     if not columns.events and events.stopped:
         raise TraceError(f"{path}: {events.stopped}, no event before; give a Chrome trace")
     if not columns.events and (events.truncated or events.broken_at is not None):
@@ -82,7 +84,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
     trace = Trace(
         source=Source(path=path, format="kineto", events=columns.events),
         names=names,
-        device_names=_device_names(events.metadata, capture),
+        device_names=_device_names(events.metadata, capture, ops),
         ops=ops,
         calls=calls,
         cpu_ops=cpu_ops,
@@ -151,22 +153,29 @@ def _reader_findings(columns: EventColumns, events: EventStream) -> Iterator[tup
         )
     if events.skipped:
         yield "no_events", f"{events.skipped} entries of the event list are no events"
-    if columns.open_ended:
-        yield "open_ended_events", f"{columns.open_ended} begin/end pairs are not read"
-    if columns.overhead_events:
+    yield from unread_findings(columns, events.metadata)
+    pauses = HostEvents.concatenate(columns.overhead)
+    if len(pauses):
         yield (
             "profiler_overhead",
-            f"the profiler reports {columns.overhead_events} pauses of its own, "
-            f"{columns.overhead_ns / 1e6:.3f} ms in all",
+            f"the profiler reports {len(pauses)} pauses of its own, "
+            f"{int(pauses.length_ns.sum()) / 1e6:.3f} ms in all",
         )
 
 
-def _device_names(metadata: dict[str, object], capture: CaptureInfo | None) -> dict[int, str]:
+def _device_names(
+    metadata: dict[str, object], capture: CaptureInfo | None, ops: GpuOps
+) -> dict[int, str]:
+    """The name of each device. The ordinals of ROCm's tracer may not be those of the listed
+    devices; if all of these have one name, so has any other."""
     names: dict[int, str] = {}
     properties = metadata.get("deviceProperties")
     for entry in properties if isinstance(properties, list) else []:
         if isinstance(entry, dict) and isinstance(entry.get("id"), int):
             names[entry["id"]] = str(entry.get("name") or "")
+    if len(set(names.values())) == 1:
+        (name,) = set(names.values())
+        names |= {device: name for device in np.unique(ops.device).tolist() if device >= 0}
     if capture is not None and capture.device == "cpu":
         names[CPU_DEVICE] = capture.device_name
     return names

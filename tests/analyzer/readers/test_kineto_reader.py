@@ -236,11 +236,6 @@ def test_lone_surrogates_can_be_encoded_again() -> None:
     assert trace.names == ("\ufffdk",)
 
 
-def test_begin_end_pairs_are_not_read_and_said_so() -> None:
-    pair = '{"ph":"B","cat":"cpu_op","name":"x","ts":1},{"ph":"E","cat":"cpu_op","ts":2}'
-    assert codes(read(f"[{pair}]")) == {"open_ended_events"}
-
-
 def test_profiler_overhead_is_reported_and_harmless() -> None:
     trace = trace_of(op(0, 5, 1), call(0, 1, 1), event("overhead", "Flush", 0, 2_500_000, -1, 0))
     assert "1 pauses of its own, 2.500 ms" in trace.findings[0].message
