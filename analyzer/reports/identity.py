@@ -15,7 +15,10 @@ from decodescope.analyzer.trace import Bools, Trace
 # Above this share of the window, a graph capture decides what the window looks like.
 RELEVANT_CAPTURE = 0.15
 _NAMED_APIS = 3
-_HOW_TO_RECORD = {"nsys-sqlite": "nsys profile --trace=cuda"}
+_HOW_TO_RECORD = {
+    "nsys-sqlite": "nsys profile --trace=cuda",
+    "rocprof-json": "rocprofv3 --sys-trace",
+}
 
 
 def identity_findings(trace: Trace) -> Iterator[tuple[str, str]]:
