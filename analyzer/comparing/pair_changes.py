@@ -35,6 +35,7 @@ def pair_of(
         **{name: change(name) for name in _STEP_FIGURES},
         idle_ns={name: change(name) for name in (*GAP_CLASSES, ALL_IDLE)},
         ranges=_ranges(*windows, whole=whole),
+        overlapping=any(window is not None and window.overlapping for window in windows),
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from decodescope.analyzer.schema.comparison_report import Change, RangeChange
 from decodescope.analyzer.schema.report import RangeReport
 
-_FIGURES = ("gpu_ns", "idle_ns", "gpu_ops", "launch_calls")
+_FIGURES = ("gpu_ns", "idle_ns", "gpu_ops", "launch_calls", "critical_ns")
 _NUMBER = re.compile(r"(?<=[._])\d+(?=$|[/+])")
 
 
@@ -38,7 +38,7 @@ def align_ranges(
     """One row for each range of both sides, and for the outermost ones that only one side has.
 
     Figures are divided by the number of steps. Parents precede their children, siblings are sorted
-    by GPU time, largest first. At each level, the rows add up to the ranges on both sides.
+    by critical time, largest first. At each level, the rows add up to the ranges on both sides.
     """
     rows: list[RangeChange] = []
     top = _Level("", _tree(base, base_steps), _tree(other, other_steps))
@@ -70,7 +70,7 @@ class _Match:
         )
 
     def largest_ns(self) -> float:
-        return max(_sum(self.base, "gpu_ns") or 0.0, _sum(self.other, "gpu_ns") or 0.0)
+        return max(_sum(side, "critical_ns") or 0.0 for side in (self.base, self.other))
 
     def levels_below(self) -> "list[_Level]":
         """The children of the ranges that both sides have."""

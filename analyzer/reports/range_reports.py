@@ -15,16 +15,18 @@ from decodescope.analyzer.trace import Bools, GpuOps, Int64s
 def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]:
     """The range paths that put work on a GPU, parents before children, largest sibling first.
 
-    `gpu_ns` is the union of the ops of the whole subtree, summed over devices; `idle_ns` is the
-    time of the gaps that its ops ended. Gaps before ops without a path are in no row.
+    `gpu_ns` is the union of the ops of the whole subtree, summed over devices; `critical_ns` the
+    sum of their critical times, which decides what is largest if ops overlap; `idle_ns` the time of
+    the gaps that they ended. Gaps before ops without a path are in no row.
     """
     tree = ranges.tree
     gpu_ns = _gpu_ns(timeline.trace.ops, tree, ranges.op_node)
+    critical_ns = tree.add_up(_critical_ns(ranges, timeline))
     gpu_ops = tree.add_up(_counts(ranges.op_node, len(tree)))
     launch_calls = tree.add_up(_counts(ranges.call_node, len(tree)))
     idle_ns = tree.add_up(_idle_ns(ranges, timeline))
     reports = []
-    for node in _in_order(tree, gpu_ns, gpu_ops):
+    for node in _in_order(tree, critical_ns if timeline.overlapping else gpu_ns, gpu_ops):
         matched = float(ranges.node_matched[node])
         reports.append(
             RangeReport(
@@ -37,6 +39,7 @@ def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]
                 gaps=idle_by_name(idle_ns[node]),
                 kind="operator" if tree.operator[node] else "range",
                 matched=None if np.isnan(matched) else matched,
+                critical_ns=int(critical_ns[node]),
             )
         )
     return tuple(reports)
@@ -44,6 +47,14 @@ def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]
 
 def _counts(nodes: Int64s, count: int) -> Int64s:
     return np.bincount(nodes[nodes != NO_NODE], minlength=count).astype(np.int64)
+
+
+def _critical_ns(ranges: Ranges, timeline: Timeline) -> Int64s:
+    """Critical time of the ops of each node itself."""
+    critical = np.zeros(len(ranges.tree), dtype=np.int64)
+    mine = np.flatnonzero(ranges.op_node != NO_NODE)
+    np.add.at(critical, ranges.op_node[mine], timeline.critical_ns[mine])
+    return critical
 
 
 def _idle_ns(ranges: Ranges, timeline: Timeline) -> Int64s:
@@ -88,14 +99,14 @@ def _alone(ops: GpuOps) -> Bools:
     return alone
 
 
-def _in_order(tree: PathTree, gpu_ns: Int64s, gpu_ops: Int64s) -> list[int]:
+def _in_order(tree: PathTree, taken_ns: Int64s, gpu_ops: Int64s) -> list[int]:
     """The nodes that have ops, parents before children and the largest sibling first."""
     children: dict[int, list[int]] = {}
     for node, parent in enumerate(tree.parents):
         if gpu_ops[node]:
             children.setdefault(parent, []).append(node)
     for siblings in children.values():
-        siblings.sort(key=lambda node: (-int(gpu_ns[node]), tree.names[node]), reverse=True)
+        siblings.sort(key=lambda node: (-int(taken_ns[node]), tree.names[node]), reverse=True)
     ordered = []
     pending = children.get(NO_NODE, [])
     while pending:

@@ -46,7 +46,8 @@ class RangeChange(Struct, frozen=True):
     `path` is that of `other`, or of `base` if only that has it. If fusion divided the work
     differently, ranges that can only be compared together are one row: its path joins the names of
     their parts with "+", `replaced` lists those of `base`, and each side is their sum. A side that
-    lacks the range is null.
+    lacks the range is null. Where ops overlap, a sum of `gpu_ns` counts time twice, one of
+    `critical_ns` never does.
     """
 
     path: str
@@ -55,6 +56,7 @@ class RangeChange(Struct, frozen=True):
     idle_ns: Change
     gpu_ops: Change
     launch_calls: Change
+    critical_ns: Change
 
 
 class Pair(Struct, frozen=True):
@@ -63,7 +65,8 @@ class Pair(Struct, frozen=True):
 
     `speed` is null if nothing was timed. `step_ns` is the step time that it compares: unprofiled if
     that was measured. All other figures come from the profiled windows: means of
-    their steps, idle and busy inside the steps' GPU spans.
+    their steps, idle and busy inside the steps' GPU spans. `overlapping`: ops overlap on a side, so
+    that its ranges are to be compared by `critical_ns`, not by `gpu_ns`.
     """
 
     base: str
@@ -75,6 +78,7 @@ class Pair(Struct, frozen=True):
     busy_ns: Change
     idle_ns: dict[str, Change]
     ranges: tuple[RangeChange, ...]
+    overlapping: bool = False
 
 
 class VariantRates(Struct, frozen=True):

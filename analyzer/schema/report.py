@@ -211,6 +211,9 @@ class StepReport(Struct, frozen=True):
 
 class RangeReport(Struct, frozen=True):
     """Range paths are joined with "/"; `gpu_ns` is the busy time of the ops launched inside.
+    `critical_ns` is the critical time of these ops (see `KernelReport`). Busy times of ranges
+    beside each other may overlap and add up to more than that of the range around them; critical
+    times never do.
 
     `idle_ns` is the time of the gaps that an op of this range (or of one inside it) ended, `gaps`
     the same by class, for the classes that occurred. `kind` "operator" marks a path of framework
@@ -227,6 +230,7 @@ class RangeReport(Struct, frozen=True):
     gaps: dict[str, int] = {}
     kind: Literal["range", "operator"] = "range"
     matched: float | None = None
+    critical_ns: int = 0
 
 
 class Attribution(Struct, frozen=True):
@@ -259,7 +263,8 @@ class Report(Struct, frozen=True):
     """Everything known about one trace; `msgspec.json.encode(report)` is `analyze --json`.
 
     `kernels_ranked_by` names the figure that orders `kernels`, largest first: "critical_ns" where
-    the durations of ops add up to over 2 % more than busy time, else "total_ns". `largest_gaps`
+    the durations of ops add up to over 2 % more than busy time, else "total_ns". Ranges beside each
+    other are then in order of `critical_ns` too, else of `gpu_ns`. `largest_gaps`
     holds the ten longest gaps of all devices, longest first; `waterfall` is that of the step with
     the median time.
     """
@@ -282,7 +287,7 @@ class Report(Struct, frozen=True):
 
     @property
     def overlapping(self) -> bool:
-        """Whether kernels are shown and ranked by critical time, because ops overlap."""
+        """Whether kernels and ranges are shown and ranked by critical time, as ops overlap."""
         return self.kernels_ranked_by == "critical_ns"
 
     @property

@@ -49,8 +49,9 @@ def _kernels(report: Report) -> tuple[_Row, list[_Row]]:
 
 
 def _ranges(report: Report) -> tuple[_Row, list[_Row]]:
-    header = ("path", "kind", "gpu_ns", "idle_ns", "gpu_ops", "launch_calls", "confidence")
-    return (*header, "matched"), [_figures(one, (*header, "matched")) for one in report.ranges]
+    header: tuple[str, ...] = ("path", "kind", "gpu_ns", "idle_ns", "gpu_ops", "launch_calls")
+    header += ("confidence", "matched", "critical_ns")
+    return header, [_figures(one, header) for one in report.ranges]
 
 
 def _figures(found: Struct | None, names: Iterable[str]) -> _Row:

@@ -71,24 +71,27 @@ def change_section(pair: Pair, step: str, ops: str, per: str) -> Section:
 
 
 def range_section(pair: Pair) -> Section:
-    """The innermost ranges whose busy and idle time changed most."""
+    """The innermost ranges whose busy (if ops overlap: critical) and idle time changed most."""
+    figure = "critical_ns" if pair.overlapping else "gpu_ns"
     outer = {prefix for row in pair.ranges for prefix in _prefixes(row.path)}
     innermost = [row for row in pair.ranges if row.path not in outer]
-    shown = sorted(innermost, key=_moved_ns, reverse=True)[:_RANGE_ROWS]
-    prefix = _shared_prefix([row.path for row in shown])
+    moved = sorted(innermost, key=lambda row: -_moved_ns(row, figure))
+    shown = [(row, getattr(row, figure)) for row in moved[:_RANGE_ROWS]]
+    prefix = _shared_prefix([row.path for row, _ in shown])
     rest = len(innermost) - len(shown)
     notes = [f"all in {prefix[:-1]}"] if prefix else []
     notes += [f"{rest} more changed less"] if rest else []
+    notes += ["critical times, because ops overlap"] if pair.overlapping else []
     return Section(
         f"Ranges that changed most: {pair.base} to {pair.other}",
-        ("range", "busy", "then", "change", "idle", "then"),
+        ("range", "critical" if pair.overlapping else "busy", "then", "change", "idle", "then"),
         tuple(
             (
                 _range_name(row, prefix),
-                *(duration(row.gpu_ns.base), duration(row.gpu_ns.other), change_text(row.gpu_ns)),
+                *(duration(taken.base), duration(taken.other), change_text(taken)),
                 *(duration(row.idle_ns.base), duration(row.idle_ns.other)),
             )
-            for row in shown
+            for row, taken in shown
         ),
         note="; ".join(notes),
     )
@@ -100,8 +103,8 @@ def _prefixes(path: str) -> Iterable[str]:
         yield path
 
 
-def _moved_ns(row: RangeChange) -> float:
-    return _distance(row.gpu_ns) + _distance(row.idle_ns)
+def _moved_ns(row: RangeChange, figure: str) -> float:
+    return _distance(getattr(row, figure)) + _distance(row.idle_ns)
 
 
 def _distance(change: Change) -> float:

@@ -165,12 +165,15 @@ def _share_of_limit(found: Roofline) -> str:
 
 
 def ranges_table(report: Report, width: int, rows: int) -> Table:
-    """The first `rows` ranges as a tree; paths of framework operators are dim."""
-    with_launches = width >= MEDIUM_WIDTH
+    """The first `rows` ranges as a tree, with critical times in place of busy times if ops overlap;
+    paths of framework operators are dim."""
+    with_launches, critical = width >= MEDIUM_WIDTH, report.overlapping
+    busy = "time" if report.on_cpu else "GPU time"
     cells = max(width - 44 - 10 * with_launches, 16)
     columns: list[Column[RangeRow]] = [
         Column("range", lambda row: _indented(row, cells), text=True),
-        Column("time" if report.on_cpu else "GPU time", lambda row: duration(row.found.gpu_ns)),
+        Column(busy, lambda row: duration(row.found.gpu_ns), not critical),
+        Column("critical", lambda row: duration(row.found.critical_ns), critical),
         Column("idle", lambda row: duration(row.found.idle_ns)),
         Column(ops_word(report), lambda row: count(row.found.gpu_ops)),
         Column("launches", lambda row: count(row.found.launch_calls), with_launches),

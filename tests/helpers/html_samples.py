@@ -125,9 +125,9 @@ def sample_pair(base: str, other: str, speed: SpeedRatio | None, text: str = "")
     ranges = (
         RangeChange("layer.*/norm+qkv", (f"layer.*/norm{text}", "layer.*/q_proj"),
                     Change(61_000.0, 22_000.0), Change(9_000.0, 0.0), Change(9.0, 1.0),
-                    Change(9.0, 1.0)),
+                    Change(9.0, 1.0), Change(61_000.0, 22_000.0)),
         RangeChange(f"sampling{text}", (), Change(None, 3_000.0), missing, Change(None, 2.0),
-                    missing),
+                    missing, Change(None, 3_000.0)),
     )  # fmt: skip
     idle = {name: Change(0.0, 0.0) for name in GAP_CLASSES}
     idle |= {"host_wait": Change(7_740_000.0, 83_000.0), "all": Change(7_740_000.0, 240_000.0)}

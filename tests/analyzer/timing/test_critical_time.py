@@ -1,6 +1,7 @@
 """Critical times: against a look at every nanosecond, and what must not change them."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze, analyze_ranks, load
+from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.timing.intervals import critical_ns
-from tests.helpers.kineto_events import RECORDED, Event, document, op, prelaunched, read, trace_of
+from decodescope.analyzer.views.pair_sections import range_section
+from tests.helpers.kineto_events import (
+    RECORDED,
+    Event,
+    call,
+    document,
+    op,
+    prelaunched,
+    read,
+    span,
+    trace_of,
+)
 
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_graph")
 NAMES = ("a", "b", "c")
@@ -185,3 +198,61 @@ def test_real_traces_with_several_streams(foreign_traces: Path, name: str) -> No
     critical = [kernel.critical_ns for kernel in analysis.report.kernels]
     assert critical == sorted(critical, reverse=True)
     assert critical[0] < analysis.report.kernels[0].total_ns
+
+
+def prelaunched_layers() -> list[Event]:
+    """One step launched kernel by kernel; each starts when the one before it has run 20 ns."""
+    events: list[Event] = [span(0, 100, "decode_step")]
+    for layer in range(2):
+        at = 10 + 40 * layer
+        events.append(span(at, at + 40, f"layer.{layer}"))
+        for place, part in enumerate(("attention", "mlp")):
+            begin, number = at + 20 * place, 2 * layer + place
+            events += [
+                span(begin, begin + 20, part),
+                call(begin + 1, begin + 5, number + 1),
+                op(200 + 100 * number - 80 * bool(number), 300 + 100 * number, number + 1),
+            ]
+    return events
+
+
+def test_critical_times_of_ranges_add_up_where_busy_times_do_not() -> None:
+    report = analyze(trace_of(*prelaunched_layers())).report
+    rows = {row.path: (row.gpu_ns, row.critical_ns) for row in report.ranges}
+    assert rows["decode_step"] == (400, 400)
+    assert [rows[f"decode_step/layer.{n}"] for n in (0, 1)] == [(200, 200), (280, 200)]
+    parts = [row for path, row in rows.items() if path.count("/") == 2]
+    assert sum(gpu_ns for gpu_ns, _ in parts) == 640
+    assert sum(critical_ns for _, critical_ns in parts) == 400
+
+
+def enumerate_kernels(events: list[Event]) -> Iterator[tuple[int, Event]]:
+    """Each event with the number of kernels before it."""
+    kernels = 0
+    for event in events:
+        yield kernels, event
+        kernels += event["cat"] == "kernel"
+
+
+def test_a_diff_compares_ranges_by_critical_time_if_a_side_overlaps() -> None:
+    apart = [
+        event if event["cat"] != "kernel" else op(200 + 100 * place, 300 + 100 * place, place + 1)
+        for place, event in enumerate_kernels(prelaunched_layers())
+    ]
+    alone, overlapped = (
+        analyze(trace_of(*events)).report for events in (apart, prelaunched_layers())
+    )
+    assert (alone.overlapping, overlapped.overlapping) == (False, True)
+    pair = diff_reports(alone, overlapped).pair
+    assert pair.overlapping
+    rows = {row.path: row for row in pair.ranges}
+    layers = rows["decode_step/layer.*"]
+    assert (layers.gpu_ns.base, layers.gpu_ns.other) == (400, 480)
+    assert (layers.critical_ns.base, layers.critical_ns.other) == (400, 400)
+    section = range_section(pair)
+    assert section.columns[1] == "critical"
+    assert {row[3] for row in section.rows} == {"same"}
+    assert "critical times, because ops overlap" in section.note
+    same = diff_reports(alone, alone).pair
+    assert not same.overlapping
+    assert range_section(same).columns[1] == "busy"

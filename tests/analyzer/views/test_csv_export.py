@@ -27,6 +27,7 @@ def test_csv_of_kernels_and_ranges_keeps_names_and_numbers() -> None:
     rows = rows_of("range")
     assert [row["path"] for row in rows] == [found.path for found in report.ranges]
     assert [int(row["idle_ns"]) for row in rows] == [found.idle_ns for found in report.ranges]
+    assert [int(row["critical_ns"]) for row in rows] == [r.critical_ns for r in report.ranges]
     assert {row["kind"] for row in rows} == {"range"}
     assert {row["matched"] for row in rows} == {""}
 

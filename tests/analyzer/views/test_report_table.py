@@ -11,7 +11,7 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.schema.launch_report import QueueDepth
 from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.views.report_table import report_table
-from tests.helpers.kineto_events import DATA, op, trace_of
+from tests.helpers.kineto_events import DATA, call, op, span, trace_of
 from tests.helpers.rich_report import rich_report, text_of
 
 CUT_CELL = re.compile(r"…(  |$)", re.MULTILINE)
@@ -202,3 +202,12 @@ def test_kernels_that_do_not_overlap_show_durations() -> None:
     text = table_text(analyze(trace_of(op(0, 100, name="a"), op(100, 200, name="b"))).report)
     assert "ops overlap" not in text
     assert line_with(text, "name").split() == ["name", "calls", "total", "mean", "share"]
+
+
+def test_ranges_of_overlapping_ops_show_critical_times() -> None:
+    early = [call(1, 2, 1), op(10, 110, 1), call(3, 4, 2), op(20, 120, 2)]
+    text = table_text(analyze(trace_of(span(0, 9, "decode_step"), *early)).report, "range")
+    assert line_with(text, "range").split()[:2] == ["range", "critical"]
+    assert line_with(text, "decode_step  ").split()[1:3] == ["110", "ns"]
+    report = analyze(trace_of(span(0, 9, "decode_step"), *early[:2])).report
+    assert "GPU time" in line_with(table_text(report, "range"), "range")
