@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.comparison_report import Interval
 from decodescope.analyzer.schema.report import SamplingSettings
 
@@ -115,19 +116,9 @@ def age(seconds: float | None) -> str:
     return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
 
 
-def plain_text(text: str) -> str:
-    """`text` with control characters shown as "·" (new lines stay, tabs become spaces).
-
-    Text from a model must not send escape sequences to the terminal.
-    """
-    return "".join(
-        char if char == "\n" or char.isprintable() else ("    " if char == "\t" else "·")
-        for char in text.replace("\r\n", "\n")
-    )
-
-
 def shorten(text: str, cells: int) -> str:
-    """`text` cut to at most `cells` characters, with an ellipsis at the cut."""
+    """`text` as `plain_line`, cut to at most `cells` characters, with an ellipsis at the cut."""
+    text = plain_line(text)
     if len(text) <= cells:
         return text
     return text[: cells - 1] + "…" if cells > 0 else ""

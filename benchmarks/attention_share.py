@@ -23,11 +23,11 @@ from typing import Any
 
 import msgspec
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.common import RESULTS, figures_table, has_gpu, share_cell, write_record
 from decodescope.analyzer.formatting import UNKNOWN, bytes_size, microseconds
+from decodescope.cli.output import print_table
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.ops.decode_attention import DecodeAttention
 from decodescope.variants.bench.kernel_bench import (
@@ -215,7 +215,7 @@ def main() -> int:
         return 3
     record = measured(arguments.model, arguments.context, arguments.batch, peak)
     write_record(RESULTS / "attention-share.json", record)
-    Console().print(share_table(record))
+    print_table(record, share_table)
     return 0
 
 

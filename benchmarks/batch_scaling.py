@@ -8,15 +8,16 @@ benchmarks/results/batch-scaling.json with the figures of every round; their ran
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.common import RESULTS, figures_table, has_gpu, share_cell, write_record
 from decodescope.analyzer.formatting import milliseconds, rate
 from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
+from decodescope.cli.output import print_table
 from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.machine.read_peak import read_peak
@@ -191,7 +192,7 @@ def main() -> int:
     }
     write_record(RESULTS / "batch-scaling.json", record)
     title = f"{arguments.variant} of {arguments.model}, context {arguments.context}"
-    Console().print(scaling_table(title, figures))
+    print_table(figures, partial(scaling_table, title))
     return 0
 
 

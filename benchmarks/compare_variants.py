@@ -16,12 +16,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks.common import RESULTS, figures_table, share_cell, write_record
 from decodescope.analyzer.files import check_writable, is_stdout, output_path
 from decodescope.analyzer.formatting import milliseconds, number, rate
+from decodescope.cli.output import print_table
 
 RUN_FIELDS = (
     "variant", "round", "tokens_per_s", "step_ns", "launch_calls_per_step", "gpu_ops_per_step",
@@ -139,7 +139,7 @@ def main() -> None:
     }
     write_record(path, record, recorded_command(arguments))
     if not is_stdout(path):
-        Console().print(token_table(record))
+        print_table(record, token_table)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,13 @@ from typing import ClassVar
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.filter import LineFilter, NoColor
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.worker import WorkerFailed
 
 from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.plain import plain_line, plain_text
 from decodescope.analyzer.protocol import (
     CaptureTrace,
     Failure,
@@ -103,13 +105,27 @@ class DecodescopeApp(App[None]):
         """Every action, for the command palette."""
         for index, choice in enumerate(self._feed.view().choices):
             if choice.unavailable is None:
-                title = f"Switch to {choice.name}"
-                yield SystemCommand(title, choice.summary, partial(self.action_choose, index + 1))
+                title = _no_markup(f"Switch to {choice.name}")
+                summary = _no_markup(choice.summary)
+                yield SystemCommand(title, summary, partial(self.action_choose, index + 1))
         for command in COMMANDS:
             if command.action not in ("command_palette", "dismiss_banner"):
                 yield SystemCommand(command.title, f"{command.help} ({command.shown_key})",
                                     partial(self.run_action, command.action))  # fmt: skip
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Show a message; names in it are plain text, so none is markup."""
+        super().notify(plain_text(message), title=plain_line(title), severity=severity,
+                       timeout=timeout, markup=markup)  # fmt: skip
 
     def on_mount(self) -> None:
         """Start reading the source. SIGTERM exits the app, which restores the terminal."""
@@ -304,3 +320,8 @@ class DecodescopeApp(App[None]):
 
     def _recolour(self, theme: Theme) -> None:
         self._main.use(self._brush())
+
+
+def _no_markup(text: str) -> str:
+    """`text` for the command palette, which reads every text as markup."""
+    return plain_line(text).replace("[", r"\[")

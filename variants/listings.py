@@ -6,20 +6,20 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.doctor import Check
-from decodescope.variants.model.presets import PRESETS
-from decodescope.variants.registry import available_variants
+from decodescope.variants.model.presets import Preset
 from decodescope.variants.spec import FUSIONS
 
 _STATUS_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 _STATUS_MARK = {"ok": "ok", "warn": "!", "fail": "FAIL"}
 
 
-def models_table() -> Table:
-    """`tiny` and the presets: shape, parameters and hub id."""
+def models_table(presets: Sequence[Preset]) -> Table:
+    """`tiny` and `presets`: shape, parameters and hub id."""
     table = _table("model", "params", "layers", "hidden", "heads/KV", "vocab", "weights")
     table.add_row("tiny", "3.8 M", "4", "256", "4/2", "4,096", "bundled, trained")
-    for preset in PRESETS.values():
+    for preset in presets:
         table.add_row(
             preset.name,
             f"{preset.parameters / 1e9:.2f} B",
@@ -37,10 +37,10 @@ def models_table() -> Table:
     return table
 
 
-def variants_table(device: str) -> Table:
-    """Every variant; for one that does not run on `device`, the reason."""
+def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
+    """`variants`; for one that does not run on `device`, the reason."""
     table = _table("variant", "what it is", f"on {device}")
-    for info in available_variants(device):
+    for info in variants:
         here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
         table.add_row(info.name, info.summary, here)
     table.caption = (

@@ -16,7 +16,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from decodescope.analyzer import formatting
-from decodescope.analyzer.formatting import UNKNOWN, percent, plain_text, significant
+from decodescope.analyzer.formatting import UNKNOWN, percent, significant
+from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.views import words
 from decodescope.analyzer.views.class_colors import FAMILY_COLORS, GAP_COLORS, PART_COLORS
 from decodescope.analyzer.views.names import cut_middle, shorten_kernel
@@ -79,7 +80,7 @@ def _shown(value: Any) -> Any:
     """The value of a template's expression as it is shown, before escaping."""
     if value is None:
         return UNKNOWN
-    return plain_text(value) if type(value) is str else value
+    return plain_line(value) if type(value) is str else value
 
 
 def _policy_hash(script: str) -> str:
@@ -95,7 +96,7 @@ def bound_words(bound: str) -> str:
 
 def breakable(name: str) -> Markup:
     """A name from code with line breaks allowed between its parts."""
-    return Markup(re.sub(r"(::|[/_])", r"\1<wbr>", html.escape(plain_text(name))))
+    return Markup(re.sub(r"(::|[/_])", r"\1<wbr>", html.escape(plain_line(name))))
 
 
 def flops_rate(flops_per_s: float) -> str:

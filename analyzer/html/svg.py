@@ -10,7 +10,8 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from decodescope.analyzer.formatting import TIME_UNITS, plain_text
+from decodescope.analyzer.formatting import TIME_UNITS
+from decodescope.analyzer.plain import plain_line
 
 CHART_WIDTH = 1120
 
@@ -25,12 +26,12 @@ class Drawing:
             {
                 "viewBox": f"0 0 {_short(width)} {_short(height)}",
                 "role": "img",
-                "aria-label": plain_text(f"{title}. {description}"),
+                "aria-label": plain_line(f"{title}. {description}"),
                 "class": "chart",
             },
         )
-        ElementTree.SubElement(self._root, "title").text = plain_text(title)
-        ElementTree.SubElement(self._root, "desc").text = plain_text(description)
+        ElementTree.SubElement(self._root, "title").text = plain_line(title)
+        ElementTree.SubElement(self._root, "desc").text = plain_line(description)
 
     def rect(
         self, x: float, y: float, width: float, height: float, kind: str, tip: str = ""
@@ -68,7 +69,7 @@ class Drawing:
         shape = self._add("text", kind, x=x, y=y)
         if anchor != "start":
             shape.set("text-anchor", anchor)
-        shape.text = plain_text(text)
+        shape.text = plain_line(text)
 
     def markup(self) -> Markup:
         """The element as escaped markup for a page."""
@@ -84,7 +85,7 @@ class Drawing:
 
     def _tip(self, shape: ElementTree.Element, tip: str) -> None:
         if tip:
-            ElementTree.SubElement(shape, "title").text = plain_text(tip)
+            ElementTree.SubElement(shape, "title").text = plain_line(tip)
 
 
 def ticks(limit: float, most: int = 10) -> list[float]:

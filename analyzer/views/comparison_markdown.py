@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from decodescope.analyzer.formatting import plain_text
+from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.views.comparison_sections import summary_of
 from decodescope.analyzer.views.pair_sections import Section
@@ -51,5 +51,5 @@ def _row(cells: Iterable[str]) -> str:
 
 def _escaped(text: str) -> str:
     """`text` on one line, without anything that Markdown or HTML would interpret."""
-    line = " ".join(plain_text(text).split())
+    line = plain_line(" ".join(text.split()))
     return _SPECIAL.sub(r"\\\g<0>", line).translate(_ENTITIES)

@@ -8,7 +8,6 @@ from rich.console import RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import plain_text
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.views.comparison_sections import Summary, summary_of
 from decodescope.analyzer.views.pair_sections import Section
@@ -28,28 +27,28 @@ def _parts(summary: Summary, width: int) -> RenderResult:
     yield _title(summary)
     for section in summary.sections:
         yield ""
-        yield Text(plain_text(section.title), style="bold")
+        yield Text(section.title, style="bold")
         for part in _fitting(section, width):
             yield _table(part)
         if section.note:
-            yield Text(plain_text(section.note), style="dim")
+            yield Text(section.note, style="dim")
     if summary.findings:
         yield ""
     for finding in summary.findings:
-        yield Text(f"note: {plain_text(finding.message)}", style="yellow")
+        yield Text(f"note: {finding.message}", style="yellow")
     if summary.gate:
         style = "bold red" if summary.failures else "bold"
-        yield Text(f"\n{plain_text(summary.gate_sentence)}", style=style)
+        yield Text(f"\n{summary.gate_sentence}", style=style)
     for failure in summary.failures:
-        yield Text(f"  {plain_text(failure)}", style="red")
+        yield Text(f"  {failure}", style="red")
 
 
 def _title(summary: Summary) -> Text:
-    text = Text(plain_text(summary.title), style="bold")
+    text = Text(summary.title, style="bold")
     if summary.weights_note:
         text.append(f" ({summary.weights_note})", style="bold yellow")
     for fact in summary.facts:
-        text.append(f"\n{plain_text(fact)}", style="not bold")
+        text.append(f"\n{fact}", style="not bold")
     return text
 
 
@@ -78,11 +77,11 @@ def _table(section: Section) -> Table:
     table = plain_table()
     for index, column in enumerate(section.columns):
         table.add_column(
-            Text(plain_text(column)),
+            Text(column),
             justify="left" if index == 0 or column in section.words else "right",
             no_wrap=index > 0,
             overflow="fold",
         )
     for row in section.rows:
-        table.add_row(*(Text(plain_text(cell)) for cell in row))
+        table.add_row(*(Text(cell) for cell in row))
     return table

@@ -2,6 +2,8 @@
 
 Every row names its devices, model, weights and variant; the last three are empty for a trace that
 decodescope did not capture.
+
+Text is `plain_line`, and follows an apostrophe where a spreadsheet would read it as a formula.
 """
 
 import csv
@@ -10,10 +12,15 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.kernel_report import Roofline
 from decodescope.analyzer.schema.report import Report, StreamReport
 
-_Row = Iterable[str | int | float | None]
+_Cell = str | int | float | None
+_Row = Iterable[_Cell]
+
+# What begins a formula in Excel, LibreOffice or Google Sheets, also in its full-width form.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def render_csv(report: Report, by: str = "kernel") -> str:
@@ -28,8 +35,15 @@ def render_csv(report: Report, by: str = "kernel") -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((*header, *origin_header))
-    writer.writerows((*row, *origin) for row in rows)
+    writer.writerows(map(_cell, (*row, *origin)) for row in rows)
     return text.getvalue()
+
+
+def _cell(value: _Cell) -> _Cell:
+    if not isinstance(value, str):
+        return value
+    text = plain_line(value)
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) else text
 
 
 def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:

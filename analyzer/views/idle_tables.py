@@ -6,7 +6,7 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, percent, plain_text
+from decodescope.analyzer.formatting import count, duration, percent
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     DeviceReport,
@@ -185,7 +185,7 @@ def _place(report: Report, gap: GapReport, cells: int) -> str:
     parts.append(f"{'thread' if report.on_cpu else 'stream'} {gap.stream}")
     if gap.range is not None:
         room = cells - len(" · ".join([*parts, ""]))
-        parts.append(cut_middle(plain_text(gap.range), room))
+        parts.append(cut_middle(gap.range, room))
     return " · ".join(parts)
 
 
@@ -194,11 +194,11 @@ def _host(gap: GapReport, cells: int) -> str:
     if host is None:
         return "no launching thread in the trace"
     doing = " · ".join(part for part in (host.operator, host.call) if part is not None)
-    doing = cut_middle(plain_text(doing or "in no operator or call"), cells)
+    doing = cut_middle(doing or "in no operator or call", cells)
     room = cells - len(doing) - len(" · in ")
     if host.range is None or host.range == gap.range or room < _MIN_RANGE_CELLS:
         return doing
-    return f"{doing} · in {cut_middle(plain_text(host.range), room)}"
+    return f"{doing} · in {cut_middle(host.range, room)}"
 
 
 def steps_idle_table(report: Report, width: int) -> Table:

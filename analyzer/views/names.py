@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from decodescope.analyzer.formatting import plain_text
+from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.report import RangeReport
 
 _NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\bat::native::|\bat::|\bc10::|^void ")
@@ -30,7 +30,7 @@ def shorten_kernel(name: str, cells: int) -> str:
     If it does not fit, these are dropped in turn: return type, common namespaces and parameters;
     template arguments except the functor that distinguishes elementwise kernels; the middle.
     """
-    name = plain_text(name).replace("\n", " ")
+    name = plain_line(name)
     if len(name) <= cells:
         return name
     base, template = _split(_NOISE.sub("", name))
@@ -44,7 +44,8 @@ def shorten_kernel(name: str, cells: int) -> str:
 
 
 def cut_middle(text: str, cells: int) -> str:
-    """`text` in at most `cells` characters, with an ellipsis in place of its middle."""
+    """`text` as `plain_line` in at most `cells` characters: an ellipsis replaces its middle."""
+    text = plain_line(text)
     if len(text) <= cells:
         return text
     if cells < 2:

@@ -5,7 +5,7 @@ from functools import partial
 from rich.console import Group, RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, percent, plain_text, weights_note
+from decodescope.analyzer.formatting import count, duration, percent, weights_note
 from decodescope.analyzer.reports.per_step import communication_fraction, idle_fraction
 from decodescope.analyzer.schema.report import RankReport, RanksReport, Report
 from decodescope.analyzer.views.idle_tables import (
@@ -66,7 +66,7 @@ def ranks_table(report: RanksReport, by: str = "kernel") -> RenderableType:
 
 
 def _file_name(rank: RankReport) -> str:
-    return cut_middle(plain_text(rank.report.source.path.rpartition("/")[2]), _FILE_CELLS)
+    return cut_middle(rank.report.source.path.rpartition("/")[2], _FILE_CELLS)
 
 
 def _parts(report: Report, by: str, width: int) -> RenderResult:
@@ -94,14 +94,14 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
 
 def _title(report: Report, width: int) -> Text:
     source = report.source
-    text = Text(cut_middle(plain_text(source.path), width), style="bold")
+    text = Text(cut_middle(source.path, width), style="bold")
     text.append(f"\n{source.format} · {count(source.events)} events", style="not bold")
     names = {f"{device.device}": device.name for device in report.devices}
     if report.on_cpu:
-        text.append(f"\ndevice: cpu · {plain_text(names['cpu'])}", style="not bold")
+        text.append(f"\ndevice: cpu · {names['cpu']}", style="not bold")
     elif names:
         shown = ", ".join(f"{name or 'unnamed'} (GPU {key})" for key, name in names.items())
-        text.append(f"\ndevice: {plain_text(shown)}", style="not bold")
+        text.append(f"\ndevice: {shown}", style="not bold")
     if capture := report.capture:
         text.append(f"\n{capture.model}", style="not bold")
         if note := weights_note(capture.weights):

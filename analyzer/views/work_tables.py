@@ -13,7 +13,6 @@ from decodescope.analyzer.formatting import (
     duration,
     number,
     percent,
-    plain_text,
     significant,
 )
 from decodescope.analyzer.schema.kernel_report import KernelReport, Roofline
@@ -41,7 +40,7 @@ _STEP_ROWS = 10
 
 def launches_table(launches: LaunchReport, width: int) -> Table:
     """Counts, times, queue depth and short kernels, one to a row; long texts wrap."""
-    apis = ", ".join(f"{plain_text(name)} {count(n)}" for name, n in launches.by_api.items())
+    apis = ", ".join(f"{name} {count(n)}" for name, n in launches.by_api.items())
     rows = {"calls": f"{count(launches.calls)}: {apis}"}
     if launches.graph_launches:
         sizes = launches.gpu_ops_per_graph_launch
@@ -116,7 +115,7 @@ def _name(width: int, step: StepReport) -> str:
     if width < MEDIUM_WIDTH:
         return f"{step.index}"
     name = step.name if step.name[-1:].isdigit() else f"{step.name} {step.index}"
-    return cut_middle(plain_text(name), width - 64)
+    return cut_middle(name, width - 64)
 
 
 def _idle_share(step: StepReport) -> float | None:
@@ -189,7 +188,7 @@ def ranges_table(report: Report, width: int, rows: int) -> Table:
 
 
 def _indented(row: RangeRow, cells: int) -> str:
-    return cut_middle("  " * row.depth + plain_text(row.label), cells)
+    return cut_middle("  " * row.depth + row.label, cells)
 
 
 def _confidence(row: RangeRow) -> str:

@@ -2,7 +2,8 @@
 
 import textwrap
 
-from decodescope.analyzer.formatting import plain_text, shorten
+from decodescope.analyzer.formatting import shorten
+from decodescope.analyzer.plain import plain_line
 from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet
@@ -13,7 +14,7 @@ HINT_GAP = "   "
 
 def headlines(banner: Banner, width: int) -> list[str]:
     """The headline, wrapped to fit beside the bar in `width` cells."""
-    return textwrap.wrap(plain_text(banner.headline), max(width - len(BAR), 1)) or [""]
+    return textwrap.wrap(plain_line(banner.headline), max(width - len(BAR), 1)) or [""]
 
 
 def hint_has_own_row(banner: Banner, width: int) -> bool:
@@ -59,8 +60,7 @@ class BannerPanel(Panel[Banner | None]):
         rows.append(last_row)
         left = max(height - len(rows) - own_hint, 0)
         for detail in data.details[len(data.details) - left :] if left else ():
-            text = " ".join(plain_text(detail).split())
-            rows.append(Row().add(BAR, ink).left(text, room, inks.dim))
+            rows.append(Row().add(BAR, ink).left(" ".join(detail.split()), room, inks.dim))
         if own_hint:
             rows.append(Row().add(BAR, ink).left(data.hint, room, inks.text))
         return Sheet(rows)

@@ -2,7 +2,6 @@
 
 from rich.style import Style
 
-from decodescope.analyzer.formatting import plain_text
 from decodescope.tui.commands import Command, footer
 from decodescope.tui.model.view import LogLine, Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet
@@ -25,7 +24,7 @@ class LogPanel(Panel[tuple[LogLine, ...]]):
         rows = [Row() for _ in range(height - len(data))]
         for line in data[-height:]:
             prefix = "" if line.level == "info" else f"{line.level}: "
-            text = " ".join(plain_text(line.text).split())
+            text = " ".join(line.text.split())
             rows.append(Row().left(f" {prefix}{text}", width, styles[line.level]))
         return Sheet(rows)
 

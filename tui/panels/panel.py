@@ -10,6 +10,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
+from decodescope.analyzer.plain import plain_line
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.style.glyphs import Glyphs
 from decodescope.tui.style.palette import Inks
@@ -28,7 +29,10 @@ class Brush:
 
 
 class Row:
-    """One line of a panel, built from left to right; widths are in terminal cells."""
+    """One line of a panel, built from left to right; widths are in terminal cells.
+
+    Every text that a panel shows goes through a row, which writes it as `plain_line`.
+    """
 
     __slots__ = ("cells", "segments")
 
@@ -38,6 +42,7 @@ class Row:
 
     def add(self, text: str, style: Style) -> Self:
         """Append `text`."""
+        text = plain_line(text)
         if text:
             self.segments.append(Segment(text, style))
             self.cells += cell_len(text)
@@ -51,6 +56,7 @@ class Row:
 
     def left(self, text: str, cells: int, style: Style) -> Self:
         """Append `text` cut or padded to exactly `cells`."""
+        text = plain_line(text)
         if cells > 0:
             if cell_len(text) > cells:
                 text = set_cell_size(text, cells - 1) + "…"
@@ -59,6 +65,7 @@ class Row:
 
     def right(self, text: str, cells: int, style: Style) -> Self:
         """Append `text` right-aligned in `cells`."""
+        text = plain_line(text)
         if cells > 0:
             self.left(text.rjust(cells) if cell_len(text) <= cells else text, cells, style)
         return self
@@ -205,15 +212,15 @@ class Panel(Widget, Generic[Data], can_focus=False):
     def _head(self, head: Row, sheet: Sheet, end: int) -> None:
         inks = self._brush.inks
         room = end - head.cells
-        title = f" {sheet.title} " if sheet.title else ""
+        title = plain_line(f" {sheet.title} ") if sheet.title else ""
         if self._brush.frame == "rule":
             title = title.lstrip()
-        note = f" {sheet.note} " if sheet.note else ""
+        note = plain_line(f" {sheet.note} ") if sheet.note else ""
         if cell_len(title) > room:
             title = set_cell_size(title, max(room, 0))
         if cell_len(title) + cell_len(note) + 2 > room:
             space = room - cell_len(title) - 4
-            note = f" {set_cell_size(sheet.note, space - 1)}… " if note and space >= 14 else ""
+            note = f" {set_cell_size(note[1:-1], space - 1)}… " if note and space >= 14 else ""
         head.add(title, inks.title)
         head.add("─" * max(end - head.cells - cell_len(note), 0), inks.border)
         head.add(note, inks.dim)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len, chop_cells
 
-from decodescope.analyzer.formatting import plain_text
+from decodescope.analyzer.plain import plain_text
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 

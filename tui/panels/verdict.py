@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from decodescope.analyzer.plain import plain_line
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.panels.text import wrapped
@@ -47,6 +48,6 @@ class VerdictPanel(Panel[VerdictData]):
         style, room = inks.text if data.label else inks.dim, max(width - row.cells - 1, 0)
         if height < 2:
             return Sheet([row.left(data.reason, room, style)])
-        first, *rest = wrapped(data.reason, max(room, 1))
+        first, *rest = wrapped(plain_line(data.reason), max(room, 1))
         below = Row().to(row.cells).left(" ".join(rest), room, style)
         return Sheet([row.add(first, style), below])

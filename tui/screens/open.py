@@ -11,6 +11,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from decodescope.analyzer.plain import plain_line
+
 BACK_TO_LIVE = "live"
 
 
@@ -44,12 +46,12 @@ class OpenScreen(ModalScreen[Path | str | None]):
             options += [Option(f"{path.stem}  (recorded GPU run)", id=str(path))
                         for path in self._recordings]  # fmt: skip
             if options:
-                yield OptionList(*options, compact=True)
+                yield OptionList(*options, compact=True, markup=False)
             else:
                 yield Static("No bundled recordings in this installation.", classes="hint")
             yield Input(placeholder="path of a .dsrec recording or a .json/.json.gz trace",
                         select_on_focus=False)  # fmt: skip
-            yield Static("", classes="problem")
+            yield Static("", classes="problem", markup=False)
 
     def on_mount(self) -> None:
         """Focus the list, or the input if there is no list."""
@@ -70,6 +72,6 @@ class OpenScreen(ModalScreen[Path | str | None]):
     def _typed(self, event: Input.Submitted) -> None:
         path = Path(event.value.strip()).expanduser()
         if not event.value.strip() or not path.is_file():
-            self.query_one(".problem", Static).update(f"{path}: no such file")
+            self.query_one(".problem", Static).update(plain_line(f"{path}: no such file"))
             return
         self.dismiss(path)

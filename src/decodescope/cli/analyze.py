@@ -1,12 +1,13 @@
 """`analyze`: the report of one trace, or of the ranks of one run."""
 
+from functools import partial
 from pathlib import Path
 
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.options import FILE, json_option, rows_option
-from decodescope.cli.output import html_page, print_json, print_rich, source_name
+from decodescope.cli.output import html_page, print_json, print_table, source_name
 
 
 @click.command()
@@ -41,7 +42,7 @@ def analyze(files: tuple[Path, ...], as_json: bool, output_format: str, by: str)
     else:
         from decodescope.analyzer.views.report_table import report_table
 
-        print_rich(report_table(analysis.report, by))
+        print_table(analysis.report, partial(report_table, by=by))
 
 
 def _analyze_ranks(files: tuple[Path, ...], as_json: bool, output_format: str, by: str) -> None:
@@ -53,7 +54,7 @@ def _analyze_ranks(files: tuple[Path, ...], as_json: bool, output_format: str, b
     elif output_format == "table":
         from decodescope.analyzer.views.report_table import ranks_table
 
-        print_rich(ranks_table(ranks.report, by))
+        print_table(ranks.report, partial(ranks_table, by=by))
     elif output_format == "html":
         analyses = {f"rank {rank}": analysis for rank, analysis in ranks.ranks}
         if ranks.merged is not None:

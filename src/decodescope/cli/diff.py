@@ -9,8 +9,7 @@ from decodescope.cli.output import (
     check_out,
     end_on_regression,
     html_page,
-    print_json,
-    print_rich,
+    print_result,
     source_name,
     write_comparison,
 )
@@ -29,6 +28,7 @@ def diff(
     from decodescope import analyzer
     from decodescope.analyzer.comparing.diff import diff_reports
     from decodescope.analyzer.comparing.regression_gate import gate_diff
+    from decodescope.analyzer.views.comparison_table import comparison_table
 
     check_out(out, "diff", (base, other))
     before, after = (analyzer.analyze(analyzer.load(file)) for file in (base, other))
@@ -42,10 +42,5 @@ def diff(
         analyses = {f"A: {names[0]}": before, f"B: {names[1]}": after}
         page = html_page(" → ".join(names), analyses, result)
         write_comparison(out, "diff", result, comparison_markdown(result), page)
-    if as_json:
-        print_json(result)
-    else:
-        from decodescope.analyzer.views.comparison_table import comparison_table
-
-        print_rich(comparison_table(result))
+    print_result(result, comparison_table, as_json)
     end_on_regression(result.gate)

@@ -1,18 +1,21 @@
 """`models`, `variants` and `doctor`: what can run on this machine."""
 
+from functools import partial
+
 import rich_click as click
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.cli.options import device_option
-from decodescope.cli.output import print_rich
+from decodescope.cli.output import print_table
 
 
 @click.command()
 def models() -> None:
     """List the models that need no download, and the presets."""
     from decodescope.variants.listings import models_table
+    from decodescope.variants.model.presets import PRESETS
 
-    print_rich(models_table())
+    print_table(tuple(PRESETS.values()), models_table)
 
 
 @click.command()
@@ -21,8 +24,10 @@ def variants(device: str | None) -> None:
     """List the variants of the decode step, and whether they run here."""
     from decodescope.variants.listings import variants_table
     from decodescope.variants.machine.environment import choose_device
+    from decodescope.variants.registry import available_variants
 
-    print_rich(variants_table(choose_device(device)))
+    chosen = choose_device(device)
+    print_table(available_variants(chosen), partial(variants_table, device=chosen))
 
 
 @click.command()
@@ -32,7 +37,7 @@ def doctor() -> None:
     from decodescope.variants.listings import checks_table
 
     checks = run_checks()
-    print_rich(checks_table(checks))
+    print_table(checks, checks_table)
     failed = [check.name for check in checks if check.status == "fail"]
     if failed:
         raise MissingRequirement(f"doctor: {', '.join(failed)} failed; see the advice above")

@@ -17,6 +17,7 @@ from decodescope.analyzer.files import (
     write_atomically,
     write_json,
 )
+from decodescope.analyzer.plain import plain, plain_json, plain_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,14 +30,18 @@ Result = TypeVar("Result")
 
 def print_json(structure: object) -> None:
     """JSON on stdout, on one line."""
-    click.echo(encode_json(structure))
+    click.echo(plain_json(encode_json(structure)))
 
 
-def print_rich(renderable: "RenderableType") -> None:
-    """A table or text on stdout, as wide as the terminal."""
+def print_table(result: Result, table: Callable[[Result], "RenderableType"]) -> None:
+    """The table of a result on stdout, as wide as the terminal.
+
+    It is drawn from the plain strings of the result, and none of them is markup, an emoji code or
+    something to highlight.
+    """
     from rich.console import Console
 
-    Console().print(renderable)
+    Console(markup=False, emoji=False, highlight=False).print(table(plain(result)))
 
 
 def print_result(
@@ -46,7 +51,7 @@ def print_result(
     if as_json:
         print_json(result)
     else:
-        print_rich(table(result))
+        print_table(result, table)
 
 
 def write_result(
@@ -132,13 +137,14 @@ def progress(piped: Callable[[str], None] | None = None) -> Iterator[Callable[[s
     """Yields a function that shows the current stage: a spinner if stderr is a terminal, otherwise
     `piped`, by default nothing."""
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(stderr=True)
     if not console.is_terminal:
         yield piped or (lambda stage: None)
         return
     with console.status("starting") as status:
-        yield status.update
+        yield lambda stage: status.update(Text(plain_line(stage)))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,103 @@
+"""Strings from outside, such as names in a trace or a model's text, as they are shown.
+
+A name may hold an escape sequence that sets a terminal's title, a character that reverses the rest
+of its line, or a new line that looks like the next row of a table. What is not printable is
+therefore written as in Python: `\\x1b`, `\\u202e`, `\\n`. JSON has every string as it is: its own
+escapes are exact.
+"""
+
+import dataclasses
+import re
+import unicodedata
+from collections.abc import Iterable
+from typing import Any, TypeVar, cast
+
+from msgspec import Struct, structs
+
+T = TypeVar("T")
+
+_NOT_ASCII = re.compile(r"[^ -~]")
+_JOINERS = "\u200c\u200d"
+# The fields that hold several lines of text; all others are names and sentences.
+_TEXTS = frozenset({"output_text"})
+
+
+def plain_line(text: str) -> str:
+    """`text` on one line, with escapes for what is not printable.
+
+    Printable text is returned as it is, and every kind of space becomes a space. A zero-width
+    joiner stays between printable characters beyond ASCII: Persian words and some emoji need it. A
+    byte of a file name that is not UTF-8, a lone surrogate in Python, is written as that byte.
+    """
+    return text if text.isprintable() else _NOT_ASCII.sub(_shown, text)
+
+
+def plain_text(text: str) -> str:
+    """The lines of `text`, each as `plain_line`, with spaces for tabs."""
+    lines = text.replace("\r\n", "\n").replace("\t", "    ").split("\n")
+    return "\n".join(map(plain_line, lines))
+
+
+def plain(found: T) -> T:
+    """`found` with `plain_line` of every string in it, and `plain_text` of a model's output.
+
+    Looks into structs, dataclasses, tuples, lists and dictionaries.
+    """
+    return cast(T, _plain(found))
+
+
+def plain_json(data: bytes) -> bytes:
+    """JSON on one line with its own escapes for what is not printable; it decodes to the same."""
+    if data.isascii() and b"\x7f" not in data:
+        return data
+    return _NOT_ASCII.sub(_json_shown, data.decode()).encode()
+
+
+def _plain(found: Any) -> Any:
+    if isinstance(found, str):
+        return plain_line(found)
+    if isinstance(found, Struct):
+        changes = _changes(found, found.__struct_fields__)
+        return structs.replace(found, **changes) if changes else found
+    if dataclasses.is_dataclass(found):
+        changes = _changes(found, (field.name for field in dataclasses.fields(found)))
+        return dataclasses.replace(cast(Any, found), **changes) if changes else found
+    if isinstance(found, dict):
+        return {_plain(key): _plain(value) for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return type(found)(map(_plain, found))
+    return found
+
+
+def _changes(found: object, names: Iterable[str]) -> dict[str, Any]:
+    changes = {}
+    for name in names:
+        before = getattr(found, name)
+        after = plain_text(before) if name in _TEXTS and before else _plain(before)
+        if after is not before and after != before:
+            changes[name] = after
+    return changes
+
+
+def _shown(found: re.Match[str]) -> str:
+    character, text, place = found[0], found.string, found.start()
+    if character.isprintable():
+        return character
+    if unicodedata.category(character) == "Zs":
+        return " "
+    if character in _JOINERS and all(
+        neighbour > "\x7f" and neighbour.isprintable()
+        for neighbour in (text[place - 1 : place], text[place + 1 : place + 2])
+    ):
+        return character
+    if "\udc80" <= character <= "\udcff":
+        character = chr(ord(character) - 0xDC00)
+    return character.encode("unicode_escape").decode()
+
+
+def _json_shown(found: re.Match[str]) -> str:
+    character = found[0]
+    if character.isprintable():
+        return character
+    units = character.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
