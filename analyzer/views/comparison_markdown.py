@@ -8,8 +8,11 @@ from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.views.comparison_sections import summary_of
 from decodescope.analyzer.views.pair_sections import Section
 
-# An underscore inside a word is not emphasis, and kernel and range names are full of them.
-_SPECIAL = re.compile(r"[\\`*\[\]{}|#~$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])")
+# An underscore inside a word is not emphasis, and kernel and range names are full of them. GitHub
+# makes a link of "://" and of "www.".
+_SPECIAL = re.compile(
+    r"[\\`*\[\]{}|#~$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE
+)
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
@@ -51,5 +54,4 @@ def _row(cells: Iterable[str]) -> str:
 
 def _escaped(text: str) -> str:
     """`text` on one line, without anything that Markdown or HTML would interpret."""
-    line = plain_line(" ".join(text.split()))
-    return _SPECIAL.sub(r"\\\g<0>", line).translate(_ENTITIES)
+    return _SPECIAL.sub(r"\\\g<0>", plain_line(text)).translate(_ENTITIES)

@@ -11,7 +11,7 @@ from decodescope.analyzer.errors import InputError, RegressionFound
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.cli import ending
 from decodescope.cli.main import main
-from decodescope.cli.streams import standard_streams
+from decodescope.cli.streams import Messages, standard_streams
 from decodescope.tui.app import DecodescopeApp
 from tests.helpers.command import Command, Done
 
@@ -90,7 +90,8 @@ def test_a_file_name_that_is_no_text(tmp_path: Path) -> None:
     diff = r"decodescope diff $'no\xfftext.dsrec' $'no\xfftext.dsrec' --out out --json"
     assert '"no?text.dsrec"' in shell(diff, tmp_path).out
     assert len(list((tmp_path / "out").iterdir())) == 3
-    assert shell(r"decodescope analyze $'\xff'", tmp_path).only_line.startswith("decodescope: ?: ")
+    line = shell(r"decodescope analyze $'\xff'", tmp_path).only_line
+    assert line.startswith(r"decodescope: \xff: ")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,9 @@ def test_an_interrupt_ends_with_130_and_no_line(capsys: pytest.CaptureFixture[st
 def test_streams_of_others_stay(capsys: pytest.CaptureFixture[str]) -> None:
     before = sys.stdout, sys.stderr
     with standard_streams():
-        assert (sys.stdout, sys.stderr) == before
+        assert isinstance(sys.stderr, Messages)
+        assert (sys.stdout, sys.stderr.styled) == before
+    assert (sys.stdout, sys.stderr) == before
 
 
 async def test_an_error_in_the_app_is_left_to_the_command(

@@ -1,6 +1,7 @@
-"""Strings that try to do more than to be shown, in every place of a trace, a report and a message.
+"""Strings that try to do more than to be shown.
 
-`SHOWN` is how a line of output must show `HOSTILE`.
+`HOSTILE` sets a title, colours, clears the screen, reverses its line, begins another one, is a
+formula, an emoji code, markup, a link and HTML. `SHOWN` is how every output shows it.
 """
 
 import re
@@ -8,8 +9,6 @@ import unicodedata
 
 from hypothesis import strategies as st
 
-# Sets the title, colours, clears the screen, reverses the line, adds a row, closes markup, links,
-# and, as the middle of a file name, a byte that is not UTF-8.
 HOSTILE = (
     "[/][bold]=cmd|:fire:\x1b]0;owned\x07\x1b[31m\x9b2J\u202e\u2028\n\r\tfake  row"
     "[link=https://x.example]y[/link]<b>`"

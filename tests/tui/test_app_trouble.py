@@ -155,4 +155,5 @@ async def test_escape_sequences_in_the_text_do_not_reach_the_terminal(session):
         await settle(pilot)
         shown = text_of(session.app)
     assert "\x1b" not in shown
-    assert "before·[31mafter·" in shown
+    assert r"before\x1b[31mafter\x07" in shown
+    assert r"log\x1b]0;title\x07 line" in shown

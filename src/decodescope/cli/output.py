@@ -1,7 +1,6 @@
 """What a command prints and writes: data on stdout or in files, progress and messages on stderr."""
 
 import contextlib
-import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from decodescope.analyzer.files import (
     write_json,
 )
 from decodescope.analyzer.plain import plain, plain_json, plain_line
+from decodescope.cli.streams import Messages
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -128,8 +128,8 @@ def say_written(path: Path, what: str) -> None:
 
 
 def say(text: str) -> None:
-    """A message on stderr."""
-    click.echo(text, err=True)
+    """A message on stderr: one line."""
+    sys.stderr.write(f"{plain_line(text)}\n")
 
 
 @contextlib.contextmanager
@@ -139,19 +139,18 @@ def progress(piped: Callable[[str], None] | None = None) -> Iterator[Callable[[s
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(stderr=True)
+    messages = sys.stderr
+    console = Console(file=messages.styled if isinstance(messages, Messages) else messages)
     if not console.is_terminal:
         yield piped or (lambda stage: None)
         return
-    with console.status("starting") as status:
+    # The spinner puts a stream of its own in the place of stderr, which reads escape sequences.
+    with console.status("starting") as status, contextlib.redirect_stderr(Messages(sys.stderr)):
         yield lambda stage: status.update(Text(plain_line(stage)))
 
 
 @contextlib.contextmanager
 def library_output_to_stderr() -> Iterator[None]:
     """Keeps what a library prints while a model loads out of the data on stdout."""
-    with contextlib.redirect_stdout(io.TextIOWrapper(sys.stderr.buffer, write_through=True)) as out:
-        try:
-            yield
-        finally:
-            out.detach()
+    with contextlib.redirect_stdout(sys.stderr):
+        yield

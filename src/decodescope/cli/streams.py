@@ -2,7 +2,8 @@
 
 Python leaves a closed stream as None and a terminal without UTF-8 raises on the first box of a
 table. What cannot be written to stdout ends the command; stderr has nowhere to report, so what it
-cannot take is lost.
+cannot take is lost. Messages of ours and of libraries quote names and file contents, so all that
+goes to stderr becomes plain text there.
 """
 
 import codecs
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.plain import plain_text
 from decodescope.analyzer.views.ascii_text import to_ascii
 
 if TYPE_CHECKING:
@@ -30,19 +32,50 @@ class ReaderGone(Exception):
 def standard_streams() -> Iterator[None]:
     """For the time of a command, `sys.stdout` and `sys.stderr` are streams of this module.
 
-    Streams that are not this process's own (a test's) stay. Writing to stdout, or flushing it,
-    raises `ReaderGone`, or `InputError` for a full disk or a closed stream.
+    A stream that is not this process's own (a test's) stays, but stderr becomes `Messages` to it.
+    Writing to stdout, or flushing it, raises `ReaderGone`, or `InputError` for a full disk or a
+    closed stream.
     """
     _open_closed_ones()
     codecs.register_error(_IN_ASCII, _in_ascii)
     before = sys.stdout, sys.stderr
     sys.stdout = _wrapped(sys.stdout, _Stdout(1, "wb", closefd=False))
-    sys.stderr = _wrapped(sys.stderr, _Stderr(2, "wb", closefd=False))
+    sys.stderr = Messages(_wrapped(sys.stderr, _Stderr(2, "wb", closefd=False)))
     try:
         yield
     finally:
         sys.stderr.flush()
         sys.stdout, sys.stderr = before
+
+
+class Messages(io.TextIOBase, TextIO):
+    """Writes to `styled` as `plain_text`; a carriage return begins another line.
+
+    Only a spinner, which is ours, writes escape sequences: to `styled` itself.
+    """
+
+    def __init__(self, styled: TextIO) -> None:
+        self.styled = styled
+
+    def write(self, text: str, /) -> int:
+        lines = text.replace("\r\n", "\n").replace("\r", "\n")
+        self.styled.write(plain_text(lines))
+        if "\n" in lines:
+            self.styled.flush()
+        return len(text)
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.styled.encoding
+
+    def flush(self) -> None:
+        self.styled.flush()
+
+    def isatty(self) -> bool:
+        return self.styled.isatty()
+
+    def fileno(self) -> int:
+        return self.styled.fileno()
 
 
 class _Stdout(io.FileIO):

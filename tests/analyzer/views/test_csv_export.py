@@ -3,9 +3,14 @@
 import csv
 import io
 
+import msgspec
 import pytest
+from hypothesis import given
 
+from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.views.csv_export import render_csv
+from tests.helpers.hostile import HOSTILE, SHOWN, anything
+from tests.helpers.html_samples import sample_analysis
 from tests.helpers.rich_report import rich_report
 
 
@@ -16,7 +21,7 @@ def rows_of(by: str) -> list[dict[str, str]]:
 def test_csv_of_kernels_and_ranges_keeps_names_and_numbers() -> None:
     report = rich_report()
     rows = rows_of("kernel")
-    assert [row["name"] for row in rows] == [kernel.name for kernel in report.kernels]
+    assert [row["name"] for row in rows] == [plain_line(kernel.name) for kernel in report.kernels]
     assert [int(row["total_ns"]) for row in rows] == [k.total_ns for k in report.kernels]
     assert [float(row["share"]) for row in rows] == [k.share for k in report.kernels]
     assert [int(row["short_calls"]) for row in rows] == [k.short_calls for k in report.kernels]
@@ -67,3 +72,34 @@ def test_csv_of_gaps_adds_up_to_idle_by_device_stream_and_class() -> None:
                 assert sum(int(row["count"]) for row in parts) == total.count
                 assert all(bool(row["label"]) == (name == "host_wait") for row in parts)
     assert {row["stream"] for row in rows} == {"7", "9"}
+
+
+@pytest.mark.parametrize(
+    "start", ["=", "+", "-", "@", " =", "\uff1d", "\uff0b", "\uff0d", "\uff20"]
+)
+def test_no_text_is_a_formula_and_numbers_stay_numbers(start: str) -> None:
+    names = (f"{start}cmd|' /C calc'!A1", "kernel")
+    report = sample_analysis(names=names, model=f"{start}1.5").report
+    rows = list(csv.DictReader(io.StringIO(render_csv(report))))
+    assert {row["name"] for row in rows} == {f"'{names[0]}", "kernel"}
+    assert {row["model"] for row in rows} == {f"'{start}1.5"}
+    negative = msgspec.structs.replace(report.kernels[0], share=-1.5)
+    changed = msgspec.structs.replace(report, kernels=(negative,))
+    (row,) = csv.DictReader(io.StringIO(render_csv(changed)))
+    assert row["share"] == "-1.5"
+
+
+@given(anything)
+def test_any_name_is_one_cell_of_one_line(name: str) -> None:
+    report = rich_report()
+    kernel = msgspec.structs.replace(report.kernels[0], name=name)
+    text = render_csv(msgspec.structs.replace(report, kernels=(kernel,)))
+    assert len(text.splitlines()) == 2
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["name"].removeprefix("'") == plain_line(name).removeprefix("'")
+    assert row["name"][:1] not in tuple("=+-@")
+
+
+def test_a_hostile_name_is_readable() -> None:
+    text = render_csv(sample_analysis(names=(HOSTILE,)).report)
+    assert SHOWN in text
