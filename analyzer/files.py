@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.plain import plain_json
 
 _STDIN, _STDOUT = Path("-"), Path("/dev/fd/1")
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
@@ -77,11 +78,13 @@ def write_json(path: Path, structure: object) -> None:
 
 
 def encode_json(structure: object) -> bytes:
-    """`structure` as JSON, which is UTF-8; file names need not be, so "?" replaces the rest."""
+    """`structure` as JSON on one line, with escapes for what is not printable. JSON is UTF-8; file
+    names need not be, so "?" replaces the rest."""
     try:
-        return msgspec.json.encode(structure)
+        data = msgspec.json.encode(structure)
     except UnicodeEncodeError:
-        return msgspec.json.encode(_in_utf8(msgspec.to_builtins(structure)))
+        data = msgspec.json.encode(_in_utf8(msgspec.to_builtins(structure)))
+    return plain_json(data)
 
 
 def _in_utf8(value: Any) -> Any:

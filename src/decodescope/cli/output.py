@@ -16,7 +16,7 @@ from decodescope.analyzer.files import (
     write_atomically,
     write_json,
 )
-from decodescope.analyzer.plain import plain, plain_json, plain_line
+from decodescope.analyzer.plain import plain, plain_line
 from decodescope.cli.streams import Messages
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 def print_json(structure: object) -> None:
     """JSON on stdout, on one line."""
-    click.echo(plain_json(encode_json(structure)))
+    click.echo(encode_json(structure))
 
 
 def print_table(result: Result, table: Callable[[Result], "RenderableType"]) -> None:
