@@ -47,10 +47,20 @@ class Columns:
 def grouped(rows: Int64s, *keys: NDArray[np.integer]) -> Iterator[Int64s]:
     """The `rows` of each distinct key, in the order of the keys; `rows` index the keys' columns and
     keep their order within a key."""
-    order = rows[np.lexsort([key[rows] for key in reversed(keys)])]
-    if len(order):
-        changes = np.any([np.diff(key[order]) != 0 for key in keys], axis=0)
-        yield from np.split(order, np.flatnonzero(changes) + 1)
+    if not len(rows):
+        return
+    varying = [key for key in keys if (key[rows] != key[rows[0]]).any()]
+    if not varying:
+        yield rows
+        return
+    order = rows[np.lexsort([key[rows] for key in reversed(varying)])]
+    changes = np.any([np.diff(key[order]) != 0 for key in varying], axis=0)
+    yield from np.split(order, np.flatnonzero(changes) + 1)
+
+
+def rows_by(key: NDArray[np.integer]) -> dict[int, Int64s]:
+    """The rows of each value of `key`, in the order of the values."""
+    return {int(key[rows[0]]): rows for rows in grouped(np.arange(len(key)), key)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

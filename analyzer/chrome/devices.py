@@ -17,7 +17,7 @@ from decodescope.analyzer.timing.gaps import HOST_WAIT
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, HostWaits
 from decodescope.analyzer.timing.intervals import depth_changes
 from decodescope.analyzer.timing.queue_depth import times_in_queue
-from decodescope.analyzer.trace import Int64s, Trace
+from decodescope.analyzer.trace import Int64s, Trace, grouped
 
 _GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
 _RANGE_CATEGORY = "model_range"
@@ -38,33 +38,36 @@ class StreamTracks:
     tracks: Int64s
 
 
-def stream_tracks(trace: Trace, device: int) -> Iterator[StreamTracks]:
-    """The streams of a device, by number."""
+def stream_tracks(trace: Trace, of_device: Int64s) -> Iterator[StreamTracks]:
+    """The streams of a device, by number; `of_device` are its ops."""
     ops = trace.ops
     above = _FIRST_STREAM_TRACK
-    for stream in sorted(set(ops.stream[ops.device == device].tolist())):
-        mine = ((ops.device == device) & (ops.stream == stream)).nonzero()[0]
+    for mine in grouped(of_device, ops.stream):
+        stream = int(ops.stream[mine[0]])
         tracks = first_fit(ops.start_ns[mine], ops.end_ns[mine], may_nest=False) + above + 1
         yield StreamTracks(stream, above, mine, tracks)
         above = int(tracks.max()) + 1
 
 
-def device_events(analysis: Analysis, text: EventText, device: int, pid: int) -> Iterator[str]:
-    """Every event of one device. For a CPU capture only gaps and busy time: its operators are drawn
-    on their host threads."""
+def device_events(
+    analysis: Analysis, text: EventText, mine: Int64s, pieces: HostWaits, pid: int
+) -> Iterator[str]:
+    """Every event of the device with the ops `mine` and these pieces of gaps (`gap_pieces`). For a
+    CPU capture only gaps and busy time: its operators are drawn on their host threads."""
     trace = analysis.trace
+    device = int(trace.ops.device[mine[0]])
     yield text.thread(pid, _GAP_TRACK, "idle gaps")
-    yield from _gap_slices(analysis, text, device, pid)
+    yield from _gap_slices(analysis, text, pieces, pid)
     busy = analysis.busy[device]
     for start, end in rows_of((busy.start_ns, busy.end_ns)):
         yield text.counter("busy", pid, start, 1)
         yield text.counter("busy", pid, end, 0)
     if trace.on_cpu:
         return
-    for one in stream_tracks(trace, device):
+    for one in stream_tracks(trace, mine):
         yield from _range_slices(analysis, text, one, pid)
         yield from _op_slices(analysis, text, one, device, pid)
-    for at_ns, depth in rows_of(depth_changes(*times_in_queue(trace, device))):
+    for at_ns, depth in rows_of(depth_changes(*times_in_queue(trace, mine))):
         yield text.counter("queue depth", pid, at_ns, depth)
 
 
@@ -115,9 +118,8 @@ def _op_slices(
         yield text.slice(_GPU_CATEGORIES[kind_], text.name(name), pid, track, start, end, args)
 
 
-def _gap_slices(analysis: Analysis, text: EventText, device: int, pid: int) -> Iterator[str]:
+def _gap_slices(analysis: Analysis, text: EventText, pieces: HostWaits, pid: int) -> Iterator[str]:
     trace, gaps, ranges = analysis.trace, analysis.gaps, analysis.ranges
-    pieces = _gap_pieces(analysis, device)
     rows = pieces.gap
     whole = (gaps.length_ns[rows], gaps.prev[rows], gaps.next[rows], gaps.call[rows])
     columns = (pieces.label, pieces.start_ns, pieces.end_ns, *whole)
@@ -136,9 +138,9 @@ def _gap_slices(analysis: Analysis, text: EventText, device: int, pid: int) -> I
         yield text.slice(_GAP_CATEGORY, name, pid, _GAP_TRACK, start, end, args)
 
 
-def _gap_pieces(analysis: Analysis, device: int) -> HostWaits:
-    """The parts of the device's gaps in order of time, host_wait cut by what the host did; `label`
-    indexes `_PIECE_NAMES`."""
+def gap_pieces(analysis: Analysis) -> HostWaits:
+    """The parts of all gaps in order of time, host_wait cut by what the host did; `label` indexes
+    `_PIECE_NAMES`."""
     parts, waits = analysis.parts, analysis.host_waits
     others = parts.take(parts.kind != HOST_WAIT)
     pieces = HostWaits.concatenate(
@@ -147,5 +149,4 @@ def _gap_pieces(analysis: Analysis, device: int) -> HostWaits:
             replace(waits, label=waits.label + np.int8(len(GAP_CLASSES))),
         ]
     )
-    pieces = pieces.take(analysis.gaps.device[pieces.gap] == device)
     return pieces.take(np.argsort(pieces.start_ns, kind="stable"))

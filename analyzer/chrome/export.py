@@ -12,14 +12,19 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from decodescope.analyzer.chrome.devices import device_events, device_name, stream_tracks
+from decodescope.analyzer.chrome.devices import (
+    device_events,
+    device_name,
+    gap_pieces,
+    stream_tracks,
+)
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.tracks import as_drawn
 from decodescope.analyzer.files import replacing_stream
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, work_rows
 from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY
 from decodescope.analyzer.reports.analysis import Analysis
-from decodescope.analyzer.trace import HostEvents, Int64s, Trace
+from decodescope.analyzer.trace import HostEvents, Int64s, Trace, rows_by
 
 _HOST_CATEGORIES = ("user_annotation", "cpu_op", "cuda_runtime")
 _FIRST_FREE_PID = 10_000_000
@@ -77,10 +82,14 @@ def _events(analysis: Analysis, text: EventText) -> Iterator[str]:
     drawn = as_drawn(HostEvents.concatenate(groups))
     yield from _host_events(text, drawn, np.repeat(np.arange(3), [len(one) for one in groups]))
     pid_base = max(_FIRST_FREE_PID, int(drawn.pid.max(initial=0)) + 2)
-    for order, device in enumerate(analysis.busy):
+    pieces = gap_pieces(analysis)
+    pieces_of = rows_by(analysis.gaps.device[pieces.gap])
+    ops_of = rows_by(trace.ops.device)
+    for order, (device, mine) in enumerate(ops_of.items()):
         pid = pid_base + device
-        yield text.process(pid, device_name(trace, device), order - len(analysis.busy))
-        yield from device_events(analysis, text, device, pid)
+        yield text.process(pid, device_name(trace, device), order - len(ops_of))
+        own = pieces.take(pieces_of.get(device, mine[:0]))
+        yield from device_events(analysis, text, mine, own, pid)
     if not trace.on_cpu:
         calls = drawn.take(slice(len(drawn) - len(trace.calls), None))
         yield from _arrows(trace, text, calls, pid_base)
@@ -105,8 +114,8 @@ def _host_events(text: EventText, events: HostEvents, category: Int64s) -> Itera
 def _arrows(trace: Trace, text: EventText, calls: HostEvents, pid_base: int) -> Iterator[str]:
     """One arrow for each linked op, from the start of its launch call to its own start."""
     ops = trace.ops
-    for device in sorted(set(ops.device.tolist())):
-        for stream in stream_tracks(trace, device):
+    for device, mine in rows_by(ops.device).items():
+        for stream in stream_tracks(trace, mine):
             linked = (ops.launch[stream.ops] >= 0).nonzero()[0]
             targets = stream.ops[linked]
             tails = rows_of((calls.pid, calls.tid, calls.start_ns), ops.launch[targets])

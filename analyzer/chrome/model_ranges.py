@@ -68,6 +68,8 @@ def replay_slices(analysis: Analysis, ops: Int64s) -> list[RangeSlice]:
 
 def _runs(analysis: Analysis, ops: Int64s) -> Iterator[_Run]:
     trace, ranges, launches = analysis.trace, analysis.ranges, analysis.launches
+    if trace.reference is None:
+        return
     attributed = np.zeros(len(trace.calls) + 1, dtype=np.bool_)
     attributed[trace.ops.launch[ranges.reference_op >= 0]] = True
     ops = ops[attributed[trace.ops.launch[ops]]]

@@ -5,12 +5,14 @@ overlap partially are dropped or mangled. Such a slice goes to another track.
 """
 
 from dataclasses import replace
+from heapq import heappop, heappush
 
 import numpy as np
 
 from decodescope.analyzer.trace import HostEvents, Int64s, grouped
 
 _MAX_NUMBER = 1 << 31
+_ANY_END, _NO_END = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 def first_fit(start_ns: Int64s, end_ns: Int64s, *, may_nest: bool) -> Int64s:
@@ -22,20 +24,57 @@ def first_fit(start_ns: Int64s, end_ns: Int64s, *, may_nest: bool) -> Int64s:
     track = np.zeros(len(start_ns), dtype=np.int64)
     if (start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]).all():
         return track
-    # The ends of the open slices of each track.
-    stacks: list[list[int]] = []
+    stacks: list[list[int]] = [[]]  # the ends of the open slices of each track
+    open_slices: list[tuple[int, int]] = []  # end and track of each, as a heap
+    room = _Room()
     for index, (start, end) in enumerate(zip(start_ns.tolist(), end_ns.tolist(), strict=True)):
-        for candidate, stack in enumerate(stacks):
-            while stack and stack[-1] <= start:
-                stack.pop()
-            if not stack or (may_nest and end <= stack[-1]):
-                track[index] = candidate
-                stack.append(end)
-                break
-        else:
-            track[index] = len(stacks)
-            stacks.append([end])
+        while open_slices and open_slices[0][0] <= start:
+            changed = heappop(open_slices)[1]
+            stacks[changed].pop()
+            room.set(changed, stacks[changed][-1] if stacks[changed] else _ANY_END)
+        found = room.first(end)
+        if found == len(stacks):
+            stacks.append([])
+        stacks[found].append(end)
+        heappush(open_slices, (end, found))
+        room.set(found, end if may_nest else _NO_END)
+        track[index] = found
     return track
+
+
+class _Room:
+    """The latest end that each track has room for, as a binary tree of maxima; a track that was not
+    set yet has room for any."""
+
+    def __init__(self) -> None:
+        self._maxima = [_ANY_END, _ANY_END]
+
+    def set(self, track: int, end: int) -> None:
+        while 2 * track >= len(self._maxima):
+            self._double()
+        node = len(self._maxima) // 2 + track
+        self._maxima[node] = end
+        while node > 1:
+            node //= 2
+            self._maxima[node] = max(self._maxima[2 * node : 2 * node + 2])
+
+    def first(self, end: int) -> int:
+        """The first track with room for `end`."""
+        tracks, node = len(self._maxima) // 2, 1
+        if self._maxima[node] < end:
+            return tracks
+        while node < tracks:
+            node *= 2
+            node += self._maxima[node] < end
+        return node - tracks
+
+    def _double(self) -> None:
+        tracks = len(self._maxima) // 2
+        leaves = self._maxima[tracks:] + [_ANY_END] * tracks
+        self._maxima = [_ANY_END] * (4 * tracks)
+        self._maxima[2 * tracks :] = leaves
+        for node in range(2 * tracks - 1, 0, -1):
+            self._maxima[node] = max(self._maxima[2 * node : 2 * node + 2])
 
 
 def as_drawn(events: HostEvents) -> HostEvents:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
-from decodescope.analyzer.reports.device_report import device_report
+from decodescope.analyzer.reports.device_report import device_reports
 from decodescope.analyzer.reports.gap_report import idle_by_name, largest_gaps
 from decodescope.analyzer.reports.health import health
 from decodescope.analyzer.reports.identity import no_verdict
@@ -33,7 +33,7 @@ def analyze(trace: Trace) -> Analysis:
     """Compute every figure of `Report`. Works for any trace, also one without GPU activity."""
     timeline = find_timeline(trace)
     ranges = find_ranges(timeline)
-    devices = tuple(device_report(timeline, device) for device in timeline.busy)
+    devices = device_reports(timeline)
     launches = launch_report(timeline)
     observer = _observer(timeline)
     found = health(timeline, observer, ranges.tree.cut)

@@ -8,15 +8,23 @@ from decodescope.analyzer.timing.communication import communication
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.intervals import overlapped, union
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import GRAPH, MEMCPY, MEMSET, Int64s, grouped
+from decodescope.analyzer.trace import GRAPH, MEMCPY, MEMSET, Int64s, grouped, rows_by
 
 
-def device_report(timeline: Timeline, device: int) -> DeviceReport:
-    """The figures of one device."""
+def device_reports(timeline: Timeline) -> tuple[DeviceReport, ...]:
+    """The figures of each device, in order of device."""
+    gaps_of = rows_by(timeline.gaps.device)
+    none = np.zeros(0, dtype=np.int64)
+    return tuple(
+        _device_report(timeline, device, mine, gaps_of.get(device, none))
+        for device, mine in rows_by(timeline.trace.ops.device).items()
+    )
+
+
+def _device_report(timeline: Timeline, device: int, mine: Int64s, here: Int64s) -> DeviceReport:
+    """The figures of one device; `mine` are its ops, `here` its gaps."""
     trace, busy = timeline.trace, timeline.busy[device]
-    mine = np.flatnonzero(trace.ops.device == device)
     kind, critical_ns = trace.ops.kind[mine], timeline.critical_ns[mine]
-    here = np.flatnonzero(timeline.gaps.device == device)
     all_gaps, by_class, host_wait = _idle(timeline, here)
     window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
     floor_ns = timeline.floors_ns[device]
@@ -50,10 +58,8 @@ def _idle(
     timeline: Timeline, chosen: Int64s
 ) -> tuple[GapTotal, dict[str, GapTotal], dict[str, GapTotal]]:
     """The chosen gaps: whole, their parts by class, and the pieces of host_wait by label."""
-    is_chosen = np.zeros(len(timeline.gaps), dtype=np.bool_)
-    is_chosen[chosen] = True
-    parts = timeline.parts.take(is_chosen[timeline.parts.gap])
-    waits = timeline.host_waits.take(is_chosen[timeline.host_waits.gap])
+    parts = timeline.parts.take(_rows_within(timeline.parts.gap, chosen))
+    waits = timeline.host_waits.take(_rows_within(timeline.host_waits.gap, chosen))
     return (
         total_of(timeline.gaps.length_ns[chosen]),
         totals_by_name(parts.kind, parts.length_ns, GAP_CLASSES),
@@ -61,14 +67,23 @@ def _idle(
     )
 
 
+def _rows_within(gap: Int64s, chosen: Int64s) -> Int64s:
+    """The rows of the sorted column `gap` whose value is one of `chosen`, which are sorted too."""
+    first = np.searchsorted(gap, chosen, side="left")
+    counts = np.searchsorted(gap, chosen, side="right") - first
+    before = np.repeat(first - np.cumsum(counts) + counts, counts)
+    return np.asarray(np.arange(len(before)) + before, dtype=np.int64)
+
+
 def _stream_reports(timeline: Timeline, mine: Int64s, here: Int64s) -> tuple[StreamReport, ...]:
     """The streams of the ops `mine`, in order of their number; `here` are the device's gaps."""
     ops = timeline.trace.ops
-    ended_by = ops.stream[timeline.gaps.next[here]]
+    ended_by = rows_by(ops.stream[timeline.gaps.next[here]])
+    none = np.zeros(0, dtype=np.int64)
     reports = []
     for own in grouped(mine, ops.stream):
         stream, begin, end = int(ops.stream[own[0]]), ops.start_ns[own], ops.end_ns[own]
-        all_gaps, by_class, host_wait = _idle(timeline, here[ended_by == stream])
+        all_gaps, by_class, host_wait = _idle(timeline, here[ended_by.get(stream, none)])
         reports.append(
             StreamReport(
                 stream=stream,

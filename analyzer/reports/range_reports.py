@@ -9,7 +9,7 @@ from decodescope.analyzer.reports.gap_report import idle_by_name
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport
 from decodescope.analyzer.timing.intervals import grouped_busy_ns
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, GpuOps, Int64s
+from decodescope.analyzer.trace import Bools, GpuOps, Int64s, rows_by
 
 
 def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]:
@@ -91,8 +91,7 @@ def _gpu_ns(ops: GpuOps, tree: PathTree, op_node: Int64s) -> Int64s:
 
 def _alone(ops: GpuOps) -> Bools:
     alone = np.ones(len(ops), dtype=np.bool_)
-    for device in np.unique(ops.device).tolist():
-        mine = np.flatnonzero(ops.device == device)
+    for mine in rows_by(ops.device).values():
         start_ns, end_ns = ops.start_ns[mine], ops.end_ns[mine]
         alone[mine[1:]] &= start_ns[1:] >= np.maximum.accumulate(end_ns)[:-1]
         alone[mine[:-1]] &= start_ns[1:] >= end_ns[:-1]

@@ -21,7 +21,16 @@ import numpy as np
 
 from decodescope.analyzer.timing.intervals import Union, union
 from decodescope.analyzer.timing.launches import LaunchCalls, calls_named, graph_launch_calls
-from decodescope.analyzer.trace import KERNEL, Bools, Int8s, Int64s, Intervals, Trace, grouped
+from decodescope.analyzer.trace import (
+    KERNEL,
+    Bools,
+    Int8s,
+    Int64s,
+    Intervals,
+    Trace,
+    grouped,
+    rows_by,
+)
 
 UNLINKED, GRAPH_INTERNAL, HOST_WAIT, LAUNCH_CALL, KERNEL_FLOOR, DEPENDENCY, LAUNCH_LATENCY = range(
     7
@@ -62,8 +71,7 @@ class GapParts(Intervals):
 def busy_by_device(trace: Trace) -> dict[int, Union]:
     """Busy intervals of each device, in order of device; indices point into `Trace.ops`."""
     unions = {}
-    for device in np.unique(trace.ops.device).tolist():
-        mine = np.flatnonzero(trace.ops.device == device)
+    for device, mine in rows_by(trace.ops.device).items():
         busy = union(trace.ops.start_ns[mine], trace.ops.end_ns[mine])
         unions[device] = Union(busy.start_ns, busy.end_ns, mine[busy.first], mine[busy.last_ending])
     return unions
@@ -160,8 +168,11 @@ def _floors(trace: Trace, gaps: Gaps, back_to_back: Bools) -> Floors:
     queued = np.flatnonzero(back_to_back)
     ahead_ns = gaps.start_ns[queued] - trace.calls.end_ns[gaps.call[queued]]
     ahead = queued[ahead_ns >= QUEUED_AHEAD_NS]
-    length_ns, device = gaps.length_ns[ahead], gaps.device[ahead]
-    return {one: _lower_median(length_ns[device == one]) for one in devices}
+    length_ns = gaps.length_ns[ahead]
+    known = {
+        one: _lower_median(length_ns[mine]) for one, mine in rows_by(gaps.device[ahead]).items()
+    }
+    return dict.fromkeys(devices) | known
 
 
 def _is_coarse(trace: Trace) -> bool:
@@ -171,9 +182,7 @@ def _is_coarse(trace: Trace) -> bool:
     return not (since_ns % _COARSE_NS).any()
 
 
-def _lower_median(values: Int64s) -> int | None:
-    if not len(values):
-        return None
+def _lower_median(values: Int64s) -> int:
     middle = (len(values) - 1) // 2
     return int(np.partition(values, middle)[middle])
 
@@ -181,9 +190,9 @@ def _lower_median(values: Int64s) -> int | None:
 def _floor_of_each(gaps: Gaps, floors_ns: Floors) -> Int64s:
     """The floor of each gap's device, -1 if unknown."""
     floor_ns = np.full(len(gaps), -1, dtype=np.int64)
-    for device, floor in floors_ns.items():
-        if floor is not None:
-            floor_ns[gaps.device == device] = floor
+    for device, mine in rows_by(gaps.device).items():
+        if (floor := floors_ns[device]) is not None:
+            floor_ns[mine] = floor
     return floor_ns
 
 

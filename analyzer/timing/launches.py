@@ -93,7 +93,11 @@ def threads_at(
     events: HostEvents, chosen: Int64s, times: HostTimes
 ) -> Iterator[tuple[Int64s, Int64s]]:
     """For each thread with chosen events and with times: those events, and its rows of `times`."""
+    rows = {
+        (int(times.pid[here[0]]), int(times.tid[here[0]])): here
+        for here in grouped(np.arange(len(times)), times.pid, times.tid)
+    }
     for mine in grouped(chosen, events.pid, events.tid):
-        here = (times.pid == events.pid[mine[0]]) & (times.tid == events.tid[mine[0]])
-        if here.any():
-            yield mine, np.flatnonzero(here)
+        here = rows.get((int(events.pid[mine[0]]), int(events.tid[mine[0]])))
+        if here is not None:
+            yield mine, here

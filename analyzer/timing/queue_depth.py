@@ -11,7 +11,7 @@ import numpy as np
 
 from decodescope.analyzer.schema.launch_report import QueueDepth
 from decodescope.analyzer.timing.intervals import Union, depth_at_starts, depth_changes
-from decodescope.analyzer.trace import Int64s, Intervals, Trace
+from decodescope.analyzer.trace import Int64s, Intervals, Trace, rows_by
 
 _PARTS = 120
 
@@ -26,17 +26,17 @@ class _Queue(Intervals):
 def queue_depth_at_calls(trace: Trace, call: Int64s, first_op: Int64s) -> Int64s:
     """The depth of the device's queue at the start of each `call`, including its own ops."""
     depth = np.zeros(len(call), dtype=np.int64)
-    call_device = trace.ops.device[first_op]
-    for device in np.unique(call_device).tolist():
-        here = call_device == device
+    ops_of = rows_by(trace.ops.device)
+    for device, here in rows_by(trace.ops.device[first_op]).items():
         at_ns = trace.calls.start_ns[call[here]]
-        depth[here] = depth_at_starts(*times_in_queue(trace, device), at_ns)
+        depth[here] = depth_at_starts(*times_in_queue(trace, ops_of[device]), at_ns)
     return depth
 
 
 def queue_depth_over_time(trace: Trace, unions: dict[int, Union]) -> QueueDepth | None:
     """The figures of `QueueDepth`; None if no op is linked or no time passed."""
-    found = (_queue(trace, device, busy) for device, busy in unions.items())
+    ops_of = rows_by(trace.ops.device)
+    found = (_queue(trace, ops_of[device], busy) for device, busy in unions.items())
     queues = [queue for queue in found if queue is not None]
     if not queues:
         return None
@@ -53,9 +53,10 @@ def queue_depth_over_time(trace: Trace, unions: dict[int, Union]) -> QueueDepth 
     )
 
 
-def _queue(trace: Trace, device: int, busy: Union) -> _Queue | None:
-    """None if the device has no linked op or its window has no length."""
-    launched_ns, started_ns = times_in_queue(trace, device)
+def _queue(trace: Trace, mine: Int64s, busy: Union) -> _Queue | None:
+    """The queue of the device with the ops `mine`; None if none is linked or its window has no
+    length."""
+    launched_ns, started_ns = times_in_queue(trace, mine)
     begin, end = busy.start_ns[:1], busy.end_ns[-1:]
     if not len(launched_ns) or begin[0] == end[0]:
         return None
@@ -83,9 +84,8 @@ def _deepest_in_parts(queues: Sequence[_Queue]) -> tuple[int, tuple[int, ...]]:
     return part_ns, tuple(deepest.tolist())
 
 
-def times_in_queue(trace: Trace, device: int) -> tuple[Int64s, Int64s]:
-    """When each linked op of a device was launched, and when it started (at the earliest then)."""
-    ops = trace.ops
-    mine = (ops.device == device) & (ops.launch >= 0)
-    launched_ns = trace.calls.start_ns[ops.launch[mine]]
-    return launched_ns, np.maximum(ops.start_ns[mine], launched_ns)
+def times_in_queue(trace: Trace, mine: Int64s) -> tuple[Int64s, Int64s]:
+    """When each linked op among `mine` was launched, and when it started (at the earliest then)."""
+    linked = mine[trace.ops.launch[mine] >= 0]
+    launched_ns = trace.calls.start_ns[trace.ops.launch[linked]]
+    return launched_ns, np.maximum(trace.ops.start_ns[linked], launched_ns)

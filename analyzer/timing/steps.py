@@ -13,7 +13,15 @@ import numpy as np
 
 from decodescope.analyzer.timing.intervals import Union, covered_until, merged
 from decodescope.analyzer.timing.launches import LaunchCalls
-from decodescope.analyzer.trace import HostEvents, HostTimes, Int64s, Intervals, Trace, grouped
+from decodescope.analyzer.trace import (
+    HostEvents,
+    HostTimes,
+    Int64s,
+    Intervals,
+    Trace,
+    grouped,
+    rows_by,
+)
 
 _NUMBER = r"(?:[\s_#:./-]*\d+)?$"
 MARKERS = (
@@ -166,17 +174,16 @@ def _step_at(ranges: HostEvents, marker: Int64s, times: HostTimes) -> Int64s:
     the same time; then each marker counts for its own thread only.
     """
     step = np.full(len(times.at_ns), -1, dtype=np.int64)
-    for process in np.unique(ranges.pid[marker]).tolist():
-        mine = np.flatnonzero(ranges.pid[marker] == process)
+    times_of = rows_by(times.pid)
+    for process, mine in rows_by(ranges.pid[marker]).items():
+        inside = times_of.get(process, marker[:0])
         start, end = ranges.start_ns[marker[mine]], ranges.end_ns[marker[mine]]
-        inside = times.pid == process
         if (start[1:] >= end[:-1]).all():
             step[inside] = _containing(start, end, mine, times.at_ns[inside])
             continue
-        threads = ranges.tid[marker[mine]]
-        for thread in np.unique(threads).tolist():
-            own = threads == thread
-            here = inside & (times.tid == thread)
+        on_thread = rows_by(times.tid[inside])
+        for thread, own in rows_by(ranges.tid[marker[mine]]).items():
+            here = inside[on_thread.get(thread, marker[:0])]
             step[here] = _containing(start[own], end[own], mine[own], times.at_ns[here])
     return step
 

@@ -1,6 +1,5 @@
 """What ran when in one trace, computed once: the columns that every report is built from."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +17,7 @@ from decodescope.analyzer.timing.host_waits import HostWaits, find_host_waits
 from decodescope.analyzer.timing.intervals import Union, critical_ns, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
-from decodescope.analyzer.trace import GpuOps, Int64s, Intervals, Trace
+from decodescope.analyzer.trace import GpuOps, Int64s, Intervals, Trace, rows_by
 
 OVERLAP_SHARE = 0.02
 
@@ -73,7 +72,7 @@ def find_timeline(trace: Trace) -> Timeline:
     return Timeline(
         trace=trace,
         busy=busy,
-        critical_ns=_critical_ns(trace.ops, busy),
+        critical_ns=_critical_ns(trace.ops),
         launches=launches,
         gaps=gaps,
         parts=parts,
@@ -83,10 +82,9 @@ def find_timeline(trace: Trace) -> Timeline:
     )
 
 
-def _critical_ns(ops: GpuOps, devices: Iterable[int]) -> Int64s:
+def _critical_ns(ops: GpuOps) -> Int64s:
     found = np.zeros(len(ops), dtype=np.int64)
-    for device in devices:
-        mine = np.flatnonzero(ops.device == device)
+    for mine in rows_by(ops.device).values():
         found[mine] = critical_ns(ops.start_ns[mine], ops.end_ns[mine])
     return found
 

@@ -27,6 +27,33 @@ def test_tracks_separate_and_nest(rows: list[tuple[int, int]]) -> None:
         assert not apart.any()
 
 
+@given(slices, st.booleans())
+@settings(deadline=None)
+def test_each_slice_gets_the_first_track_that_it_fits_on(
+    rows: list[tuple[int, int]], may_nest: bool
+) -> None:
+    rows = sorted(((start, start + length) for start, length in rows), key=lambda r: (r[0], -r[1]))
+    tracks: list[list[tuple[int, int]]] = []
+    expected = []
+    for start, end in rows:
+        still_open = [[one for one in track if one[1] > start] for track in tracks]
+        fits = [all(may_nest and end <= one[1] for one in track) for track in still_open]
+        expected.append([*fits, True].index(True))
+        if expected[-1] == len(tracks):
+            tracks.append([])
+        tracks[expected[-1]].append((start, end))
+    columns = (np.array([row[i] for row in rows], dtype=np.int64) for i in (0, 1))
+    assert first_fit(*columns, may_nest=may_nest).tolist() == expected
+
+
+def test_a_hundred_thousand_open_slices() -> None:
+    """All overlap, so each has a track of its own; to try every track takes 10^10 steps."""
+    start = np.arange(100_000, dtype=np.int64)
+    for may_nest in (False, True):
+        tracks = first_fit(start, start + 1_000_000, may_nest=may_nest)
+        assert (tracks == start).all()
+
+
 def test_host_events_keep_their_thread_if_viewers_accept_it() -> None:
     trace = trace_of(
         span(0, 50, "range", tid=7), call(10, 20, 1, tid=7), call(45, 60, 2, tid=7),
