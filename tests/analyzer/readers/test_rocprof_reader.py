@@ -187,6 +187,18 @@ def test_figures_agree_with_a_count_over_the_json(
     )
 
 
+@given(st.randoms(use_true_random=False))
+def test_the_order_of_records_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, rng: random.Random
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "shuffled.json"
+    process = one_step()
+    ordered = analyze(load(write(path, process))).report
+    for records in process.records.values():
+        rng.shuffle(records)
+    assert analyze(load(write(path, process))).report == ordered
+
+
 def test_it_is_exported(tmp_path: Path) -> None:
     trace = load(write(tmp_path / "results.json", one_step()))
     export_chrome(analyze(trace), tmp_path / "chrome.json")
