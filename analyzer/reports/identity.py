@@ -17,7 +17,7 @@ RELEVANT_CAPTURE = 0.15
 _NAMED_APIS = 3
 _HOW_TO_RECORD = {
     "nsys-sqlite": "nsys profile --trace=cuda",
-    "rocprof-json": "rocprofv3 --sys-trace",
+    "rocprof-json": "rocprofv3 --runtime-trace",
 }
 
 

@@ -49,12 +49,12 @@ def read_rocprof(source: ByteSource) -> Trace:
 
 def _findings(parts: Sequence[ProcessColumns]) -> Iterator[tuple[str, str]]:
     if not any(len(part.gpu) for part in parts):
-        yield "no_kernel_trace", "the file has no kernels; record with rocprofv3 --kernel-trace"
+        yield "no_kernel_trace", "the file has no kernels; record with rocprofv3 --runtime-trace"
     elif not any(len(part.calls) for part in parts):
         yield (
             "no_hip_trace",
             "the file has no HIP calls, so nothing is known of launches; record with rocprofv3 "
-            "--kernel-trace --memory-copy-trace --hip-trace --marker-trace",
+            "--runtime-trace",
         )
     if dropped := sum(part.dropped for part in parts):
         yield "dropped_events", f"{dropped} records without a usable start or end were left out"

@@ -141,7 +141,7 @@ def test_a_file_without_kernels_says_what_to_record(tmp_path: Path) -> None:
         trace = load(write(tmp_path / "results.json", *processes))
         report = analyze(trace).report
         assert report.health.status == "no_gpu_activity"
-        assert any("--kernel-trace" in one.message for one in report.health.findings)
+        assert any("--runtime-trace" in one.message for one in report.health.findings)
 
 
 records = st.lists(
