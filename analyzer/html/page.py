@@ -24,7 +24,6 @@ from decodescope.analyzer.views.names import cut_middle, shorten_kernel
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
-_BOUND_WORDS = {"mixed": "mixed", "unknown": "bound unknown"}
 
 
 def render_page(**values: Any) -> str:
@@ -55,7 +54,7 @@ def _environment() -> Environment:
         "cut": cut_middle,
         "kernel": shorten_kernel,
         "breakable": breakable,
-        "bound": bound_words,
+        "bound": words.bound_words,
         "flops": flops_rate,
         "change": words.change_text,
         "interval": lambda found: formatting.interval_text(found, significant),
@@ -87,11 +86,6 @@ def _policy_hash(script: str) -> str:
     """A script's name in a content security policy: the base64 of its SHA-256."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
-
-
-def bound_words(bound: str) -> str:
-    """What bounds a step, in words."""
-    return _BOUND_WORDS.get(bound, f"{bound}-bound")
 
 
 def breakable(name: str) -> Markup:

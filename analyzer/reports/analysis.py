@@ -9,7 +9,7 @@ from decodescope.analyzer.reports.health import health
 from decodescope.analyzer.reports.identity import no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
-from decodescope.analyzer.roofline.verdict import verdict
+from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Observer, Report, StepReport
 from decodescope.analyzer.timing.step_timeline import StepTimeline, step_timeline
@@ -37,16 +37,18 @@ def analyze(trace: Trace) -> Analysis:
     launches = launch_report(timeline)
     observer = _observer(timeline)
     found = health(timeline, observer, ranges.tree.cut)
+    steps = _step_reports(timeline)
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
         health=found,
         devices=devices,
         launches=launches,
-        steps=_step_reports(timeline),
+        steps=steps,
         kernels=kernel_reports(timeline, ranges.reference_op),
         ranges=range_reports(timeline, ranges),
-        verdict=no_verdict(found) or verdict(devices, launches, trace.capture, _step_ns(observer)),
+        verdict=no_verdict(found)
+        or verdict(Evidence(devices, launches, steps, trace.capture, observer)),
         capture=trace.capture,
         observer=observer,
         largest_gaps=largest_gaps(timeline, ranges),
@@ -94,9 +96,3 @@ def _observer(timeline: Timeline) -> Observer | None:
         return None
     ratio = profiled / unprofiled if profiled is not None and unprofiled else None
     return Observer(unprofiled_step_ns=unprofiled, profiled_step_ns=profiled, ratio=ratio)
-
-
-def _step_ns(observer: Observer | None) -> int | None:
-    if observer is None:
-        return None
-    return observer.unprofiled_step_ns or observer.profiled_step_ns

@@ -6,12 +6,12 @@ import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
 from decodescope.analyzer.reports.identity import identity_findings
+from decodescope.analyzer.roofline.verdict import DISTORTED
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer
 from decodescope.analyzer.timing.launches import graph_launch_calls, lost_launches
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Trace
 
-DISTORTED = 1.2
 _HARMLESS = (
     *("profiler_overhead", "cpu_capture", "no_steps", "empty_steps", "distorted_window"),
     *("missing_ranks", "profiler_errors"),
@@ -93,7 +93,7 @@ def _findings(
         yield (
             "distorted_window",
             f"a profiled step took {observer.ratio:.2f} times as long: gaps and launch times "
-            "are of slowed steps",
+            "are of slowed steps, the verdict is not",
         )
     if not len(steps):
         yield "no_steps", "no step markers, so no figures per step"

@@ -1,21 +1,31 @@
-"""What bounds a decode step, with the conditions that held and their figures.
+"""What bounds a decode step: one cause, the figures that show it, and what to do next.
 
-Launch-bound: host_wait and launch_latency gaps are more than 15 % of the window and the median
-queue depth is at most 1. Memory-bound: the step reads its bytes at 60 % or more of the peak
-bandwidth. Compute-bound: it does its FLOPs at 60 % or more of the datasheet's dense peak for its
-dtype. Mixed: several of these hold, or none; the reasons then say what dominates. Without its
-inputs there is no verdict.
+- communication: communication that no other op covers is the largest part of the window.
+- memory: the step reads its bytes at 60 % or more of the peak bandwidth.
+- compute: the step does its FLOPs at 60 % or more of the datasheet's dense peak for its dtype.
+- launch: host_wait, launch_call and launch_latency are more than 15 % of the window, and the median
+  queue depth is at most 1.
+- kernels: none of these; the kernels, with the gaps between them, stay below the bandwidth.
+- unknown: none of the first four, and the bandwidth is unknown; the next step makes it known.
+
+The first that holds is the bound; of memory and compute, the nearer to its peak. If the profiler
+slowed the steps by more than `DISTORTED`, the verdict rests on the unprofiled step: it is busy, and
+idle for other causes than the host, for as long as a profiled one; the rest is the host's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak
+from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak, peak_bytes_per_s
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     Bound,
     CaptureInfo,
     DeviceReport,
+    Observer,
+    StepReport,
     Verdict,
 )
 
@@ -23,121 +33,290 @@ LAUNCH_BOUND_IDLE_SHARE = 0.15
 LAUNCH_BOUND_QUEUE_DEPTH = 1.0
 MEMORY_BOUND_MBU = 0.6
 COMPUTE_BOUND_SHARE = 0.6
-_LATE_CLASSES = ("host_wait", "launch_latency")
+DISTORTED = 1.25
+_LATE_CLASSES = ("host_wait", "launch_call", "launch_latency")
+_IDLE_WORDS = {
+    "unlinked": "idle before ops whose launch call is not in the trace",
+    "graph_internal": "idle inside the graph",
+    "host_wait": "waiting for the host",
+    "launch_call": "idle inside launch calls",
+    "kernel_floor": "the floor between kernels",
+    "dependency": "waiting for another stream or an event",
+    "launch_latency": "idle after launch calls",
+}
+_MIN_SHARE = 0.01
+_RECORD = "record the step with `decodescope run --trace FILE`, which notes "
+_LATE_ADVICE = {
+    "python": "replay the step as one CUDA graph (variants compiled, fused+graph)",
+    "sync": "remove the synchronisations from the step (.item(), .cpu(), printing a tensor)",
+    "allocation": "allocate before the step: a static KV cache, tensors that are used again",
+    "memcpy_api": "copy from pinned memory without waiting, or keep the data on the GPU",
+    "other_api": "move other CUDA calls (module loads, queries) out of the step",
+}
+_GRAPH_ADVICE = (
+    "the step is a graph: launch the next replay before this one ends, without reading its token"
+)
+_ADVICE: Mapping[Bound, str] = {
+    "memory": "only fewer bytes make it faster: FP8 or INT8 weights, a shorter KV cache; a larger "
+    "batch reads the weights once for more tokens",
+    "compute": "lower precision, a smaller batch or fewer FLOPs make it faster",
+    "communication": "compare the ranks (`decodescope analyze RANK0 RANK1 …`): a collective also "
+    "waits for the slowest one; then overlap it, or use fewer devices",
+    "kernels": "start with the kernels that take most of the busy time "
+    "(`decodescope analyze FILE --by kernel`)",
+}
+_SMALL_GAPS_ADVICE = (
+    "let the next kernel start early (variant fused+graph: programmatic dependent launch), or fuse"
+)
 
 
-def verdict(
-    devices: Sequence[DeviceReport],
-    launches: LaunchReport,
-    capture: CaptureInfo | None,
-    step_ns: int | None,
-) -> Verdict:
-    """Judge one window.
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What a verdict rests on. `capture` and `observer` are None if the trace does not say."""
 
-    `step_ns` is the time in which a step reads the bytes of `capture`, unprofiled if known. The
-    peak is the one measured with the capture, else the datasheet's.
-    """
-    window_ns = sum(device.window_ns for device in devices)
-    if not window_ns:
-        return Verdict("unknown", ("no GPU activity in this trace",))
+    devices: Sequence[DeviceReport]
+    launches: LaunchReport
+    steps: Sequence[StepReport]
+    capture: CaptureInfo | None
+    observer: Observer | None
+
+    @property
+    def step_ns(self) -> int | None:
+        """The time in which a step reads its bytes, unprofiled if known."""
+        if self.observer is None:
+            return None
+        return self.observer.unprofiled_step_ns or self.observer.profiled_step_ns
+
+
+def verdict(evidence: Evidence) -> Verdict:
+    """Judge one window. The peak is the one measured with the capture, else the datasheet's."""
+    capture = evidence.capture
+    if not sum(device.window_ns for device in evidence.devices):
+        reason = "no GPU activity in this trace"
+        return Verdict("unknown", (reason,), ("record the GPU's activity (see the trace health)",))
     if capture is not None and capture.device == "cpu":
-        return Verdict(
-            "unknown", ("device: cpu; leaf operators stand for GPU ops and are not launched",)
+        reason = "device: cpu; leaf operators stand for GPU ops and are not launched"
+        return Verdict("unknown", (reason,), ("run it on a GPU: `--device cuda`",))
+    spent = _budget(evidence)
+    memory, compute = _memory(evidence), _compute(evidence)
+    bound = _bound(evidence, spent, memory, compute)
+    because = [*_spent_reasons(evidence, spent, bound), memory.reason]
+    if compute.reason:
+        because.append(compute.reason)
+    if bound in ("kernels", "unknown"):
+        because.append(_kernels_reason(evidence, spent))
+    return Verdict(bound, tuple(because), tuple(_next(evidence, spent, bound)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """Where the time goes, in ns: `idle_ns` by class and `busy_ns` add up to `total_ns`;
+    `exposed_ns` is the part of busy in which only communication ran. `of` names the whole."""
+
+    of: str
+    total_ns: float
+    busy_ns: float
+    exposed_ns: float
+    idle_ns: Mapping[str, float]
+
+    def share(self, ns: float) -> float:
+        return ns / self.total_ns
+
+    @property
+    def late_ns(self) -> float:
+        return sum(self.idle_ns[name] for name in _LATE_CLASSES)
+
+
+@dataclass(frozen=True, slots=True)
+class _Nearness:
+    """How near the step is to a peak (None if unknown), whether it is bound by it, and why."""
+
+    share: float | None
+    holds: bool
+    reason: str
+
+
+def _is_distorted(observer: Observer | None) -> bool:
+    return observer is not None and observer.ratio is not None and observer.ratio > DISTORTED
+
+
+def _budget(evidence: Evidence) -> _Budget:
+    """The window of all devices; under a profiler that distorts, the unprofiled step."""
+    devices = evidence.devices
+    idle = {
+        name: sum(device.gaps[name].total_ns for device in devices if name in device.gaps)
+        for name in GAP_CLASSES
+    }
+    busy_ns = sum(device.busy_ns for device in devices)
+    exposed_ns = sum(device.exposed_communication_ns for device in devices)
+    steps = [step for step in evidence.steps if step.gpu_ops]
+    if not steps or evidence.observer is None or not _is_distorted(evidence.observer):
+        window_ns = sum(device.window_ns for device in devices)
+        return _Budget("the window", window_ns, busy_ns, exposed_ns, idle)
+    total_ns = float(evidence.observer.unprofiled_step_ns or 0)
+    step_busy_ns = min(sum(step.busy_ns for step in steps) / len(steps), total_ns)
+    kept = {name: sum(step.gaps.get(name, 0) for step in steps) / len(steps) for name in idle}
+    kept |= dict.fromkeys(_LATE_CLASSES, 0.0)
+    room_ns = total_ns - step_busy_ns
+    scale = min(room_ns / max(sum(kept.values()), 1.0), 1.0)
+    kept = {name: ns * scale for name, ns in kept.items()}
+    kept["host_wait"] = room_ns - sum(kept.values())
+    exposed_ns = round(step_busy_ns * exposed_ns / busy_ns) if busy_ns else 0
+    return _Budget("the unprofiled step", total_ns, step_busy_ns, exposed_ns, kept)
+
+
+def _bound(evidence: Evidence, spent: _Budget, memory: _Nearness, compute: _Nearness) -> Bound:
+    waits_ns = sum(spent.idle_ns.values()) - spent.late_ns
+    others_ns = (spent.late_ns, waits_ns, spent.busy_ns - spent.exposed_ns)
+    if spent.exposed_ns > max(others_ns):
+        return "communication"
+    if memory.holds or compute.holds:
+        return "memory" if (memory.share or 0.0) >= (compute.share or 0.0) else "compute"
+    if spent.share(spent.late_ns) > LAUNCH_BOUND_IDLE_SHARE and _is_shallow(evidence):
+        return "launch"
+    return "unknown" if memory.share is None else "kernels"
+
+
+def _is_shallow(evidence: Evidence) -> bool:
+    """Whether the host is not ahead; a profiler that distorts also empties the queue."""
+    depth = evidence.launches.median_queue_depth
+    return _is_distorted(evidence.observer) or (
+        depth is not None and depth <= LAUNCH_BOUND_QUEUE_DEPTH
+    )
+
+
+def _spent_reasons(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[str]:
+    observer = evidence.observer
+    if observer is not None and _is_distorted(observer):
+        yield (
+            f"profiled steps took {observer.ratio:.2f} times as long as unprofiled ones: judged by "
+            f"the unprofiled step ({duration(observer.unprofiled_step_ns)}) and the busy time of a "
+            f"profiled one ({duration(round(spent.busy_ns))})"
         )
-    launch_bound, because = _launch_condition(devices, window_ns, launches)
-    memory_bound, reason, mbu = _memory_condition(capture, step_ns)
-    compute_bound, arithmetic = _compute_condition(capture, step_ns)
-    because += [reason, *arithmetic]
-    bound = _bound(launch_bound, memory_bound, compute_bound)
-    if bound == "mixed" and mbu is not None and not (launch_bound or memory_bound):
-        because.append(_dominant(devices, window_ns, mbu))
-    return Verdict(bound, tuple(because))
-
-
-def _bound(launch: bool | None, memory: bool | None, compute: bool | None) -> Bound:
-    """Unknown arithmetic leaves the decision to the others: decode steps rarely near its peak."""
-    conditions: tuple[tuple[Bound, bool | None], ...]
-    conditions = (("launch", launch), ("memory", memory), ("compute", compute))
-    holding = [bound for bound, holds in conditions if holds]
-    if holding:
-        return holding[0] if len(holding) == 1 else "mixed"
-    return "unknown" if launch is None or memory is None else "mixed"
-
-
-def _launch_condition(
-    devices: Sequence[DeviceReport], window_ns: int, launches: LaunchReport
-) -> tuple[bool | None, list[str]]:
-    late_ns = sum(device.gaps[name].total_ns for device in devices for name in _LATE_CLASSES)
-    share = late_ns / window_ns
-    late = share > LAUNCH_BOUND_IDLE_SHARE
-    because = [
-        f"host_wait + launch_latency: {late_ns / 1e6:.3f} ms, {share:.1%} of the window, "
-        f"{'over' if late else 'not over'} {LAUNCH_BOUND_IDLE_SHARE:.0%}"
-    ]
-    depth = launches.median_queue_depth
+    share = spent.share(spent.late_ns)
+    over = "over" if share > LAUNCH_BOUND_IDLE_SHARE else "not over"
+    if spent.of == "the window":
+        late = f"host_wait + launch_call + launch_latency: {duration(round(spent.late_ns))}"
+    else:
+        late = f"idle for the host: {duration(round(spent.late_ns))}"
+    yield f"{late}, {share:.1%} of {spent.of}, {over} {LAUNCH_BOUND_IDLE_SHARE:.0%}"
+    depth = evidence.launches.median_queue_depth
     if depth is None:
-        because.append("no launch call is linked to its work: queue depth unknown")
-        return (None if late else False), because
-    shallow = depth <= LAUNCH_BOUND_QUEUE_DEPTH
-    because.append(
-        f"median queue depth: {depth:g}, "
-        f"{'at most' if shallow else 'more than'} {LAUNCH_BOUND_QUEUE_DEPTH:g}"
-    )
-    return late and shallow, because
+        yield "no launch call is linked to its work: queue depth unknown"
+    elif not _is_distorted(observer):
+        shallow = "at most" if depth <= LAUNCH_BOUND_QUEUE_DEPTH else "more than"
+        yield f"median queue depth: {depth:g}, {shallow} {LAUNCH_BOUND_QUEUE_DEPTH:g}"
+    if spent.share(spent.exposed_ns) >= _MIN_SHARE:
+        largest = "the largest part" if bound == "communication" else "not the largest part"
+        yield (
+            f"communication that nothing covers: {duration(round(spent.exposed_ns))}, "
+            f"{spent.share(spent.exposed_ns):.1%} of {spent.of}, {largest}"
+        )
 
 
-def _memory_condition(
-    capture: CaptureInfo | None, step_ns: int | None
-) -> tuple[bool | None, str, float | None]:
-    """Whether the step is memory-bound, the reason, and its MBU."""
+def _memory(evidence: Evidence) -> _Nearness:
+    capture, step_ns = evidence.capture, evidence.step_ns
     if capture is None:
-        return None, "bandwidth unknown: the trace does not say how many bytes a step reads", None
-    if not step_ns or capture.bytes_per_step <= 0:
-        return None, "bandwidth unknown: no step time or no bytes per step", None
-    sheet, measured = datasheet_peak(capture.device_name), capture.measured_peak_bytes_per_s
-    on_paper = sheet.bytes_per_s if sheet else None
-    used = bandwidth(capture.bytes_per_step, step_ns, measured, on_paper)
-    if used.mbu is None:
-        return None, f"bandwidth unknown: no peak known for {capture.device_name}", None
-    name = "measured" if measured or sheet is None else sheet.source
-    bound = used.mbu >= MEMORY_BOUND_MBU
-    reason = (
-        f"reads {used.achieved_bytes_per_s / 1e9:.1f} GB/s, {used.mbu:.1%} of the peak ({name}), "
-        f"{'at least' if bound else 'below'} {MEMORY_BOUND_MBU:.0%}"
-    )
-    return bound, reason, used.mbu
+        unknown = "bandwidth unknown: the trace does not say how many bytes a step reads"
+    elif not step_ns or capture.bytes_per_step <= 0:
+        unknown = "bandwidth unknown: no step time or no bytes per step"
+    else:
+        sheet, measured = datasheet_peak(capture.device_name), capture.measured_peak_bytes_per_s
+        on_paper = sheet.bytes_per_s if sheet else None
+        used = bandwidth(capture.bytes_per_step, step_ns, measured, on_paper)
+        if used.mbu is not None:
+            name = "measured" if measured or sheet is None else sheet.source
+            bound = used.mbu >= MEMORY_BOUND_MBU
+            reason = (
+                f"reads {used.achieved_bytes_per_s / 1e9:.1f} GB/s, {used.mbu:.1%} of the peak "
+                f"({name}), {'at least' if bound else 'below'} {MEMORY_BOUND_MBU:.0%}"
+            )
+            return _Nearness(used.mbu, bound, reason)
+        unknown = f"bandwidth unknown: no peak known for {capture.device_name}"
+    return _Nearness(None, False, unknown)
 
 
-def _compute_condition(
-    capture: CaptureInfo | None, step_ns: int | None
-) -> tuple[bool | None, list[str]]:
+def _compute(evidence: Evidence) -> _Nearness:
+    capture, step_ns = evidence.capture, evidence.step_ns
     if capture is None or capture.flops_per_step is None or not step_ns:
-        return None, []
+        return _Nearness(None, False, "")
     flops_per_s = capture.flops_per_step * 1e9 / step_ns
     done = f"computes {flops_per_s / 1e12:.2f} TFLOP/s"
     sheet = datasheet_peak(capture.device_name)
     peak = sheet.flops_per_s.get(capture.dtype) if sheet else None
     if sheet is None or peak is None:
-        return None, [f"{done}; no {capture.dtype} peak known for {capture.device_name}"]
+        reason = f"{done}; no {capture.dtype} peak known for {capture.device_name}"
+        return _Nearness(None, False, reason)
     share = flops_per_s / peak
     bound = share >= COMPUTE_BOUND_SHARE
-    return bound, [
+    reason = (
         f"{done}, {share:.1%} of the dense {capture.dtype} peak ({sheet.source}), "
         f"{'at least' if bound else 'below'} {COMPUTE_BOUND_SHARE:.0%}"
-    ]
-
-
-def _dominant(devices: Sequence[DeviceReport], window_ns: int, mbu: float) -> str:
-    """What takes most of a window that no condition bounds: its kernels, or a class of gaps."""
-    busy = sum(device.busy_ns for device in devices) / window_ns
-    if busy >= 0.5:
-        return (
-            f"kernels are busy {busy:.1%} of the window but a step reads at {mbu:.1%} of the "
-            "peak: the kernels themselves are inefficient"
-        )
-    idle = {name: sum(d.gaps[name].total_ns for d in devices) / window_ns for name in GAP_CLASSES}
-    largest = max(idle, key=lambda name: idle[name])
-    return (
-        f"devices are idle {1 - busy:.1%} of the window, most of it {largest} "
-        f"({idle[largest]:.1%} of the window)"
     )
+    return _Nearness(share, bound, reason)
+
+
+def _kernels_reason(evidence: Evidence, spent: _Budget) -> str:
+    """How much of the bandwidth the kernels reach while they run (the busy share if that is
+    unknown), and the idle time by cause.
+
+    Share reached = bytes ÷ peak ÷ busy time of a step.
+    """
+    capture, step_ns = evidence.capture, evidence.step_ns
+    peak = peak_bytes_per_s(capture, capture.device_name) if capture else None
+    parts = []
+    busy_share = spent.share(spent.busy_ns)
+    if capture and step_ns and peak and busy_share:
+        reached = capture.bytes_per_step * 1e9 / peak / (step_ns * busy_share)
+        parts.append(f"kernels reach {reached:.0%} of the bandwidth while they run")
+    else:
+        parts.append(f"the GPU is busy {busy_share:.0%} of {spent.of}")
+    idle = sorted(spent.idle_ns.items(), key=lambda one: -one[1])
+    parts += [
+        f"{spent.share(ns):.0%} of {spent.of} is {_IDLE_WORDS[name]}"
+        for name, ns in idle
+        if spent.share(ns) >= _MIN_SHARE
+    ]
+    return "; ".join(parts)
+
+
+def _next(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[str]:
+    if bound == "launch":
+        yield _launch_advice(evidence)
+    elif bound == "unknown":
+        yield _how_to_know(evidence)
+    else:
+        yield _ADVICE[bound]
+    small_ns = spent.idle_ns["graph_internal"] + spent.idle_ns["kernel_floor"]
+    if bound in ("memory", "kernels") and spent.share(small_ns) >= 0.05:
+        yield _SMALL_GAPS_ADVICE
+    if bound != "unknown" and spent.share(spent.idle_ns["unlinked"]) >= 0.05:
+        yield "record the host's API calls too: they show why the GPU was idle"
+
+
+def _launch_advice(evidence: Evidence) -> str:
+    """What to do about the largest part of the late time."""
+    late = dict.fromkeys(_LATE_ADVICE, 0)
+    for device in evidence.devices:
+        for name, total in device.host_wait.items():
+            late[name] += total.total_ns
+    calls_ns = sum(
+        device.gaps[name].total_ns
+        for device in evidence.devices
+        for name in ("launch_call", "launch_latency")
+    )
+    late["python"] += calls_ns
+    largest = max(late, key=lambda name: late[name])
+    launches = evidence.launches
+    if largest == "python" and 2 * launches.graph_launches > launches.calls:
+        return _GRAPH_ADVICE
+    return _LATE_ADVICE[largest]
+
+
+def _how_to_know(evidence: Evidence) -> str:
+    capture = evidence.capture
+    if capture is None:
+        return f"{_RECORD}the bytes of a step and the peak of the GPU"
+    if evidence.step_ns and capture.bytes_per_step > 0:
+        return f"{_RECORD}the measured peak of the GPU"
+    return f"{_RECORD}the bytes and the time of a step"

@@ -27,7 +27,7 @@ GAP_CLASSES = (
 SourceFormat = Literal["kineto", "nsys-sqlite", "rocprof-json", "recording"]
 HealthStatus = Literal["ok", "degraded", "no_gpu_activity"]
 Confidence = Literal["exact", "partial", "none"]
-Bound = Literal["launch", "memory", "compute", "mixed", "unknown"]
+Bound = Literal["launch", "memory", "compute", "communication", "kernels", "unknown"]
 Weights = Literal["pretrained", "random", "bundled"]
 Environment = dict[str, str | int | float | None]
 
@@ -242,8 +242,12 @@ class Attribution(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
+    """What bounds a step, the figures that show it, and what to do next. The rules are in
+    `roofline.verdict`; `next` of an unknown bound says what would make it known."""
+
     bound: Bound
     because: tuple[str, ...]
+    next: tuple[str, ...] = ()
 
 
 class Observer(Struct, frozen=True):

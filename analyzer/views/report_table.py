@@ -25,7 +25,7 @@ from decodescope.analyzer.views.table_parts import (
     verdict_text,
     waterfall_section,
 )
-from decodescope.analyzer.views.words import overlap_words
+from decodescope.analyzer.views.words import bound_words, overlap_words
 from decodescope.analyzer.views.work_tables import (
     attribution_line,
     kernels_table,
@@ -55,7 +55,7 @@ def ranks_table(report: RanksReport, by: str = "kernel") -> RenderableType:
         Column("idle", lambda one: duration(sum(d.idle_ns for d in one.report.devices))),
         Column("idle %", lambda one: percent(idle_fraction(one.report))),
         Column("comm %", lambda one: percent(communication_fraction(one.report)), shared),
-        Column("bound", lambda one: one.report.verdict.bound, text=True),
+        Column("bound", lambda one: bound_words(one.report.verdict.bound), text=True),
     ]
     parts: list[RenderableType] = [Text(f"{len(report.ranks)} ranks", style="bold")]
     parts.append(columns_table(columns, report.ranks))

@@ -13,7 +13,7 @@ from decodescope.analyzer.formatting import duration, signed_duration
 from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.schema.report import GAP_CLASSES, Verdict, WaterfallPart
 from decodescope.analyzer.schema.run_report import StepTimes
-from decodescope.analyzer.views.words import part_words
+from decodescope.analyzer.views.words import bound_words, part_words
 
 MIN_WIDTH, MEDIUM_WIDTH, ROOMY_WIDTH = 60, 80, 100
 _BAR_CELLS = 32
@@ -84,10 +84,10 @@ def times_text(times: Percentiles | StepTimes, names: Iterable[str]) -> str:
 
 
 def verdict_text(verdict: Verdict) -> Text:
-    """The verdict in bold, its reasons on lines of their own."""
-    alone = verdict.bound in ("mixed", "unknown")
-    text = Text(f"bound: {verdict.bound}" if alone else f"{verdict.bound}-bound", style="bold")
-    return text.append("".join(f"\n  {reason}" for reason in verdict.because), style="not bold")
+    """The verdict in bold, its reasons and what to do next on lines of their own."""
+    lines = [*verdict.because, *(f"next: {advice}" for advice in verdict.next)]
+    text = Text(bound_words(verdict.bound), style="bold")
+    return text.append("".join(f"\n  {line}" for line in lines), style="not bold")
 
 
 def waterfall_section(

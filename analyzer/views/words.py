@@ -8,8 +8,9 @@ from decodescope.analyzer.formatting import (
     significant,
 )
 from decodescope.analyzer.schema.comparison_report import Change, ChangeVerdict, SpeedRatio
-from decodescope.analyzer.schema.report import GapReport, Report
+from decodescope.analyzer.schema.report import Bound, GapReport, Report
 
+_BOUND_WORDS = {"kernels": "kernels below the bandwidth", "unknown": "bound unknown"}
 _PART_WORDS = {
     "limit": "limit: bytes ÷ peak",
     "kernel_inefficiency": "kernels over the limit",
@@ -48,6 +49,11 @@ def change_text(change: Change) -> str:
     if ratio <= 1 / 3:
         return f"÷{significant(1 / ratio)}"
     return f"{(ratio - 1) * 100:+.1f} %"
+
+
+def bound_words(bound: Bound) -> str:
+    """What bounds a step, in words."""
+    return _BOUND_WORDS.get(bound, f"{bound}-bound")
 
 
 def gap_causes(gap: GapReport) -> list[str]:

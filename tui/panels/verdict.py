@@ -3,21 +3,23 @@
 from dataclasses import dataclass
 
 from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.views.words import bound_words
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 from decodescope.tui.panels.text import wrapped
 
-_LABELS = {"launch": "launch-bound", "memory": "memory-bound", "compute": "compute-bound",
-           "mixed": "mixed", "unknown": "no verdict"}  # fmt: skip
+_BAD = ("launch", "communication")
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictData:
-    """`label` is "launch-bound", …; it is empty before the first window, and `reason` says why."""
+    """`label` is "launch-bound", …; it is empty before the first window, and `reason` says why.
+    `advice` is what to do next."""
 
     label: str
     reason: str
     bad: bool = False
+    advice: str = ""
 
 
 class VerdictPanel(Panel[VerdictData]):
@@ -34,10 +36,13 @@ class VerdictPanel(Panel[VerdictData]):
             found = "; ".join(finding.message for finding in report.health.findings)
             return VerdictData("no GPU activity", found or "the trace holds no GPU events", True)
         bound, because = report.verdict.bound, "; ".join(report.verdict.because)
-        return VerdictData(_LABELS[bound], because, bound == "launch")
+        return VerdictData(
+            bound_words(bound), because, bound in _BAD, "; ".join(report.verdict.next)
+        )
 
     def as_text(self, data: VerdictData) -> list[str]:
-        return [f"verdict      {data.label} {data.reason}".rstrip()]
+        advice = [f"next         {data.advice}"] if data.advice else []
+        return [f"verdict      {data.label} {data.reason}".rstrip(), *advice]
 
     def draw(self, data: VerdictData, width: int, height: int) -> Sheet:
         inks = self._brush.inks
@@ -48,6 +53,9 @@ class VerdictPanel(Panel[VerdictData]):
         style, room = inks.text if data.label else inks.dim, max(width - row.cells - 1, 0)
         if height < 2:
             return Sheet([row.left(data.reason, room, style)])
+        if data.advice:
+            below = Row().to(row.cells).left(f"next: {data.advice}", room, style)
+            return Sheet([row.left(data.reason, room, style), below])
         first, *rest = wrapped(plain_line(data.reason), max(room, 1))
         below = Row().to(row.cells).left(" ".join(rest), room, style)
         return Sheet([row.add(first, style), below])

@@ -50,8 +50,11 @@ GAPS = (
     ("unlinked", "The launch call is outside the trace, so the cause is unknown."),
 )
 VERDICT = (
-    ("launch-bound", "host_wait and launch_latency together take over 15 % of the window, and the "
-     "queue holds at most one launch (median)."),
+    ("launch-bound", "host_wait, launch_call and launch_latency together take over 15 % of the "
+     "window, and the queue holds at most one launch (median)."),
+    ("memory-bound", "A step reads its bytes at 60 % or more of the peak bandwidth."),
+    ("kernels below", "Neither: the kernels and the gaps between them stay below the bandwidth."),
+    ("if profiled > \u00d71.25", "The verdict rests on the unprofiled step."),
 )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Bandwidth arithmetic, datasheet look-ups and the verdict's rules at their edges."""
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
@@ -8,9 +10,17 @@ from decodescope.analyzer.roofline.peaks import (
     datasheet_peak,
     datasheet_peak_bytes_per_s,
 )
-from decodescope.analyzer.roofline.verdict import verdict
+from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.schema.launch_report import LaunchReport
-from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, GapTotal
+from decodescope.analyzer.schema.report import (
+    GAP_CLASSES,
+    CaptureInfo,
+    DeviceReport,
+    GapTotal,
+    Observer,
+    StepReport,
+    Verdict,
+)
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 
 
@@ -122,6 +132,16 @@ CAPTURE = CaptureInfo(
 FAST, SLOW = 1000, 10_000
 
 
+def judged(
+    window: DeviceReport | None, depth: float | None, capture: CaptureInfo | None,
+    step_ns: int | None = None, steps: Sequence[StepReport] = (), profiled_ns: int | None = None,
+) -> Verdict:  # fmt: skip
+    ratio = profiled_ns / step_ns if profiled_ns and step_ns else None
+    observer = Observer(step_ns, profiled_ns, ratio) if step_ns else None
+    devices = [window] if window else []
+    return verdict(Evidence(devices, launches(depth), steps, capture, observer))
+
+
 @pytest.mark.parametrize(
     ("late_ns", "depth", "capture", "step_ns", "bound"),
     [
@@ -129,12 +149,12 @@ FAST, SLOW = 1000, 10_000
         (150, 1.0, None, None, "unknown"),
         (151, 1.5, None, None, "unknown"),
         (151, 0.0, CAPTURE, SLOW, "launch"),
-        (151, 1.0, CAPTURE, FAST, "mixed"),
+        (151, 1.0, CAPTURE, FAST, "memory"),
         (0, 1.0, CAPTURE, FAST, "memory"),
         (0, 9.0, CAPTURE, 1666, "memory"),
-        (0, 9.0, CAPTURE, 1667, "mixed"),
+        (0, 9.0, CAPTURE, 1667, "kernels"),
         (0, 9.0, CAPTURE, None, "unknown"),
-        (500, None, CAPTURE, SLOW, "unknown"),
+        (500, None, CAPTURE, SLOW, "kernels"),
     ],
 )
 def test_the_rules_of_the_verdict(
@@ -144,9 +164,10 @@ def test_the_rules_of_the_verdict(
     step_ns: int | None,
     bound: str,
 ) -> None:
-    found = verdict([device(late_ns)], launches(depth), capture, step_ns)
+    found = judged(device(late_ns), depth, capture, step_ns)
     assert found.bound == bound
     assert f"{late_ns / 10:.1f}% of the window" in found.because[0]
+    assert found.next
 
 
 def with_flops(step_share: float, **changes: object) -> CaptureInfo:
@@ -156,54 +177,129 @@ def with_flops(step_share: float, **changes: object) -> CaptureInfo:
 
 
 def test_arithmetic_at_most_of_its_peak_is_compute_bound() -> None:
-    found = verdict([device(0)], launches(9), with_flops(0.601), SLOW)
+    found = judged(device(0), 9, with_flops(0.601), SLOW)
     assert found.bound == "compute"
     assert "60.1% of the dense bf16 peak (NVIDIA H200 datasheet), at least 60%" in found.because[-1]
-    below = verdict([device(0)], launches(9), with_flops(0.599), SLOW)
-    assert below.bound == "mixed"
+    below = judged(device(0), 9, with_flops(0.599), SLOW)
+    assert below.bound == "kernels"
     assert any("59.9% of the dense bf16 peak" in reason for reason in below.because)
 
 
-def test_two_bounds_at_once_are_mixed() -> None:
-    assert verdict([device(500)], launches(1), with_flops(0.7), SLOW).bound == "mixed"
+def test_of_two_bounds_the_one_nearer_to_its_peak_counts() -> None:
+    assert judged(device(350), 1, with_flops(0.7), SLOW).bound == "compute"
     measured = with_flops(0.7, measured_peak_bytes_per_s=5e11)
-    assert verdict([device(0)], launches(9), measured, SLOW).bound == "mixed"
+    assert judged(device(0), 9, measured, SLOW).bound == "memory"
 
 
 def test_arithmetic_without_a_peak_decides_nothing_and_says_so() -> None:
-    found = verdict([device(0)], launches(9), with_flops(0.9, dtype="int4"), SLOW)
-    assert found.bound == "mixed"
+    found = judged(device(0), 9, with_flops(0.9, dtype="int4"), SLOW)
+    assert found.bound == "kernels"
     assert any("no int4 peak known for NVIDIA H200" in reason for reason in found.because)
 
 
-def test_a_window_that_nothing_bounds_says_what_dominates() -> None:
-    busy = verdict([device(140)], launches(9), CAPTURE, SLOW)
-    assert busy.bound == "mixed"
-    assert busy.because[-1] == (
-        "kernels are busy 86.0% of the window but a step reads at 10.0% of the peak: "
-        "the kernels themselves are inefficient"
+def test_kernels_below_the_bandwidth_say_what_they_reach_and_where_the_rest_is() -> None:
+    window = device(100)
+    window.gaps["graph_internal"] = GapTotal(9, 100, 20)
+    window = msgspec.structs.replace(window, busy_ns=800, idle_ns=200)
+    found = judged(window, 1, CAPTURE, 3571)
+    assert found.bound == "kernels"
+    assert found.because[-1] == (
+        "kernels reach 35% of the bandwidth while they run; 10% of the window is idle inside the "
+        "graph; 5% of the window is waiting for the host; 5% of the window is idle after launch "
+        "calls"
     )
-    idle = verdict([device(700)], launches(9), CAPTURE, SLOW)
-    assert idle.bound == "mixed"
-    assert "idle 70.0% of the window, most of it host_wait (35.0% " in idle.because[-1]
+    assert any("programmatic dependent launch" in advice for advice in found.next)
+
+
+def test_exposed_communication_that_is_the_largest_part_is_the_bound() -> None:
+    window = msgspec.structs.replace(device(200), busy_ns=800, exposed_communication_ns=401)
+    found = judged(window, 1, None)
+    assert found.bound == "communication"
+    assert any("401 ns, 40.1% of the window, the largest part" in one for one in found.because)
+    assert "ranks" in found.next[0]
+    less = msgspec.structs.replace(window, exposed_communication_ns=400)
+    assert judged(less, 1, None).bound == "launch"
+
+
+@pytest.mark.parametrize(
+    ("busy_ns", "bytes_per_s", "bound"),
+    [(790, 1e9, "launch"), (800, 1e9, "kernels"), (990, 1e9, "kernels"), (700, 7.3e8, "memory")],
+)
+def test_a_distorted_window_is_judged_by_the_unprofiled_step(
+    busy_ns: int, bytes_per_s: float, bound: str
+) -> None:
+    """An unprofiled step of 1,000 ns, profiled 2.73 times as long and 60 % idle for the host. It
+    needs 533 ns at the peak in the last case. 50 ns are idle inside the graph in either."""
+    capture = msgspec.structs.replace(
+        CAPTURE, bytes_per_step=533, measured_peak_bytes_per_s=bytes_per_s
+    )
+    window = device(1638, window_ns=2730)
+    gaps = {"graph_internal": 50, "host_wait": 2730 - busy_ns - 50}
+    steps = [StepReport(0, "decode_step", 2730, 2730, busy_ns, 2730 - busy_ns, 1, 80, gaps)]
+    found = judged(window, 1, capture, 1000, steps, 2730)
+    assert found.bound == bound
+    assert found.because[0].startswith("profiled steps took 2.73 times as long as unprofiled ones")
+    assert (
+        f"unprofiled step (1.00 µs) and the busy time of a profiled one ({busy_ns} ns)"
+        in (found.because[0])
+    )
+    late_ns = 1000 - busy_ns - min(50, 1000 - busy_ns)
+    assert (
+        f"idle for the host: {late_ns} ns, {late_ns / 10:.1f}% of the unprofiled step"
+        in (found.because[1])
+    )
+    trusted = judged(window, 1, capture, 1000, steps, 1250)
+    assert trusted.bound == ("memory" if bound == "memory" else "launch")
+
+
+@pytest.mark.parametrize(
+    ("label", "advice"),
+    [("python", "CUDA graph"), ("sync", ".item()"), ("allocation", "KV cache"),
+     ("memcpy_api", "pinned"), ("other_api", "module loads")],
+)  # fmt: skip
+def test_a_launch_bound_step_is_advised_by_what_the_host_does(label: str, advice: str) -> None:
+    window = device(600)
+    window.host_wait[label] = GapTotal(1, 301, 301)
+    window.host_wait["python"] = GapTotal(1, 299 if label != "python" else 600, 299)
+    window.gaps["launch_latency"] = GapTotal(0, 0, 0)
+    window.gaps["host_wait"] = GapTotal(2, 600, 301)
+    assert advice in judged(window, 1, None).next[0]
+
+
+def test_a_launch_bound_graph_is_not_advised_to_become_one() -> None:
+    graphs = msgspec.structs.replace(launches(1), calls=3, graph_launches=2)
+    found = verdict(Evidence([device(600)], graphs, (), None, None))
+    assert found.next == (
+        "the step is a graph: launch the next replay before this one ends, without reading its "
+        "token",
+    )
 
 
 def test_a_measured_peak_replaces_the_datasheets() -> None:
-    assert verdict([device(0)], launches(1), CAPTURE, SLOW).bound == "mixed"
+    assert judged(device(0), 1, CAPTURE, SLOW).bound == "kernels"
     measured = msgspec.structs.replace(CAPTURE, measured_peak_bytes_per_s=8e11)
-    found = verdict([device(0)], launches(1), measured, SLOW)
+    found = judged(device(0), 1, measured, SLOW)
     assert found.bound == "memory"
     assert "60.0% of the peak (measured)" in found.because[-1]
 
 
-def test_an_unknown_device_has_no_bandwidth() -> None:
+def test_what_is_unknown_comes_with_what_would_make_it_known() -> None:
     unknown = msgspec.structs.replace(CAPTURE, device_name="Somebody's GPU")
-    found = verdict([device(0)], launches(1), unknown, FAST)
+    found = judged(device(0), 1, unknown, FAST)
     assert found.bound == "unknown"
-    assert "no peak known for Somebody's GPU" in found.because[-1]
+    assert "no peak known for Somebody's GPU" in found.because[-2]
+    assert found.because[-1] == "the GPU is busy 100% of the window"
+    assert found.next == (
+        "record the step with `decodescope run --trace FILE`, which notes the measured peak of the "
+        "GPU",
+    )
+    foreign = judged(device(0), 1, None, None)
+    assert foreign.bound == "unknown"
+    assert "the bytes of a step" in foreign.next[0]
 
 
 def test_no_window_and_no_gpu() -> None:
-    assert verdict([], launches(None), None, None).because == ("no GPU activity in this trace",)
+    assert judged(None, None, None).because == ("no GPU activity in this trace",)
     on_cpu = msgspec.structs.replace(CAPTURE, device="cpu")
-    assert verdict([device(900)], launches(None), on_cpu, FAST).bound == "unknown"
+    found = judged(device(900), None, on_cpu, FAST)
+    assert (found.bound, found.next) == ("unknown", ("run it on a GPU: `--device cuda`",))
