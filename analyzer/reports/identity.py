@@ -35,7 +35,10 @@ def identity_findings(trace: Trace) -> Iterator[tuple[str, str]]:
 def no_verdict(health: Health) -> Verdict | None:
     """The verdict of a trace from which none can be drawn, None for any other."""
     if any(finding.code == "graph_capture" for finding in health.findings):
-        return Verdict("unknown", ("a graph capture does not show how fast its replays are",))
+        reason = "a graph capture does not show how fast its replays are"
+        return Verdict(
+            "unknown", (reason,), ("profile the replays, after the graphs are captured",)
+        )
     return None
 
 
