@@ -36,9 +36,7 @@ def no_verdict(health: Health) -> Verdict | None:
     """The verdict of a trace from which none can be drawn, None for any other."""
     if any(finding.code == "graph_capture" for finding in health.findings):
         reason = "a graph capture does not show how fast its replays are"
-        return Verdict(
-            "unknown", (reason,), ("profile the replays, after the graphs are captured",)
-        )
+        return Verdict("unknown", (reason,), ("profile its replays, after the capture",))
     return None
 
 
