@@ -41,7 +41,7 @@ def no_verdict(health: Health) -> Verdict | None:
 
 
 def _capture(trace: Trace, captures: GraphCaptures) -> str | None:
-    graphs = f"{count(captures.count)} graph capture{'s' * (captures.count > 1)}"
+    graphs = _some(captures.count, "graph capture")
     recorded = (
         f"{count(captures.launches)} kernel launches were recorded into graphs and ran nothing"
     )
@@ -77,13 +77,17 @@ def _why(trace: Trace, captures: GraphCaptures, foreign: bool) -> str:
         )
     if len(trace.calls):
         return f"none of its {count(len(trace.calls))} API calls launches or copies anything"
-    host = ((trace.cpu_ops, "operators"), (trace.ranges, "ranges"))
-    held = " and ".join(f"{count(len(found))} {what}" for found, what in host if len(found))
+    host = ((trace.cpu_ops, "operator"), (trace.ranges, "range"))
+    held = " and ".join(_some(len(found), what) for found, what in host if len(found))
     if not held:
         return "nothing in it is understood" if trace.source.events else "it is empty"
     option = _HOW_TO_RECORD.get(trace.source.format, "ProfilerActivity.CUDA")
     wanted = "" if foreign else f"; if a GPU worked for them, record with {option}"
     return f"it holds {held} of the host only{wanted}"
+
+
+def _some(number: int, what: str) -> str:
+    return f"{count(number)} {what}{'s' * (number != 1)}"
 
 
 def _apis(trace: Trace, chosen: Bools) -> str:

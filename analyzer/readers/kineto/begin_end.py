@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from decodescope.analyzer.readers.columns import NOT_GIVEN, row_numbers
+from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, row_numbers
 from decodescope.analyzer.readers.kineto.event import Event
 from decodescope.analyzer.trace import Bools, Columns, GpuOps, HostEvents, Int64s
 
@@ -80,6 +80,7 @@ class BeginEnd:
             return
         marks = _Marks.concatenate(self._marks)
         closing = _closing(marks)
+        closing[marks.at_ns[closing] - marks.at_ns > LIMIT_NS] = -1
         closed = closing >= 0
         self.unclosed = int(np.count_nonzero(~closed & ~marks.ends))
         self.unopened = int(np.count_nonzero(marks.ends) - np.count_nonzero(closed))

@@ -147,3 +147,28 @@ def test_a_stack_of_many_open_events_is_searched_once() -> None:
     assert len(trace.cpu_ops) == many
     (found,) = (one for one in trace.findings if one.code == "open_ended_events")
     assert found.message.startswith("0 events begin and never end, 50,000 ends have no begin")
+
+
+JUNK = st.one_of(
+    st.none(), st.text(max_size=3), st.integers(-(2**70), 2**70), st.floats(), st.lists(st.none())
+)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"ph": st.sampled_from("BEX")},
+            optional={
+                "cat": st.sampled_from([*CATEGORIES, "python_function", "x", 5]),
+                "name": st.one_of(JUNK, st.just("nn.Module: M")),
+                "pid": JUNK, "tid": JUNK, "ts": JUNK, "dur": JUNK, "args": JUNK,
+            },
+        ),
+        max_size=12,
+    )
+)  # fmt: skip
+def test_any_marks_give_figures_that_add_up(events: list[Event]) -> None:
+    report = analyze(trace_of(*events)).report
+    for device in report.devices:
+        assert device.busy_ns + device.idle_ns == device.window_ns
+        assert 0 <= device.exposed_communication_ns <= device.communication_ns <= device.busy_ns

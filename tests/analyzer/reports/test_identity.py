@@ -45,7 +45,7 @@ def test_a_host_that_launched_nothing_is_no_lost_record() -> None:
 def test_a_trace_of_the_host_names_the_option() -> None:
     operators = [event("cpu_op", "aten::mm", i, i + 1, 1, 1) for i in range(3)]
     message = said(report_of(*operators, span(0, 9, "step")), "no_gpu_activity")
-    assert "3 operators and 1 ranges of the host only" in message
+    assert "3 operators and 1 range of the host only" in message
     assert message.endswith("record with ProfilerActivity.CUDA")
 
 

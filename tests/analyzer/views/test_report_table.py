@@ -9,8 +9,8 @@ import pytest
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.schema.launch_report import QueueDepth
-from decodescope.analyzer.schema.report import Attribution, Report
-from decodescope.analyzer.views.report_table import report_table
+from decodescope.analyzer.schema.report import Attribution, RankReport, RanksReport, Report
+from decodescope.analyzer.views.report_table import ranks_table, report_table
 from tests.helpers.kineto_events import DATA, call, op, span, trace_of
 from tests.helpers.rich_report import rich_report, text_of
 
@@ -166,6 +166,16 @@ def test_an_empty_trace_has_a_table() -> None:
     text = table_text(analyze(trace_of()).report)
     assert "it is empty" in text
     assert "Devices" not in text
+
+
+def test_ranks_show_the_share_of_communication_where_there_is_any() -> None:
+    work, shared = [op(0, 100)], op(100, 400, name="ncclDevKernel_AllReduce", stream=8)
+    reports = [analyze(trace_of(*events)).report for events in (work, [*work, shared])]
+    for chosen, head in ((reports, True), (reports[:1], False)):
+        ranks = tuple(RankReport(rank, report) for rank, report in enumerate(chosen))
+        text = text_of(ranks_table(RanksReport(1, ranks, None, ())))
+        assert ("comm %" in text) == head
+        assert ("75.0" in text) == head
 
 
 def test_communication_has_a_table_where_there_is_any() -> None:
