@@ -16,10 +16,12 @@ from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.timing.intervals import critical_ns
 from decodescope.analyzer.views.pair_sections import range_section
 from tests.helpers.kineto_events import (
+    PID,
     RECORDED,
     Event,
     call,
     document,
+    event,
     op,
     prelaunched,
     read,
@@ -30,6 +32,11 @@ from tests.helpers.kineto_events import (
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_graph")
 NAMES = ("a", "b", "c")
 RENAMED = {"a": "z", "b": "a", "c": "m"}
+ON_CPU = {
+    "device": "cpu", "device_name": "test", "model": "m", "weights": "bundled", "variant": "v",
+    "dtype": "fp32", "batch": 1, "context": 1, "position": 1, "steps": 1, "bytes_per_step": 1,
+    "unprofiled_step_ns": None, "decodescope_version": "0",
+}  # fmt: skip
 Row = tuple[int, int, int, int, str, str]
 
 rows_of_ops = st.lists(
@@ -190,6 +197,18 @@ def test_operators_of_a_cpu_capture() -> None:
     assert_adds_up(analysis)
 
 
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 25)), min_size=1, max_size=8))
+@settings(deadline=None)
+def test_operators_of_several_threads_add_up(rows: list[tuple[int, int]]) -> None:
+    events = [
+        event("cpu_op", f"aten::mm{thread}", start, start + length, PID, thread)
+        for thread, (start, length) in enumerate(rows)
+    ]
+    analysis = analyze(trace_of(*events, decodescope=ON_CPU))
+    assert len(analysis.trace.ops) == len(rows)
+    assert_adds_up(analysis)
+
+
 @pytest.mark.parametrize("name", ["a100_eager.json.gz", "v100_cuda_graph.json.gz"])
 def test_real_traces_with_several_streams(foreign_traces: Path, name: str) -> None:
     analysis = analyze(load(foreign_traces / name))
@@ -229,15 +248,15 @@ def test_critical_times_of_ranges_add_up_where_busy_times_do_not() -> None:
 def enumerate_kernels(events: list[Event]) -> Iterator[tuple[int, Event]]:
     """Each event with the number of kernels before it."""
     kernels = 0
-    for event in events:
-        yield kernels, event
-        kernels += event["cat"] == "kernel"
+    for one in events:
+        yield kernels, one
+        kernels += one["cat"] == "kernel"
 
 
 def test_a_diff_compares_ranges_by_critical_time_if_a_side_overlaps() -> None:
     apart = [
-        event if event["cat"] != "kernel" else op(200 + 100 * place, 300 + 100 * place, place + 1)
-        for place, event in enumerate_kernels(prelaunched_layers())
+        one if one["cat"] != "kernel" else op(200 + 100 * place, 300 + 100 * place, place + 1)
+        for place, one in enumerate_kernels(prelaunched_layers())
     ]
     alone, overlapped = (
         analyze(trace_of(*events)).report for events in (apart, prelaunched_layers())
