@@ -141,7 +141,7 @@ class ProcessColumns:
             start_ns=start_ns,
             end_ns=end_ns,
             name=self._names.index(texts),
-            pid=np.full(len(records), self._pid, dtype=np.int64),
+            pid=_integers([self._pid] * len(records)),
             tid=_integers([one.thread_id for one in records]),
             correlation=correlation,
             external_id=np.full(len(records), NOT_GIVEN, dtype=np.int64),

@@ -1,8 +1,11 @@
 """The GPUs of a rocprofv3 document: agents by handle become devices by number."""
 
 from collections.abc import Sequence
+from itertools import count
 
 from decodescope.analyzer.readers.rocprof.document import GPU_AGENT, Agent
+
+_MAX_DEVICES = 1 << 16
 
 
 class Devices:
@@ -15,11 +18,11 @@ class Devices:
         self.names: dict[int, str] = {}
         self._hosts = {agent.id.handle for agent in agents if agent.type != GPU_AGENT}
         self._numbers: dict[int, int] = {}
-        for ordinal, agent in enumerate(one for one in agents if one.type == GPU_AGENT):
-            given = agent.logical_node_type_id
-            number = ordinal if given is None or given in self.names else given
-            self._numbers[agent.id.handle] = number
-            self.names[number] = agent.product_name or agent.name
+        for agent in agents:
+            if agent.type == GPU_AGENT:
+                number = self._free(agent.logical_node_type_id)
+                self._numbers[agent.id.handle] = number
+                self.names[number] = agent.product_name or agent.name
 
     def is_gpu(self, handle: int) -> bool:
         """Whether the agent is no CPU."""
@@ -35,3 +38,9 @@ class Devices:
         if self.is_gpu(source) and self.is_gpu(target):
             return "DtoD" if source == target else "PtoP"
         return "DtoH" if self.is_gpu(source) else "HtoD"
+
+    def _free(self, given: int | None) -> int:
+        """The number that the document gives, else the first that is free."""
+        if given is not None and 0 <= given < _MAX_DEVICES and given not in self.names:
+            return given
+        return next(number for number in count() if number not in self.names)

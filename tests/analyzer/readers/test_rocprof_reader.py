@@ -124,6 +124,18 @@ def test_records_without_usable_times_are_left_out_and_counted(tmp_path: Path) -
     assert dropped.startswith("6 ")
 
 
+@pytest.mark.parametrize("number", [-1, 2**31, 2**64, 10**30])
+def test_ids_of_any_size_are_read(number: int, tmp_path: Path) -> None:
+    process = Process(pid=number)
+    process.agents[1]["logical_node_type_id"] = number
+    process.call(10, 20, 1, tid=number)
+    process.kernel(30, 40, 1, kernel=number, queue=number, stream=number)
+    trace = load(write(tmp_path / "results.json", process))
+    assert (trace.ops.device.tolist(), trace.ops.launch.tolist()) == ([0], [0])
+    assert trace.device_names == {0: "AMD Instinct MI300X"}
+    assert analyze(trace).report.devices[0].busy_ns == 10
+
+
 def test_an_old_version_with_fewer_keys(tmp_path: Path) -> None:
     process = one_step().data()
     for agent in process["agents"]:
