@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.timing.gaps import HOST_WAIT, GapParts, Gaps
-from decodescope.analyzer.timing.intervals import union
-from decodescope.analyzer.trace import HostEvents, Int8s, Int64s, Intervals, Trace, grouped
+from decodescope.analyzer.timing.intervals import covered_until, union
+from decodescope.analyzer.trace import Bools, HostEvents, Int8s, Int64s, Intervals, Trace, grouped
 
 _KINDS = {
     "sync": re.compile(r"Synchronize"),
@@ -55,15 +55,16 @@ def find_host_waits(trace: Trace, gaps: Gaps, parts: GapParts) -> HostWaits:
     if trace.on_cpu or not len(late):
         return waits
     calls, kinds = trace.calls, _call_kinds(trace)
-    launching = {
-        (int(calls.pid[call[mine[0]]]), int(calls.tid[call[mine[0]]])): mine
+    thread = {
+        (int(calls.pid[call[mine[0]]]), int(calls.tid[call[mine[0]]])): waits.take(mine)
         for mine in grouped(np.arange(len(late)), calls.pid[call], calls.tid[call])
     }
     pieces = []
     for rows in calls.by_thread():
-        mine = launching.get((int(calls.pid[rows[0]]), int(calls.tid[rows[0]])))
+        mine = thread.get((int(calls.pid[rows[0]]), int(calls.tid[rows[0]])))
         if mine is not None:
-            pieces.append(_cut(waits.take(mine), _activity(calls, rows, kinds[rows])))
+            rows = rows[_touching(calls.take(rows), mine)]
+            pieces.append(_cut(mine, _activity(calls, rows, kinds[rows])))
     joined = HostWaits.concatenate(pieces)
     return joined.take(np.argsort(joined.gap, kind="stable"))
 
@@ -76,6 +77,14 @@ def _call_kinds(trace: Trace) -> Int8s:
         found = (i for i, kind in enumerate(_KINDS.values()) if kind.search(trace.names[name]))
         kinds[name] = next(found)
     return kinds[trace.calls.name]
+
+
+def _touching(calls: HostEvents, waits: HostWaits) -> Bools:
+    """Whether each call overlaps one of `waits`: most calls of a thread launch, and do not."""
+    order = np.argsort(waits.start_ns, kind="stable")
+    waiting = union(waits.start_ns[order], waits.end_ns[order])
+    covered = covered_until(waiting, calls.end_ns) - covered_until(waiting, calls.start_ns)
+    return np.asarray(covered > 0)
 
 
 def _activity(calls: HostEvents, rows: Int64s, kinds: Int8s) -> _Activity:

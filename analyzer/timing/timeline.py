@@ -14,7 +14,7 @@ from decodescope.analyzer.timing.gaps import (
     find_gaps,
 )
 from decodescope.analyzer.timing.host_waits import HostWaits, find_host_waits
-from decodescope.analyzer.timing.intervals import Union, critical_ns, merged
+from decodescope.analyzer.timing.intervals import Union, covered_until, critical_ns, merged
 from decodescope.analyzer.timing.launches import LaunchCalls, find_launch_calls
 from decodescope.analyzer.timing.steps import Steps, by_devices, find_steps
 from decodescope.analyzer.trace import GpuOps, Int64s, Intervals, Trace, rows_by
@@ -106,18 +106,9 @@ def step_idle_ns(timeline: Timeline) -> Int64s:
 
 def idle_inside(parts: GapParts, spans: Intervals) -> Int64s:
     """Time of the parts (of one union, in order) inside each span: int64 [spans, classes]."""
-    return _idle_until(parts, spans.end_ns) - _idle_until(parts, spans.start_ns)
-
-
-def _idle_until(parts: GapParts, times_ns: Int64s) -> Int64s:
-    """How much idle time of each class precedes each time: int64 [times, classes]."""
-    rows = np.arange(len(parts))
-    total = np.zeros((len(parts) + 1, len(GAP_CLASSES)), dtype=np.int64)
-    total[rows + 1, parts.kind] = parts.length_ns
-    np.cumsum(total, axis=0, out=total)
-    begun = np.searchsorted(parts.start_ns, times_ns, side="right")
-    until = total[begun]
-    inside = np.flatnonzero(begun)
-    last = begun[inside] - 1
-    until[inside, parts.kind[last]] -= np.maximum(parts.end_ns[last] - times_ns[inside], 0)
-    return until
+    inside_ns = np.zeros((len(spans), len(GAP_CLASSES)), dtype=np.int64)
+    for kind in np.flatnonzero(np.bincount(parts.kind)).tolist():
+        of_kind = parts.take(parts.kind == kind)
+        until_ns = covered_until(of_kind, spans.end_ns)
+        inside_ns[:, kind] = until_ns - covered_until(of_kind, spans.start_ns)
+    return inside_ns
