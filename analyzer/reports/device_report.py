@@ -25,12 +25,15 @@ def _device_report(timeline: Timeline, device: int, mine: Int64s, here: Int64s) 
     """The figures of one device; `mine` are its ops, `here` its gaps."""
     trace, busy = timeline.trace, timeline.busy[device]
     kind, critical_ns = trace.ops.kind[mine], timeline.critical_ns[mine]
-    all_gaps, by_class, host_wait = _idle(timeline, here)
     window_ns = int(busy.end_ns[-1] - busy.start_ns[0])
     floor_ns = timeline.floors_ns[device]
     measured = trace.capture is not None and trace.capture.kernel_floor_ns is not None
     shared = communication(trace, trace.ops.take(mine))
     streams = _stream_reports(timeline, mine, here)
+    if len(streams) == 1:
+        all_gaps, by_class, host_wait = streams[0].all_gaps, streams[0].gaps, streams[0].host_wait
+    else:
+        all_gaps, by_class, host_wait = _idle(timeline, here)
     return DeviceReport(
         device=device_label(trace, device),
         name=trace.device_names.get(device, ""),
