@@ -155,7 +155,7 @@ def join_launches(ops: GpuOps, calls: HostEvents) -> tuple[Int64s, int]:
 
 
 def _closest(ops: GpuOps, calls: HostEvents, among: Int64s) -> Int64s:
-    chosen = among[_last_before(ops.start_ns, ops.correlation, calls.take(among))]
+    chosen = among[last_before(ops.start_ns, ops.correlation, calls.take(among))]
     with_external = among[calls.external_id[among] > 0]
     candidates = calls.take(with_external)
     key = row_numbers(
@@ -166,12 +166,12 @@ def _closest(ops: GpuOps, calls: HostEvents, among: Int64s) -> Int64s:
     meant = np.isin(op_key, call_key)
     order = np.argsort(call_key, kind="stable")
     keyed = replace(candidates.take(order), correlation=call_key[order])
-    exact = _last_before(ops.start_ns[meant], op_key[meant], keyed)
+    exact = last_before(ops.start_ns[meant], op_key[meant], keyed)
     chosen[meant] = with_external[order][exact]
     return chosen
 
 
-def _last_before(at_ns: Int64s, key: Int64s, calls: HostEvents) -> Int64s:
+def last_before(at_ns: Int64s, key: Int64s, calls: HostEvents) -> Int64s:
     """For each time, the last call of the same key that began no later, else that key's first.
 
     The key of a call is its `correlation`. The calls are sorted by key and then by start; each key

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, Names
+from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, Names, last_before
 from decodescope.analyzer.readers.rocprof.devices import Devices
 from decodescope.analyzer.readers.rocprof.document import (
     ApiCall,
@@ -184,13 +184,15 @@ def _enclosing(inner: HostEvents, outer: HostEvents) -> Int64s:
     """For each inner call the outer one of its thread that it lies in (the last to begin before
     it), else -1."""
     found = np.full(len(inner), -1, dtype=np.int64)
-    for thread in np.unique(inner.tid):
-        mine, around = np.flatnonzero(inner.tid == thread), np.flatnonzero(outer.tid == thread)
-        around = around[np.argsort(outer.start_ns[around], kind="stable")]
-        before = np.searchsorted(outer.start_ns[around], inner.start_ns[mine], side="right") - 1
-        mine, before = mine[before >= 0], around[before[before >= 0]]
-        inside = outer.end_ns[before] >= inner.end_ns[mine]
-        found[mine[inside]] = before[inside]
+    mine = np.flatnonzero(np.isin(inner.tid, outer.tid))
+    if not len(mine):
+        return found
+    order = np.lexsort((outer.start_ns, outer.tid))
+    by_thread = replace(outer.take(order), correlation=outer.tid[order])
+    last = order[last_before(inner.start_ns[mine], inner.tid[mine], by_thread)]
+    began = outer.start_ns[last] <= inner.start_ns[mine]
+    inside = began & (outer.end_ns[last] >= inner.end_ns[mine])
+    found[mine[inside]] = last[inside]
     return found
 
 

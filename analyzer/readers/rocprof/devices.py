@@ -1,7 +1,6 @@
 """The GPUs of a rocprofv3 document: agents by handle become devices by number."""
 
 from collections.abc import Sequence
-from itertools import count
 
 from decodescope.analyzer.readers.rocprof.document import GPU_AGENT, Agent
 
@@ -18,10 +17,11 @@ class Devices:
         self.names: dict[int, str] = {}
         self._hosts = {agent.id.handle for agent in agents if agent.type != GPU_AGENT}
         self._numbers: dict[int, int] = {}
+        self._taken: set[int] = set()
+        self._next = 0
         for agent in agents:
             if agent.type == GPU_AGENT:
-                number = self._free(agent.logical_node_type_id)
-                self._numbers[agent.id.handle] = number
+                number = self._assign(agent.id.handle, agent.logical_node_type_id)
                 self.names[number] = agent.product_name or agent.name
 
     def is_gpu(self, handle: int) -> bool:
@@ -30,8 +30,8 @@ class Devices:
 
     def number(self, handle: int) -> int:
         """The number of a GPU."""
-        following = max(self._numbers.values(), default=-1) + 1
-        return self._numbers.setdefault(handle, following)
+        known = self._numbers.get(handle)
+        return self._assign(handle, None) if known is None else known
 
     def way(self, source: int, target: int) -> str:
         """From which memory to which, as other formats write it: HtoD, DtoH, DtoD, PtoP."""
@@ -39,8 +39,12 @@ class Devices:
             return "DtoD" if source == target else "PtoP"
         return "DtoH" if self.is_gpu(source) else "HtoD"
 
-    def _free(self, given: int | None) -> int:
-        """The number that the document gives, else the first that is free."""
-        if given is not None and 0 <= given < _MAX_DEVICES and given not in self.names:
-            return given
-        return next(number for number in count() if number not in self.names)
+    def _assign(self, handle: int, given: int | None) -> int:
+        """Number a GPU as the document does, else with the first number that is free."""
+        if given is None or not 0 <= given < _MAX_DEVICES or given in self._taken:
+            while self._next in self._taken:
+                self._next += 1
+            given = self._next
+        self._taken.add(given)
+        self._numbers[handle] = given
+        return given

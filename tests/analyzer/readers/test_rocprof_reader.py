@@ -15,6 +15,8 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers import byte_source
+from decodescope.analyzer.readers.rocprof.devices import Devices
+from decodescope.analyzer.readers.rocprof.document import GPU_AGENT, Agent, Handle
 from decodescope.analyzer.trace import KERNEL, MEMCPY, Trace
 from tests.fuzzing.damage import damage_bytes
 from tests.helpers.foreign.rocprof_files import CPU, GPU, Process, document, write
@@ -79,6 +81,35 @@ def test_an_hsa_call_belongs_to_the_hip_call_around_it(tmp_path: Path) -> None:
     assert trace.ops.launch.tolist() == [0, 1]
 
 
+@given(st.randoms(use_true_random=False))
+def test_hsa_calls_find_the_hip_call_of_their_thread(
+    tmp_path_factory: pytest.TempPathFactory, rng: random.Random
+) -> None:
+    process = Process()
+    hip = []
+    for tid in rng.sample(range(1, 9), 3):
+        at = rng.randrange(20)
+        for _ in range(rng.randrange(6)):
+            at += rng.randrange(1, 9)
+            hip.append((at, at + rng.randrange(9), tid, 100 + len(hip)))
+            at = hip[-1][1]
+    for start, end, tid, number in hip:
+        process.call(start, end, number, tid=tid)
+    expected = []
+    for number in range(1, 12):
+        start, tid = rng.randrange(1, 60), rng.randrange(1, 9)
+        end = start + rng.randrange(4)
+        process.call(start, end, number, name="hsa_queue_create", tid=tid)
+        process.kernel(1000 + number, 1001 + number, number)
+        around = [one for one in hip if one[2] == tid and one[0] <= start]
+        around = [one for one in around[-1:] if end <= one[1]]
+        expected.append(around[0][3] if around else number)
+    path = tmp_path_factory.getbasetemp() / "hsa.json"
+    trace = load(write(path, process))
+    assert trace.ops.correlation.tolist() == expected
+    assert trace.calls.correlation[trace.ops.launch].tolist() == expected
+
+
 def test_hardware_queues_are_streams_where_no_hip_stream_is_named(tmp_path: Path) -> None:
     for streams, expected in ((True, [0, 9]), (False, [3, 4])):
         process = Process(streams=streams)
@@ -134,6 +165,12 @@ def test_ids_of_any_size_are_read(number: int, tmp_path: Path) -> None:
     assert (trace.ops.device.tolist(), trace.ops.launch.tolist()) == ([0], [0])
     assert trace.device_names == {0: "AMD Instinct MI300X"}
     assert analyze(trace).report.devices[0].busy_ns == 10
+
+
+def test_devices_are_numbered_in_linear_time() -> None:
+    agents = [Agent(Handle(number), GPU_AGENT) for number in range(200_000)]
+    devices = Devices(agents)
+    assert [devices.number(handle) for handle in range(400_000)] == list(range(400_000))
 
 
 def test_an_old_version_with_fewer_keys(tmp_path: Path) -> None:
