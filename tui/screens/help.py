@@ -27,7 +27,8 @@ FIGURES = (
     ("MBU %", "Memory bandwidth used: bytes a step must read (weights and KV cache) ÷ step time ÷ "
      "peak; the measured peak of this GPU, or the datasheet's if there is none."),
     ("busy, gaps", "The last step from left to right. Busy: share of a column's time in which ops "
-     "ran, in the colour of their kind. Gaps: the longest part of a gap in the column."),
+     "ran, in the colour of their kind; over: in which several did. Gaps: the longest part of a "
+     "gap in the column."),
     ("age", "Seconds since the worker last reported."),
     ("dropped", "Reports the worker dropped because the app was busy; it never waits for the app."),
     ("profiler \u00d7", "A profiled step takes longer. Launches, ops, idle and the tables come "
