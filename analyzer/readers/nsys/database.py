@@ -4,6 +4,7 @@ Tables and columns depend on the version of the exporter, so both are optional: 
 no rows, a missing or NULL column reads as -1.
 """
 
+import os
 import sqlite3
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -198,7 +199,7 @@ def _what_else(tables: Collection[str]) -> tuple[str, str]:
 def _open(file: Path) -> sqlite3.Connection:
     """Open without ever writing: with SQLite's locks if the folder allows them, else as a file that
     does not change, unless a side file shows that changes are in progress."""
-    location = f"file:{quote(str(file.absolute()))}?mode=ro"
+    location = f"file:{quote(os.fsencode(file.absolute()))}?mode=ro"
     connection = _database(location)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()

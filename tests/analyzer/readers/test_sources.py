@@ -3,6 +3,7 @@
 import gzip
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -95,6 +96,15 @@ def test_gzip_is_recognised_by_content(whole: bytes, tmp_path: Path) -> None:
     plain.write_bytes(whole)
     packed.write_bytes(gzip.compress(whole, 1))
     assert same(load(plain), load(packed))
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file names are Unicode")
+def test_a_name_that_is_no_text_is_read(whole: bytes, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"a\xff %20?#.db")
+    odd.write_bytes(whole)
+    plain = tmp_path / "plain"
+    plain.write_bytes(whole)
+    assert same(load(plain), load(odd))
 
 
 def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
