@@ -138,12 +138,19 @@ def _peer_benchmark(
 def _measure(command: list[str]) -> _Figures:
     """What the process reports about itself, and the time from its start to its end."""
     began = time.perf_counter_ns()
-    done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise DecodescopeError(f"the measured process takes over {_TIMEOUT_S} s") from error
     command_ns = time.perf_counter_ns() - began
     if done.returncode:
         reason = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise DecodescopeError(f"bench analyzer: the measured process failed: {' '.join(reason)}")
-    return {"command_ns": command_ns, **msgspec.json.decode(done.stdout.splitlines()[-1])}
+        raise DecodescopeError(f"the measured process failed: {' '.join(reason)}")
+    try:
+        figures = msgspec.json.decode(b"".join(done.stdout.splitlines()[-1:]), type=_Figures)
+    except msgspec.MsgspecError as error:
+        raise DecodescopeError("the measured process printed no figures") from error
+    return {"command_ns": command_ns, **figures}
 
 
 def _measure_peer(python: Path, path: Path) -> _Figures:
@@ -153,7 +160,9 @@ def _measure_peer(python: Path, path: Path) -> _Figures:
         raise InputError(f"--peer {python}: cannot be run ({error}); name a Python") from error
     except DecodescopeError as error:
         if "No module named 'hta'" not in str(error):
-            raise
+            raise InputError(
+                f"--peer {python}: {error}; name a Python that has HolisticTraceAnalysis"
+            ) from error
         raise InputError(
             f"--peer {python}: has no HolisticTraceAnalysis; install it there with: "
             "pip install HolisticTraceAnalysis 'pandas<3'"

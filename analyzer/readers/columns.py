@@ -18,6 +18,17 @@ MAX_NAME = 16_384
 _UNTIMED_OPS = 50
 
 
+def usable_base(base_ns: object, findings: list[Finding]) -> int:
+    """The wall clock at a file's time 0, as the file says it; 0 and a finding if it is no time."""
+    if base_ns is None:
+        return 0
+    if isinstance(base_ns, int) and abs(base_ns) < LIMIT_NS:
+        return base_ns
+    what = "the wall clock of the file's time 0 is no usable time and ignored"
+    findings.append(Finding("bad_base_time", what))
+    return 0
+
+
 class _Numbers(dict[str | None, int]):
     """Assigns the next number to each new text; `shortened` counts those longer than `MAX_NAME`."""
 

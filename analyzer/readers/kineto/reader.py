@@ -11,7 +11,7 @@ import numpy as np
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.columns import sorted_gpu_ops, sorted_host_events
+from decodescope.analyzer.readers.columns import sorted_gpu_ops, sorted_host_events, usable_base
 from decodescope.analyzer.readers.kineto.columns import EventColumns
 from decodescope.analyzer.readers.kineto.cpu_leaves import leaf_operators
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows, stored_work
@@ -80,7 +80,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         ops = leaf_operators(cpu_ops, names)
     else:
         ops = sorted_gpu_ops(_without_copied_ids(gpu), moved, calls, findings)
-    base = events.metadata.get("baseTimeNanoseconds")
+    base_ns = usable_base(events.metadata.get("baseTimeNanoseconds"), findings)
     trace = Trace(
         source=Source(path=path, format="kineto", events=columns.events),
         names=names,
@@ -91,7 +91,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         ranges=ranges,
         findings=tuple(findings),
         capture=capture,
-        base_ns=base if isinstance(base, int) else 0,
+        base_ns=base_ns,
         reference=reference,
         work=columns.work.work() if rows is None else stored_work(rows),
         rank=_rank(events.metadata),

@@ -7,7 +7,12 @@ import numpy as np
 
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.columns import Names, sorted_gpu_ops, sorted_host_events
+from decodescope.analyzer.readers.columns import (
+    Names,
+    sorted_gpu_ops,
+    sorted_host_events,
+    usable_base,
+)
 from decodescope.analyzer.readers.nsys.database import SQLITE_ERRORS, NsysDatabase
 from decodescope.analyzer.readers.nsys.gpu_ops import GPU_TABLES, gpu_ops
 from decodescope.analyzer.readers.nsys.host_events import api_calls, nvtx_ranges, process_of
@@ -61,6 +66,7 @@ def _trace(database: NsysDatabase) -> Trace:
     whole_graphs = int(np.count_nonzero(gpu.kind == GRAPH))
     findings += (Finding(*found) for found in _findings(database, left_open, whole_graphs))
     findings += names.findings()
+    base_ns = usable_base(_base_ns(database), findings)
     table, moved = names.sorted_table()
     host_calls = sorted_host_events((calls,), moved)
     return Trace(
@@ -73,7 +79,7 @@ def _trace(database: NsysDatabase) -> Trace:
         ranges=sorted_host_events((ranges,), moved),
         findings=tuple(findings),
         capture=None,
-        base_ns=_base_ns(database),
+        base_ns=base_ns,
     )
 
 

@@ -102,6 +102,11 @@ def test_the_peer_is_compared_within_each_repetition(tmp_path: Path) -> None:
 def test_a_peer_that_cannot_be_measured_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be run"):
         run_analyzer_benchmark(SOURCE, 1, 1000, tmp_path / "nothing")
+    for body in ("", "print(7)", "print('chatter')"):
+        with pytest.raises(InputError, match="printed no figures; name a Python that has Holistic"):
+            run_analyzer_benchmark(SOURCE, 1, 1000, fake_peer(tmp_path, body))
+    with pytest.raises(InputError, match="failed: 5; name a Python"):
+        run_analyzer_benchmark(SOURCE, 1, 1000, fake_peer(tmp_path, "raise SystemExit('5')"))
     lacking = fake_peer(tmp_path, "import hta")
     with pytest.raises(InputError, match="has no HolisticTraceAnalysis"):
         run_analyzer_benchmark(SOURCE, 1, 1000, lacking)

@@ -5,7 +5,7 @@ import pytest
 from decodescope.analyzer import analyze
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.trace import Trace
-from tests.helpers.kineto_events import Event, call, op, trace_of
+from tests.helpers.kineto_events import Event, call, codes, op, trace_of
 
 BASE = 1_790_857_026_000_000_000
 KINDS = ("AllReduce_Sum_bf16_RING_LL", "AllGather_RING_LL", "ReduceScatter_Sum_f32_RING_LL")
@@ -53,3 +53,14 @@ def test_other_collectives_or_none_tell_nothing() -> None:
     lone = trace_of(call(0, 1, 1), op(5, 9, 1), baseTimeNanoseconds=BASE)
     later = trace_of(call(0, 1, 1), op(5, 11, 1), baseTimeNanoseconds=BASE + 3)
     assert of(lone, later) == []
+
+
+@pytest.mark.parametrize("base", [10**400, -(10**400), 2**61, 2**63, "soon", 1.5, []])
+def test_a_base_time_that_is_none_is_a_finding(base: object) -> None:
+    trace = trace_of(call(1, 3, 5), op(10, 60, 5), baseTimeNanoseconds=base)
+    assert trace.base_ns == 0
+    assert "bad_base_time" in codes(trace)
+    other = trace_of(call(1, 3, 5), op(10, 61, 5), baseTimeNanoseconds=10**18)
+    merged = merge_ranks([trace, other])
+    assert merged.merged is None
+    assert "no_common_clock" in {finding.code for finding in merged.findings}
