@@ -150,7 +150,8 @@ class Trace:
     `device_names` maps device ordinals to names, `capture` is what decodescope wrote about its own
     window (None for other files), `findings` lists what the reader left out or repaired.
     `reference` attributes the ops of graph replays, `work` holds the operators' known work, `rank`
-    is the rank of the recorded process in its distributed run, if the file names it.
+    is the rank of the recorded process in its distributed run, if the file names it. Merged ranks
+    number their devices anew; `device_labels` holds what each is called.
     """
 
     source: Source
@@ -166,6 +167,14 @@ class Trace:
     reference: GraphReference | None = None
     work: OperatorWork = field(default_factory=lambda: OperatorWork.concatenate(()))
     rank: int | None = None
+    device_labels: dict[int, str] = field(default_factory=dict)
+
+    def device_label(self, device: int) -> int | str:
+        """A device in reports: its ordinal, "rank 1 GPU 3" of merged ranks, or "cpu" if leaf
+        operators are the ops."""
+        if device == CPU_DEVICE and self.on_cpu:
+            return "cpu"
+        return self.device_labels.get(device, device)
 
     @property
     def on_cpu(self) -> bool:

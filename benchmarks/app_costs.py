@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.common import RESULTS, repeated, write_record
 from benchmarks.terminal import AppRun
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.cli.ending import end_with
 
 SETTLE_S = 3.0
 
@@ -64,4 +65,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

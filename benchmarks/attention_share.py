@@ -14,7 +14,6 @@ random numbers, because times do not depend on the prompt.
 """
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import median
@@ -27,6 +26,7 @@ from rich.table import Table
 
 from benchmarks.common import RESULTS, figures_table, has_gpu, share_cell, write_record
 from decodescope.analyzer.formatting import UNKNOWN, bytes_size, microseconds
+from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.kernels.ops.decode_attention import DecodeAttention
@@ -220,4 +220,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

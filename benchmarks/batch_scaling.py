@@ -17,6 +17,7 @@ from rich.table import Table
 from benchmarks.common import RESULTS, figures_table, has_gpu, share_cell, write_record
 from decodescope.analyzer.formatting import milliseconds, rate
 from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
+from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table
 from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.bench.report import RoundSpread
@@ -197,4 +198,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -1,6 +1,9 @@
 """What the scripts share: their record below results/, their tables, and the need for a GPU."""
 
+import json
+import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,6 +36,25 @@ def has_gpu(script: str) -> bool:
     found = torch.cuda.is_available()
     if not found:
         sys.stderr.write(f"{script}: needs a CUDA device\n")
+    return found
+
+
+def printed_json(*arguments: str, checkout: Path = ROOT) -> dict[str, Any]:
+    """The JSON that a decodescope command prints when it runs from `checkout`.
+
+    If the command fails, its exit code ends this script; its line is on stderr.
+    """
+    paths = [str(checkout / "src"), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-m", "decodescope", *arguments, "--json"],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        cwd=checkout,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(done.returncode)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 

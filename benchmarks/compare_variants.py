@@ -7,10 +7,7 @@ have a range path, by confidence. Prints the figures of a token.
 """
 
 import argparse
-import json
 import shlex
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -18,9 +15,16 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.common import RESULTS, figures_table, share_cell, write_record
+from benchmarks.common import (
+    RESULTS,
+    figures_table,
+    printed_json,
+    share_cell,
+    write_record,
+)
 from decodescope.analyzer.files import check_writable, is_stdout, output_path
 from decodescope.analyzer.formatting import milliseconds, number, rate
+from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table
 
 RUN_FIELDS = (
@@ -31,14 +35,10 @@ RUN_FIELDS = (
 
 def compared(arguments: argparse.Namespace) -> dict[str, Any]:
     """The JSON of one `decodescope compare`, which writes its files to `arguments.out`."""
-    command = [sys.executable, "-m", "decodescope", "compare", "--json"]
-    command += ["--model", arguments.model, "--variants", arguments.variants]
+    command = ["compare", "--model", arguments.model, "--variants", arguments.variants]
     command += ["--repeats", str(arguments.repeats)]
     with tempfile.TemporaryDirectory() as scratch:
-        command += ["--out", str(arguments.out or scratch)]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+        return printed_json(*command, "--out", str(Path(arguments.out or scratch).resolve()))
 
 
 def launch_summary(launches: dict[str, Any]) -> dict[str, Any]:
@@ -143,4 +143,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

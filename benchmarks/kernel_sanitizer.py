@@ -25,6 +25,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.common import RESULTS, ROOT, has_gpu, write_record
+from decodescope.cli.ending import end_with
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.kernel_cases import kernel_cases
 from decodescope.variants.bench.operands import Operands
@@ -173,4 +174,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -6,27 +6,23 @@ benchmarks/results/live-overhead-<variant>.json with every figure and the enviro
 """
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
 
-from benchmarks.common import RESULTS, repeated, write_record
+from benchmarks.common import RESULTS, printed_json, repeated, write_record
 from benchmarks.terminal import record_live
 from decodescope.analyzer.protocol import Stats
 from decodescope.analyzer.recordings.recording import read_recording
+from decodescope.cli.ending import end_with
 
 SETTLE_STATS = 8
 
 
 def run_tokens_per_s(options: list[str]) -> float:
     """tokens/s that `decodescope run --json` reports."""
-    command = [sys.executable, "-m", "decodescope", "run", "--json", *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout)["tokens_per_s"])
+    return float(printed_json("run", *options)["tokens_per_s"])
 
 
 def live_tokens_per_s(recording: Path) -> list[float]:
@@ -71,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

@@ -8,21 +8,20 @@ benchmarks/results/revisions.json: every figure, the ratio this ÷ base of paire
 """
 
 import argparse
-import json
-import os
 import shlex
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import RESULTS, ROOT, write_record
+from benchmarks.common import RESULTS, ROOT, printed_json, write_record
 from decodescope.analyzer.comparing.bootstrap import paired_ratio
 from decodescope.analyzer.files import check_writable, output_path
+from decodescope.cli.ending import end_with
 
 RESULT = RESULTS / "revisions.json"
 BASE, THIS = "base", "this"
@@ -39,29 +38,15 @@ def check_out(revision: str, folder: Path) -> str:
     return commit.strip()
 
 
-def output_of(checkout: Path, arguments: Sequence[str]) -> dict[str, Any]:
-    """The JSON that a decodescope command prints when it runs from `checkout`."""
-    paths = [str(checkout / "src"), os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
-        [sys.executable, "-m", "decodescope", *arguments, "--json"],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        cwd=checkout,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def tokens_per_s(checkout: Path, model: str, variant: str) -> dict[str, float]:
     """One run's rate, by the name of what was run."""
-    run = output_of(checkout, ["run", "--model", model, "--variant", variant])
+    run = printed_json("run", "--model", model, "--variant", variant, checkout=checkout)
     return {f"{model} {variant}": run["tokens_per_s"]}
 
 
 def kernels_per_s(checkout: Path, model: str) -> dict[str, float]:
     """Launches per second of each kernel from cold memory, with and without overlap."""
-    bench = output_of(checkout, ["bench", "kernels", "--model", model])
+    bench = printed_json("bench", "kernels", "--model", model, checkout=checkout)
     rates = {}
     for kernel, way in product(bench["kernels"], ("serial", "overlapped")):
         if kernel[way] is not None:
@@ -132,4 +117,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end_with(main)

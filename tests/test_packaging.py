@@ -1,5 +1,6 @@
 """The wheel is complete, and the room `kernels` shadows no other package."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -77,3 +78,21 @@ def test_constraints_leave_triton_to_torch(repository: Path) -> None:
     lines = (repository / "constraints.txt").read_text().splitlines()
     assert not [line for line in lines if line.startswith("triton")]
     assert "torch==2.13.0" in lines
+
+
+INSTALLS_BY_NAME = re.compile(r"\b(?:install|uvx|pipx run) (?:-\S+ )*['\"]?decodescope(?![\w/.-])")
+
+
+@pytest.mark.parametrize("text", ["pip install decodescope", "pip install 'decodescope[run]'"])
+def test_an_installation_by_name_is_recognised(text: str) -> None:
+    assert INSTALLS_BY_NAME.search(text)
+
+
+def test_nothing_says_to_install_decodescope_by_name(repository: Path) -> None:
+    """The name is not registered on a package index: whoever registers it would be installed."""
+    rooms = ("analyzer", "kernels", "variants", "tui", "src/decodescope/cli", "benchmarks", "docs")
+    files = [path for room in rooms for path in (repository / room).rglob("*.*")]
+    files += [repository / name for name in ("README.md", "CONTRIBUTING.md", "Makefile")]
+    texts = [path for path in files if path.suffix in (".py", ".md", ".j2", "")]
+    assert len(texts) > 200
+    assert [path.name for path in texts if INSTALLS_BY_NAME.search(path.read_text())] == []

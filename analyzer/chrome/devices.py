@@ -18,6 +18,7 @@ from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, HostWaits
 from decodescope.analyzer.timing.intervals import depth_changes
 from decodescope.analyzer.timing.queue_depth import times_in_queue
 from decodescope.analyzer.trace import Int64s, Trace, grouped
+from decodescope.analyzer.views.words import device_words
 
 _GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
 _RANGE_CATEGORY = "model_range"
@@ -74,7 +75,8 @@ def device_events(
 def device_name(trace: Trace, device: int) -> str:
     """The name of a device's process: the device, and the model and variant if known."""
     name = trace.device_names.get(device, "")
-    label = (f"device: cpu {name}" if trace.on_cpu else f"GPU {device} {name}").strip()
+    own = device_words(trace.device_label(device))
+    label = f"device: cpu {name}" if trace.on_cpu else f"{own} {name}".strip()
     capture = trace.capture
     if capture is None:
         return label

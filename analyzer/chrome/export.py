@@ -55,7 +55,11 @@ def export_chrome(analysis: Analysis, path: Path | str) -> None:
 
 
 def _head(trace: Trace, origin_ns: int) -> bytes:
-    names = sorted(trace.device_names.items())
+    labels = trace.device_labels
+    names = [
+        (id_, f"{labels.get(id_, '')} {name}".strip())
+        for id_, name in sorted(trace.device_names.items())
+    ]
     head: dict[str, object] = {
         "schemaVersion": 1,
         "displayTimeUnit": "ms",

@@ -190,7 +190,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
         renamed = np.array([number[name] for name in trace.names], dtype=np.int32)
         parts.append(_Part(rank, trace, place, trace.base_ns - base_ns, renamed))
     calls, call_order = _hosts(parts, [trace.calls for trace in traces])
-    ops, device_names = _ops(parts, call_order)
+    ops, device_names, device_labels = _ops(parts, call_order)
     rank_findings = [
         msgspec.structs.replace(finding, message=f"rank {rank}: {finding.message}")
         for rank, trace in ranks
@@ -219,6 +219,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
         capture=None,
         base_ns=base_ns,
         work=work.take(np.argsort(work.external_id, kind="stable")),
+        device_labels=device_labels,
     )
 
 
@@ -234,10 +235,14 @@ def _hosts(parts: Sequence[_Part], events: Sequence[HostEvents]) -> tuple[HostEv
     return joined.take(order), order
 
 
-def _ops(parts: Sequence[_Part], call_order: Int64s) -> tuple[GpuOps, dict[int, str]]:
-    """The ops of all parts, with one device for each (rank, device), and the devices' names."""
+def _ops(
+    parts: Sequence[_Part], call_order: Int64s
+) -> tuple[GpuOps, dict[int, str], dict[int, str]]:
+    """The ops of all parts, with one device for each (rank, device), and the devices' names and
+    labels."""
     launch_moved = np.argsort(call_order)
     names: dict[int, str] = {}
+    labels: dict[int, str] = {}
     moved = []
     calls_before = 0
     for part in parts:
@@ -248,10 +253,9 @@ def _ops(parts: Sequence[_Part], call_order: Int64s) -> tuple[GpuOps, dict[int, 
         launch[linked] = launch_moved[ops.launch[linked] + calls_before]
         moved.append(replace(part.moved(ops), device=index + len(names), launch=launch))
         for device in devices.tolist():
-            model = part.trace.device_names.get(device)
-            gpu = f"{model} (GPU {device})" if model else f"GPU {device}"
-            names[len(names)] = f"rank {part.rank} · {gpu}"
+            labels[len(names)] = f"rank {part.rank} GPU {device}"
+            names[len(names)] = part.trace.device_names.get(device, "")
         calls_before += len(part.trace.calls)
     joined = GpuOps.concatenate(moved)
     keys = (joined.stream, joined.device, joined.end_ns, joined.start_ns)
-    return joined.take(np.lexsort(keys)), names
+    return joined.take(np.lexsort(keys)), names, labels

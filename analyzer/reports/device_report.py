@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from decodescope.analyzer.reports.gap_report import device_label, total_of, totals_by_name
+from decodescope.analyzer.reports.gap_report import total_of, totals_by_name
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StreamReport
 from decodescope.analyzer.timing.communication import communication
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
@@ -35,7 +35,7 @@ def _device_report(timeline: Timeline, device: int, mine: Int64s, here: Int64s) 
     else:
         all_gaps, by_class, host_wait = _idle(timeline, here)
     return DeviceReport(
-        device=device_label(trace, device),
+        device=trace.device_label(device),
         name=trace.device_names.get(device, ""),
         gpu_ops=len(mine),
         kernels=int(np.count_nonzero(kind == trace.kernel_kind)),

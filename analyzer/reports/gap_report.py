@@ -9,7 +9,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, GapReport, GapTotal,
 from decodescope.analyzer.timing.gaps import HOST_WAIT
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import CPU_DEVICE, Int8s, Int64s, Intervals, Trace
+from decodescope.analyzer.trace import Int8s, Int64s, Intervals
 
 LARGEST_GAPS = 10
 
@@ -34,11 +34,6 @@ def total_of(lengths_ns: Int64s) -> GapTotal:
     )
 
 
-def device_label(trace: Trace, device: int) -> int | str:
-    """A device in reports: its ordinal, or "cpu" if leaf operators are the ops."""
-    return "cpu" if device == CPU_DEVICE and trace.on_cpu else device
-
-
 def largest_gaps(timeline: Timeline, ranges: Ranges) -> tuple[GapReport, ...]:
     """The `LARGEST_GAPS` longest gaps, longest first; ties in order of device and start."""
     order = np.argsort(-timeline.gaps.length_ns, kind="stable")[:LARGEST_GAPS]
@@ -56,7 +51,7 @@ def _gap_report(timeline: Timeline, ranges: Ranges, index: int) -> GapReport:
     waited_ns = _sums(waits.label, waits.length_ns, HOST_WAIT_LABELS)
     is_wait = parts.kind[longest] == HOST_WAIT
     return GapReport(
-        device=device_label(trace, device),
+        device=trace.device_label(device),
         at_ns=start - int(timeline.busy[device].start_ns[0]),
         length_ns=int(gaps.end_ns[index]) - start,
         gap_class=GAP_CLASSES[parts.kind[longest]],

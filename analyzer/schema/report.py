@@ -158,7 +158,8 @@ class DeviceReport(Struct, frozen=True):
     """One device: `idle_ns = window_ns - busy_ns`. `all_gaps` are its whole gaps; `gaps` are their
     parts by class, at most one of a class in a gap. Both add up to `idle_ns`.
 
-    `device` is the CUDA ordinal, or the string "cpu" if leaf operators count as GPU ops.
+    `device` is the CUDA ordinal, or a string: "rank 1 GPU 3" in a report of merged ranks, "cpu" if
+    leaf operators count as GPU ops.
     `overlap_ns` is the time during which two or more ops ran at once on one stream.
     `host_wait` splits `gaps["host_wait"]` by what the launching thread did at each moment of it:
     its pieces, one for each uninterrupted activity, add up to the same time.

@@ -22,12 +22,12 @@ class StepTimeline:
     from its first op.
 
     The step lasts `length_ns`, until the next step's first op: a gap after its last op is included.
-    `names` are the trace's. Ops are sorted by start, `gaps` too.
+    `device` is the one in reports, `names` are the trace's. Ops are sorted by start, `gaps` too.
     """
 
     index: int
     name: str
-    device: int
+    device: int | str
     length_ns: int
     ops: GpuOps
     gaps: GapParts
@@ -52,7 +52,7 @@ def step_timeline(timeline: Timeline, index: int = -1) -> StepTimeline | None:
     return StepTimeline(
         index=index,
         name=timeline.step_name(index),
-        device=device,
+        device=trace.device_label(device),
         length_ns=length,
         ops=_clipped(trace.ops, trace.ops.device == device, start, length),
         gaps=_clipped(timeline.parts, on_device[timeline.parts.gap], start, length),

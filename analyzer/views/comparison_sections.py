@@ -26,7 +26,7 @@ from decodescope.analyzer.views.pair_sections import (
     range_section,
     speed_section,
 )
-from decodescope.analyzer.views.words import part_words
+from decodescope.analyzer.views.words import device_words, part_words
 
 _UNPROFILED_STEP, _PROFILED_STEP = "step, unprofiled", "step, profiled"
 
@@ -123,7 +123,7 @@ def _source_line(name: str, report: Report) -> str:
     if found := report.capture:
         parts += [found.model, found.variant, found.dtype]
         parts += [f"batch {found.batch}", f"context {found.context}"]
-    parts.append(", ".join(device.name or f"GPU {device.device}" for device in report.devices))
+    parts.append(", ".join(device.name or device_words(device.device) for device in report.devices))
     parts.append("1 step" if len(report.steps) == 1 else f"{len(report.steps)} steps")
     return " · ".join(filter(None, parts))
 

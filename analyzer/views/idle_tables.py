@@ -18,7 +18,7 @@ from decodescope.analyzer.schema.report import (
 )
 from decodescope.analyzer.views.names import cut_middle, shorten_kernel
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table
-from decodescope.analyzer.views.words import gap_causes, ops_word
+from decodescope.analyzer.views.words import device_words, gap_causes, ops_word
 
 _BAR_CELLS, _CLASS_CELLS, _MIN_RANGE_CELLS = 12, 16, 8
 _STREAM_ROWS, _STEP_ROWS = 12, 10
@@ -108,7 +108,7 @@ def gaps_table(report: Report, width: int) -> Table:
     rows: list[_Class | Text] = []
     for device in report.devices:
         if len(report.devices) > 1:
-            rows.append(Text(f"GPU {device.device}", style="bold"))
+            rows.append(Text(device_words(device.device), style="bold"))
         for name, total in device.gaps.items():
             parts = {name: total}
             if name == "host_wait":
@@ -139,7 +139,7 @@ def communication_table(report: Report) -> Table:
         if not device.communication_ns:
             continue
         if len(report.devices) > 1:
-            rows.append(Text(f"GPU {device.device}", style="bold"))
+            rows.append(Text(device_words(device.device), style="bold"))
         parts = device.communication
         if len(parts) > 1:
             parts = {**parts, "all communication": device.communication_ns}
@@ -181,7 +181,7 @@ def longest_gaps_table(report: Report, width: int) -> Table:
 def _place(report: Report, gap: GapReport, cells: int) -> str:
     parts = [f"step {gap.step}"] if gap.step is not None else []
     if len(report.devices) > 1:
-        parts.append(f"GPU {gap.device}")
+        parts.append(device_words(gap.device))
     parts.append(f"{'thread' if report.on_cpu else 'stream'} {gap.stream}")
     if gap.range is not None:
         room = cells - len(" · ".join([*parts, ""]))

@@ -25,7 +25,7 @@ from decodescope.analyzer.views.table_parts import (
     verdict_text,
     waterfall_section,
 )
-from decodescope.analyzer.views.words import bound_words, overlap_words
+from decodescope.analyzer.views.words import bound_words, device_words, overlap_words
 from decodescope.analyzer.views.work_tables import (
     attribution_line,
     kernels_table,
@@ -96,11 +96,11 @@ def _title(report: Report, width: int) -> Text:
     source = report.source
     text = Text(cut_middle(source.path, width), style="bold")
     text.append(f"\n{source.format} · {count(source.events)} events", style="not bold")
-    names = {f"{device.device}": device.name for device in report.devices}
+    names = {device_words(device.device): device.name for device in report.devices}
     if report.on_cpu:
         text.append(f"\ndevice: cpu · {names['cpu']}", style="not bold")
     elif names:
-        shown = ", ".join(f"{name or 'unnamed'} (GPU {key})" for key, name in names.items())
+        shown = ", ".join(f"{name or 'unnamed'} ({key})" for key, name in names.items())
         text.append(f"\ndevice: {shown}", style="not bold")
     if capture := report.capture:
         text.append(f"\n{capture.model}", style="not bold")

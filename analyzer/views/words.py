@@ -67,6 +67,11 @@ def gap_causes(gap: GapReport) -> list[str]:
     return causes
 
 
+def device_words(device: int | str) -> str:
+    """A device of a report: "GPU 0", "rank 1 GPU 3", "cpu"."""
+    return f"GPU {device}" if isinstance(device, int) else device
+
+
 def ops_word(report: Report) -> str:
     """What the ops of a report are called."""
     return "operators" if report.on_cpu else "GPU ops"

@@ -1,6 +1,7 @@
 """Every script's record names its command and environment; scripts that need a GPU refuse early."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,7 @@ import torch
 
 from benchmarks import attention_share, batch_scaling, kernel_sanitizer
 from benchmarks.common import write_record
+from decodescope.cli.ending import end_with
 
 
 def test_a_record_names_the_command_that_measures_it_again(
@@ -24,6 +26,41 @@ def test_a_record_names_the_command_that_measures_it_again(
     assert record["environment"]["torch"] == torch.__version__
     write_record(path, {"environment": {}}, "make test-gpu")
     assert json.loads(path.read_bytes()) == {"command": "make test-gpu", "environment": {}}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [("compare_variants", []), ("live_overhead", []), ("revisions", ["--base", "HEAD"])],
+)
+def test_a_command_that_lacks_a_gpu_ends_its_script_with_one_line(
+    script: str, options: list[str], repository: Path, tmp_path: Path
+) -> None:
+    if script == "revisions" and not (repository / ".git").exists():
+        pytest.skip("needs a git repository")
+    record = () if script == "live_overhead" else ("-o", str(tmp_path / "record.json"))
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{script}", *options, *record],
+        cwd=repository, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("decodescope: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_script_that_fails_ends_with_70_after_its_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def script() -> None:
+        raise KeyError("unforeseen")
+
+    with pytest.raises(SystemExit) as end:
+        end_with(script)
+    assert end.value.code == 70
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert last.endswith("please report it with the traceback above")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")

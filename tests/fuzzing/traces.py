@@ -108,8 +108,8 @@ def rocprof_case(rng: random.Random) -> Case:
 def trace_case(rng: random.Random, name: str, data: bytes, other: bytes | None = None) -> Case:
     """A command that reads the trace `data`, and perhaps `other` as a second one."""
     files = {name: data}
-    by = ("--by", rng.choice(("kernel", "range", "gap")))
     command = weighted(rng, _COMMANDS)
+    by = ("--by", rng.choice(("kernel", "range", "gap"))) if command in ("table", "csv") else ()
     if command in ("diff", "ranks"):
         files["other.json"] = data if other is None else other
         names = rng.sample(list(files), 2)
@@ -122,7 +122,7 @@ def trace_case(rng: random.Random, name: str, data: bytes, other: bytes | None =
     if command == "export":
         target = rng.choice(("chrome", "chrome", "chrome", "csv"))
         output = {"csv": "out.csv", "chrome": rng.choice(("out.json", "out.json.gz"))}[target]
-        return Case(("export", name, "--to", target, "-o", output, *by), files, (output,))
+        return Case(("export", name, "--to", target, "-o", output), files, (output,))
     if command == "json":
         return Case(("analyze", name, "--json"), files)
     form = () if command == "table" else ("--format", command)

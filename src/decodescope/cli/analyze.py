@@ -6,7 +6,7 @@ from pathlib import Path
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli.options import FILE, json_option, rows_option
+from decodescope.cli.options import FILE, chosen_rows, json_option, rows_option
 from decodescope.cli.output import html_page, print_json, print_table, source_name
 
 
@@ -14,47 +14,56 @@ from decodescope.cli.output import html_page, print_json, print_table, source_na
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1, required=True)
 @json_option
 @click.option(
-    "--format", "output_format", type=click.Choice(["table", "csv", "html"]), default="table"
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "csv", "html"]),
+    help="[default: table]",
 )
 @rows_option
-def analyze(files: tuple[Path, ...], as_json: bool, output_format: str, by: str) -> None:
+def analyze(
+    files: tuple[Path, ...], as_json: bool, output_format: str | None, by: str | None
+) -> None:
     """Report what a trace contains: busy, idle, gaps, launches, steps, kernels, ranges.
 
     FILE may be a pipe, or - for the standard input.
 
     Several files are read as the ranks of one run: one report for each, and a merged one.
     """
+    if as_json and output_format is not None:
+        raise InputError(f"--json and --format {output_format}: give one of the two")
+    output_format = "json" if as_json else output_format or "table"
+    rows = chosen_rows(by, output_format)
     if len(files) > 1:
-        _analyze_ranks(files, as_json, output_format, by)
+        _analyze_ranks(files, output_format, rows)
         return
     from decodescope import analyzer
 
     analysis = analyzer.analyze(analyzer.load(files[0]))
-    if as_json:
+    if output_format == "json":
         print_json(analysis.report)
     elif output_format == "csv":
         from decodescope.analyzer.views.csv_export import render_csv
 
-        click.echo(render_csv(analysis.report, by), nl=False)
+        click.echo(render_csv(analysis.report, rows), nl=False)
     elif output_format == "html":
         name = source_name(analysis)
         click.echo(html_page(name, {name: analysis}), nl=False)
     else:
         from decodescope.analyzer.views.report_table import report_table
 
-        print_table(analysis.report, partial(report_table, by=by))
+        print_table(analysis.report, partial(report_table, by=rows))
 
 
-def _analyze_ranks(files: tuple[Path, ...], as_json: bool, output_format: str, by: str) -> None:
+def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str) -> None:
     from decodescope.analyzer.reports.ranks import analyze_ranks
 
     ranks = analyze_ranks(files)
-    if as_json:
+    if output_format == "json":
         print_json(ranks.report)
     elif output_format == "table":
         from decodescope.analyzer.views.report_table import ranks_table
 
-        print_table(ranks.report, partial(ranks_table, by=by))
+        print_table(ranks.report, partial(ranks_table, by=rows))
     elif output_format == "html":
         analyses = {f"rank {rank}": analysis for rank, analysis in ranks.ranks}
         if ranks.merged is not None:
@@ -66,4 +75,4 @@ def _analyze_ranks(files: tuple[Path, ...], as_json: bool, output_format: str, b
     else:
         from decodescope.analyzer.views.csv_export import render_csv
 
-        click.echo(render_csv(ranks.merged.report, by), nl=False)
+        click.echo(render_csv(ranks.merged.report, rows), nl=False)

@@ -9,7 +9,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.files import check_writable
-from decodescope.cli.group import DefaultToLive
+from decodescope.cli.group import Group
 from decodescope.cli.options import (
     DEFAULT_TOKENS,
     FILE,
@@ -40,7 +40,7 @@ _CONTEXT = 1024
 _TUNE_CONTEXT = 128
 
 
-@click.group(cls=DefaultToLive)
+@click.group(cls=Group)
 def bench() -> None:
     """Measure decodescope itself, or its kernels; the result includes its environment."""
 

@@ -20,17 +20,18 @@ from decodescope.cli.streams import ReaderGone, standard_streams
 _INTERRUPTED, _READER_GONE = 130, 141
 
 
-def end_with(command: Callable[[], int | None], debug: bool) -> NoReturn:
+def end_with(command: Callable[[], int | None], debug: bool | None = None) -> NoReturn:
     """Run `command` and end the process with its exit code, or with that of its error.
 
-    With `debug`, the traceback of an error precedes its line.
+    `debug` is whether the traceback of an error precedes its line. A program without that option
+    leaves it None: then an error that nobody foresaw has one.
     """
     with standard_streams():
         code = _code(command, debug)
     sys.exit(code)
 
 
-def _code(command: Callable[[], int | None], debug: bool) -> int:
+def _code(command: Callable[[], int | None], debug: bool | None) -> int:
     try:
         try:
             return command() or 0
@@ -46,16 +47,18 @@ def _code(command: Callable[[], int | None], debug: bool) -> int:
         return _reported(error, debug)
 
 
-def _reported(error: Exception, debug: bool) -> int:
+def _reported(error: Exception, debug: bool | None) -> int:
     if isinstance(error, click.ClickException):
         known: DecodescopeError = InputError(error.format_message())
     else:
         known = known_error(error)
+    unforeseen = isinstance(known, InternalError)
+    traced = unforeseen if debug is None else debug
     message = " ".join(str(known).split())
-    if isinstance(known, InternalError):
-        shown = "the traceback above" if debug else "the traceback that --debug shows"
+    if unforeseen:
+        shown = "the traceback above" if traced else "the traceback that --debug shows"
         message += f"; this is a fault of decodescope: please report it with {shown}"
-    if debug:
+    if traced:
         traceback.print_exception(error)
     say(f"decodescope: {message}")
     return known.exit_code

@@ -1,4 +1,4 @@
-"""The group of commands: its default command, and the error for an unknown name."""
+"""Groups of commands: the default command, and the errors for a missing or an unknown name."""
 
 import difflib
 
@@ -7,13 +7,13 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 
 
-class DefaultToLive(click.RichGroup):
-    """`decodescope --model M` means `decodescope live --model M`."""
+class Group(click.RichGroup):
+    """Commands that must be named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own_options = {"-h", "--help", "--version", "--debug"}
-        if not args or (args[0].startswith("-") and args[0] not in own_options):
-            args = ["live", *args]
+        if not args:
+            named = " or ".join(self.commands)
+            raise InputError(f"{ctx.info_name}: needs a command: {named}")
         return super().parse_args(ctx, args)
 
     def resolve_command(
@@ -24,3 +24,13 @@ class DefaultToLive(click.RichGroup):
             hint = f"did you mean {near[0]}?" if near else f"one of: {', '.join(self.commands)}"
             raise InputError(f"no command {args[0]}: {hint}")
         return super().resolve_command(ctx, args)
+
+
+class DefaultToLive(Group):
+    """`decodescope --model M` means `decodescope live --model M`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own_options = {"-h", "--help", "--version", "--debug"}
+        if not args or (args[0].startswith("-") and args[0] not in own_options):
+            args = ["live", *args]
+        return super().parse_args(ctx, args)

@@ -54,10 +54,21 @@ device_option = click.option("--device", type=click.Choice(["cuda", "cpu"]))
 rows_option = click.option(
     "--by",
     type=click.Choice(["kernel", "range", "gap"]),
-    default="kernel",
-    show_default=True,
-    help="What each row describes.",
+    help="What each row of a table or CSV describes. [default: kernel]",
 )
+
+
+def chosen_rows(by: str | None, output_format: str) -> str:
+    """What each row describes, as `--by` says.
+
+    Raises:
+        InputError: `--by` was given, and the format has no such rows.
+    """
+    if by is not None and output_format not in ("table", "csv"):
+        raise InputError(f"--by {by}: only with a table or CSV; {output_format} holds all")
+    return by or "kernel"
+
+
 variant_option = click.option("--variant", metavar="V", default="eager", show_default=True)
 
 # What is decoded: live, run, compare.

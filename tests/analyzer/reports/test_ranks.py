@@ -66,7 +66,8 @@ def test_two_ranks_on_one_clock() -> None:
     assert merged.base_ns == BASE
     assert merged.ops.start_ns.tolist() == [40, 65, 150, 175]
     assert merged.ops.device.tolist() == [0, 1, 0, 1]
-    assert merged.device_names == {0: "rank 0 · H100 (GPU 0)", 1: "rank 1 · H100 (GPU 0)"}
+    assert merged.device_names == {0: "H100", 1: "H100"}
+    assert merged.device_labels == {0: "rank 0 GPU 0", 1: "rank 1 GPU 0"}
     assert merged.calls.start_ns[merged.ops.launch].tolist() == [10, 35, 50, 75]
     assert len(set(merged.calls.pid.tolist())) == 2
     assert len(set(merged.ops.correlation.tolist())) == 4
@@ -147,7 +148,14 @@ def test_the_report_of_several_files(tmp_path: Path) -> None:
     assert found.merged is not None
     export_chrome(found.merged, tmp_path / "merged.json")
     again = analyze(load(tmp_path / "merged.json")).report
-    assert again.devices == found.merged.report.devices
+    assert [device.name for device in again.devices] == ["rank 0 GPU 0", "rank 1 GPU 0"]
+    merged = found.merged.report.devices
+    assert [device.device for device in merged] == ["rank 0 GPU 0", "rank 1 GPU 0"]
+    alike = [
+        msgspec.structs.replace(device, device=index, name=again.devices[index].name)
+        for index, device in enumerate(merged)
+    ]
+    assert list(again.devices) == alike
     assert again.launches == found.merged.report.launches
 
 
@@ -157,7 +165,7 @@ def test_no_file_one_file_and_one_file_twice(tmp_path: Path) -> None:
         analyze_ranks([])
     alone = analyze_ranks([path])
     assert alone.merged is not None
-    assert alone.merged.trace.device_names == {0: "rank 0 · GPU 0"}
+    assert alone.merged.trace.device_labels == {0: "rank 0 GPU 0"}
     with pytest.raises(InputError, match="named twice"):
         analyze_ranks([path, tmp_path / "." / "a.json"])
     (tmp_path / "link.json").symlink_to(path)
