@@ -27,7 +27,8 @@ _PATTERNS = tuple(
                  r"|zero_|index|slice|contiguous|to\b|select|embedding)|indexSelect|index_(elem|"
                  r"put|copy)|gather|scatter|FillFunctor|(?<!rotary_)embedding|triton_poi_fused_.*(cat|copy)"),
         ("matmul", r"gemm|gemv|nvjet|cutlass|cublas|xmma|Cijk_|matmul|splitK|aten::(mm|bmm|addmm"
-                   r"|linear|baddbmm|mv)\b|mkldnn_linear|wgmma|_mm_|dot_kernel"),
+                   r"|linear|baddbmm|mv)\b|mkldnn_linear|wgmma|_mm_|dot_kernel"
+                   r"|_linear_(residual_)?(batched_)?kernel|_norm_(qkv_rope|gate_up|head)_"),
         ("reduction", r"reduce|norm|softmax|cunn_|triton_(red|per)_|argmax|topk|sort|cumsum|scan"
                       r"|aten::(mean|sum|amax|max)\b|MeanOps"),
         ("elementwise", r"elementwise|triton_poi_|silu|gelu|swiglu|rotary|rope|sigmoid|aten::(mul"

@@ -35,6 +35,13 @@ NAMES = ("nvjet_tst_64x8", "flash_fwd_kernel", "silu_kernel", "void whatever()")
         ("CatArrayBatchedCopy<OpaqueType<2u>>", "copy"),
         ("vllm::rotary_embedding_kernel<bf16>", "elementwise"),
         ("Memcpy DtoD (Device -> Device)", "copy"),
+        ("_norm_qkv_rope_kernel", "matmul"),
+        ("_norm_gate_up_batched_kernel", "matmul"),
+        ("_norm_head_kernel", "matmul"),
+        ("_linear_residual_kernel", "matmul"),
+        ("_linear_batched_kernel", "matmul"),
+        ("_decode_attention_kernel", "attention"),
+        ("_rms_norm_residual_kernel", "reduction"),
         ("mystery", "other"),
     ],
 )  # fmt: skip
