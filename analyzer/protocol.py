@@ -48,11 +48,13 @@ class WorkerConfig(Struct, frozen=True):
 
 
 class VariantInfo(Struct, frozen=True):
-    """A selectable variant; `unavailable` is the reason why it cannot run here, or None."""
+    """A selectable variant; `unavailable` is the reason why it cannot run here, or None. If
+    `interpreted`, it runs only in Triton's interpreter here."""
 
     name: str
     summary: str
     unavailable: str | None = None
+    interpreted: bool = False
 
 
 class Hello(Struct, frozen=True, tag="hello"):

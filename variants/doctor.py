@@ -3,7 +3,7 @@
 torch is imported inside the checks, so that they can report that it is not installed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from decodescope.analyzer.errors import DecodescopeError
@@ -13,6 +13,7 @@ from decodescope.variants.machine.environment import (
     INSTALL_HINT,
     RUN_PACKAGES,
     gpu_facts,
+    interpreting,
     missing_run_packages,
     why_no_cuda,
 )
@@ -39,9 +40,7 @@ def doctor() -> tuple[Check, ...]:
     return (
         _check_packages(),
         _check_cuda(),
-        _check_optional(
-            "triton", "without it there is no measured read peak, and no compiled variant"
-        ),
+        _check_triton(),
         _check_optional("nvtx", "without it Nsight Systems shows no ranges: pip install nvtx"),
         _check_profiler(),
         _check_read_peak(),
@@ -72,6 +71,19 @@ def _check_optional(name: str, advice: str) -> Check:
     if version is None:
         return Check(name, "warn", "not installed", advice)
     return Check(name, "ok", f"{name} {version}")
+
+
+def _check_triton() -> Check:
+    check = _check_optional(
+        "triton", "without it there is no measured read peak, and no compiled variant"
+    )
+    if check.status != "ok" or why_no_cuda() is None:
+        return check
+    if interpreting():
+        detail = f"{check.detail}, its interpreter is on: fused kernels run on the CPU"
+        return replace(check, detail=detail, advice="for tokens and accuracy, not for speed")
+    advice = "TRITON_INTERPRET=1 runs fused kernels on the CPU, to check tokens and accuracy"
+    return replace(check, advice=advice)
 
 
 def _check_profiler() -> Check:

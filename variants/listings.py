@@ -42,6 +42,8 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
     table = _table("variant", "what it is", f"on {device}")
     for info in variants:
         here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
+        if info.interpreted:
+            here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
         table.add_row(info.name, info.summary, here)
     table.caption = (
         "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
 from decodescope.analyzer.protocol import VariantInfo
+from decodescope.variants.machine.environment import interpreting
 from decodescope.variants.spec import (
     FUSED_FORMATS,
     KERNELS,
@@ -41,7 +42,8 @@ class Variant:
     prefill, with everything compiled and captured.
 
     `check(name, config, workload, device)` raises a `DecodescopeError` for what it cannot run:
-    `name` is the model's, `config` its config.json. It runs before weights are loaded.
+    `name` is the model's, `config` its config.json. It runs before weights are loaded. If
+    `interpretable`, Triton's interpreter runs it on the CPU, though it requires CUDA.
 
     Raises:
         InputError: an empty name or one with blanks, no summary, or a builder that is not callable.
@@ -52,6 +54,7 @@ class Variant:
     requires_cuda: bool
     build: Builder
     check: Check | None = None
+    interpretable: bool = False
 
     def __post_init__(self) -> None:
         if not self.name or any(letter.isspace() for letter in self.name):
@@ -68,11 +71,13 @@ def available_variants(device: str) -> tuple[VariantInfo, ...]:
     A package's entry point that fails to load is listed with the reason and hides no other.
     """
     found, broken = _installed()
-    infos = [
-        VariantInfo(variant.name, variant.summary, _why_not(variant, device))
-        for variant in (*_BUILT_IN, *found)
-    ]
-    return (*infos, *broken)
+    return (*(_info(variant, device) for variant in (*_BUILT_IN, *found)), *broken)
+
+
+def _info(variant: Variant, device: str) -> VariantInfo:
+    reason = _why_not(variant, device)
+    interpreted = reason is None and _is_interpreted(variant, device)
+    return VariantInfo(variant.name, variant.summary, reason, interpreted)
 
 
 def build_variant(
@@ -123,6 +128,18 @@ def require_runnable(
     if variant.check is not None:
         variant.check(loaded.name, loaded.model.config.to_dict(), workload, device)
     return variant
+
+
+def is_interpreted(name: str, device: str) -> bool:
+    """Whether the variant's kernels run in Triton's interpreter on `device`, where it can run.
+
+    Its times then say nothing.
+    """
+    return _is_interpreted(find_variant(name), device)
+
+
+def _is_interpreted(variant: Variant, device: str) -> bool:
+    return variant.requires_cuda and device != "cuda"
 
 
 def find_variant(name: str) -> Variant:
@@ -198,7 +215,12 @@ def _fused(spec: VariantSpec) -> Variant:
     if spec.cuda_graph:
         summary += ", replayed as one CUDA graph a token"
     return Variant(
-        str(spec), summary, True, partial(_build_fused, spec), partial(_check_fused, spec)
+        str(spec),
+        summary,
+        True,
+        partial(_build_fused, spec),
+        partial(_check_fused, spec),
+        interpretable=not spec.cuda_graph,
     )
 
 
@@ -221,8 +243,14 @@ _BUILT_IN = (
 
 
 def _why_not(variant: Variant, device: str) -> str | None:
-    if variant.requires_cuda and device != "cuda":
-        return "needs a CUDA device"
+    if not variant.requires_cuda or device == "cuda":
+        return None
+    without_graph = variant.name.replace("+graph", "")
+    if not variant.interpretable:
+        hint = f"; Triton's interpreter can run {without_graph}"
+        return f"needs a CUDA device{hint if without_graph != variant.name else ''}"
+    if not interpreting():
+        return "needs a CUDA device, or TRITON_INTERPRET=1 to check tokens and accuracy on the CPU"
     return None
 
 

@@ -18,7 +18,7 @@ from decodescope.analyzer.schema.comparison_report import (
     VariantRates,
 )
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
-from decodescope.analyzer.schema.run_report import RunReport
+from decodescope.analyzer.schema.run_report import INTERPRETED, RunReport
 
 Rounds = dict[int, RunReport]
 
@@ -80,7 +80,7 @@ def _by_variant(runs: Sequence[RunReport]) -> dict[str, Rounds]:
                 f"{where} and the first run have different workloads: {', '.join(differences)}; "
                 "compare runs of one workload"
             )
-        if not 0 < run.tokens_per_s < math.inf:
+        if not run.interpreted and not 0 < (run.tokens_per_s or 0) < math.inf:
             raise InputError(f"{where} took no time in round {run.round}; decode more tokens")
         rounds = by_variant.setdefault(run.variant, {})
         if run.round in rounds:
@@ -90,23 +90,29 @@ def _by_variant(runs: Sequence[RunReport]) -> dict[str, Rounds]:
 
 
 def _rates(variant: str, rounds: Rounds) -> VariantRates:
-    rates = tuple(rounds[number].tokens_per_s for number in sorted(rounds))
+    rates = _timed(rounds, sorted(rounds))
     scored = [run.accuracy for run in rounds.values() if run.accuracy is not None]
     return VariantRates(
         variant=variant,
         tokens_per_s=rates,
-        mean=sum(rates) / len(rates),
+        mean=sum(rates) / len(rates) if rates else None,
         interval=mean_interval(rates),
         accuracy=scored[-1] if scored else None,
+        interpreted=any(run.interpreted for run in rounds.values()),
     )
+
+
+def _timed(rounds: Rounds, numbers: Sequence[int]) -> tuple[float, ...]:
+    """tokens/s of these rounds; none of a variant that was interpreted."""
+    rates = (rounds[number].tokens_per_s for number in numbers)
+    return tuple(rate for rate in rates if rate is not None)
 
 
 def _pair(
     base: str, other: str, by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]
 ) -> Pair:
     shared = sorted(by_variant[base].keys() & by_variant[other].keys())
-    base_rates = [by_variant[base][number].tokens_per_s for number in shared]
-    other_rates = [by_variant[other][number].tokens_per_s for number in shared]
+    base_rates, other_rates = (_timed(by_variant[name], shared) for name in (base, other))
     batch = next(iter(by_variant[base].values())).batch
     return pair_of(
         (base, other),
@@ -117,7 +123,7 @@ def _pair(
 
 
 def _speed(base: Sequence[float], other: Sequence[float]) -> SpeedRatio | None:
-    if not base:
+    if not base or not other:
         return None
     rounds = f"{len(base)} round" if len(base) == 1 else f"{len(base)} rounds"
     reason = f"{rounds}: an interval needs at least {MIN_ROUNDS}"
@@ -143,7 +149,9 @@ def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -
     yield from _output_findings(by_variant)
     for variant in by_variant:
         window = windows.get(variant)
-        if window is not None:
+        if any(run.interpreted for run in by_variant[variant].values()):
+            yield Finding("interpreted", f"{variant} {INTERPRETED}")
+        elif window is not None:
             yield from window_findings(variant, window)
         else:
             message = f"{variant} has no profiled window, so no figures of its steps"

@@ -36,7 +36,7 @@ _SOFTWARE = ("decodescope", "torch", "triton", "transformers", "cuda", "driver")
 class _BaselineRun(RunWorkload, frozen=True):
     """What the gate reads of an earlier run; its other fields may change."""
 
-    tokens_per_s: float
+    tokens_per_s: float | None
     environment: Environment
     sampling: SamplingSettings | UnsetType | None = UNSET
 
@@ -66,7 +66,7 @@ class Baseline:
         """tokens/s of each variant's runs."""
         rates: dict[str, list[float]] = {}
         for run in self.runs:
-            rates.setdefault(run.variant, []).append(run.tokens_per_s)
+            rates.setdefault(run.variant, []).append(run.tokens_per_s or math.nan)
         return rates
 
 
@@ -201,7 +201,7 @@ def _read_runs(baseline_json: bytes, path: str) -> tuple[_BaselineRun, ...]:
             f"{SCHEMA_VERSION}; {_NEW_BASELINE}"
         )
     runs = _decode(baseline_json, path, _BaselineRuns).runs
-    if not runs or not all(0 < run.tokens_per_s < math.inf for run in runs):
+    if not runs or not all(0 < (run.tokens_per_s or 0) < math.inf for run in runs):
         raise InputError(f"{path}: has no measured runs; {_NEW_BASELINE}")
     return runs
 

@@ -20,7 +20,12 @@ from decodescope.analyzer.html.svg_histogram import (
 from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import Bar, composition_svg, waterfalls_svg
-from decodescope.analyzer.schema.comparison_report import Comparison, ComparisonResult, Diff
+from decodescope.analyzer.schema.comparison_report import (
+    Comparison,
+    ComparisonResult,
+    Diff,
+    VariantRates,
+)
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, Report
 from decodescope.analyzer.schema.run_report import RunReport
@@ -96,7 +101,7 @@ def html_report(
         views=pages,
         changes=changes,
         runs=runs,
-        rates=rates_svg(changes.variants) if changes and changes.variants else None,
+        rates=_rates(changes.variants) if changes else None,
         ratios=ratios_svg(changes.pairs) if changes else None,
         models=_models(views, runs),
         bars=bars,
@@ -187,6 +192,11 @@ def _changes(
     if len(views) == 2:
         pair = replace(pair, base=views[0].name, other=views[1].name)
     return ComparisonResult(0, (), (pair,), comparison.findings, comparison.gate)
+
+
+def _rates(variants: Sequence[VariantRates]) -> Markup | None:
+    timed = [found for found in variants if found.mean is not None]
+    return rates_svg(timed) if timed else None
 
 
 def _models(views: Sequence[VariantView], runs: Sequence[RunReport]) -> list[dict[str, object]]:

@@ -52,11 +52,12 @@ def _deviations(found: VariantRates) -> list[float]:
 
 
 def _rate_bar(drawing: Drawing, found: VariantRates, y: float, highest: float) -> None:
-    width = found.mean / highest * _RATES_PX
-    drawing.rect(_LEFT, y - 7, width, 14, "bar", f"mean {rate(found.mean)} tokens/s")
+    mean = found.mean or 0.0
+    width = mean / highest * _RATES_PX
+    drawing.rect(_LEFT, y - 7, width, 14, "bar", f"mean {rate(mean)} tokens/s")
     _dots(drawing, found, y, lambda value: _LEFT + value / highest * _RATES_PX)
-    farthest = max([found.mean, *found.tokens_per_s]) / highest * _RATES_PX
-    drawing.text(_LEFT + farthest + 8, y + 4, rate(found.mean), "strong")
+    farthest = max([mean, *found.tokens_per_s]) / highest * _RATES_PX
+    drawing.text(_LEFT + farthest + 8, y + 4, rate(mean), "strong")
 
 
 def _spread_axis(drawing: Drawing, spread: float, height: float) -> None:

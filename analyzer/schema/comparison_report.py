@@ -82,13 +82,15 @@ class Pair(Struct, frozen=True):
 
 
 class VariantRates(Struct, frozen=True):
-    """tokens/s of one variant, round by round, with the interval of their mean."""
+    """tokens/s of one variant, round by round, with the interval of their mean. A variant that was
+    `interpreted` has none."""
 
     variant: str
     tokens_per_s: tuple[float, ...]
-    mean: float
+    mean: float | None
     interval: Interval | None
     accuracy: Accuracy | None
+    interpreted: bool = False
 
 
 class Gate(Struct, frozen=True):

@@ -14,6 +14,12 @@ from decodescope.analyzer.schema.report import (
     Weights,
 )
 
+# What is said of a variant whose kernels Triton's interpreter ran, after its name.
+INTERPRETED = (
+    "ran in Triton's interpreter (TRITON_INTERPRET): its tokens and accuracy are those of its "
+    "kernels, its times say nothing of a GPU, so none are given"
+)
+
 
 class StepTimes(Struct, frozen=True):
     p50: int
@@ -76,21 +82,22 @@ class RunReport(RunWorkload, frozen=True):
     tokens/s and step times come from `timed_steps` unprofiled steps; launches, ops and idle from a
     profiled window of the same run, whose cost is `observer`. The waterfall adds up to the profiled
     step. `sampling` is null for greedy decoding. `accuracy` and `round` (from 0) are set in a
-    comparison.
+    comparison. If the kernels were `interpreted` (Triton's interpreter, on the CPU), nothing was
+    timed or profiled: these figures are null, empty or 0, and a finding says so.
     """
 
     prompt_token_ids: list[list[int]]
     output_token_ids: list[list[int]]
     output_text: str | None
     timed_steps: int
-    tokens_per_s: float
-    prefill_ns: int
-    step_ns: StepTimes
+    tokens_per_s: float | None
+    prefill_ns: int | None
+    step_ns: StepTimes | None
     launch_calls_per_step: float | None
     gpu_ops_per_step: float | None
     gpu_idle_fraction: float | None
     bytes_per_step: int
-    bandwidth: Bandwidth
+    bandwidth: Bandwidth | None
     observer: Observer
     waterfall: tuple[WaterfallPart, ...]
     verdict: Verdict
@@ -99,3 +106,4 @@ class RunReport(RunWorkload, frozen=True):
     accuracy: Accuracy | None = None
     round: int | None = None
     sampling: SamplingSettings | None = None
+    interpreted: bool = False

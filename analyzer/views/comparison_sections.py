@@ -70,6 +70,7 @@ def _comparison_summary(comparison: Comparison) -> Summary:
         for one in result.variants
         if one.variant in comparison.windows
     }
+    untimed = [one.variant for one in result.variants if one.interpreted]
     rounds = "1 round" if result.rounds == 1 else f"{result.rounds} rounds"
     ops = _ops(on_cpu=run.device == "cpu")
     return Summary(
@@ -79,6 +80,7 @@ def _comparison_summary(comparison: Comparison) -> Summary:
             f"{run.dtype} · batch {run.batch} · context {run.context} + {run.tokens} tokens · "
             f"{sampling_words(run.sampling)}",
             f"{rounds}, variants in turn · device: {run.device} · {run.device_name}",
+            *([f"interpreted, without times: {', '.join(untimed)}"] if untimed else ()),
         ),
         sections=(
             _rates_section(result.variants),
@@ -135,7 +137,7 @@ def _rates_section(variants: Sequence[VariantRates]) -> Section:
         tuple(
             (
                 one.variant,
-                rate(one.mean),
+                "interpreted" if one.interpreted else rate(one.mean),
                 interval_text(one.interval, significant),
                 f"{len(one.tokens_per_s)}",
             )

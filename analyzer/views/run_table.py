@@ -5,6 +5,7 @@ from rich.table import Table
 from rich.text import Text
 
 from decodescope.analyzer.formatting import (
+    UNKNOWN,
     bytes_size,
     duration,
     number,
@@ -33,8 +34,11 @@ def _title(report: RunReport) -> Text:
     title = Text(report.model, style="bold")
     if note := weights_note(report.weights):
         title.append(f" ({note})", style="bold yellow")
+    title.append(f" · {report.variant}", style="not bold")
+    if report.interpreted:
+        title.append(" (interpreted)", style="bold yellow")
     title.append(
-        f" · {report.variant} · {report.dtype} · batch {report.batch} · "
+        f" · {report.dtype} · batch {report.batch} · "
         f"context {report.context} + {report.tokens} tokens\n"
         f"{sampling_words(report.sampling)} · device: {report.device} · {report.device_name}",
         style="not bold",
@@ -43,8 +47,20 @@ def _title(report: RunReport) -> Text:
 
 
 def _figures(report: RunReport) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for row in _rows(report).items():
+        table.add_row(*row)
+    return table
+
+
+def _rows(report: RunReport) -> dict[str, str]:
     bandwidth, observer = report.bandwidth, report.observer
     on_gpu = report.device == "cuda"
+    if report.step_ns is None or bandwidth is None:
+        why = "interpreted" if report.interpreted else UNKNOWN
+        return {"tokens/s": why, "must read": f"{bytes_size(report.bytes_per_step)} a step"}
     rows = {
         "tokens/s": f"{rate(report.tokens_per_s)}  ({report.timed_steps} unprofiled steps)",
         "step": times_text(report.step_ns, ("p50", "p90", "p99", "mean")),
@@ -65,12 +81,7 @@ def _figures(report: RunReport) -> Table:
         )
     if bandwidth.mbu is not None:
         rows["MBU"] = f"{percent(bandwidth.mbu)} % of the {bandwidth.mbu_of} peak"
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column()
-    for row in rows.items():
-        table.add_row(*row)
-    return table
+    return rows
 
 
 def _bandwidth_text(bandwidth: Bandwidth) -> str:

@@ -1,17 +1,28 @@
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants import registry
+from decodescope.variants.listings import variants_table
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.registry import Variant, available_variants, build_variant, find_variant
+from decodescope.variants.registry import (
+    Variant,
+    available_variants,
+    build_variant,
+    find_variant,
+    is_interpreted,
+    require_variant,
+)
 
 
 def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
@@ -48,14 +59,37 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "entry_points", entry_points)
 
 
-def test_built_in_variants_by_device() -> None:
+@pytest.mark.parametrize("interpreting", [False, True])
+def test_built_in_variants_by_device(interpreting: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "interpreting", lambda: interpreting)
+    needs = "needs a CUDA device"
+    switch = f"{needs}, or TRITON_INTERPRET=1 to check tokens and accuracy on the CPU"
     assert {info.name: info.unavailable for info in available_variants("cpu")} == {
         "eager": None,
-        "compiled": "needs a CUDA device",
-        "fused": "needs a CUDA device",
-        "fused+graph": "needs a CUDA device",
+        "compiled": needs,
+        "fused": None if interpreting else switch,
+        "fused+graph": f"{needs}; Triton's interpreter can run fused",
     }
     assert all(info.unavailable is None for info in available_variants("cuda"))
+    interpreted = [info.name for info in available_variants("cpu") if info.interpreted]
+    assert interpreted == (["fused"] if interpreting else [])
+    table = Console(width=200, file=StringIO())
+    table.print(variants_table(available_variants("cpu"), "cpu"))
+    assert ("interpreted: tokens and accuracy" in table.file.getvalue()) == interpreting  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["fused", "fused-rope-pdl", "fused+bf16"])
+def test_fused_variants_without_a_graph_are_interpreted_on_the_cpu(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "interpreting", lambda: True)
+    assert require_variant(name, "cpu").name == name
+    assert is_interpreted(name, "cpu")
+    assert not is_interpreted(name, "cuda")
+    assert not is_interpreted("eager", "cpu")
+    graphed = name.replace("fused", "fused+graph")
+    with pytest.raises(MissingRequirement, match=re.escape(f"interpreter can run {name}; choose")):
+        require_variant(graphed, "cpu")
 
 
 @pytest.mark.usefixtures("packages")
@@ -180,7 +214,7 @@ def test_listing_variants_imports_no_torch(repository: Path) -> None:
     code = (
         "import sys; from decodescope.variants.registry import available_variants; "
         "assert available_variants('cpu'); "
-        "sys.exit(any(name in sys.modules for name in ('torch', 'triton', 'transformers')))"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'transformers')))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=repository / "src", check=False)
     assert done.returncode == 0

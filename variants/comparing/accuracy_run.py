@@ -11,12 +11,17 @@ from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import Accuracy
 from decodescope.variants.comparing.accuracy import accuracy_of, unusable
-from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
+from decodescope.variants.comparing.accuracy_text import (
+    INTERPRETED_POSITIONS,
+    POSITIONS,
+    ScoredText,
+    scored_text,
+)
 from decodescope.variants.comparing.jobs import ACCURACY_MISSING, AccuracyDone
 from decodescope.variants.machine.child_process import failure_of
 from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.measuring.preparation import Prepared, prepare
-from decodescope.variants.registry import build_variant
+from decodescope.variants.registry import build_variant, is_interpreted
 from decodescope.variants.steps.eager import EagerStep
 from decodescope.variants.steps.step import DecodeStep
 
@@ -34,7 +39,9 @@ def score_variants(
         InputError, ModelError, MissingRequirement: as `prepare` and `scored_text`.
     """
     prepared = prepare(config, say)
-    scored = scored_text(prepared.loaded, text)
+    interpreted = any(is_interpreted(name, prepared.device) for name in variants)
+    positions = INTERPRETED_POSITIONS if interpreted else POSITIONS
+    scored = scored_text(prepared.loaded, text, positions)
     workload = replace(
         prepared.workload, context=scored.context, new_tokens=scored.positions, sampling=None
     )

@@ -10,6 +10,8 @@ from decodescope.variants.model.prompts import encoded
 
 CONTEXT = 32
 POSITIONS = 128
+# A step of the bundled model takes Triton's interpreter seconds.
+INTERPRETED_POSITIONS = 16
 RANDOM_SEED = 0
 
 
@@ -30,8 +32,8 @@ class ScoredText:
         return self.ids[self.context + 1 :]
 
 
-def scored_text(loaded: LoadedModel, text: str | None) -> ScoredText:
-    """The first tokens of `text`: a prompt of at most 32, and at most 128 scored positions.
+def scored_text(loaded: LoadedModel, text: str | None, positions: int = POSITIONS) -> ScoredText:
+    """The first tokens of `text`: a prompt of at most 32, and at most `positions` scored ones.
 
     Without a text, `OWN_TEXT` is used, or random ids (seed 0) if the model has no tokenizer. A
     short text, or a model with few positions, gives a shorter prompt and fewer scored positions.
@@ -40,13 +42,13 @@ def scored_text(loaded: LoadedModel, text: str | None) -> ScoredText:
         ModelError: a text for a model without a tokenizer.
         InputError: a text of fewer than 3 tokens.
     """
-    most = CONTEXT + POSITIONS + 1
+    most = CONTEXT + positions + 1
     if loaded.max_context is not None:
         most = min(most, loaded.max_context + 1)
     if text is None and loaded.tokenizer is None:
         generator = torch.Generator().manual_seed(RANDOM_SEED)
         ids = torch.randint(0, loaded.vocab_size, (most,), generator=generator)
-        return _split(ids, "seeded random token ids")
+        return _split(ids, positions, "seeded random token ids")
     if loaded.tokenizer is None:
         raise ModelError(f"--text: {loaded.name} has no tokenizer, so no text can be scored")
     what = "--text" if text is not None else "decodescope's own text"
@@ -54,13 +56,13 @@ def scored_text(loaded: LoadedModel, text: str | None) -> ScoredText:
     if len(tokens) < 3:
         raise InputError(f"--text: {len(tokens)} tokens are too few to score; give at least 3")
     name = "decodescope's own text" if text is None else "the given text"
-    return _split(torch.tensor(tokens, dtype=torch.int64), name)
+    return _split(torch.tensor(tokens, dtype=torch.int64), positions, name)
 
 
-def _split(ids: torch.Tensor, name: str) -> ScoredText:
-    context = min(CONTEXT, (len(ids) - 1) // 2)
-    positions = len(ids) - context - 1
-    return ScoredText(ids, context, positions, name)
+def _split(ids: torch.Tensor, most_positions: int, name: str) -> ScoredText:
+    known = len(ids) - 1
+    context = max(min(CONTEXT, known // 2), known - most_positions)
+    return ScoredText(ids, context, known - context, name)
 
 
 OWN_TEXT = '''"""Greedy decoding of one sequence, one token at a time.

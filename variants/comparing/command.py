@@ -28,7 +28,9 @@ from decodescope.variants.comparing.jobs import (
     RunJob,
 )
 from decodescope.variants.comparing.process import run_job
+from decodescope.variants.machine.environment import choose_device
 from decodescope.variants.measuring.request import planned_run, read_request
+from decodescope.variants.registry import is_interpreted
 
 Say = Callable[[str], None]
 RunJobs = Callable[[Job, Say], Result]
@@ -74,13 +76,19 @@ def compare_variants(
 
     Raises:
         InputError: fewer than two variants, one named twice, `repeats` below 1, an empty text, a
-            baseline of another workload or a folder that cannot be written to; or as
-            `read_request`.
+            baseline of another workload, or with a variant that Triton's interpreter runs, or
+            a folder that cannot be written to; or as `read_request`.
         MissingRequirement: as `read_request`, or a variant failed in the first round.
         KeyboardInterrupt: before a complete round was measured.
     """
     request = replace(request, variants=_checked_variants(request))
+    interpreted = _interpreted(request)
     if request.baseline is not None:
+        if interpreted:
+            raise InputError(
+                f"--fail-on-regression: Triton's interpreter would run {', '.join(interpreted)}, "
+                "which says nothing of speed; compare on a GPU, or leave the gate out"
+            )
         config = msgspec.structs.replace(request.config, variant=request.variants[0])
         require_same_workload(request.baseline, planned_run(config))
     if request.keep is not None:
@@ -98,6 +106,12 @@ def compare_variants(
             for report in rounds.runs
         ]
         yield CompareOutcome(compare_runs(runs, windows, rounds.findings), rounds.traces)
+
+
+def _interpreted(request: CompareRequest) -> tuple[str, ...]:
+    """The variants that Triton's interpreter runs; they are neither timed nor profiled."""
+    device = choose_device(request.config.device)
+    return tuple(name for name in request.variants if is_interpreted(name, device))
 
 
 def _checked_variants(request: CompareRequest) -> tuple[str, ...]:
@@ -167,6 +181,7 @@ class _Rounds:
         self._request = request
         self._work = work
         self._run = run
+        self._interpreted = _interpreted(request)
         self._last_rate: dict[str, float] = {}
 
     def measure(self, say: Say) -> None:
@@ -203,18 +218,24 @@ class _Rounds:
             doing += f" ({self._last_rate[variant]:,.0f} tokens/s last)"
         say(doing)
         config = msgspec.structs.replace(self._request.config, variant=variant)
-        job = RunJob(config, str(self._work / _trace_name(variant, round)))
+        profiled = variant not in self._interpreted
+        job = RunJob(config, str(self._trace_path(variant, round)) if profiled else None)
         try:
             done = self._run(job, lambda stage: say(f"{doing}: {stage}"))
         except DecodescopeError as error:
             raise type(error)(f"variant {variant} failed: {error}") from error
         assert isinstance(done, RunDone)
-        self._last_rate[variant] = done.report.tokens_per_s
+        if done.report.tokens_per_s is not None:
+            self._last_rate[variant] = done.report.tokens_per_s
         return msgspec.structs.replace(done.report, round=round)
 
     def _keep_round(self, round: int, reports: list[RunReport]) -> None:
-        keep, variants = self._request.keep, self._request.variants
-        traces = {name: self._work / _trace_name(name, round) for name in variants}
+        keep = self._request.keep
+        traces = {
+            name: self._trace_path(name, round)
+            for name in self._request.variants
+            if name not in self._interpreted
+        }
         if keep is not None:
             for path in traces.values():
                 write_atomically(keep / path.name, path.read_bytes())
@@ -222,7 +243,6 @@ class _Rounds:
         self.traces = traces
         self.runs += reports
 
-
-def _trace_name(variant: str, round: int) -> str:
-    """A file name unique to the variant, whose own name may contain a slash."""
-    return f"{quote(variant, safe='+')}-round{round}.json.gz"
+    def _trace_path(self, variant: str, round: int) -> Path:
+        """A path unique to the variant, whose own name may contain a slash."""
+        return self._work / f"{quote(variant, safe='+')}-round{round}.json.gz"

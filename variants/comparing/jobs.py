@@ -14,10 +14,10 @@ ACCURACY_MISSING = "accuracy_missing"
 
 
 class RunJob(Struct, frozen=True, tag="run"):
-    """Measure `config.variant` once, and write the profiled window to `trace_path`."""
+    """Measure `config.variant` once, and write the profiled window to `trace_path`, if any."""
 
     config: WorkerConfig
-    trace_path: str
+    trace_path: str | None
 
 
 class AccuracyJob(Struct, frozen=True, tag="accuracy"):

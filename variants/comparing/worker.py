@@ -46,7 +46,8 @@ def _result(job: Job, say: Callable[[str], None]) -> Result:
         return score_variants(job.config, job.variants, job.text, say)
     from decodescope.variants.measuring.run import run_variant
 
-    return RunDone(run_variant(job.config, Path(job.trace_path), say))
+    path = None if job.trace_path is None else Path(job.trace_path)
+    return RunDone(run_variant(job.config, path, say))
 
 
 if __name__ == "__main__":

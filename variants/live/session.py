@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.errors import DecodescopeError, MissingRequirement
 from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, VariantInfo, WorkerConfig
 from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.roofline.peaks import datasheet_peak_bytes_per_s
@@ -20,7 +20,12 @@ from decodescope.variants.measuring.graph_reference import try_reference
 from decodescope.variants.measuring.pacing import step_pacer
 from decodescope.variants.measuring.preparation import Prepared, prepare
 from decodescope.variants.measuring.window import Subject, WindowPlan, capture_info, capture_window
-from decodescope.variants.registry import available_variants, build_variant, require_runnable
+from decodescope.variants.registry import (
+    available_variants,
+    build_variant,
+    is_interpreted,
+    require_runnable,
+)
 from decodescope.variants.steps.step import DecodeStep
 
 
@@ -78,6 +83,10 @@ class TorchSession:
             require_runnable(variant, prepared.loaded, prepared.workload, prepared.device)
         except DecodescopeError as error:
             return error
+        if is_interpreted(variant, prepared.device):
+            return MissingRequirement(
+                f"variant {variant}: Triton's interpreter has no speed to watch; use run or compare"
+            )
         return None
 
     def build(self, variant: str, say: Callable[[str], None]) -> DecodeStep:

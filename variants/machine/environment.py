@@ -53,6 +53,16 @@ def choose_device(requested: str | None) -> str:
     return "cuda" if lacking is None else "cpu"
 
 
+def interpreting() -> bool:
+    """Whether Triton runs kernels in its interpreter, on the CPU: its own switch, the environment
+    variable TRITON_INTERPRET. Tokens and accuracy are then those of the kernels, times are not."""
+    try:
+        from triton import knobs
+    except ImportError:
+        return False
+    return bool(knobs.runtime.interpret)
+
+
 def why_no_cuda() -> str | None:
     """Why no CUDA device can be used on this machine; None if one can."""
     if find_spec("torch") is None:
@@ -63,6 +73,8 @@ def why_no_cuda() -> str | None:
         return f"this torch ({torch.__version__}) is built without CUDA"
     if not torch.cuda.is_available():
         return "no CUDA device is visible (driver missing, too old, or no GPU)"
+    if interpreting():
+        return "TRITON_INTERPRET is set, so kernels run in Triton's interpreter, on the CPU"
     return None
 
 

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
 from msgspec.structs import replace
 
 from decodescope.analyzer import analyze, load
@@ -19,14 +20,23 @@ from decodescope.analyzer.reports.per_step import (
     launch_calls_per_step,
 )
 from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak_bytes_per_s
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Observer
-from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.variants.machine.environment import environment
+from decodescope.analyzer.schema.report import (
+    SCHEMA_VERSION,
+    Finding,
+    Health,
+    Observer,
+    Verdict,
+)
+from decodescope.analyzer.schema.run_report import INTERPRETED, RunReport
+from decodescope.variants.machine.environment import choose_device, device_name, environment
+from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import read_peak
 from decodescope.variants.measuring.graph_reference import try_reference
 from decodescope.variants.measuring.measure import Measurement, measure_run
 from decodescope.variants.measuring.preparation import Prepared, prepare
-from decodescope.variants.registry import build_variant
+from decodescope.variants.measuring.window import mean_bytes_read
+from decodescope.variants.registry import build_variant, is_interpreted
+from decodescope.variants.steps.step import DecodeStep
 
 
 def run_variant(
@@ -34,19 +44,31 @@ def run_variant(
 ) -> RunReport:
     """Measure `config.variant`; keeps the profiled window at `trace_path` unless it is None.
 
+    A variant that Triton's interpreter runs is neither timed nor profiled: its report has tokens.
+
     Raises:
-        InputError: an unknown variant, a trace path that is not .json or .json.gz, or as `prepare`.
+        InputError: an unknown variant, a trace path that is not .json or .json.gz, a trace path for
+            an interpreted variant, or as `prepare`.
         ModelError, MissingRequirement: as `prepare`, `build_variant` and `measure_run`.
     """
     if trace_path is not None and not trace_path.name.endswith((".json", ".json.gz")):
         raise InputError(f"--trace {trace_path}: must end in .json or .json.gz")
+    device = choose_device(config.device)
+    interpreted = is_interpreted(config.variant, device)
+    if interpreted and trace_path is not None:
+        raise InputError(
+            f"--trace {trace_path}: variant {config.variant} runs in Triton's interpreter here, "
+            "where a profile would say nothing of its kernels; leave --trace out"
+        )
     prepared = prepare(config, say)
     say(f"building {config.variant}")
-    step = build_variant(config.variant, prepared.loaded, prepared.workload, prepared.device)
+    step = build_variant(config.variant, prepared.loaded, prepared.workload, device)
+    if interpreted:
+        return _interpreted_report(prepared, step, say)
     say("starting the profiler")
-    session = ProfilerSession(prepared.device)
+    session = ProfilerSession(device)
     session.warm_up()
-    peak = read_peak(prepared.device)
+    peak = read_peak(device)
     subject = prepared.subject(config.variant, peak, session.kernel_floor_ns)
     prompt = prepared.prompt(0)
     reference = try_reference(step, subject, prompt, session, say)
@@ -58,37 +80,26 @@ def run_variant(
             write_atomically(trace_path, path.read_bytes())
         say("analysing the window")
         analysis = analyze(load(path))
-    return _report(prepared, measured, analysis)
+    return _measured_report(prepared, measured, analysis)
 
 
-def _report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> RunReport:
-    capture, window, workload = measured.capture, analysis.report, prepared.workload
+def _measured_report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> RunReport:
+    capture, window = measured.capture, analysis.report
     times = step_times(measured.step_ns)
-    on_cuda, decode = prepared.device == "cuda", prepared.loaded.decode
+    on_cuda = prepared.device == "cuda"
     sheet = datasheet_peak_bytes_per_s(capture.device_name) if on_cuda else None
-    return RunReport(
-        schema_version=SCHEMA_VERSION,
-        model=capture.model,
-        weights=capture.weights,
-        variant=capture.variant,
-        device=prepared.device,
-        device_name=capture.device_name,
-        dtype=workload.dtype,
-        batch=workload.batch,
-        context=workload.context,
-        tokens=workload.new_tokens,
-        sampling=workload.sampling,
-        prompt_token_ids=measured.prompt_token_ids,
-        output_token_ids=measured.output_token_ids,
-        output_text=decode(measured.output_token_ids[0]) if decode else None,
+    untimed = _untimed_report(
+        prepared, measured.prompt_token_ids, measured.output_token_ids, measured.bytes_per_step
+    )
+    return replace(
+        untimed,
         timed_steps=len(measured.step_ns),
-        tokens_per_s=tokens_per_s(measured.step_ns, workload.batch),
+        tokens_per_s=tokens_per_s(measured.step_ns, prepared.workload.batch),
         prefill_ns=measured.prefill_ns,
         step_ns=times,
         launch_calls_per_step=launch_calls_per_step(window) if on_cuda else None,
         gpu_ops_per_step=gpu_ops_per_step(window),
         gpu_idle_fraction=idle_fraction(window),
-        bytes_per_step=measured.bytes_per_step,
         bandwidth=bandwidth(
             measured.bytes_per_step, times.p50, capture.measured_peak_bytes_per_s, sheet
         ),
@@ -98,5 +109,71 @@ def _report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> Ru
         health=replace(
             window.health, findings=(*prepared.loaded.findings, *window.health.findings)
         ),
+    )
+
+
+def _interpreted_report(
+    prepared: Prepared, step: DecodeStep, say: Callable[[str], None]
+) -> RunReport:
+    """The tokens that `step` decodes; each step takes the interpreter seconds."""
+    workload, prompt = prepared.workload, prepared.prompt(0)
+    with memory_errors(f"decoding with variant {prepared.config.variant}", prepared.device):
+        ids = [step.prefill(prompt)]
+        for number in range(1, workload.new_tokens):
+            say(f"interpreting step {number} of {workload.new_tokens - 1}")
+            ids.append(step.step())
+    positions = range(workload.context, workload.context + max(1, workload.new_tokens - 1))
+    report = _untimed_report(
+        prepared,
+        prompt.tolist(),
+        torch.stack(ids, dim=1).tolist(),
+        mean_bytes_read(step, positions),
+    )
+    message = f"{prepared.config.variant} {INTERPRETED}"
+    findings = (*prepared.loaded.findings, Finding("interpreted", message))
+    return replace(
+        report,
+        interpreted=True,
+        verdict=Verdict(bound="unknown", because=("nothing was timed",)),
+        health=Health("degraded", 0, findings),
+    )
+
+
+def _untimed_report(
+    prepared: Prepared,
+    prompt_token_ids: list[list[int]],
+    output_token_ids: list[list[int]],
+    bytes_per_step: int,
+) -> RunReport:
+    """What was decoded and where, without figures of time."""
+    loaded, workload = prepared.loaded, prepared.workload
+    return RunReport(
+        schema_version=SCHEMA_VERSION,
+        model=loaded.name,
+        weights=loaded.weights,
+        variant=prepared.config.variant,
+        device=prepared.device,
+        device_name=device_name(prepared.device),
+        dtype=workload.dtype,
+        batch=workload.batch,
+        context=workload.context,
+        tokens=workload.new_tokens,
+        sampling=workload.sampling,
+        prompt_token_ids=prompt_token_ids,
+        output_token_ids=output_token_ids,
+        output_text=loaded.decode(output_token_ids[0]) if loaded.decode else None,
+        timed_steps=0,
+        tokens_per_s=None,
+        prefill_ns=None,
+        step_ns=None,
+        launch_calls_per_step=None,
+        gpu_ops_per_step=None,
+        gpu_idle_fraction=None,
+        bytes_per_step=bytes_per_step,
+        bandwidth=None,
+        observer=Observer(None, None, None),
+        waterfall=(),
+        verdict=Verdict(bound="unknown", because=()),
+        health=Health("ok", 0, ()),
         environment=environment(),
     )

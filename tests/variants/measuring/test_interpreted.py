@@ -1,0 +1,156 @@
+"""Fused variants in Triton's interpreter: tokens and accuracy on the CPU, and no times."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+
+from decodescope.analyzer.comparing.comparison import compare_runs
+from decodescope.analyzer.comparing.regression_gate import read_baseline
+from decodescope.analyzer.errors import InputError, MissingRequirement
+from decodescope.analyzer.html.report_page import html_report
+from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.schema.comparison_report import Comparison
+from decodescope.analyzer.schema.run_report import RunReport
+from decodescope.analyzer.views.comparison_markdown import comparison_markdown
+from decodescope.variants import registry
+from decodescope.variants.comparing.accuracy_text import INTERPRETED_POSITIONS
+from decodescope.variants.comparing.command import CompareRequest, compare_variants
+from decodescope.variants.live.session import TorchSession
+from decodescope.variants.machine import environment
+from decodescope.variants.measuring.preparation import prepare
+from decodescope.variants.measuring.run import run_variant
+from tests.helpers import families
+from tests.helpers.comparison_reports import run_of
+
+CONFIG = WorkerConfig(variant="fused", batch=1, tokens=4, model="tiny", device="cpu")
+UNTIMED = ("tokens_per_s", "prefill_ns", "step_ns", "bandwidth", "gpu_idle_fraction")
+
+
+def decodescope(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command with Triton's switch on, which Triton reads when kernels are imported."""
+    return subprocess.run(
+        [sys.executable, "-m", "decodescope", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+    )
+
+
+@pytest.fixture
+def interpreting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "interpreting", lambda: True)
+
+
+def test_the_bundled_model_gives_the_tokens_of_eager() -> None:
+    asked = ("run", "--variant", "fused", "--model", "tiny", "--device", "cpu", "--tokens", "4")
+    done = decodescope(*asked, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    eager = run_variant(msgspec.structs.replace(CONFIG, variant="eager"), None, lambda stage: None)
+    assert report["output_token_ids"] == eager.output_token_ids
+    assert report["output_text"] == eager.output_text == " self._handle"
+    assert report["interpreted"] is True
+    assert not eager.interpreted
+    assert {name: report[name] for name in UNTIMED} == dict.fromkeys(UNTIMED)
+    assert (report["timed_steps"], report["waterfall"]) == (0, [])
+    assert report["verdict"]["bound"] == "unknown"
+    (finding,) = report["health"]["findings"]
+    assert finding["code"] == "interpreted"
+    assert report["bytes_per_step"] == pytest.approx(eager.bytes_per_step, rel=0.01)
+
+
+@pytest.mark.slow
+def test_a_comparison_gives_accuracy_and_no_ratio(tmp_path: Path) -> None:
+    families.build("llama-tied", torch.float32).save_pretrained(tmp_path / "m")
+    asked = ("compare", "--model", str(tmp_path / "m"), "--device", "cpu", "--variants")
+    done = decodescope(
+        *asked, "eager,fused", "--tokens", "3", "--context", "4", "--repeats", "1",
+        "--out", str(tmp_path / "out"), "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    compared = msgspec.json.decode(done.stdout, type=Comparison)
+    eager, fused = compared.runs
+    assert fused.output_token_ids == eager.output_token_ids
+    assert (eager.interpreted, fused.interpreted) == (False, True)
+    assert eager.tokens_per_s is not None
+    assert fused.accuracy is not None
+    assert fused.accuracy.positions == INTERPRETED_POSITIONS
+    assert fused.accuracy.logit_rel_error < 1e-4
+    (pair,) = compared.comparison.pairs
+    assert pair.speed is None
+    assert list(compared.windows) == ["eager"]
+    for name in ("comparison.md", "comparison.html"):
+        assert "interpreted" in (tmp_path / "out" / name).read_text()
+
+
+def interpreted(variant: str, number: int) -> RunReport:
+    nothing: dict[str, Any] = dict.fromkeys(UNTIMED)
+    return msgspec.structs.replace(run_of(variant, number, 1.0), interpreted=True, **nothing)
+
+
+@pytest.mark.parametrize("base", ["eager", "fused"])
+def test_every_output_of_a_comparison_says_interpreted(base: str) -> None:
+    timed = [run_of("eager", number, 100.0 + number) for number in range(3)]
+    first = timed if base == "eager" else [interpreted("fused", number) for number in range(3)]
+    other = [interpreted("fused-rope", number) for number in range(3)]
+    compared = compare_runs([*first, *other], {})
+    assert [rates.mean is None for rates in compared.comparison.variants] == [base == "fused", True]
+    assert all(pair.speed is None for pair in compared.comparison.pairs)
+    assert "interpreted" in [finding.code for finding in compared.comparison.findings]
+    assert "| fused-rope | interpreted |" in comparison_markdown(compared)
+    page = html_report("a page", (), compared)
+    assert page.count(">interpreted<") >= 4
+    assert not compared.comparison.variants[1].tokens_per_s
+
+
+@pytest.mark.usefixtures("interpreting")
+def test_no_gate_judges_an_interpreted_variant() -> None:
+    run = msgspec.to_builtins(run_of("fused", 0, 100.0)) | {"interpreted": False}
+    held = msgspec.json.encode({"schema_version": 1, "runs": [run]})
+    asked = CompareRequest(CONFIG, ("eager", "fused"), 1)
+    asked = replace(asked, baseline=read_baseline(held, "old", ("fused",), 5))
+    with (
+        pytest.raises(InputError, match="--fail-on-regression: Triton's interpreter would run f"),
+        compare_variants(asked, lambda stage: None, run=None),  # type: ignore[arg-type]
+    ):
+        pass
+    untimed = msgspec.json.encode({"schema_version": 1, "runs": [run | {"tokens_per_s": None}]})
+    with pytest.raises(InputError, match="has no measured runs"):
+        read_baseline(untimed, "old", ("fused",), 5)
+
+
+@pytest.mark.usefixtures("interpreting")
+def test_no_trace_is_kept_of_an_interpreted_variant(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--trace .* leave --trace out"):
+        run_variant(CONFIG, tmp_path / "t.json", lambda stage: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("interpreting")
+def test_the_app_offers_no_interpreted_variant() -> None:
+    prepared = prepare(msgspec.structs.replace(CONFIG, variant="eager"), lambda stage: None)
+    session = TorchSession(prepared, None, None)  # type: ignore[arg-type]
+    refusal = session.refusal("fused")
+    assert isinstance(refusal, MissingRequirement)
+    assert "use run or compare" in str(refusal)
+    assert session.refusal("eager") is None
+
+
+def test_a_gpu_is_not_measured_while_kernels_are_interpreted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "12.9")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(environment, "interpreting", lambda: True)
+    assert environment.choose_device(None) == "cpu"
+    with pytest.raises(MissingRequirement, match="TRITON_INTERPRET is set"):
+        environment.choose_device("cuda")
