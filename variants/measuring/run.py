@@ -134,7 +134,11 @@ def _interpreted_report(
     return replace(
         report,
         interpreted=True,
-        verdict=Verdict(bound="unknown", because=("nothing was timed",)),
+        verdict=Verdict(
+            bound="unknown",
+            because=("nothing was timed",),
+            next=("run it on a GPU, without TRITON_INTERPRET",),
+        ),
         health=Health("degraded", 0, findings),
     )
 
