@@ -11,9 +11,10 @@ from decodescope.analyzer.protocol import (
     Resume,
     State,
 )
+from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.model.feed import ReplaySource, TraceSource
+from decodescope.tui.model.feed import ReplaySource, TraceSource, source_for
 from tests.helpers.kineto_events import document, op, prelaunched
 from tests.helpers.scripted import (
     StillClock,
@@ -24,6 +25,15 @@ from tests.helpers.scripted import (
     text_of,
     write_trace,
 )
+
+
+def test_a_recording_of_any_name_is_replayed(tmp_path, trace_file):
+    for number, path in enumerate(bundled_recordings()):
+        named = tmp_path / f"recorded-{number}"
+        named.write_bytes(path.read_bytes())
+        assert isinstance(source_for(named), ReplaySource)
+    assert isinstance(source_for(trace_file), TraceSource)
+    assert isinstance(source_for(tmp_path / "gone"), TraceSource)
 
 
 async def test_a_recording_plays_pauses_ends_and_starts_over(tmp_path, trace_file):
