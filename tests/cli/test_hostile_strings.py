@@ -11,13 +11,8 @@ from markdown_it import MarkdownIt
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from tests.helpers.command import Command
 from tests.helpers.foreign.nsys_files import Export
-from tests.helpers.hostile import HOSTILE, SHOWN, unsafe
-from tests.helpers.kineto_events import PID, call, document, event, op, span
-from tests.helpers.rich_report import CAPTURE
+from tests.helpers.hostile import FILE, FILE_SHOWN, HOSTILE, SHOWN, hostile_trace, unsafe
 
-# A file name has no slash, and may be no UTF-8.
-FILE = HOSTILE.replace("/", "") + "\udce9.json"
-FILE_SHOWN = SHOWN.replace("/", "") + r"\xe9.json"
 DATA = ("--json", "--format csv", "--format html")
 
 
@@ -29,30 +24,7 @@ def wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def trace(tmp_path: Path) -> str:
-    return hostile_trace(tmp_path / FILE, 0)
-
-
-def hostile_trace(path: Path, rank: int) -> str:
-    """Kernels, ranges, operators, calls, steps, device, model and file with hostile names."""
-    events = []
-    for step, at in enumerate((rank, 2000)):
-        one, two = 2 * step + 1, 2 * step + 2
-        events += [
-            span(at, at + 1900, f"decode_step_{step}"), span(at + 10, at + 1800, HOSTILE),
-            event("cpu_op", HOSTILE, at + 12, at + 300, PID, 1),
-            call(at + 20, at + 60, one), op(at + 100, at + 301, one, name=HOSTILE),
-            call(at + 400, at + 480, two, name=f"cudaLaunchKernel{HOSTILE}"),
-            op(at + 500, at + 600, two, name=f"second{HOSTILE}", stream=9),
-        ]  # fmt: skip
-    texts = ("device_name", "model", "variant", "dtype", "decodescope_version")
-    keys = {
-        "decodescope": CAPTURE | dict.fromkeys(texts, HOSTILE),
-        "deviceProperties": [{"id": 0, "name": HOSTILE}],
-        "distributedInfo": {"rank": rank, "world_size": 2},
-        "baseTimeNanoseconds": 10**18,
-    }
-    path.write_bytes(document(events, **keys))
-    return str(path)
+    return hostile_trace(tmp_path / FILE)
 
 
 @pytest.mark.parametrize("by", ["kernel", "range", "gap"])

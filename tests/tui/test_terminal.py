@@ -1,15 +1,20 @@
 """The app on a real pseudo-terminal: it paints, resizes, survives its worker, and restores it."""
 
+import json
 import os
 import re
 import signal
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pyte
 import pytest
 
+from decodescope.analyzer.protocol import Failure
+from decodescope.analyzer.recordings.recording import RecordingWriter
+from tests.helpers.hostile import HOSTILE, SHOWN, hostile_events, hostile_trace, unsafe
 from tests.helpers.processes import children
 
 pexpect = pytest.importorskip("pexpect")
@@ -200,3 +205,34 @@ def test_without_a_terminal_for_keys_the_app_does_not_start(tmp_path):
         assert terminal.child.exitstatus == 2
     finally:
         terminal.child.close(force=True)
+
+
+# What the app and the spinner send: CSI and device control sequences, the pointer's shape.
+
+OWN_SEQUENCES = r"\x1b(\[[0-9;:?<>=]*[ -/]*[@-~]|[=>78]|P[^\x1b]*\x1b\\|\]22;\w*\x07)|\r|\x0f"
+
+
+@pytest.mark.parametrize("command", ["analyze", "open", "run"])
+def test_the_terminal_receives_nothing_that_a_name_holds(tmp_path, command):
+    trace = hostile_trace(tmp_path / "window.json")
+    file = {"analyze": trace, "open": str(tmp_path / "run.dsrec")}.get(command)
+    with closing(RecordingWriter(tmp_path / "run.dsrec")) as recording:
+        for message in (*hostile_events(trace), Failure(HOSTILE, 2, fatal=False)):
+            recording.write(message)
+    if command == "run":
+        folder = tmp_path / HOSTILE.replace("/", "")
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({"model_type": HOSTILE}))
+        file = f"--model={folder}"
+    terminal = Terminal(["-m", "decodescope", command, file], 240, 60)
+    try:
+        if command == "open":
+            terminal.until(lambda: terminal.shows("second[/]"))
+            terminal.child.send("q")
+        terminal.until(terminal.gone)
+    finally:
+        terminal.child.close(force=True)
+    raw = terminal.raw.decode()
+    assert unsafe(raw, OWN_SEQUENCES) == ""
+    assert "owned" not in terminal.screen.title
+    assert SHOWN[3:16] in raw

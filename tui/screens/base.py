@@ -7,7 +7,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from decodescope.analyzer.plain import plain_text
+from decodescope.analyzer.plain import plain_line
 from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.view import Kind, Moment, View
 from decodescope.tui.panels.banner import BannerPanel, banner_rows
@@ -73,7 +73,7 @@ class PanelScreen(Screen[None]):
             data = panel.pick(view, moment)
             if not isinstance(data, Empty):
                 lines += panel.as_text(data)
-        return plain_text("\n".join(lines)) + "\n"
+        return "".join(f"{plain_line(line)}\n" for line in lines)
 
     def _show(self, panels: Iterable[Panel[Any]], view: View, moment: Moment) -> None:
         if (self._kind, self._banner) != (view.kind, view.banner):
