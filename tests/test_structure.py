@@ -7,6 +7,13 @@ from pathlib import Path
 import pytest
 
 ROOMS = ("analyzer", "kernels", "variants", "tui", "src", "tools", "benchmarks", "tests")
+# What writes to a terminal, and where: there, strings from outside become plain.
+WRITERS = {
+    "Console": {"src/decodescope/cli/output.py"},
+    "Segment": {"tui/panels/panel.py", "tui/style/terminal.py"},
+    "from_markup": set(),
+    "from_ansi": set(),
+}
 MAX_FILES, MAX_LINES, MAX_PARAMETERS = 25, 80, 8
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -70,3 +77,13 @@ def _parameters(function: Function) -> int:
     arguments = function.args
     names = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def test_strings_leave_only_where_they_become_plain(repository: Path) -> None:
+    found: dict[str, set[str]] = {name: set() for name in WRITERS}
+    for path in python_files(repository, *ROOMS[:-1]):
+        for node in ast.walk(ast.parse((repository / path).read_text())):
+            name = ast.unparse(node.func).rpartition(".")[2] if isinstance(node, ast.Call) else ""
+            if name in WRITERS:
+                found[name].add(path.as_posix())
+    assert found == WRITERS

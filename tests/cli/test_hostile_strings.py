@@ -1,17 +1,44 @@
 """Every command on traces and arguments whose every string is hostile: it shows them, no more."""
 
+import contextlib
+import io
+import itertools
 import json
+import logging
 import os
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
+from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.views.report_table import report_table
+from decodescope.cli.output import library_output_to_stderr, print_table, progress, say
+from decodescope.cli.streams import Messages
 from tests.helpers.command import Command
 from tests.helpers.foreign.nsys_files import Export
-from tests.helpers.hostile import FILE, FILE_SHOWN, HOSTILE, SHOWN, hostile_trace, unsafe
+from tests.helpers.hostile import (
+    FILE,
+    FILE_SHOWN,
+    HOSTILE,
+    OWN_SEQUENCES,
+    SHOWN,
+    anything,
+    hostile_trace,
+    unsafe,
+)
+from tests.helpers.rich_report import rich_report
 
 DATA = ("--json", "--format csv", "--format html")
 
@@ -139,3 +166,80 @@ def test_a_recording_with_hostile_strings(decodescope: Command, tmp_path: Path) 
     recording.write_bytes(msgspec.json.encode(HOSTILE))
     line = decodescope("analyze", str(recording)).only_line
     assert unsafe(line) == ""
+
+
+def with_names(report: Report, names: Iterator[str]) -> Report:
+    """`report` with the next names in place of all those that a trace chooses."""
+    return replace(
+        report,
+        source=replace(report.source, path=next(names)),
+        capture=replace(report.capture, model=next(names), variant=next(names)),
+        devices=tuple(replace(device, name=next(names)) for device in report.devices),
+        kernels=tuple(replace(kernel, name=next(names)) for kernel in report.kernels),
+        ranges=tuple(replace(found, path=next(names)) for found in report.ranges),
+        steps=tuple(replace(step, name=next(names)) for step in report.steps),
+        largest_gaps=tuple(
+            replace(gap, prev=next(names), next=next(names), range=next(names))
+            for gap in report.largest_gaps
+        ),
+    )
+
+
+REPORT = rich_report()
+
+
+@settings(max_examples=60)
+@given(st.lists(anything, min_size=1), st.sampled_from(["kernel", "range", "gap"]))
+def test_any_names_make_a_table(names: list[str], by: str) -> None:
+    report = with_names(REPORT, itertools.cycle(names))
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        print_table(report, partial(report_table, by=by))
+    text = out.getvalue()
+    assert unsafe(text, "[\u200c\u200d]") == ""
+    assert plain_line(names[0])[:6].rstrip() in text
+    figures = re.findall(r"\d+\.\d\d [µn]s", text)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        print_table(with_names(REPORT, itertools.repeat("x")), partial(report_table, by=by))
+    assert len(text.splitlines()) >= len(out.getvalue().splitlines())
+    assert len(figures) >= len(re.findall(r"\d+\.\d\d [µn]s", out.getvalue()))
+
+
+@given(st.lists(anything))
+def test_messages_are_plain_whoever_writes_them(texts: list[str]) -> None:
+    styled = io.StringIO()
+    messages = Messages(styled)
+    for text in texts:
+        assert messages.write(text) == len(text)
+    assert unsafe(styled.getvalue(), "[\u200c\u200d]") == ""
+    assert styled.getvalue().encode()[:1] or not any(texts)
+
+
+def test_libraries_stages_and_logs_under_a_spinner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal a library's lines stand above the spinner, as plain as ours."""
+    ours, theirs = os.openpty()
+    read: list[bytes] = []
+    reader = threading.Thread(target=_read_to_end, args=(ours, read))
+    reader.start()
+    with open(theirs, "w", encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stderr", Messages(terminal))
+        with progress() as show, library_output_to_stderr():
+            show(HOSTILE)
+            print(f"printed {HOSTILE}")  # noqa: T201
+            sys.stderr.write(f"written {HOSTILE}\n")
+            logging.StreamHandler().emit(
+                logging.LogRecord("name", logging.WARNING, "", 0, f"logged {HOSTILE}", (), None)
+            )
+            say(f"said {HOSTILE}")
+    reader.join()
+    text = b"".join(read).decode()
+    assert unsafe(text, OWN_SEQUENCES) == ""
+    for who in ("printed", "written", "logged", "said"):
+        assert f"{who} [/][bold]=cmd|:fire:\\x1b]0;owned" in text.replace("\r\n", "")
+
+
+def _read_to_end(descriptor: int, into: list[bytes]) -> None:
+    # The end of a pseudo-terminal is an error on Linux.
+    with contextlib.suppress(OSError):
+        while data := os.read(descriptor, 1 << 16):
+            into.append(data)
+    os.close(descriptor)

@@ -31,6 +31,9 @@ FILE_SHOWN = SHOWN.replace("/", "") + r"\xe9.json"
 # Controls, formats (bidirectional, zero width), lone surrogates, line and paragraph separators.
 UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
+# What the app and the spinner send: CSI and device control sequences, the pointer's shape.
+OWN_SEQUENCES = r"\x1b(\[[0-9;:?<>=]*[ -/]*[@-~]|[=>78]|P[^\x1b]*\x1b\\|\]22;\w*\x07)|\r|\x0f"
+
 anything = st.text(st.characters(categories=("L", "N", "P", "S", "Z", "C"))) | st.text(
     st.sampled_from("\x1b[]0;m\x07\x9b\u202e\u200b\u200d\n\r\t\\/a=|é👩\udce9")
 )

@@ -14,7 +14,14 @@ import pytest
 
 from decodescope.analyzer.protocol import Failure
 from decodescope.analyzer.recordings.recording import RecordingWriter
-from tests.helpers.hostile import HOSTILE, SHOWN, hostile_events, hostile_trace, unsafe
+from tests.helpers.hostile import (
+    HOSTILE,
+    OWN_SEQUENCES,
+    SHOWN,
+    hostile_events,
+    hostile_trace,
+    unsafe,
+)
 from tests.helpers.processes import children
 
 pexpect = pytest.importorskip("pexpect")
@@ -205,11 +212,6 @@ def test_without_a_terminal_for_keys_the_app_does_not_start(tmp_path):
         assert terminal.child.exitstatus == 2
     finally:
         terminal.child.close(force=True)
-
-
-# What the app and the spinner send: CSI and device control sequences, the pointer's shape.
-
-OWN_SEQUENCES = r"\x1b(\[[0-9;:?<>=]*[ -/]*[@-~]|[=>78]|P[^\x1b]*\x1b\\|\]22;\w*\x07)|\r|\x0f"
 
 
 @pytest.mark.parametrize("command", ["analyze", "open", "run"])

@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import rich_click as click
 
@@ -20,7 +20,7 @@ from decodescope.analyzer.plain import plain, plain_line
 from decodescope.cli.streams import Messages
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from decodescope.analyzer import Analysis
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
@@ -34,14 +34,15 @@ def print_json(structure: object) -> None:
 
 
 def print_table(result: Result, table: Callable[[Result], "RenderableType"]) -> None:
-    """The table of a result on stdout, as wide as the terminal.
+    """The table of a result on stdout, as wide as the terminal, from the result's plain strings."""
+    _console(sys.stdout).print(table(plain(result)))
 
-    It is drawn from the plain strings of the result, and none of them is markup, an emoji code or
-    something to highlight.
-    """
+
+def _console(file: TextIO) -> "Console":
+    """A console for which no string is markup, an emoji code or something to highlight."""
     from rich.console import Console
 
-    Console(markup=False, emoji=False, highlight=False).print(table(plain(result)))
+    return Console(file=file, markup=False, emoji=False, highlight=False)
 
 
 def print_result(
@@ -136,11 +137,10 @@ def say(text: str) -> None:
 def progress(piped: Callable[[str], None] | None = None) -> Iterator[Callable[[str], None]]:
     """Yields a function that shows the current stage: a spinner if stderr is a terminal, otherwise
     `piped`, by default nothing."""
-    from rich.console import Console
     from rich.text import Text
 
     messages = sys.stderr
-    console = Console(file=messages.styled if isinstance(messages, Messages) else messages)
+    console = _console(messages.styled if isinstance(messages, Messages) else messages)
     if not console.is_terminal:
         yield piped or (lambda stage: None)
         return

@@ -60,7 +60,7 @@ class Messages(io.TextIOBase, TextIO):
     def write(self, text: str, /) -> int:
         lines = text.replace("\r\n", "\n").replace("\r", "\n")
         self.styled.write(plain_text(lines))
-        if "\n" in lines:
+        if lines.endswith("\n"):
             self.styled.flush()
         return len(text)
 
