@@ -27,13 +27,14 @@ _KINDS = tuple(
     (kind, re.compile(pattern, re.IGNORECASE))
     for kind, pattern in (
         ("expert exchange", r"deep_ep::(?!layout)|hybrid_ep::|pplx::|a2a_(?:dispatch|combine)_"
-                            r"|moeA2A|moe_?all_?to_?all|Ep(?:Dispatch|Combine)(?:Intra|Inter)Node"),
+                            r"|moeA2A|moe_?all_?to_?all|Ep(?:Dispatch|Combine)[A-Z]"),
         ("NVSHMEM", r"nvshmem|rocshmem"),
         ("MSCCL++", r"mscclpp"),
         ("NCCL/RCCL", r"nccl|rccl|mscclKernel"),
         ("custom collective", r"cross_device_(?:reduce|store)|quick_?reduce"
                               r"|(?<!warp)(?<!warp_)(?<!block)(?<!block_)all_?reduce"
-                              r"|all_?gather|reduce_?scatter|all_?to_?all|lamport|userbuffers"),
+                              r"|all_?gather|reduce_?scatter|all_?to_?all|lamport|userbuffers"
+                              r"|symmetric_memory::"),
         ("copy between GPUs", r"memcpy PtoP|memcpy peer"),
     )
 )  # fmt: skip

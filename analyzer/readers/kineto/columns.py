@@ -68,7 +68,8 @@ class EventColumns:
 
     `events` counts all events, `with_phase` those with a phase, `timed` those that last some time,
     `dropped` those without a usable time or duration, `unknown` the timed ones whose category is
-    not understood. `pairs` counts the halves of events that begin and end on their own.
+    not understood, `phases` the first events by phase, until one is timed. `pairs` counts the
+    halves of events that begin and end on their own.
     """
 
     def __init__(self) -> None:
@@ -85,6 +86,7 @@ class EventColumns:
         self.timed = 0
         self.dropped = 0
         self.unknown: Counter[str] = Counter()
+        self.phases: Counter[str] = Counter()
 
     def add(self, batch: list[Event]) -> None:
         """Append one batch."""
@@ -111,6 +113,8 @@ class EventColumns:
         self.events += len(batch)
         self.with_phase += len(batch) - without_phase
         self._count(groups, others)
+        if not self.timed:
+            self.phases.update(event.ph for event in batch)
         groups.ranges += _modules(groups.python)
         self._add_groups(groups)
         if marks:

@@ -7,7 +7,7 @@ from decodescope.analyzer.readers.kineto.columns import EventColumns
 
 RELEVANT_SHARE = 0.05
 _LISTED = 4
-_LOG_LENGTH = 200
+_NAME_LENGTH, _LOG_LENGTH = 60, 200
 # The range profiler of CUPTI replays kernels to count events; Kineto writes the window divided by
 # the number of kernels as the duration of each (CuptiRangeProfiler.cpp).
 _COUNTED = "cuda_profiler_range"
@@ -18,9 +18,15 @@ def unread_findings(
     columns: EventColumns, metadata: Mapping[str, object]
 ) -> Iterator[tuple[str, str]]:
     """(code, message) of each finding: events that never end or begin, kernels that were counted
-    and not timed, categories that are not understood (where they are `RELEVANT_SHARE` of the timed
-    events, or no GPU op is understood), and errors that the profiler logged."""
+    and not timed, what is not understood, and errors that the profiler logged.
+
+    What is not understood are categories, where they are `RELEVANT_SHARE` of the timed events or no
+    GPU op is understood; phases, if nothing is timed.
+    """
     pairs, unknown = columns.pairs, Counter(columns.unknown)
+    if not columns.timed:
+        others = {phase: n for phase, n in columns.phases.items() if phase not in ("", "M")}
+        unknown = Counter({f"phase {phase}": number for phase, number in others.items()})
     if pairs.unclosed or pairs.unopened:
         yield (
             "open_ended_events",
@@ -39,18 +45,25 @@ def unread_findings(
         yield "not_understood", f"not understood and in no figure: {_listed(unknown)}"
     errors = metadata.get("ERROR")
     if isinstance(errors, list) and errors:
-        said = " ".join(str(errors[0]).split())
-        said = said if len(said) <= _LOG_LENGTH else f"{said[:_LOG_LENGTH]}…"
+        said = _cut(str(errors[0]), _LOG_LENGTH)
         yield (
             "profiler_errors",
             f"the profiler logged {len(errors)} error{'s' * (len(errors) > 1)}: {said}",
         )
 
 
+def _cut(text: str, length: int) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
 def _listed(unknown: Counter[str]) -> str:
     """The largest categories with their counts, and whose they are."""
     largest = unknown.most_common()
-    parts = [f"{number:,} events of {category}" for category, number in largest[:_LISTED]]
+    parts = [
+        f"{number:,} events of {_cut(category, _NAME_LENGTH)}"
+        for category, number in largest[:_LISTED]
+    ]
     if more := largest[_LISTED:]:
         rest = sum(number for _, number in more)
         parts.append(f"{rest:,} of {len(more)} more categories")

@@ -86,22 +86,43 @@ def test_a_trace_of_which_nothing_is_understood_says_so() -> None:
     assert said(report, "no_gpu_activity").endswith("nothing in it is understood")
 
 
-def capture(at: int, launches: int, **ids: int) -> list[Event]:
+BEGIN, END = "StreamBeginCapture", "StreamEndCapture"
+APIS = {
+    "hip": (f"hip{BEGIN}", "hipModuleLaunchKernel", f"hip{END}"),
+    "cuda": (f"cuda{BEGIN}_v10000", "cudaLaunchKernelExC_v11060", f"cuda{END}_v10000"),
+    "driver": (f"cu{BEGIN}_v2", "cuLaunchKernel", f"cu{END}"),
+}
+
+
+def test_a_hostile_category_is_one_short_line() -> None:
+    message = said(report_of(event("a\nb" + "x" * 10**5, "k", 0, 1, 1, 1)), "not_understood")
+    assert "1 events of a bxxx" in message
+    assert len(message) < 200
+
+
+def test_a_trace_in_which_nothing_is_timed_names_its_phases() -> None:
+    untimed = [{"ph": phase, "cat": "x", "name": "x", "pid": 1, "ts": 1} for phase in "CCCiM"]
+    message = said(report_of(*untimed), "not_understood")
+    assert "3 events of phase C, 1 events of phase i; the" in message
+
+
+def capture(at: int, launches: int, first: int = 100, api: str = "hip") -> list[Event]:
     """A capture of `launches` kernels in 10 * launches + 20 ns."""
-    first = ids.get("first", 100)
+    begin, launch, end = APIS[api]
     return [
-        call(at, at + 5, name="hipStreamBeginCapture"),
-        *(call(at + 10 * i + 10, at + 10 * i + 15, first + i, name="hipModuleLaunchKernel")
+        call(at, at + 5, name=begin),
+        *(call(at + 10 * i + 10, at + 10 * i + 15, first + i, name=launch)
           for i in range(launches)),
-        call(at + 10 * launches + 10, at + 10 * launches + 20, name="hipStreamEndCapture"),
+        call(at + 10 * launches + 10, at + 10 * launches + 20, name=end),
     ]  # fmt: skip
 
 
-def test_the_profile_of_a_graph_capture_is_one_and_gets_no_verdict() -> None:
+@pytest.mark.parametrize("api", APIS)
+def test_the_profile_of_a_graph_capture_is_one_and_gets_no_verdict(api: str) -> None:
     """Two ops far apart and a capture between them would read as launch-bound."""
     beside = [call(0, 5, 1), op(10, 20, 1), call(900, 905, 2), op(910, 920, 2)]
     steps = [span(0, 1000, "ProfilerStep#3")]
-    report = report_of(*steps, *beside, *capture(100, 50))
+    report = report_of(*steps, *beside, *capture(100, 50, api=api))
     message = said(report, "graph_capture")
     assert message.startswith("the profile of 1 graph capture: 50 kernel launches were recorded")
     assert "2 GPU ops ran beside them" in message
@@ -129,9 +150,9 @@ def test_a_capture_that_takes_a_relevant_part_of_the_window_is_reported(
         )
 
 
-@pytest.mark.parametrize("missing", ["hipStreamBeginCapture", "hipStreamEndCapture"])
+@pytest.mark.parametrize("missing", [BEGIN, END])
 def test_a_capture_cut_by_the_window_counts_as_far_as_it_shows(missing: str) -> None:
-    cut = [one for one in capture(100, 5) if one["name"] != missing]
+    cut = [one for one in capture(100, 5) if missing not in one["name"]]
     report = report_of(*cut, op(0, 10), op(900, 910))
     assert "1 graph capture: 5 kernel launches" in said(report, "graph_capture")
     assert "launches_without_ops" not in codes_of(report)

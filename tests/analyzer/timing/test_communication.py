@@ -21,6 +21,7 @@ KINDS = {
     "void deep_ep::intranode::dispatch<8, 768, 8192>(int4*)": "expert exchange",
     "void deep_ep::internode_ll::combine<true, 3, 7168>(void*)": "expert exchange",
     "EpDispatchIntraNodeKernel_bf16": "expert exchange",
+    "EpCombineLowLatencyKernel": "expert exchange",
     "moeA2ADispatchKernel": "expert exchange",
     "a2a_combine_recv_kernel": "expert exchange",
     "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*)":
@@ -34,6 +35,7 @@ KINDS = {
     "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>":
         "custom collective",
     "all_reduce_one_shot_push_kernel<__nv_bfloat16, 8u, true>": "custom collective",
+    "c10d::symmetric_memory::wait_signal_kernel(unsigned int**, int)": "custom collective",
     "userbuffers_fp16_sum_inplace_gpu_rw_ag": "custom collective",
     "Memcpy PtoP (Device -> Device)": "copy between GPUs",
     "[CUDA memcpy PtoP]": "copy between GPUs",
