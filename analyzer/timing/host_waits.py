@@ -91,7 +91,7 @@ def _activity(calls: HostEvents, rows: Int64s, kinds: Int8s) -> _Activity:
     """The activity of the thread that made the calls `rows`, of the given kinds."""
     begin_ns, end_ns = calls.start_ns[rows], calls.end_ns[rows]
     busy = [union(begin_ns[kinds == kind], end_ns[kinds == kind]) for kind in range(len(_KINDS))]
-    since_ns = np.unique(np.concatenate([*(u.start_ns for u in busy), *(u.end_ns for u in busy)]))
+    since_ns = np.sort(np.concatenate([*(u.start_ns for u in busy), *(u.end_ns for u in busy)]))
     inside = [
         np.searchsorted(one.start_ns, since_ns, side="right")
         > np.searchsorted(one.end_ns, since_ns, side="right")

@@ -59,8 +59,9 @@ def lost_launches(trace: Trace, launches: LaunchCalls) -> tuple[Int64s, int]:
     is_launch = calls_named(trace, KERNEL_LAUNCH) & ~while_capturing(trace)
     made = np.flatnonzero(is_launch & (calls.correlation > 0))
     made = made[np.sort(np.unique(calls.correlation[made], return_index=True)[1])]
-    with_ops = calls.correlation[launches.call]
-    return made[~np.isin(calls.correlation[made], with_ops)], len(made)
+    ids, with_ops = calls.correlation[made], np.sort(calls.correlation[launches.call])
+    lost = np.searchsorted(with_ops, ids, "left") == np.searchsorted(with_ops, ids, "right")
+    return made[lost], len(made)
 
 
 def calls_named(trace: Trace, pattern: re.Pattern[str]) -> Bools:

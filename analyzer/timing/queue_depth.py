@@ -42,7 +42,9 @@ def queue_depth_over_time(trace: Trace, unions: dict[int, Union]) -> QueueDepth 
         return None
     window_ns = sum(int(queue.length_ns.sum()) for queue in queues)
     empty_ns = sum(int(queue.length_ns[queue.depth == 0].sum()) for queue in queues)
-    weighted = sum(float(queue.length_ns.astype(np.float64) @ queue.depth) for queue in queues)
+    weighted = sum(
+        float((queue.length_ns * queue.depth.astype(np.float64)).sum()) for queue in queues
+    )
     bucket_ns, over_time = _deepest_in_parts(queues)
     return QueueDepth(
         mean=weighted / window_ns,

@@ -203,7 +203,7 @@ class EventColumns:
                 stream=self._integers(stream),
                 kind=np.array(kinds, dtype=np.int8),
                 correlation=self._integers([arg.correlation for arg in args]),
-                external_id=self._integers(_external_ids(args)),
+                external_id=self._external_ids(args),
                 graph_id=self._integers([arg.graph_id for arg in args]),
                 graph_node_id=self._integers([arg.graph_node_id for arg in args]),
                 launch=np.full(len(events), NOT_GIVEN, dtype=np.int64),
@@ -223,15 +223,22 @@ class EventColumns:
             pid=self._integers([event.pid for event in events]),
             tid=self._integers([event.tid for event in events]),
             correlation=self._integers([arg.correlation for arg in args]),
-            external_id=self._integers(_external_ids(args)),
+            external_id=self._external_ids(args),
         )
         group.append(part)
         if work is not None:
             work.add(names, args, part)
 
+    def _external_ids(self, args: list[EventArgs]) -> Int64s:
+        found = self._integers([arg.external_id for arg in args])
+        missing = found == NOT_GIVEN
+        if missing.any():
+            found[missing] = self._integers([arg.old_external_id for arg in args])[missing]
+        return found
+
     def _integers(self, values: list[Id]) -> Int64s:
         try:
-            return np.array([NOT_GIVEN if v is None else v for v in values], dtype=np.int64)
+            return np.fromiter(values, dtype=np.int64, count=len(values))
         except (ValueError, TypeError, OverflowError):
             return np.array([self._integer(value) for value in values], dtype=np.int64)
 
@@ -252,10 +259,6 @@ def _modules(python: list[Event]) -> list[Event]:
     for event in modules:
         event.name = (event.name or "").removeprefix(_MODULE_PREFIX)
     return modules
-
-
-def _external_ids(args: list[EventArgs]) -> list[Id]:
-    return _given([arg.external_id for arg in args], [arg.old_external_id for arg in args])
 
 
 def _given(ids: list[Id], replacements: list[Id]) -> list[Id]:

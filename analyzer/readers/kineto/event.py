@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from decodescope.analyzer.readers.columns import NOT_GIVEN
+
 Id = int | str | float | None
 _NONE = msgspec.Raw(b"")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -18,11 +20,11 @@ class EventArgs(msgspec.Struct, gc=False):
 
     device: Id = None
     stream: Id = None
-    correlation: Id = None
-    external_id: Id = msgspec.field(default=None, name="External id")
-    old_external_id: Id = msgspec.field(default=None, name="external id")
-    graph_id: Id = msgspec.field(default=None, name="graph id")
-    graph_node_id: Id = msgspec.field(default=None, name="graph node id")
+    correlation: Id = NOT_GIVEN
+    external_id: Id = msgspec.field(default=NOT_GIVEN, name="External id")
+    old_external_id: Id = msgspec.field(default=NOT_GIVEN, name="external id")
+    graph_id: Id = msgspec.field(default=NOT_GIVEN, name="graph id")
+    graph_node_id: Id = msgspec.field(default=NOT_GIVEN, name="graph node id")
     input_dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
     input_types: msgspec.Raw = msgspec.field(default=_NONE, name="Input type")
     input_strides: msgspec.Raw = msgspec.field(default=_NONE, name="Input Strides")
@@ -40,8 +42,8 @@ class Event(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str | None = None
     name: str | None = None
-    pid: Id = None
-    tid: Id = None
+    pid: Id = NOT_GIVEN
+    tid: Id = NOT_GIVEN
     ts: msgspec.Raw = _NONE
     dur: msgspec.Raw = _NONE
     args: EventArgs | None = None

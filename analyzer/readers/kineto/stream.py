@@ -221,7 +221,9 @@ class EventStream:
                 if not self._blank_non_finite():
                     raise
             else:
-                if end < len(text) or (not rest_outside and not self._grow()):
+                # A number may go on: "1." and "1e+" decode as 1.
+                whole = end < len(text) - _MAX_LITERAL
+                if whole or (not rest_outside and not self._grow()):
                     self._drop(_byte_length(text, end))
                     return value
 

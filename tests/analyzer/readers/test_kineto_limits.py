@@ -6,7 +6,7 @@ from collections.abc import Callable
 from io import BytesIO
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import TraceError
@@ -69,6 +69,7 @@ values = st.recursive(
 
 
 @settings(max_examples=60, deadline=None)
+@example(1.5e-30, 1, True)
 @given(values, st.integers(1, 9), st.booleans())
 def test_a_value_decodes_alike_however_little_is_looked_at(
     value: object, window: int, escaped: bool
