@@ -19,7 +19,8 @@ T = TypeVar("T")
 _NOT_ASCII = re.compile(r"[^ -~]")
 _JOINERS = "\u200c\u200d"
 # The fields that hold several lines of text; all others are names and sentences.
-_TEXTS = frozenset({"output_text"})
+_TEXTS = frozenset({"output_text", "refusal"})
+_FIGURES = (int, float, type(None))
 
 
 def plain_line(text: str) -> str:
@@ -39,7 +40,7 @@ def plain_text(text: str) -> str:
 
 
 def plain(found: T) -> T:
-    """`found` with `plain_line` of every string in it, and `plain_text` of a model's output.
+    """`found` with `plain_line` of every string in it, `plain_text` of what models and compilers say.
 
     Looks into structs, dataclasses, tuples, lists and dictionaries.
     """
@@ -54,6 +55,8 @@ def plain_json(data: bytes) -> bytes:
 
 
 def _plain(found: Any) -> Any:
+    if isinstance(found, _FIGURES):
+        return found
     if isinstance(found, str):
         return plain_line(found)
     if isinstance(found, Struct):

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -19,14 +19,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
+from rich.console import RenderableType
 
 from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.protocol import VariantInfo
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.report import Finding, Health, Report, Verdict
+from decodescope.analyzer.views.comparison_table import comparison_table
 from decodescope.analyzer.views.report_table import report_table
+from decodescope.analyzer.views.run_table import run_table
 from decodescope.cli.output import library_output_to_stderr, print_table, progress, say
 from decodescope.cli.streams import Messages
+from decodescope.variants.doctor import Check
+from decodescope.variants.listings import checks_table, variants_table
 from tests.helpers.command import Command
+from tests.helpers.comparison_reports import run_of
 from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.hostile import (
     FILE,
@@ -38,6 +45,7 @@ from tests.helpers.hostile import (
     hostile_trace,
     unsafe,
 )
+from tests.helpers.html_samples import sample_analysis, sample_comparison
 from tests.helpers.rich_report import rich_report
 
 DATA = ("--json", "--format csv", "--format html")
@@ -202,6 +210,40 @@ def test_any_names_make_a_table(names: list[str], by: str) -> None:
         print_table(with_names(REPORT, itertools.repeat("x")), partial(report_table, by=by))
     assert len(text.splitlines()) >= len(out.getvalue().splitlines())
     assert len(figures) >= len(re.findall(r"\d+\.\d\d [µn]s", out.getvalue()))
+
+
+CHECKS = (Check(HOSTILE, "fail", HOSTILE, HOSTILE),)
+VARIANTS = (VariantInfo(HOSTILE, HOSTILE, HOSTILE),)
+RUN = run_of(
+    HOSTILE, 0, 9.5, model=HOSTILE, device_name=HOSTILE, dtype=HOSTILE,
+    output_text=f"one\n\t{HOSTILE}\nthree", verdict=Verdict("unknown", (HOSTILE,), (HOSTILE,)),
+    health=Health("degraded", 0, (Finding("code", HOSTILE),)), environment={HOSTILE: HOSTILE},
+)  # fmt: skip
+COMPARISON = sample_comparison(sample_analysis(names=(HOSTILE,)).report, HOSTILE)
+
+
+@pytest.mark.parametrize(
+    ("result", "table", "times"),
+    [
+        (CHECKS, checks_table, 3), (VARIANTS, partial(variants_table, device="cpu"), 3),
+        (RUN, run_table, 5), (COMPARISON, comparison_table, 5),
+    ],
+    ids=["doctor", "variants", "run", "compare"],
+)  # fmt: skip
+def test_every_other_table(
+    capsys: pytest.CaptureFixture[str],
+    result: object,
+    table: Callable[[object], RenderableType],
+    times: int,
+) -> None:
+    print_table(result, table)
+    text = capsys.readouterr().out
+    assert unsafe(text) == ""
+    whole = re.sub(r"\s+", "", text)
+    assert whole.count(SHOWN[:16]) >= times
+    if result is RUN:
+        assert "\none\n    [/][bold]=cmd" in text
+        assert text.endswith("row[link=https://x.example]y[/link]<b>`\nthree\n")
 
 
 @given(st.lists(anything))
