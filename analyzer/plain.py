@@ -40,7 +40,7 @@ def plain_text(text: str) -> str:
 
 
 def plain(found: T) -> T:
-    """`found` with `plain_line` of every string in it, `plain_text` of what models and compilers say.
+    """`found` with `plain_line` of every string in it, and `plain_text` of texts in lines.
 
     Looks into structs, dataclasses, tuples, lists and dictionaries.
     """
