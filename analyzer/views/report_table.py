@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from rich.console import Group, RenderableType, RenderResult
+from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
 from decodescope.analyzer.formatting import count, duration, percent, weights_note
@@ -18,6 +18,8 @@ from decodescope.analyzer.views.idle_tables import (
 )
 from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.table_parts import (
+    MEDIUM_WIDTH,
+    ROOMY_WIDTH,
     Column,
     Fitted,
     columns_table,
@@ -46,27 +48,34 @@ def report_table(report: Report, by: str = "kernel") -> RenderableType:
 
 def ranks_table(report: RanksReport, by: str = "kernel") -> RenderableType:
     """Each rank in one line, the findings about them, and the report of the merged trace."""
+    return Fitted(partial(_ranks_parts, report, by))
+
+
+def _ranks_parts(report: RanksReport, by: str, width: int) -> RenderResult:
+    medium, roomy = width >= MEDIUM_WIDTH, width >= ROOMY_WIDTH
+    cells = min(_FILE_CELLS, width - (78 if roomy else 60 if medium else 51))
     shared = any(communication_fraction(one.report) for one in report.ranks)
     columns: list[Column[RankReport]] = [
         Column("rank", lambda one: f"{one.rank}"),
-        Column("file", _file_name, text=True),
-        Column("GPU ops", lambda one: count(sum(d.gpu_ops for d in one.report.devices))),
-        Column("window", lambda one: duration(sum(d.window_ns for d in one.report.devices))),
-        Column("idle", lambda one: duration(sum(d.idle_ns for d in one.report.devices))),
+        Column("file", lambda one: _file_name(one, cells), text=True),
+        Column("GPU ops", lambda one: count(sum(d.gpu_ops for d in one.report.devices)), roomy),
+        Column(
+            "window", lambda one: duration(sum(d.window_ns for d in one.report.devices)), medium
+        ),
+        Column("idle", lambda one: duration(sum(d.idle_ns for d in one.report.devices)), roomy),
         Column("idle %", lambda one: percent(idle_fraction(one.report))),
         Column("comm %", lambda one: percent(communication_fraction(one.report)), shared),
         Column("bound", lambda one: bound_words(one.report.verdict.bound), text=True),
     ]
-    parts: list[RenderableType] = [Text(f"{len(report.ranks)} ranks", style="bold")]
-    parts.append(columns_table(columns, report.ranks))
-    parts += [Text(finding.message, style="yellow") for finding in report.findings]
+    yield Text(f"{len(report.ranks)} ranks", style="bold")
+    yield columns_table(columns, report.ranks)
+    yield from (Text(finding.message, style="yellow") for finding in report.findings)
     if report.merged is not None:
-        parts += [*section("All ranks on one clock"), report_table(report.merged, by)]
-    return Group(*parts)
+        yield from section("All ranks on one clock", report_table(report.merged, by))
 
 
-def _file_name(rank: RankReport) -> str:
-    return cut_middle(rank.report.source.path.rpartition("/")[2], _FILE_CELLS)
+def _file_name(rank: RankReport, cells: int) -> str:
+    return cut_middle(rank.report.source.path.rpartition("/")[2], cells)
 
 
 def _parts(report: Report, by: str, width: int) -> RenderResult:

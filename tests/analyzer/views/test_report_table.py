@@ -178,6 +178,21 @@ def test_ranks_show_the_share_of_communication_where_there_is_any() -> None:
         assert ("75.0" in text) == head
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_no_cell_of_the_ranks_is_cut_short(width: int) -> None:
+    shared = op(0, 10**9, name="ncclDevKernel_AllReduce", stream=8)
+    one = analyze(trace_of(op(0, 10**8), shared, op(10**10, 10**10 + 10**9))).report
+    longest = msgspec.structs.replace(
+        one,
+        source=msgspec.structs.replace(one.source, path="/runs/trace_of_a_rank_with_a_name.json"),
+        verdict=msgspec.structs.replace(one.verdict, bound="kernels"),
+    )
+    ranks = RanksReport(1, (RankReport(0, longest), RankReport(1, longest)), None, ())
+    text = text_of(ranks_table(ranks), width)
+    assert not CUT_CELL.search(text)
+    assert text.count("kernels below the bandwidth") == 2
+
+
 def test_communication_has_a_table_where_there_is_any() -> None:
     """100 ns of work, then a collective of 300 ns of which another stream covers 50 ns."""
     name = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
