@@ -225,6 +225,9 @@ class _Rounds:
         except DecodescopeError as error:
             raise type(error)(f"variant {variant} failed: {error}") from error
         assert isinstance(done, RunDone)
+        if self._request.baseline is not None:
+            # Only now is it known how many tokens a prompt's text has.
+            require_same_workload(self._request.baseline, done.report)
         if done.report.tokens_per_s is not None:
             self._last_rate[variant] = done.report.tokens_per_s
         return msgspec.structs.replace(done.report, round=round)

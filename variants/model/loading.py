@@ -99,8 +99,8 @@ def load_model(
         files = find_files(source)
         if not trust_remote_code and needs_custom_code(files.config, frozenset(CONFIG_MAPPING)):
             raise InputError(
-                f"{source.name}: this model runs Python code from its checkpoint; if you trust "
-                "it, pass --trust-remote-code"
+                f"{source.name}: this model runs code of its checkpoint or of the hub; if you "
+                "trust it, pass --trust-remote-code"
             )
         if workload is not None:
             limit = files.config.get("max_position_embeddings")

@@ -16,6 +16,8 @@ TINY = "tiny"
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w][\w.-]*)?")
 _SIMILAR = 0.75
+# With a hub repository's name, transformers fetches its kernels and runs them.
+_ATTENTION_FIELDS = ("attn_implementation", "_attn_implementation")
 # The index of the largest public checkpoints has 10 MB.
 _MAX_JSON_BYTES = 64 << 20
 _MAX_SHOWN = 60
@@ -72,9 +74,13 @@ def tiny_folder() -> Path:
 
 
 def needs_custom_code(config: dict[str, object], known_model_types: frozenset[str]) -> bool:
-    """Whether loading a checkpoint with this config.json runs the checkpoint's own Python files."""
-    auto_map = config.get("auto_map")
-    return bool(auto_map) and config.get("model_type") not in known_model_types
+    """Whether loading a checkpoint with this config.json runs the checkpoint's own Python files, or
+    kernels that it names on the hub."""
+    parts = [config, *(value for value in config.values() if isinstance(value, dict))]
+    named = [str(part.get(field, "")) for part in parts for field in _ATTENTION_FIELDS]
+    if any("/" in name for name in named):
+        return True
+    return bool(config.get("auto_map")) and config.get("model_type") not in known_model_types
 
 
 def read_config(path: Path) -> dict[str, object]:

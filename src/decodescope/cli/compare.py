@@ -90,7 +90,7 @@ def compare(
             if gate is not None:
                 comparison = gate(comparison)
         finally:
-            # The length of a prompt's text is compared only now; the runs are kept anyway.
+            # Whatever the gate says, the runs are kept.
             if out is not None:
                 _write(out, outcome, comparison)
     print_result(comparison, comparison_table, as_json)

@@ -28,7 +28,7 @@ ACCURACY = Accuracy("fp32", "a text", 4, 0.01, 0.001, 0.99, 7.0, 1.01)
 def report(variant: str, tokens_per_s: float) -> RunReport:
     return RunReport(
         schema_version=1, model="tiny", weights="bundled", variant=variant, device="cpu",
-        device_name="a processor", dtype="fp32", batch=1, context=128, tokens=8,
+        device_name=device_name("cpu"), dtype="fp32", batch=1, context=128, tokens=8,
         prompt_token_ids=[[1]], output_token_ids=[[2]], output_text=None, timed_steps=8,
         tokens_per_s=tokens_per_s, prefill_ns=1000, step_ns=StepTimes(1000, 1000, 1000, 1000),
         launch_calls_per_step=None, gpu_ops_per_step=3.0, gpu_idle_fraction=0.1,
@@ -141,8 +141,13 @@ def test_a_baseline_of_the_same_workload_is_accepted() -> None:
     # How many tokens a prompt's text has is not known yet.
     config = msgspec.structs.replace(CONFIG, prompt="def")
     asked = replace(request(baseline=baseline(context=3)), config=config)
-    with compare_variants(asked, nothing, run):
-        assert run.ran
+    run = FakeRuns()
+    with (
+        pytest.raises(InputError, match="context 3 against 128"),
+        compare_variants(asked, nothing, run),
+    ):
+        pass
+    assert run.ran == ["eager"]
 
 
 def test_accuracy_is_scored_once_and_added_to_every_run_of_its_variant() -> None:

@@ -76,6 +76,14 @@ def test_custom_code_is_needed_only_for_unknown_architectures() -> None:
     assert not needs_custom_code({"model_type": "mine"}, known)
 
 
+@pytest.mark.parametrize("field", ["attn_implementation", "_attn_implementation"])
+def test_attention_from_the_hub_is_custom_code(field: str) -> None:
+    known = frozenset({"llama"})
+    assert needs_custom_code({"model_type": "llama", field: "someone/attention"}, known)
+    assert needs_custom_code({"model_type": "llama", "text": {field: "a/b"}}, known)
+    assert not needs_custom_code({"model_type": "llama", field: "sdpa"}, known)
+
+
 @pytest.mark.parametrize("text", ["{", "[]", "nonsense"])
 def test_a_broken_configuration_is_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"
