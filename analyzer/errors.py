@@ -54,12 +54,16 @@ class RegressionFound(DecodescopeError):
 _LACKING = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
 )  # fmt: skip
+_UNUSABLE_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def known_error(error: Exception) -> DecodescopeError:
-    """`error` as one of ours: itself, a requirement of the machine, or an `InternalError`."""
+    """`error` as one of ours: itself, an unusable file name, a lack of the machine, or an
+    `InternalError`."""
     if isinstance(error, DecodescopeError):
         return error
+    if isinstance(error, OSError) and error.errno in _UNUSABLE_NAMES:
+        return InputError(f"{error.filename}: {os.strerror(error.errno)}; name another file")
     if isinstance(error, MemoryError):
         return MissingRequirement("out of memory; close other programs or ask for less")
     if isinstance(error, OSError) and error.errno in _LACKING:

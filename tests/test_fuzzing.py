@@ -87,3 +87,12 @@ def test_a_changed_input_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"")
     with pytest.raises(AssertionError, match=r"a\.json was changed"):
         check_files(ANALYZE, tmp_path)
+
+
+def test_cases_of_every_kind_hold(repository: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "tests/fuzz.py", "--cases", "600", "--seed", "14", "--jobs", "2"],
+        cwd=repository, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "600 cases" in done.stderr

@@ -101,6 +101,7 @@ def test_a_file_name_that_is_no_text(tmp_path: Path) -> None:
         (RecursionError("too deep"), 70, "RecursionError: too deep; this is a fault"),
         (MemoryError(), 3, "out of memory; "),
         (OSError(28, "", "/tmp/x"), 3, "/tmp/x: No space left on device; free some"),
+        (OSError(36, "", "xxx"), 2, "xxx: File name too long; name another file"),
         (PermissionError(13, "no", "/tmp/x"), 70, "PermissionError: "),
         (RegressionFound("slower"), 1, "slower"),
         (InputError("bad"), 2, "bad"),

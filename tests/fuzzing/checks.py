@@ -33,7 +33,7 @@ def check_end(case: Case, done: Done) -> None:
 
 def check_output(case: Case, done: Done) -> None:
     """The data on stdout: figures that can be, JSON that decodes, no control characters."""
-    if done.code not in (0, 1) or "--help" in case.arguments:
+    if done.code not in (0, 1) or {"-h", "--help"} & {*case.arguments}:
         return
     command = case.arguments[0]
     if "--json" in case.arguments and command in ("analyze", "diff"):
