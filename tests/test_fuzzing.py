@@ -1,5 +1,6 @@
 """The fuzzer: the same cases everywhere, and no fault that it would not notice."""
 
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -38,15 +39,25 @@ FAULTS = {
 }
 
 
-def test_a_case_is_the_same_again() -> None:
-    first = {}
-    for number in range(60):
-        first.setdefault(kind_of(7, number), number)
-    assert first.keys() == KINDS.keys()
-    for number in first.values():
-        case = case_of(7, number)
-        assert case == case_of(7, number)
-        assert case != case_of(8, number)
+CASES = """
+from tests.test_fuzzing import hash_of_cases
+print(hash_of_cases())
+"""
+
+
+def hash_of_cases() -> str:
+    cases = repr([case_of(7, number) for number in range(80)])
+    return hashlib.sha256(cases.encode()).hexdigest()
+
+
+def test_a_case_is_the_same_in_another_process(repository: Path) -> None:
+    assert {kind_of(7, number) for number in range(80)} == KINDS.keys()
+    assert case_of(7, 0) != case_of(8, 0)
+    done = subprocess.run(
+        [sys.executable, "-c", CASES],
+        cwd=repository, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == hash_of_cases()
 
 
 def test_faults_are_found_and_the_next_cases_run(repository: Path) -> None:

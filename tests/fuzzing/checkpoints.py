@@ -16,6 +16,7 @@ _WEIGHTS = "model.safetensors"
 @cache
 def _whole() -> dict[str, bytes]:
     """A small Llama's files, with a tokenizer of whole words and an index of one weights file."""
+    import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
@@ -23,6 +24,7 @@ def _whole() -> dict[str, bytes]:
         "llama", vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=1, head_dim=8, intermediate_size=24, max_position_embeddings=32,
     )  # fmt: skip
+    torch.manual_seed(0)
     words = {f"w{number}": number for number in range(38)} | {"<unk>": 38, "</s>": 39}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -43,14 +45,12 @@ def checkpoint_case(rng: random.Random) -> Case:
     files = dict(_whole())
     if rng.random() < 0.7:
         del files[_LIST]
-    for _ in range(rng.choice((0, 1, 1, 1, 2))):
-        name = rng.choice((*files, "config.json", "config.json"))
+    names = rng.choices((*files, "config.json", "config.json"), k=rng.choice((0, 1, 1, 1, 2)))
+    for name in dict.fromkeys(names):
         if rng.random() < 0.04:
             del files[name]
-        elif name in files:
+        else:
             files[name] = _damaged(name, files[name], rng)
-        if not files:
-            break
     prompt = rng.choice((("--prompt", "w1 w2 nothing"), ("--prompt-ids", "1,2,39"), ()))
     arguments = ("run", "--model", ".", "--device", "cpu", "--tokens", "2", *prompt)
     length = () if prompt else ("--context", rng.choice(("1", "20", "31", "400")))

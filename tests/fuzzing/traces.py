@@ -80,7 +80,7 @@ def byte_case(rng: random.Random) -> Case:
     )
     name = "trace.json"
     if rng.random() < 0.2:
-        data, name = gzip.compress(data, 1), rng.choice(("trace.json.gz", name))
+        data, name = gzip.compress(data, 1, mtime=0), rng.choice(("trace.json.gz", name))
     return trace_case(rng, name, damage_bytes(data, rng), as_json(document, rng))
 
 
