@@ -1,8 +1,10 @@
 """Merges the traces of several ranks of one run on one clock."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import TypeVar
 
 import msgspec
@@ -53,20 +55,22 @@ def merge_ranks(traces: Sequence[Trace]) -> Ranks:
 
 
 def _refuse_copies(traces: Sequence[Trace]) -> None:
-    for index, trace in enumerate(traces):
-        for other in traces[:index]:
-            if len(trace.ops) and _same_events(trace, other):
+    first: dict[bytes, Trace] = {}
+    for trace in traces:
+        if len(trace.ops):
+            other = first.setdefault(_digest_of_events(trace), trace)
+            if other is not trace:
                 raise InputError(
                     f"{trace.source.path}: the same events as {other.source.path}; "
                     "give one file for each rank"
                 )
 
 
-def _same_events(one: Trace, other: Trace) -> bool:
-    return one.base_ns == other.base_ns and all(
-        np.array_equal(getattr(one.ops, column), getattr(other.ops, column))
-        for column in ("start_ns", "end_ns", "correlation")
-    )
+def _digest_of_events(trace: Trace) -> bytes:
+    digest = blake2b(str(trace.base_ns).encode())
+    for column in (trace.ops.start_ns, trace.ops.end_ns, trace.ops.correlation):
+        digest.update(np.ascontiguousarray(column))
+    return digest.digest()
 
 
 def _numbered(traces: Sequence[Trace], findings: list[Finding]) -> list[tuple[int, Trace]]:
@@ -75,7 +79,8 @@ def _numbered(traces: Sequence[Trace], findings: list[Finding]) -> list[tuple[in
     if len(known) == len(traces) and len(set(known)) == len(known):
         return sorted(zip(known, traces, strict=True), key=lambda pair: pair[0])
     if len(set(known)) < len(known):
-        text = ", ".join(map(str, sorted({rank for rank in known if known.count(rank) > 1})))
+        files = Counter(known)
+        text = ", ".join(str(rank) for rank in sorted(files) if files[rank] > 1)
         findings.append(
             Finding("duplicate_ranks", f"several files are of rank {text}; numbered in file order")
         )

@@ -44,7 +44,10 @@ def analyze_ranks(paths: Sequence[Path | str]) -> RanksAnalysis:
 
 
 def _refuse_twice(paths: Sequence[str]) -> None:
-    for index, path in enumerate(paths):
-        for other in paths[:index]:
-            if os.path.exists(path) and os.path.exists(other) and os.path.samefile(path, other):
+    named: set[tuple[int, int]] = set()
+    for path in paths:
+        if os.path.exists(path):
+            found = os.stat(path)
+            if (found.st_dev, found.st_ino) in named:
                 raise InputError(f"{path}: named twice; give one file for each rank")
+            named.add((found.st_dev, found.st_ino))

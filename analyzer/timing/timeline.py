@@ -53,8 +53,10 @@ class Timeline:
     def idle_of(self, devices: tuple[int, ...]) -> GapParts:
         """The parts of the intervals in which none of `devices` was busy; on one device, the parts
         of its gaps."""
-        if len(self.busy) == 1:
-            return self.parts
+        if len(devices) == 1:
+            gaps = np.searchsorted(self.gaps.device, (devices[0], devices[0] + 1))
+            first, after = np.searchsorted(self.parts.gap, gaps).tolist()
+            return self.parts.take(slice(first, after))
         gaps = find_gaps(self.trace, (merged([self.busy[device] for device in devices]),))
         return cut_gaps(self.trace, gaps, self.launches, self.floors_ns)[0]
 
