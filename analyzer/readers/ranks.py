@@ -69,7 +69,7 @@ def _refuse_copies(traces: Sequence[Trace]) -> None:
 def _digest_of_events(trace: Trace) -> bytes:
     digest = blake2b(str(trace.base_ns).encode())
     for column in (trace.ops.start_ns, trace.ops.end_ns, trace.ops.correlation):
-        digest.update(np.ascontiguousarray(column))
+        digest.update(column.tobytes())
     return digest.digest()
 
 

@@ -54,8 +54,8 @@ class Timeline:
         """The parts of the intervals in which none of `devices` was busy; on one device, the parts
         of its gaps."""
         if len(devices) == 1:
-            gaps = np.searchsorted(self.gaps.device, (devices[0], devices[0] + 1))
-            first, after = np.searchsorted(self.parts.gap, gaps).tolist()
+            mine = np.searchsorted(self.gaps.device, (devices[0], devices[0] + 1))
+            first, after = np.searchsorted(self.parts.gap, mine).tolist()
             return self.parts.take(slice(first, after))
         gaps = find_gaps(self.trace, (merged([self.busy[device] for device in devices]),))
         return cut_gaps(self.trace, gaps, self.launches, self.floors_ns)[0]
