@@ -34,7 +34,11 @@ def identity_findings(trace: Trace) -> Iterator[tuple[str, str]]:
 
 def no_verdict(health: Health) -> Verdict | None:
     """The verdict of a trace from which none can be drawn, None for any other."""
-    if any(finding.code == "graph_capture" for finding in health.findings):
+    codes = {finding.code for finding in health.findings}
+    if codes >= {"no_gpu_activity", "not_understood"}:
+        reason = "no activity of a CUDA, ROCm or XPU device in this trace"
+        return Verdict("unknown", (reason,), ("give a trace of such a device",))
+    if "graph_capture" in codes:
         reason = "a graph capture does not show how fast its replays are"
         return Verdict("unknown", (reason,), ("profile its replays, after the capture",))
     return None

@@ -57,6 +57,7 @@ def test_events_of_another_accelerator_are_named_and_no_cuda_option_is() -> None
     message = said(report, "no_gpu_activity")
     assert message.startswith("no op of a CUDA, ROCm or XPU device in this trace")
     assert "ProfilerActivity" not in message
+    assert report.verdict.next == ("give a trace of such a device",)
 
 
 @pytest.mark.parametrize(("strange", "reported"), [(5, True), (4, False)])
