@@ -42,6 +42,8 @@ from decodescope.tui.style.palette import DARK, LIGHT, Inks, themed_inks
 from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits
 
 RESTART_WITHIN_S = 3.0
+# A sender may repeat its signal at once, as `timeout` does.
+ONE_SIGNAL_S = 0.1
 
 
 class DecodescopeApp(App[None]):
@@ -73,6 +75,7 @@ class DecodescopeApp(App[None]):
         self._feed = open_feed(source)
         self._live: Feed | None = self._feed if self._feed.kind == "live" else None
         self._restart_until = -math.inf
+        self._ending_signals: list[signal.Signals] = []
         self.register_theme(DARK)
         self.register_theme(LIGHT)
         self.theme = DARK.name if self._traits.color else "ansi-dark"
@@ -127,21 +130,32 @@ class DecodescopeApp(App[None]):
         super().notify(plain_text(message), title=plain_line(title), severity=severity,
                        timeout=timeout, markup=markup)  # fmt: skip
 
+    def on_load(self) -> None:
+        """Let signals end the app like `q`, before it takes over the terminal."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                    asyncio.get_running_loop().add_signal_handler(number, self._end_by, number)
+                    self._ending_signals.append(number)
+
     def on_mount(self) -> None:
-        """Start reading the source. SIGTERM exits the app, which restores the terminal."""
+        """Start reading the source."""
         self._painter = Painter(self._main, self._clock, self._feed)
         self.theme_changed_signal.subscribe(self, self._recolour)
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         self._show(self._feed)
 
     async def on_unmount(self) -> None:
         """End the worker and the replay."""
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
         for feed in {self._feed, self._live or self._feed}:
             if feed.link is not None:
                 await feed.link.close()
+
+    def _end_by(self, number: int) -> None:
+        """Exit with 128 + the signal's number; another signal, a moment later, kills the process."""
+        self.exit(return_code=128 + number)
+        loop = asyncio.get_running_loop()
+        for one in self._ending_signals:
+            loop.call_later(ONE_SIGNAL_S, signal.signal, one, signal.SIG_DFL)
 
     def _show(self, feed: Feed) -> None:
         self._feed = feed

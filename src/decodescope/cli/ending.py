@@ -1,8 +1,8 @@
 """How a command ends: its exit code, and one line on stderr for an error.
 
 0 done, 1 a regression gate failed, 2 bad usage or input, 3 a missing requirement, 70 an error that
-nobody foresaw, 130 interrupted, 141 the reader of stdout is gone. As in a shell, the last two are
-128 + the number of the signal that ends a program that ignores neither.
+nobody foresaw, 129, 130 or 143 ended by SIGHUP, SIGINT or SIGTERM, 141 the reader of stdout is
+gone. As in a shell, the last ones are 128 + the number of the signal.
 """
 
 import sys
@@ -15,6 +15,7 @@ from click.exceptions import Exit
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, InternalError, known_error
 from decodescope.cli.output import say
+from decodescope.cli.signals import interruptible
 from decodescope.cli.streams import ReaderGone, standard_streams
 
 _INTERRUPTED, _READER_GONE = 130, 141
@@ -26,9 +27,9 @@ def end_with(command: Callable[[], int | None], debug: bool | None = None) -> No
     `debug` is whether the traceback of an error precedes its line. A program without that option
     leaves it None: then an error that nobody foresaw has one.
     """
-    with standard_streams():
+    with interruptible() as interruption, standard_streams():
         code = _code(command, debug)
-    sys.exit(code)
+    sys.exit(interruption.exit_code(code))
 
 
 def _code(command: Callable[[], int | None], debug: bool | None) -> int:

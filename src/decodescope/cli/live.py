@@ -72,11 +72,11 @@ def start_app(source: "Source") -> None:
     app.run()
     if app.crash is not None:
         raise app.crash
+    if app.return_code:
+        sys.exit(app.return_code)
     if app.fatal_failure is not None:
         say(f"decodescope: {app.fatal_failure.message}")
         sys.exit(app.fatal_failure.exit_code)
-    if app.return_code:
-        sys.exit(app.return_code)
 
 
 def _read_keys_from_terminal() -> None:
