@@ -148,6 +148,12 @@ class GrowingFile:
         with contextlib.suppress(OSError):
             self._file.close()
 
+    def discard(self) -> None:
+        """Stop writing, and remove what was written."""
+        self.abandon()
+        if self._partial is not None:
+            self._partial.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Finish the file and give it its name."""
         self._file.close()

@@ -131,9 +131,12 @@ class DecodescopeApp(App[None]):
                        timeout=timeout, markup=markup)  # fmt: skip
 
     def on_load(self) -> None:
-        """Let signals end the app like `q`, before it takes over the terminal."""
+        """Let signals end the app like `q`, before it takes over the terminal.
+
+        An ignored one stays ignored, except SIGHUP: without its terminal the app is of no use.
+        """
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:
+            if number == signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
                 with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                     asyncio.get_running_loop().add_signal_handler(number, self._end_by, number)
                     self._ending_signals.append(number)
@@ -151,7 +154,7 @@ class DecodescopeApp(App[None]):
                 await feed.link.close()
 
     def _end_by(self, number: int) -> None:
-        """Exit with 128 + the signal's number; another signal, a moment later, kills the process."""
+        """Exit with 128 + signal; another one, a moment later, kills the process."""
         self.exit(return_code=128 + number)
         loop = asyncio.get_running_loop()
         for one in self._ending_signals:

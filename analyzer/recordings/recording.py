@@ -145,6 +145,7 @@ class RecordingWriter:
         self._clock_ns = clock_ns
         self._start_ns = clock_ns()
         self._lock = threading.Lock()
+        self._frames = 0
         self._last_stats_ns: int | None = None
         self._windows: Counter[tuple[str, bool]] = Counter()
         self._file: GrowingFile | None = None
@@ -170,11 +171,12 @@ class RecordingWriter:
                 return
             try:
                 file.append(_LENGTH.pack(len(body)) + body)
+                self._frames += 1
             except OSError as error:
                 raise self._abandon(error) from error
 
     def close(self) -> None:
-        """Finish the file and give it its name; a second call does nothing.
+        """Finish the file and give it its name, unless it is empty; a second call does nothing.
 
         Raises:
             InputError: the file cannot be written.
@@ -184,7 +186,7 @@ class RecordingWriter:
             if file is None:
                 return
             try:
-                file.close()
+                file.close() if self._frames else file.discard()
             except OSError as error:
                 raise self._abandon(error) from error
 

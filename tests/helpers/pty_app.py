@@ -36,7 +36,9 @@ def main() -> None:
     link = TalkingLink(answers=True)
     link.folder = Path(sys.argv[1])
     traits = TerminalTraits(unicode=sys.argv[2] == "unicode")
-    DecodescopeApp(LiveSource(link), traits, Clock(), link.folder).run()
+    app = DecodescopeApp(LiveSource(link), traits, Clock(), link.folder)
+    app.run()
+    sys.exit(app.return_code)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pyte
 import pytest
 
 from decodescope.analyzer.protocol import Failure
-from decodescope.analyzer.recordings.recording import RecordingWriter
+from decodescope.analyzer.recordings.recording import RecordingWriter, read_recording
 from tests.helpers.hostile import (
     HOSTILE,
     OWN_SEQUENCES,
@@ -22,7 +22,7 @@ from tests.helpers.hostile import (
     hostile_trace,
     unsafe,
 )
-from tests.helpers.processes import children
+from tests.helpers.processes import alive, children, gone
 
 pexpect = pytest.importorskip("pexpect")
 
@@ -108,8 +108,11 @@ def restored(raw: bytes) -> bool:
     )
 
 
-@pytest.mark.parametrize("way", ["q", "ctrl+c", "SIGTERM"])
-def test_start_resize_and_leave(start, way):
+@pytest.mark.parametrize(
+    ("way", "code"),
+    [("q", 0), ("ctrl+c", 0), ("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)],
+)
+def test_start_resize_and_leave(start, way, code):
     terminal = start()
     terminal.until(lambda: terminal.shows("47.2") and terminal.shows("launch-bound"))
     terminal.resize(120, 40)
@@ -118,13 +121,56 @@ def test_start_resize_and_leave(start, way):
     terminal.until(lambda: not terminal.shows("Decode step"))
     terminal.resize(80, 24)
     terminal.until(lambda: terminal.shows("Idle gaps"))
-    if way == "SIGTERM":
-        terminal.child.kill(signal.SIGTERM)
+    if way.startswith("SIG"):
+        terminal.child.kill(signal.Signals[way])
     else:
         terminal.child.send({"q": "q", "ctrl+c": "\x03"}[way])
     terminal.until(terminal.gone)
-    assert terminal.child.exitstatus == 0
+    assert terminal.child.exitstatus == code
     assert restored(terminal.raw)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_app_ends_with_its_terminal(start, ignored):
+    """Also if it was started with `nohup`: it has nothing to draw on."""
+    if ignored:
+        handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        terminal = start()
+    finally:
+        if ignored:
+            signal.signal(signal.SIGHUP, handler)
+    terminal.until(lambda: terminal.shows("47.2"))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), terminal.child.child_fd)
+    assert gone(terminal.child.pid)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_ends_the_worker_and_keeps_the_recording(name, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
+    command = ["live", "--model", "tiny", "--device", "cpu", "--context", "16"]
+    record = ["--record", str(tmp_path / "run.dsrec")]
+    terminal = Terminal(["-m", "decodescope", *command, *record], 100, 30)
+    try:
+        terminal.until(lambda: terminal.shows("importing"))
+        (worker,) = children(terminal.child.pid)
+        assert (tmp_path / "run.dsrec.partial").exists()
+        terminal.child.kill(signal.Signals[name])
+        terminal.until(terminal.gone)
+        assert terminal.child.exitstatus == 128 + signal.Signals[name]
+        assert restored(terminal.raw)
+        assert not alive(worker)
+        assert list((tmp_path / "temporary").iterdir()) == []
+        assert list(read_recording(tmp_path / "run.dsrec").frames)
+        assert not (tmp_path / "run.dsrec.partial").exists()
+    finally:
+        terminal.child.close(force=True)
 
 
 def test_a_killed_worker_leaves_the_app_usable(start, tmp_path):

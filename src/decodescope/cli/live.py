@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,12 +47,13 @@ def live(record: Path | None, **options: Any) -> None:
     from decodescope.tui.model.feed import LiveSource
 
     link: Link = WorkerLink(config)
-    if record is not None:
-        from decodescope.analyzer.recordings.recording import RecordingWriter
-        from decodescope.tui.link.recording import RecordingLink
+    with ExitStack() as stack:
+        if record is not None:
+            from decodescope.analyzer.recordings.recording import RecordingWriter
+            from decodescope.tui.link.recording import RecordingLink
 
-        link = RecordingLink(link, RecordingWriter(record))
-    start_app(LiveSource(link, cpu_chosen=config.device == "cpu"))
+            link = RecordingLink(link, stack.enter_context(closing(RecordingWriter(record))))
+        start_app(LiveSource(link, cpu_chosen=config.device == "cpu"))
 
 
 def start_app(source: "Source") -> None:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
 from tests.helpers.processes import children, gone
 
@@ -38,18 +39,16 @@ STATIC = Variant("static", "a cache of fixed size", False, build_static)
 """
 ENTRY_POINTS = "[decodescope.variants]\nstatic = mine:STATIC\n"
 INTERRUPTED = """
-import signal, sys, msgspec
-from pathlib import Path
+import signal
 # A test session in a shell's background ignores Ctrl-C, and so would this process.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from decodescope.analyzer.protocol import WorkerConfig
-from decodescope.variants.comparing.command import CompareRequest, compare_variants
-config = msgspec.json.decode(sys.argv[1], type=WorkerConfig)
-request = CompareRequest(config, ("eager", "static"), 50, keep=Path(sys.argv[2]))
-with compare_variants(request, lambda stage: print(stage, flush=True)) as outcome:
-    print("RESULT", [one.round for one in outcome.comparison.runs])
-    print("CODES", [finding.code for finding in outcome.comparison.comparison.findings])
+from decodescope.cli.main import main
+main()
 """
+COMMAND = (
+    "compare", "--model", "tiny", "--device", "cpu", "--variants", "eager,static", "--json",
+    "--batch", "2", "--tokens", "20", "--context", "16", "--repeats", "50", "--out",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -109,26 +108,38 @@ def test_two_variants_are_compared_and_a_killed_run_drops_its_round(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
-def test_ctrl_c_keeps_whole_rounds_and_leaves_no_process(package: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_whole_rounds_and_leaves_no_process(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     (package / "builds").write_text("..")
-    out = tmp_path / "out"
-    arguments = [sys.executable, "-c", INTERRUPTED, msgspec.json.encode(CONFIG).decode(), str(out)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as process:
+    out, temporary = tmp_path / "out", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
+    arguments = [sys.executable, "-c", INTERRUPTED, *COMMAND, str(out)]
+    with subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
-        for line in process.stdout:
+        assert process.stderr is not None
+        for line in process.stderr:
             if line.startswith("round 2 of 50: eager") and "decoding" in line:
                 break
         started = children(process.pid)
-        process.send_signal(signal.SIGINT)
-        lines = process.stdout.read().splitlines()
-    assert process.returncode == 0
-    assert "RESULT [0, 0]" in lines
-    assert next(line for line in lines if line.startswith("CODES")).startswith(
-        "CODES ['interrupted'"
-    )
+        process.send_signal(number)
+        printed = msgspec.json.decode(process.stdout.read(), type=Comparison)
+    assert process.returncode == 128 + number
+    assert [one.round for one in printed.runs] == [0, 0]
+    assert printed.comparison.findings[0].code == "interrupted"
+    assert msgspec.json.decode((out / "comparison.json").read_bytes(), type=Comparison) == printed
     assert started
     assert all(gone(pid) for pid in started)
+    assert list(temporary.iterdir()) == []
     assert sorted(path.name for path in out.iterdir()) == [
+        "comparison.html",
+        "comparison.json",
+        "comparison.md",
         "eager-round0.json.gz",
         "static-round0.json.gz",
     ]

@@ -1,0 +1,166 @@
+"""Signals that end a command: nothing unfinished stays, no process; the code is 128 + signal."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from tests.helpers.processes import PATIENCE_S, children, gone
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+
+RECORDING = str(bundled_recordings()[0])
+START = """
+import signal, sys, time
+# A test session in a shell's background ignores Ctrl-C, and so would this process.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def ready(*_, **__):
+    print("READY", file=sys.__stdout__, flush=True)
+    time.sleep(600)
+"""
+# What a command waits in, with its output or its temporary folder open.
+WRITING = """
+from decodescope.analyzer.chrome import export
+def events(*_):
+    yield "{}"
+    ready()
+export._events = events
+"""
+DECODING = """
+from decodescope.variants.measuring import run
+run.measure_run = ready
+"""
+MEASURING = """
+from decodescope.analyzer.bench import benchmark
+benchmark._CHILD = (sys.executable, "-c", "import time; time.sleep(600)")
+"""
+IGNORING = "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+CLEANING = """
+from pathlib import Path
+Path.unlink = ready
+"""
+MAIN = "from decodescope.cli.main import main\nmain()\n"
+
+EXPORT = ("export", RECORDING, "--to", "chrome", "-o", "out.json.gz")
+RUN = ("run", "--model", "tiny", "--device", "cpu", "--tokens", "20", "--trace", "out.json.gz")
+BENCH = ("bench", "analyzer", "--events", "1000", "-o", "out.json")
+ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+Process = subprocess.Popen[str]
+Start = Callable[..., Process]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a command, changed by some Python, in an empty folder with temporary files below."""
+    started: list[Process] = []
+
+    def begin(change: str, *arguments: str) -> Process:
+        (tmp_path / "temporary").mkdir()
+        (tmp_path / "work").mkdir()
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-c", START + change + MAIN, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=tmp_path / "work",
+                env=os.environ
+                | {
+                    "TMPDIR": str(tmp_path / "temporary"),
+                    "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "compiled"),
+                },
+            )
+        )
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def until_ready(process: Process) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "READY\n"
+
+
+def left(tmp_path: Path) -> list[str]:
+    return [path.name for folder in ("temporary", "work") for path in (tmp_path / folder).iterdir()]
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_an_export_leaves_nothing(start: Start, tmp_path: Path, number: int) -> None:
+    process = start(WRITING, *EXPORT)
+    until_ready(process)
+    (part,) = left(tmp_path)
+    assert part.startswith(".part-")
+    process.send_signal(number)
+    assert process.communicate(timeout=PATIENCE_S) == ("", "\n")
+    assert process.returncode == 128 + number
+    assert left(tmp_path) == []
+
+
+def test_a_run_leaves_nothing(start: Start, tmp_path: Path) -> None:
+    process = start(DECODING, *RUN)
+    until_ready(process)
+    assert left(tmp_path)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_benchmark_ends_the_process_that_it_measures(
+    start: Start, tmp_path: Path, number: int
+) -> None:
+    process = start(MEASURING, *BENCH)
+    deadline = time.monotonic() + PATIENCE_S
+    while not (measured := children(process.pid)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(number)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + number
+    assert all(gone(pid) for pid in measured)
+    assert left(tmp_path) == []
+
+
+def test_a_signal_that_is_sent_twice_at_once_is_one(start: Start, tmp_path: Path) -> None:
+    """As by `timeout`, which signals the process and its group."""
+    process = start(WRITING, *EXPORT)
+    until_ready(process)
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert left(tmp_path) == []
+
+
+def test_a_second_signal_does_not_wait_for_the_cleaning_up(start: Start) -> None:
+    process = start(WRITING + CLEANING, *EXPORT)
+    until_ready(process)
+    process.send_signal(signal.SIGINT)
+    until_ready(process)
+    process.send_signal(signal.SIGTERM)
+    process.wait(PATIENCE_S)
+    assert process.returncode == -signal.SIGTERM
+
+
+def test_a_signal_that_is_ignored_from_the_start_stays_ignored(start: Start) -> None:
+    """As under `nohup`."""
+    process = start(IGNORING + WRITING, *EXPORT)
+    until_ready(process)
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.send_signal(signal.SIGTERM)
+    process.wait(PATIENCE_S)
+    assert process.returncode == 128 + signal.SIGTERM
