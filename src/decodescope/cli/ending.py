@@ -5,6 +5,7 @@ nobody foresaw, 129, 130 or 143 ended by SIGHUP, SIGINT or SIGTERM, 141 the read
 gone. As in a shell, the last ones are 128 + the number of the signal.
 """
 
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -22,14 +23,18 @@ _INTERRUPTED, _READER_GONE = 130, 141
 
 
 def end_with(command: Callable[[], int | None], debug: bool | None = None) -> NoReturn:
-    """Run `command` and end the process with its exit code, or with that of its error.
+    """Run `command` and end the process with its exit code, or with that of its error. If a signal
+    interrupted it, that one counts, also if the command could still write what it had.
 
     `debug` is whether the traceback of an error precedes its line. A program without that option
     leaves it None: then an error that nobody foresaw has one.
     """
     with interruptible() as interruption, standard_streams():
         code = _code(command, debug)
-    sys.exit(interruption.exit_code(code))
+    if interruption.number is not None:
+        # All that had to be ended or removed is; taking torch apart would take seconds more.
+        os._exit(128 + interruption.number)
+    sys.exit(code)
 
 
 def _code(command: Callable[[], int | None], debug: bool | None) -> int:

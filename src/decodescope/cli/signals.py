@@ -17,16 +17,11 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ONE_SIGNAL_S = 0.1
 
 
-@dataclass
+@dataclass(slots=True)
 class Interruption:
     """The signal that interrupted a command, None so far."""
 
     number: int | None = None
-
-    def exit_code(self, code: int) -> int:
-        """The exit code of a command that ended with `code`: 128 + signal if one interrupted it,
-        also if it could still write what it had."""
-        return code if self.number is None else 128 + self.number
 
 
 @contextmanager
