@@ -249,6 +249,27 @@ def test_a_trace_from_a_pipe_is_opened_and_keys_come_from_the_terminal(tmp_path,
         terminal.child.close(force=True)
 
 
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_copy_of_a_pipe_does_not_outlive_a_signal(tmp_path, sent):
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    script = f'export TMPDIR="{kept}"; exec "{sys.executable}" -m decodescope open "{fifo}"'
+    terminal = Terminal(["-c", script], 100, 30, program="bash")
+    try:
+        with fifo.open("wb") as writer:
+            writer.write(b"[" + b" " * (3 << 20))
+            writer.flush()
+            terminal.until(lambda: any(kept.rglob("fifo")))
+            terminal.child.kill(sent)
+            terminal.until(terminal.gone)
+        assert terminal.child.exitstatus == 128 + sent
+        assert list(kept.iterdir()) == []
+    finally:
+        terminal.child.close(force=True)
+
+
 def test_without_a_terminal_for_keys_the_app_does_not_start(tmp_path):
     command = f'"{sys.executable}" -m decodescope open < /dev/null'
     terminal = Terminal(["setsid", "-w", "bash", "-c", command], 100, 30, program="env")
