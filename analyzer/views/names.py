@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
+
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.report import RangeReport
 
@@ -25,33 +27,33 @@ _GENERIC = frozenset(
 
 
 def shorten_kernel(name: str, cells: int) -> str:
-    """`name` in at most `cells` characters.
+    """`name` as `plain_line` in at most `cells` cells of a terminal.
 
     If it does not fit, these are dropped in turn: return type, common namespaces and parameters;
     template arguments except the functor that distinguishes elementwise kernels; the middle.
     """
     name = plain_line(name)
-    if len(name) <= cells:
+    if cell_len(name) <= cells:
         return name
     base, template = _split(_NOISE.sub("", name))
     if not template:
         return cut_middle(base, cells)
     whole = f"{base}<{template}>"
-    if len(whole) <= cells:
+    if cell_len(whole) <= cells:
         return whole
     functor = _telling_identifier(template)
     return cut_middle(f"{base}<…{functor}…>" if functor else whole, cells)
 
 
 def cut_middle(text: str, cells: int) -> str:
-    """`text` as `plain_line` in at most `cells` characters: an ellipsis replaces its middle."""
-    text = plain_line(text)
-    if len(text) <= cells:
-        return text
-    if cells < 2:
-        return "…"[:cells]
-    tail = (cells - 1) // 3
-    return f"{text[: cells - 1 - tail]}…{text[len(text) - tail :]}"
+    """`text` as `plain_line` in at most `cells` cells: an ellipsis replaces its middle."""
+    shown = text = plain_line(text)
+    kept = cells
+    while cell_len(shown) > cells:
+        kept -= 1
+        tail = kept // 3
+        shown = f"{text[: kept - tail]}…{text[len(text) - tail :]}" if kept >= 0 else ""
+    return shown
 
 
 def _split(name: str) -> tuple[str, str]:

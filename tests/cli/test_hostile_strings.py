@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
+from rich.cells import cell_len
 from rich.console import RenderableType
 
 from decodescope.analyzer.plain import plain_line
@@ -196,20 +198,29 @@ def with_names(report: Report, names: Iterator[str]) -> Report:
 REPORT = rich_report()
 
 
+def table_of(names: Iterator[str], by: str) -> str:
+    """The table of `REPORT` with these names, 80 cells wide."""
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        mock.patch.dict(os.environ, COLUMNS="80"),
+    ):
+        print_table(with_names(REPORT, names), partial(report_table, by=by))
+    return out.getvalue()
+
+
+wide_names = st.text("漢<ab ", min_size=40)
+
+
 @settings(max_examples=60)
-@given(st.lists(anything, min_size=1), st.sampled_from(["kernel", "range", "gap"]))
+@given(st.lists(anything | wide_names, min_size=1), st.sampled_from(["kernel", "range", "gap"]))
 def test_any_names_make_a_table(names: list[str], by: str) -> None:
-    report = with_names(REPORT, itertools.cycle(names))
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        print_table(report, partial(report_table, by=by))
-    text = out.getvalue()
+    text, simple = table_of(itertools.cycle(names), by), table_of(itertools.repeat("x"), by)
     assert unsafe(text, "[\u200c\u200d]") == ""
-    assert plain_line(names[0])[:6].rstrip() in text
-    figures = re.findall(r"\d+\.\d\d [µn]s", text)
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        print_table(with_names(REPORT, itertools.repeat("x")), partial(report_table, by=by))
-    assert len(text.splitlines()) >= len(out.getvalue().splitlines())
-    assert len(figures) >= len(re.findall(r"\d+\.\d\d [µn]s", out.getvalue()))
+    assert "".join(plain_line(names[0])[:6].split()) in "".join(text.split())
+    assert max(map(cell_len, text.splitlines())) <= 80
+    assert len(text.splitlines()) >= len(simple.splitlines())
+    figures, expected = (re.findall(r"\d+\.\d\d [µn]s", one) for one in (text, simple))
+    assert len(figures) >= len(expected)
 
 
 CHECKS = (Check(HOSTILE, "fail", HOSTILE, HOSTILE),)

@@ -2,16 +2,25 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from decodescope.analyzer.schema.report import RangeReport
 from decodescope.analyzer.views.names import cut_middle, range_rows, shorten_kernel
+from tests.helpers.hostile import anything
 from tests.helpers.rich_report import ELEMENTWISE
 
+names = st.text(max_size=60) | st.text("ab<漢字👩\u0301", max_size=60) | anything
 
-@given(st.text(max_size=60), st.integers(0, 50))
-def test_names_are_never_longer_than_asked(name: str, cells: int) -> None:
-    assert len(shorten_kernel(name, cells)) <= cells
-    assert len(cut_middle(name, cells)) <= cells
+
+@given(names, st.integers(0, 50))
+def test_names_are_never_wider_than_asked(name: str, cells: int) -> None:
+    assert cell_len(shorten_kernel(name, cells)) <= cells
+    assert cell_len(cut_middle(name, cells)) <= cells
+
+
+def test_wide_names_keep_as_much_as_fits() -> None:
+    assert cut_middle("漢字" * 10, 12) == "漢字漢字…字"
+    assert cut_middle("abcdefghijklmnop", 12) == "abcdefgh…nop"
 
 
 def test_short_names_stay_and_long_ones_keep_what_distinguishes_them() -> None:
