@@ -197,10 +197,26 @@ def check_writable(path: Path | None, option: str, inputs: Iterable[Path | None]
 def check_writable_in(
     folder: Path, names: Iterable[str], option: str, inputs: Iterable[Path | None] = ()
 ) -> None:
-    """Reject files in an output folder before any work is done; creates a missing folder.
+    """Reject files in an output folder, which may be missing, before any work is done.
 
     Raises:
         InputError: the folder cannot be created, or as `check_writable` for one of its files.
+    """
+    found = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not os.path.isdir(found):
+        raise InputError(f"{option} {folder}: {found} is not a folder; name another one")
+    if not os.access(found, os.W_OK):
+        raise InputError(f"{option} {folder}: the folder {found} is not writable; name another one")
+    if found == folder:
+        for name in names:
+            check_writable(folder / name, option, inputs)
+
+
+def make_folder(folder: Path, option: str) -> None:
+    """Create an output folder unless it exists.
+
+    Raises:
+        InputError: it cannot be created; names `option`.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -208,10 +224,6 @@ def check_writable_in(
         raise InputError(
             f"{option} {folder}: cannot be created ({error.strerror}); name a folder"
         ) from error
-    if not os.access(folder, os.W_OK):
-        raise InputError(f"{option} {folder}: the folder is not writable; name another one")
-    for name in names:
-        check_writable(folder / name, option, inputs)
 
 
 @contextmanager
@@ -278,9 +290,10 @@ def _put(temporary: Path, target: Path) -> None:
     """Replace `target` by `temporary`, which gets its owner and permissions."""
     replaced = _status(target)
     if replaced is not None:
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(OSError):  # only root may, and not on every file system
             os.chown(temporary, replaced.st_uid, replaced.st_gid)
-        os.chmod(temporary, stat.S_IMODE(replaced.st_mode))
+        with contextlib.suppress(OSError):
+            os.chmod(temporary, stat.S_IMODE(replaced.st_mode))
     temporary.replace(target)
 
 

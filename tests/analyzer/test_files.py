@@ -14,6 +14,7 @@ from decodescope.analyzer.files import (
     check_writable,
     check_writable_in,
     is_stdout,
+    make_folder,
     output_path,
     replacing_stream,
     write_atomically,
@@ -237,13 +238,18 @@ def test_two_names_for_one_missing_file_are_the_same_file(tmp_path):
 def test_a_folder_of_outputs_is_checked_file_by_file(tmp_path):
     folder = tmp_path / "new" / "folder"
     check_writable_in(folder, ["one"], "--out")
-    assert folder.is_dir()
+    assert names(tmp_path) == []
+    make_folder(folder, "--out")
+    make_folder(folder, "--out")
     (folder / "one").mkdir()
     with pytest.raises(InputError, match=r"^--out .*/one: is a folder"):
         check_writable_in(folder, ["two", "one"], "--out")
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be created"):
-        check_writable_in(tmp_path / "file", [], "--out")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(InputError, match=r"/file is not a folder"):
+            check_writable_in(path, [], "--out")
+        with pytest.raises(InputError, match="cannot be created"):
+            make_folder(path, "--out")
 
 
 def test_a_name_too_long_is_refused_before_any_work(tmp_path):

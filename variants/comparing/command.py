@@ -13,7 +13,7 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.regression_gate import Baseline, require_same_workload
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.files import check_writable_in, write_atomically
+from decodescope.analyzer.files import make_folder, write_atomically
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.report import Finding
@@ -92,7 +92,7 @@ def compare_variants(
         config = msgspec.structs.replace(request.config, variant=request.variants[0])
         require_same_workload(request.baseline, planned_run(config))
     if request.keep is not None:
-        check_writable_in(request.keep, (), "--out")
+        make_folder(request.keep, "--out")
     with tempfile.TemporaryDirectory(prefix="decodescope-") as work:
         rounds = _Rounds(request, Path(work), run)
         rounds.measure(say)

@@ -13,6 +13,7 @@ from decodescope.analyzer.files import (
     check_writable_in,
     encode_json,
     is_stdout,
+    make_folder,
     write_atomically,
     write_json,
 )
@@ -92,7 +93,7 @@ def html_page(
 
 
 def check_out(folder: Path | None, name: str, inputs: Iterable[Path | None]) -> None:
-    """Check the folder of `write_comparison` before any work is done; creates a missing one.
+    """Check the folder of `write_comparison` before any work is done.
 
     Raises:
         InputError: the folder cannot be created or written to, or one of its files is an input.
@@ -105,11 +106,12 @@ def check_out(folder: Path | None, name: str, inputs: Iterable[Path | None]) -> 
 def write_comparison(
     folder: Path, name: str, result: "Comparison | Diff", markdown: str, page: str
 ) -> None:
-    """Write a comparison as JSON, Markdown and HTML to a folder that `check_out` accepted.
+    """Write a comparison as JSON, Markdown and HTML; creates the folder if it is missing.
 
     Raises:
-        InputError: a file cannot be written.
+        InputError: the folder or a file cannot be written.
     """
+    make_folder(folder, "--out")
     write_json(folder / f"{name}.json", result)
     write_atomically(folder / f"{name}.md", markdown.encode(errors="replace"))
     write_atomically(folder / f"{name}.html", page.encode(errors="replace"))
