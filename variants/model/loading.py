@@ -211,7 +211,9 @@ def _skeleton(
 
 def _is_decoder(config: Any) -> bool:
     """Whether the architecture predicts the next token from the earlier ones only."""
-    encoder = type(config) in MODEL_FOR_MASKED_LM_MAPPING and not config.is_decoder
+    encoder = type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(
+        config, "is_decoder", False
+    )
     if encoder or config.is_encoder_decoder:
         return False
     return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING

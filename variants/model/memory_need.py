@@ -5,7 +5,7 @@ On the host nothing else would: the system ends a process that takes too much wi
 
 from typing import Any
 
-from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.errors import MissingRequirement, ModelError, first_line
 from decodescope.analyzer.formatting import bytes_size
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
 from decodescope.variants.model.step_bytes import KvBytes
@@ -28,9 +28,17 @@ def require_memory(
 
     Raises:
         MissingRequirement: it does not fit; says what is needed and what is free.
+        ModelError: an architecture whose K and V cannot be counted.
     """
-    kv = KvBytes(model.config, workload.batch, model.dtype.itemsize).at(workload.cache_length)
-    on_device = weight_bytes + kv + _activation_bytes(model, workload)
+    try:
+        kv = KvBytes(model.config, workload.batch, model.dtype.itemsize).at(workload.cache_length)
+        on_device = weight_bytes + kv + _activation_bytes(model, workload)
+    except (AttributeError, TypeError) as error:
+        raise ModelError(
+            f"{name}: the K and V that a model of type {model.config.model_type} reads cannot be "
+            f"counted ({first_line(error)}); only models whose layers all have the same heads can "
+            "be decoded"
+        ) from error
     on_host = _LISTED_ID_BYTES * workload.batch * workload.cache_length
     if device == "cuda":
         needs = [
@@ -61,5 +69,6 @@ def _activation_bytes(model: Any, workload: DecodeWorkload) -> int:
     # A layer reads the residual stream and writes the new one; an MLP multiplies gate and up.
     widths = 2 * int(decoder.hidden_size)
     if not any(hasattr(decoder, name) for name in _EXPERTS):
-        widths += 2 * int(getattr(decoder, "intermediate_size", None) or 0)
+        intermediate = getattr(decoder, "intermediate_size", None)
+        widths += 2 * intermediate if isinstance(intermediate, int) else 0
     return workload.batch * (logits + widths * size * workload.context)

@@ -1,9 +1,11 @@
 """Workloads that cannot fit in memory are refused before anything is allocated."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.model import memory_need
@@ -47,6 +49,17 @@ def test_weights_cache_and_ids_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     ids = refuse(monkeypatch, workload, "cuda", 216 * GB, 35 * 10**6)
     assert ids is not None
     assert ids.startswith("not enough memory")
+
+
+@pytest.mark.parametrize("field", ["num_attention_heads", "num_hidden_layers", "hidden_size"])
+def test_an_architecture_without_countable_heads_is_refused(field: str) -> None:
+    model = build_random(LLAMA, "meta", torch.bfloat16)
+    fields = {**model.config.to_dict(), "layer_types": None, "num_key_value_heads": None}
+    config = SimpleNamespace(**(fields | {"head_dim": None, field: None}))
+    config.get_text_config = lambda decoder: config
+    other = SimpleNamespace(config=config, dtype=torch.bfloat16)
+    with pytest.raises(ModelError, match="a model of type llama reads cannot be counted"):
+        require_memory("m", other, DecodeWorkload(), "cpu", 0)
 
 
 @pytest.mark.parametrize(
