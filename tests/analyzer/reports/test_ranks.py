@@ -1,6 +1,7 @@
 """Several ranks of one run: numbered, kept apart, and merged on one clock or not at all."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, analyze_ranks
 from decodescope.analyzer.chrome.export import export_chrome
-from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.errors import InputError, TraceError
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.schema.report import Finding
@@ -246,3 +247,22 @@ def test_a_step_of_one_rank_lasts_until_the_next_of_that_rank() -> None:
     timeline = together.step_timeline(0)
     assert timeline is not None
     assert timeline.length_ns == 1000
+
+
+def test_each_file_is_looked_up_a_constant_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [tmp_path / f"rank{i}.json" for i in range(60)]
+    for path in paths:
+        path.write_text("{}")
+    looked_up: list[object] = []
+    stat = os.stat
+
+    def counted(path: str, **options: bool) -> os.stat_result:
+        looked_up.append(path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "stat", counted)
+    with pytest.raises(TraceError, match="without a traceEvents list"):
+        analyze_ranks(paths)
+    assert len(paths) <= len(looked_up) < 4 * len(paths)
