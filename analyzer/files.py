@@ -13,7 +13,7 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -22,22 +22,10 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.output_paths import destination, is_special, status
 from decodescope.analyzer.plain import plain_json
 
-_STDIN, _STDOUT = Path("-"), Path("/dev/fd/1")
-_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
-_MAX_LINKS = 40
 _NO_NAME = re.compile(r"[^\w.+@=-]+")
-
-
-def output_path(text: str) -> Path:
-    """The path of an output as the user gave it; "-" is standard output."""
-    return _STDOUT if text == "-" else Path(text)
-
-
-def is_stdout(path: Path | None) -> bool:
-    """Whether what is written to `path` goes to standard output."""
-    return path is not None and _destination(path) == 1
 
 
 @contextmanager
@@ -124,9 +112,9 @@ class GrowingFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self._target = _destination(path)
+        self._target = destination(path)
         self._partial: Path | None = None
-        if isinstance(self._target, int) or _is_special(self._target):
+        if isinstance(self._target, int) or is_special(self._target):
             self._file = _open_through(self._target)
             if self._file.isatty():
                 self._file.close()
@@ -162,80 +150,16 @@ class GrowingFile:
             _put(self._partial, self._target)
 
 
-def check_writable(path: Path | None, option: str, inputs: Iterable[Path | None] = ()) -> None:
-    """Reject an output path before any work is done for it; None means no file.
-
-    `inputs` are the files that the command reads, "-" standard input; None means none. Two paths
-    are the same file if device and inode are.
-
-    Raises:
-        InputError: `path` is a folder, cannot be written, or is one of the inputs; names `option`.
-    """
-    if path is None:
-        return
-    target = _destination(path)
-    try:
-        found = os.stat(target)
-    except (FileNotFoundError, NotADirectoryError):
-        _check_folder_of(target, f"{option} {path}")
-        found = None
-    except OSError as error:
-        raise InputError(f"{option} {path}: cannot be written ({error.strerror})") from error
-    for one in inputs:
-        if one is not None and _is_same(one, target, found):
-            raise InputError(f"{option} {path}: is the input {one}; name another file")
-    if found is None:
-        return
-    if stat.S_ISDIR(found.st_mode):
-        raise InputError(f"{option} {path}: is a folder; name a file")
-    if isinstance(target, Path) and not os.access(target, os.W_OK):
-        raise InputError(f"{option} {path}: is not writable; name another file")
-    if stat.S_ISREG(found.st_mode):
-        _check_folder_of(target, f"{option} {path}")
-
-
-def check_writable_in(
-    folder: Path, names: Iterable[str], option: str, inputs: Iterable[Path | None] = ()
-) -> None:
-    """Reject files in an output folder, which may be missing, before any work is done.
-
-    Raises:
-        InputError: the folder cannot be created, or as `check_writable` for one of its files.
-    """
-    found = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
-    if not os.path.isdir(found):
-        raise InputError(f"{option} {folder}: {found} is not a folder; name another one")
-    if not os.access(found, os.W_OK):
-        raise InputError(f"{option} {folder}: the folder {found} is not writable; name another one")
-    if found == folder:
-        for name in names:
-            check_writable(folder / name, option, inputs)
-
-
-def make_folder(folder: Path, option: str) -> None:
-    """Create an output folder unless it exists.
-
-    Raises:
-        InputError: it cannot be created; names `option`.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"{option} {folder}: cannot be created ({error.strerror}); name a folder"
-        ) from error
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[BinaryIO]:
-    target = _destination(path)
+    target = destination(path)
     try:
         if target == 1 and _is_own_stdout():
             sys.stdout.flush()
             yield sys.stdout.buffer
             sys.stdout.flush()
             return
-        if isinstance(target, int) or _is_special(target):
+        if isinstance(target, int) or is_special(target):
             with _open_through(target) as file:
                 yield file
             return
@@ -249,7 +173,7 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def _part_of(target: Path) -> contextlib.AbstractContextManager[BinaryIO]:
     """A temporary file next to `target`, readable by no more people than `target` is."""
-    replaced = _status(target)
+    replaced = status(target)
     if replaced is None:
         return _part_in(target.parent)
     if not os.access(target, os.W_OK):
@@ -288,7 +212,7 @@ def _open_through(target: Path | int) -> BinaryIO:
 
 def _put(temporary: Path, target: Path) -> None:
     """Replace `target` by `temporary`, which gets its owner and permissions."""
-    replaced = _status(target)
+    replaced = status(target)
     if replaced is not None:
         with contextlib.suppress(OSError):  # only root may, and not on every file system
             os.chown(temporary, replaced.st_uid, replaced.st_gid)
@@ -314,44 +238,3 @@ def _free_names(folder: Path, stem: str, suffix: str) -> Iterator[Path]:
     yield folder / f"{stem}{suffix}"
     for number in count(2):
         yield folder / f"{stem}-{number}{suffix}"
-
-
-def _destination(path: Path) -> Path | int:
-    """The open descriptor that `path` names, or else the path at the end of its symbolic links."""
-    target = path
-    for _ in range(_MAX_LINKS):
-        if named := _DESCRIPTOR.fullmatch(os.fspath(target)):
-            return int(named[1])
-        if not os.path.islink(target):
-            return target
-        target = target.parent / os.readlink(target)
-    raise InputError(f"{path}: its symbolic links lead in a circle; name a file")
-
-
-def _status(target: Path | int) -> os.stat_result | None:
-    try:
-        return os.stat(target)
-    except OSError:
-        return None
-
-
-def _is_same(one: Path, target: Path | int, found: os.stat_result | None) -> bool:
-    """Whether the input `one` is the regular file `target`, which may be yet to be written."""
-    read = _status(0 if one == _STDIN else one)
-    if read is None or found is None:
-        return os.path.realpath(one) == os.path.realpath(str(target))
-    return stat.S_ISREG(found.st_mode) and os.path.samestat(read, found)
-
-
-def _is_special(target: Path) -> bool:
-    found = _status(target)
-    return found is not None and not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
-
-
-def _check_folder_of(target: Path | int, what: str) -> None:
-    if isinstance(target, int):
-        return
-    if not os.path.isdir(target.parent):
-        raise InputError(f"{what}: the folder {target.parent} does not exist; make it first")
-    if not os.access(target.parent, os.W_OK):
-        raise InputError(f"{what}: the folder {target.parent} is not writable")

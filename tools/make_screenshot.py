@@ -11,7 +11,8 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
-from decodescope.analyzer.files import check_writable, output_path, write_atomically
+from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.output_paths import check_writable, output_path
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.replay import ReplayLink

@@ -11,15 +11,17 @@ import pytest
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.files import (
     GrowingFile,
+    replacing_stream,
+    write_atomically,
+    write_json,
+    write_new_file,
+)
+from decodescope.analyzer.output_paths import (
     check_writable,
     check_writable_in,
     is_stdout,
     make_folder,
     output_path,
-    replacing_stream,
-    write_atomically,
-    write_json,
-    write_new_file,
 )
 from decodescope.analyzer.schema.report import Finding
 
@@ -255,6 +257,18 @@ def test_a_folder_of_outputs_is_checked_file_by_file(tmp_path):
 def test_a_name_too_long_is_refused_before_any_work(tmp_path):
     with pytest.raises(InputError, match="File name too long"):
         check_writable(tmp_path / ("x" * 300), "-o")
+
+
+@pytest.mark.parametrize("number", ["999999", "9" * 30])
+def test_a_descriptor_that_is_not_open_is_an_input_error(number):
+    path = Path(f"/dev/fd/{number}")
+
+    def write() -> None:
+        check_writable(path, "-o")
+        write_atomically(path, NEW)
+
+    with pytest.raises(InputError, match=f"{path}: cannot be written"):
+        write()
 
 
 def test_a_new_file_takes_the_first_free_name(tmp_path):

@@ -13,7 +13,8 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.regression_gate import Baseline, require_same_workload
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.files import make_folder, write_atomically
+from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.output_paths import make_folder
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.report import Finding

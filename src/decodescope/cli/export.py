@@ -4,7 +4,8 @@ from pathlib import Path
 
 import rich_click as click
 
-from decodescope.analyzer.files import check_writable, output_path, write_atomically
+from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.output_paths import check_writable, output_path
 from decodescope.cli.options import FILE, chosen_rows, rows_option
 from decodescope.cli.output import html_page, say_written, source_name
 

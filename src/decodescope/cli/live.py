@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.files import check_writable
+from decodescope.analyzer.output_paths import check_writable
 from decodescope.cli.options import (
     checkpoint_files,
     file_option,

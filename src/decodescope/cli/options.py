@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.files import output_path
+from decodescope.analyzer.output_paths import output_path
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol import WorkerConfig

@@ -10,12 +10,14 @@ import rich_click as click
 
 from decodescope.analyzer.errors import RegressionFound
 from decodescope.analyzer.files import (
-    check_writable_in,
     encode_json,
-    is_stdout,
-    make_folder,
     write_atomically,
     write_json,
+)
+from decodescope.analyzer.output_paths import (
+    check_writable_in,
+    is_stdout,
+    make_folder,
 )
 from decodescope.analyzer.plain import plain, plain_line
 from decodescope.cli.streams import Messages
