@@ -19,12 +19,14 @@ def _whole() -> dict[str, bytes]:
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+    from transformers.utils import logging
 
     config = AutoConfig.for_model(
         "llama", vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
         num_key_value_heads=1, head_dim=8, intermediate_size=24, max_position_embeddings=32,
     )  # fmt: skip
     torch.manual_seed(0)
+    logging.disable_progress_bar()
     words = {f"w{number}": number for number in range(38)} | {"<unk>": 38, "</s>": 39}
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()

@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import os
+import random
 import shlex
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def main() -> int:
     if arguments.case is not None:
         return _repeat(arguments.seed, arguments.case)
     numbers = list(itertools.islice(_numbers(arguments.seed, arguments.only), arguments.cases))
-    _import_everything()
+    _make_ready()
     began = time.monotonic()
     results = []
     for result in run_all(arguments.seed, numbers, arguments.jobs):
@@ -55,12 +56,15 @@ def _numbers(seed: int, kind: str | None) -> Any:
     return (number for number in itertools.count() if kind in (None, kind_of(seed, number)))
 
 
-def _import_everything() -> None:
-    """Once, before the workers are forked."""
+def _make_ready() -> None:
+    """Import everything and make the whole files once, before workers are forked."""
     import torch
     import transformers.models.llama.modeling_llama  # noqa: F401
 
     torch.set_num_threads(1)
+    for make in KINDS.values():
+        for number in range(3):
+            make(random.Random(number))
 
 
 def _report(seed: int, result: Result, failures: int) -> None:
@@ -98,7 +102,7 @@ def _record(path: Path, figures: dict[str, Any]) -> None:
 
 def _repeat(seed: int, number: int) -> int:
     """Run one case, make it smaller while it fails in the same way, and keep its files."""
-    _import_everything()
+    _make_ready()
     case = case_of(seed, number)
     case, problem = minimised(case)
     folder = Path(f"fuzz-{seed}-{number}")

@@ -22,7 +22,7 @@ class Group(click.RichGroup):
         if args[0] not in self.commands:
             near = difflib.get_close_matches(args[0], self.commands, n=1)
             hint = f"did you mean {near[0]}?" if near else f"one of: {', '.join(self.commands)}"
-            raise InputError(f"no command {args[0]}: {hint}")
+            raise InputError(f"no command {args[0].strip() or repr(args[0])}: {hint}")
         return super().resolve_command(ctx, args)
 
 

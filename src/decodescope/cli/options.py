@@ -13,7 +13,17 @@ from decodescope.analyzer.output_paths import output_path
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol import WorkerConfig
 
-FILE = click.Path(path_type=Path)
+
+class _File(click.Path):
+    """An empty name would be the current folder; a script's unset variable is one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the name is empty.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FILE = _File(path_type=Path)
 # What transformers reads from a checkpoint's folder.
 _CHECKPOINT_FILES = (
     "*config.json", "*.safetensors", "*.safetensors.index.json", "*.model", "*.py",
