@@ -61,6 +61,7 @@ def check_files(case: Case, folder: Path) -> None:
     for name in case.files.keys() - set(case.outputs):
         assert (folder / name).read_bytes() == case.files[name], f"{name} was changed"
     known = {*case.files, *case.outputs, *case.links, "folder"}
+    known |= {parent.as_posix() for output in case.outputs for parent in Path(output).parents}
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
         inside = any(parent.as_posix() in case.outputs for parent in Path(name).parents[:-1])
