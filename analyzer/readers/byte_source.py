@@ -9,9 +9,9 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from io import BufferedIOBase
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
 
 from decodescope.analyzer.errors import TraceError
 
@@ -45,7 +45,7 @@ class ByteSource:
 
     def __init__(
         self,
-        stream: BinaryIO,
+        stream: BufferedIOBase,
         path: str,
         max_bytes: int = MAX_DECOMPRESSED_BYTES,
         file: Path | None = None,
@@ -82,11 +82,12 @@ class ByteSource:
                 raise TraceError(f"{self.path}: over {MAX_BYTES_IN_MEMORY >> 20} MiB; {remedy}")
         return data
 
-    def _raw(self, stream: BinaryIO, endless: bool) -> Iterator[bytes]:
+    def _raw(self, stream: BufferedIOBase, endless: bool) -> Iterator[bytes]:
         total = 0
         while True:
             try:
-                piece = stream.read(_PIECE_BYTES)
+                # `read` would go on until the piece is full, and see no Ctrl-C on the way.
+                piece = stream.read1(_PIECE_BYTES)
             except OSError as error:
                 reason = error.strerror or str(error)
                 raise TraceError(f"{self.path}: reading failed ({reason}); check it") from error
@@ -156,7 +157,7 @@ def open_source(path: str) -> Iterator[ByteSource]:
         yield source
 
 
-def _open(path: str) -> BinaryIO:
+def _open(path: str) -> BufferedIOBase:
     if path == "-":
         return _open_stdin()
     file = Path(path)
@@ -173,7 +174,7 @@ def _open(path: str) -> BinaryIO:
         ) from None
 
 
-def _open_stdin() -> BinaryIO:
+def _open_stdin() -> BufferedIOBase:
     if sys.stdin is None:
         raise TraceError(f"{STDIN}: is closed; pipe a trace into it, or name a file")
     return open(sys.stdin.fileno(), "rb", closefd=False)

@@ -157,7 +157,7 @@ def test_what_must_be_held_in_memory_is_bounded(
 
 def test_a_pipe_without_an_end_is_refused() -> None:
     class Endless(BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
+        def read1(self, size: int | None = -1) -> bytes:
             return b" " * (size or 0)
 
     source = ByteSource(Endless(), "endless", max_bytes=8 << 20)
@@ -167,7 +167,7 @@ def test_a_pipe_without_an_end_is_refused() -> None:
 
 def test_a_read_error_is_one_line() -> None:
     class Failing(BytesIO):
-        def read(self, size: int | None = -1) -> bytes:
+        def read1(self, size: int | None = -1) -> bytes:
             raise OSError(5, "Input/output error")
 
     with pytest.raises(TraceError, match=r"^disk: reading failed \(Input/output error\)"):
