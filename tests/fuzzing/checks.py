@@ -60,12 +60,13 @@ def check_files(case: Case, folder: Path) -> None:
     """Inputs as they were, and nothing new but the given outputs."""
     for name in case.files.keys() - set(case.outputs):
         assert (folder / name).read_bytes() == case.files[name], f"{name} was changed"
-    known = {*case.files, *case.outputs, *case.links, "folder"}
-    known |= {parent.as_posix() for output in case.outputs for parent in Path(output).parents}
+    outputs = [Path(output) for output in case.outputs]
+    known = {*map(Path, case.files), *map(Path, case.links), *outputs, Path("folder")}
+    known |= {parent for output in outputs for parent in output.parents}
     for path in folder.rglob("*"):
-        name = path.relative_to(folder).as_posix()
-        inside = any(parent.as_posix() in case.outputs for parent in Path(name).parents[:-1])
+        name = path.relative_to(folder)
+        inside = any(parent in outputs for parent in name.parents[:-1])
         assert name in known or inside, f"{name} was left"
-        assert ".part-" not in name, f"{name} was left"
-        if path.is_file() and name.endswith("out.json"):
+        assert ".part-" not in str(name), f"{name} was left"
+        if path.is_file() and name.name == "out.json":
             json.loads(path.read_bytes())
