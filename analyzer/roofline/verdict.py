@@ -154,7 +154,7 @@ def _budget(evidence: Evidence) -> _Budget:
         window_ns = sum(device.window_ns for device in devices)
         return _Budget("the window", window_ns, busy_ns, exposed_ns, idle)
     total_ns = float(evidence.observer.unprofiled_step_ns or 0)
-    step_busy_ns = min(sum(step.busy_ns for step in steps) / len(steps), total_ns)
+    step_busy_ns = min(_step_busy_ns(evidence), total_ns)
     kept = {name: sum(step.gaps.get(name, 0) for step in steps) / len(steps) for name in idle}
     kept |= dict.fromkeys(_LATE_CLASSES, 0.0)
     room_ns = total_ns - step_busy_ns
@@ -163,6 +163,12 @@ def _budget(evidence: Evidence) -> _Budget:
     kept["host_wait"] = room_ns - sum(kept.values())
     exposed_ns = round(step_busy_ns * exposed_ns / busy_ns) if busy_ns else 0
     return _Budget("the unprofiled step", total_ns, step_busy_ns, exposed_ns, kept)
+
+
+def _step_busy_ns(evidence: Evidence) -> float:
+    """Mean busy time of a profiled step; its kernels may overlap less than unprofiled ones."""
+    busy_ns = [step.busy_ns for step in evidence.steps if step.gpu_ops]
+    return sum(busy_ns) / len(busy_ns) if busy_ns else 0.0
 
 
 def _bound(evidence: Evidence, spent: _Budget, memory: _Nearness, compute: _Nearness) -> Bound:
@@ -191,7 +197,7 @@ def _spent_reasons(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator
         yield (
             f"profiled steps took {observer.ratio:.2f} times as long as unprofiled ones: judged by "
             f"the unprofiled step ({duration(observer.unprofiled_step_ns)}) and the busy time of a "
-            f"profiled one ({duration(round(spent.busy_ns))})"
+            f"profiled one ({duration(round(_step_busy_ns(evidence)))})"
         )
     share = spent.share(spent.late_ns)
     over = "over" if share > LAUNCH_BOUND_IDLE_SHARE else "not over"
