@@ -14,6 +14,7 @@ from pathlib import Path
 from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.output_paths import check_writable, output_path
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.replay import ReplayLink
 from decodescope.tui.model.feed import ReplaySource
@@ -22,7 +23,7 @@ from decodescope.tui.painter import PAINT_INTERVAL_S
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "app.svg"
 SIZE = (120, 36)
-MOMENT_S = 65.0
+BEFORE_END_S = 2.0
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 
@@ -60,10 +61,11 @@ class ReplayUntil(ReplayLink):
         return True
 
 
-async def draw(recording: Path, moment_s: float = MOMENT_S, size: tuple[int, int] = SIZE) -> str:
-    """The app's screen as SVG, `moment_s` seconds into `recording`."""
+async def draw(recording: Path, size: tuple[int, int] = SIZE) -> str:
+    """The app's screen as SVG, `BEFORE_END_S` before the end of `recording`."""
     clock = RecordedClock()
-    link = ReplayUntil(recording, moment_s, clock)
+    end_s = read_recording(recording).duration_ns / 1e9
+    link = ReplayUntil(recording, end_s - BEFORE_END_S, clock)
     app = DecodescopeApp(ReplaySource(recording, link), clock=clock)
     async with app.run_test(size=size) as pilot:
         await link.stopped.wait()

@@ -15,7 +15,7 @@ from decodescope.cli.streams import Messages, standard_streams
 from decodescope.tui.app import DecodescopeApp
 from tests.helpers.command import Command, Done
 
-COMPILED, EAGER = (str(path) for path in bundled_recordings())
+COMPILED, EAGER = (str(path) for path in bundled_recordings()[:2])
 CLOSED = "decodescope: stdout: cannot be written (Bad file descriptor)"
 FULL = "decodescope: stdout: cannot be written (No space left on device)"
 TOO_LARGE = "decodescope: stdout: cannot be written (File too large)"
