@@ -1,4 +1,5 @@
-"""What bounds a decode step: one cause, the figures that show it, and what to do next.
+"""What bounds a decode step: one cause, the figures that show it, and what to do next. The figures
+that decide come first.
 
 - communication: communication that no other op covers is the largest part of the window.
 - memory: the step reads its bytes at 60 % or more of the peak bandwidth.
@@ -100,12 +101,15 @@ def verdict(evidence: Evidence) -> Verdict:
     spent = _budget(evidence)
     memory, compute = _memory(evidence), _compute(evidence)
     bound = _bound(evidence, spent, memory, compute)
-    because = [*_spent_reasons(evidence, spent, bound), memory.reason]
+    reasons = [*_spent_reasons(evidence, spent, bound), ("memory", memory.reason)]
     if compute.reason:
-        because.append(compute.reason)
+        reasons.append(("compute", compute.reason))
     if bound in ("kernels", "unknown"):
-        because.append(_kernels_reason(evidence, spent))
-    return Verdict(bound, tuple(because), tuple(_next(evidence, spent, bound)))
+        reasons.append(("kernels", _kernels_reason(evidence, spent)))
+    decides = "memory" if bound == "unknown" else bound
+    reasons.sort(key=lambda reason: reason[0] != decides)
+    because = tuple(reason for _, reason in reasons)
+    return Verdict(bound, because, tuple(_next(evidence, spent, bound)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,32 +195,35 @@ def _is_shallow(evidence: Evidence) -> bool:
     )
 
 
-def _spent_reasons(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[str]:
-    observer = evidence.observer
-    if observer is not None and _is_distorted(observer):
-        yield (
-            f"profiled steps took {observer.ratio:.2f} times as long as unprofiled ones: judged by "
-            f"the unprofiled step ({duration(observer.unprofiled_step_ns)}) and the busy time of a "
-            f"profiled one ({duration(round(_step_busy_ns(evidence)))})"
-        )
+def _spent_reasons(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[tuple[Bound, str]]:
     share = spent.share(spent.late_ns)
     over = "over" if share > LAUNCH_BOUND_IDLE_SHARE else "not over"
     if spent.of == "the window":
         late = f"host_wait + launch_call + launch_latency: {duration(round(spent.late_ns))}"
     else:
         late = f"idle for the host: {duration(round(spent.late_ns))}"
-    yield f"{late}, {share:.1%} of {spent.of}, {over} {LAUNCH_BOUND_IDLE_SHARE:.0%}"
+    yield "launch", f"{late}, {share:.1%} of {spent.of}, {over} {LAUNCH_BOUND_IDLE_SHARE:.0%}"
+    observer = evidence.observer
+    if observer is not None and _is_distorted(observer):
+        yield (
+            "launch",
+            f"profiled steps took {observer.ratio:.2f} times as long as unprofiled ones: judged by "
+            f"the unprofiled step ({duration(observer.unprofiled_step_ns)}) and the busy time of a "
+            f"profiled one ({duration(round(_step_busy_ns(evidence)))})",
+        )
     depth = evidence.launches.median_queue_depth
     if depth is None:
-        yield "no launch call is linked to its work: queue depth unknown"
+        yield "launch", "no launch call is linked to its work: queue depth unknown"
     elif not _is_distorted(observer):
         shallow = "at most" if depth <= LAUNCH_BOUND_QUEUE_DEPTH else "more than"
-        yield f"median queue depth: {depth:g}, {shallow} {LAUNCH_BOUND_QUEUE_DEPTH:g}"
+        reason = f"median queue depth: {depth:g}, {shallow} {LAUNCH_BOUND_QUEUE_DEPTH:g}"
+        yield "launch", reason
     if spent.share(spent.exposed_ns) >= _MIN_SHARE:
         largest = "the largest part" if bound == "communication" else "not the largest part"
         yield (
+            "communication",
             f"communication that nothing covers: {duration(round(spent.exposed_ns))}, "
-            f"{spent.share(spent.exposed_ns):.1%} of {spent.of}, {largest}"
+            f"{spent.share(spent.exposed_ns):.1%} of {spent.of}, {largest}",
         )
 
 
