@@ -4,6 +4,7 @@ Tests with the fixture `device` use the GPU if there is one: `make test-gpu` run
 """
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The time an example takes depends on the machine, not on the code.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+def pytest_configure() -> None:
+    """A shell starts background jobs with SIGINT ignored, child processes inherit that, and the
+    command respects it. The tests of Ctrl-C need the default."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _has_cuda() -> bool:
