@@ -294,6 +294,8 @@ def _kernels_reason(evidence: Evidence, spent: _Budget) -> str:
 
 
 def _next(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[str]:
+    if spent.share(spent.idle_ns["unlinked"]) > LAUNCH_BOUND_IDLE_SHARE:
+        yield "record the host's API calls too: they show why the GPU was idle"
     if bound == "launch":
         yield _launch_advice(evidence)
     elif bound == "unknown":
@@ -303,8 +305,6 @@ def _next(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[str]:
     small_ns = spent.idle_ns["graph_internal"] + spent.idle_ns["kernel_floor"]
     if bound in ("memory", "kernels") and spent.share(small_ns) >= 0.05:
         yield _SMALL_GAPS_ADVICE
-    if bound != "unknown" and spent.share(spent.idle_ns["unlinked"]) >= 0.05:
-        yield "record the host's API calls too: they show why the GPU was idle"
 
 
 def _launch_advice(evidence: Evidence) -> str:

@@ -272,6 +272,18 @@ def test_a_launch_bound_graph_is_not_advised_to_become_one() -> None:
     )
 
 
+def test_idle_time_of_unknown_cause_asks_for_the_hosts_calls() -> None:
+    window = device(0)
+    window.gaps["unlinked"] = GapTotal(3, 151, 90)
+    window = msgspec.structs.replace(window, busy_ns=849, idle_ns=151)
+    found = judged(window, None, None)
+    assert found.bound == "unknown"
+    assert found.because[-1].endswith("idle before ops whose launch call is not in the trace")
+    assert found.next[0].startswith("record the host's API calls too")
+    window.gaps["unlinked"] = GapTotal(3, 150, 90)
+    assert "API calls" not in " ".join(judged(window, None, None).next)
+
+
 def test_a_measured_peak_replaces_the_datasheets() -> None:
     assert judged(device(0), 1, CAPTURE, SLOW).bound == "kernels"
     measured = msgspec.structs.replace(CAPTURE, measured_peak_bytes_per_s=8e11)
