@@ -5,6 +5,8 @@ The reference attributes the ops of graph replays: it is the same step, run once
 
 from msgspec import Struct
 
+from decodescope.analyzer.schema.report import Int64
+
 CAPTURE_KEY = "decodescope"
 REFERENCE_KEY = "decodescope_reference"
 
@@ -14,11 +16,11 @@ class ReferenceOp(Struct, frozen=True, array_like=True):
     (`decode_step/model/layer.0/mlp`; "" outside it), and the bytes it must move and the FLOPs it
     must do, if known."""
 
-    stream: int
+    stream: Int64
     name: str
     path: str
-    bytes: int | None = None
-    flops: int | None = None
+    bytes: Int64 | None = None
+    flops: Int64 | None = None
 
 
 class GraphReference(Struct, frozen=True):

@@ -5,9 +5,9 @@ Times are integer nanoseconds. A figure whose inputs are missing is null, and a 
 or a `reason` says why.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport
@@ -23,6 +23,9 @@ GAP_CLASSES = (
     "dependency",
     "launch_latency",
 )
+
+# What a file may say: larger integers do not fit into a column.
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 SourceFormat = Literal["kineto", "nsys-sqlite", "rocprof-json", "recording"]
 HealthStatus = Literal["ok", "degraded", "no_gpu_activity"]
@@ -59,18 +62,18 @@ class CaptureInfo(Struct, frozen=True):
     weights: Weights
     variant: str
     dtype: str
-    batch: int
-    context: int
-    position: int
-    steps: int
-    bytes_per_step: int
-    unprofiled_step_ns: int | None
+    batch: Int64
+    context: Int64
+    position: Int64
+    steps: Int64
+    bytes_per_step: Int64
+    unprofiled_step_ns: Int64 | None
     decodescope_version: str
     measured_peak_bytes_per_s: float | None = None
     measured_peak_at: str | None = None
-    kernel_floor_ns: int | None = None
-    flops_per_step: int | None = None
-    lead_steps: int = 0
+    kernel_floor_ns: Int64 | None = None
+    flops_per_step: Int64 | None = None
+    lead_steps: Int64 = 0
 
 
 class Source(Struct, frozen=True):

@@ -284,7 +284,8 @@ def test_the_work_of_an_operator_goes_to_its_longest_op() -> None:
 def test_a_reference_travels_in_the_trace_file_and_a_broken_one_is_a_finding() -> None:
     good = trace_of(*step(0, replay(10, 1, NAMES)), **reference((7, "a", "decode_step")))
     assert good.reference == GraphReference((ReferenceOp(7, "a", "decode_step"),))
-    for broken in (3, {"ops": [[7, "a"]]}, {"ops": [["7", "a", "b"]]}, {}):
+    huge = {"ops": [[2**63, "a", "b"]]}
+    for broken in (3, {"ops": [[7, "a"]]}, {"ops": [["7", "a", "b"]]}, {}, huge):
         trace = trace_of(*step(0, replay(10, 1, NAMES)), **{REFERENCE_KEY: broken})
         assert trace.reference is None
         assert "bad_reference" in codes(trace)
