@@ -93,7 +93,7 @@ def _findings(
         yield (
             "distorted_window",
             f"a profiled step took {observer.ratio:.2f} times as long: gaps and launch times "
-            "are of slowed steps; the verdict rests on unprofiled ones",
+            "are of slowed steps" + "; the verdict rests on unprofiled ones" * (not trace.on_cpu),
         )
     if not len(steps):
         yield "no_steps", "no step markers, so no figures per step"
