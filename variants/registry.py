@@ -161,7 +161,8 @@ def find_variant(name: str) -> Variant:
     spec = VariantSpec.parse(name)
     if str(spec) in known:
         return known[str(spec)]
-    if spec.kernels == "fused" and spec.weight_format in (None, *FUSED_FORMATS):
+    built = spec.weight_format in (None, *FUSED_FORMATS) and spec.kv_format is None
+    if spec.kernels == "fused" and built:
         return _fused(spec)
     raise InputError(
         f"variant {name}: well-formed, but not built in this version; built: {', '.join(known)}"

@@ -1,8 +1,9 @@
-"""What a variant is made of, written as a string such as `fused+graph+prefetch+fp8_e4m3-rope-pdl`.
+"""What a variant is made of, written as a string such as `fused+graph+fp8_e4m3+kv_fp8_e4m3-pdl`.
 
-Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph`, `prefetch` and one
-weight format; and, each after a "-", the parts of the fused kernels that are left out. Options may
-come in any order after the kernels; `str(spec)` has the canonical one, that of this sentence.
+Grammar: kernels (`eager`, `compiled`, `fused`); then, each after a "+", `graph`, `prefetch`, one
+weight format, `head16`, `embedding8` and one format of the KV cache; and, each after a "-", the
+parts of the fused kernels that are left out. Options may come in any order after the kernels;
+`str(spec)` has the canonical one, that of this sentence.
 """
 
 import re
@@ -14,12 +15,16 @@ from typing import Literal, cast, get_args
 from decodescope.analyzer.errors import InputError
 
 Kernels = Literal["eager", "compiled", "fused"]
-WeightFormat = Literal["bf16", "fp16", "fp32", "fp8_e4m3", "fp8_e5m2", "int8"]
+WeightFormat = Literal[
+    "bf16", "fp16", "fp32", "fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8", "w8a8"
+]
+KvFormat = Literal["fp8_e4m3", "fp8_e5m2"]
 Fusion = Literal["norm", "qkv", "rope", "attention", "residual", "gate_up", "head"]
 Part = Fusion | Literal["pdl"]
 
 KERNELS: tuple[Kernels, ...] = get_args(Kernels)
 WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
+KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
 # Models are loaded in these; the fused kernels read these.
 LOADED_FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp16", "fp32")
 FUSED_FORMATS: tuple[WeightFormat, ...] = LOADED_FORMATS
@@ -28,7 +33,10 @@ PARTS: tuple[Part, ...] = (*FUSIONS, "pdl")
 
 _GRAPH = "graph"
 _PREFETCH = "prefetch"
-_SWITCHES = (_GRAPH, _PREFETCH)
+_HEAD16 = "head16"
+_EMBEDDING8 = "embedding8"
+_SWITCHES = (_GRAPH, _PREFETCH, _HEAD16, _EMBEDDING8)
+_KV_WORDS: dict[str, KvFormat] = {f"kv_{name}": name for name in KV_FORMATS}
 _OPTION = re.compile(r"([+-])([^+-]*)")
 
 
@@ -39,8 +47,15 @@ class VariantSpec:
     `cuda_graph`: the whole step is captured as one CUDA graph (`compiled` brings torch.compile's
     own graphs and does not take it). `prefetch`: the O projection's weights are prefetched into L2
     during `fused` attention, which gained nothing reliable on an H200 (docs/decisions.md, 28).
-    `weight_format` None means the workload's dtype. `without` names what `fused` kernels,
-    which use every part by default, leave out:
+    `weight_format` None means the workload's dtype, and `kv_format` None likewise for K and V. A
+    narrow format holds the layers' matrices and lm_head, with one scale for each output channel:
+
+    - fp8_e4m3, fp8_e5m2, int8: the model's dtype for activations. `fp8_e5m2_cast` has no scales.
+    - w8a8: E4M3 weights, and E4M3 activations with one scale for each token.
+
+    With `head16` lm_head keeps the workload's dtype; with `embedding8` the embedding table has the
+    narrow format as well. `without` names what `fused` kernels, which use every part by default,
+    leave out:
 
     - norm: RMSNorm inside the projections; without it, separate launches (which also add to the
       residual if that is left out too).
@@ -64,18 +79,31 @@ class VariantSpec:
     cuda_graph: bool = False
     prefetch: bool = False
     weight_format: WeightFormat | None = None
+    head16: bool = False
+    embedding8: bool = False
+    kv_format: KvFormat | None = None
     without: frozenset[Part] = field(default=frozenset())
 
     def __post_init__(self) -> None:
         _known("kernels", self.kernels, KERNELS)
         if self.weight_format is not None:
             _known("weight format", self.weight_format, WEIGHT_FORMATS)
+        if self.kv_format is not None:
+            _known("format of the KV cache", self.kv_format, KV_FORMATS)
         for part in sorted(self.without):
             _known("part", part, PARTS)
         if self.without and self.kernels != "fused":
             raise InputError(f"variant {self.kernels}: only fused kernels have parts to leave out")
         if self.prefetch and self.kernels != "fused":
             raise InputError(f"variant {self.kernels}: only fused kernels prefetch weights")
+        if (self.narrow or self.kv_format) and self.kernels != "fused":
+            raise InputError(f"variant {self.kernels}: only fused kernels read FP8 and INT8")
+        for word, chosen in ((_HEAD16, self.head16), (_EMBEDDING8, self.embedding8)):
+            if chosen and not self.narrow:
+                raise InputError(
+                    f"variant {self.kernels}+{word}: goes with a narrow weight format, such as "
+                    "fp8_e4m3"
+                )
         if self.prefetch and "attention" in self.without:
             raise InputError(
                 "variant fused+prefetch-attention: it is the attention kernel that prefetches"
@@ -94,15 +122,17 @@ class VariantSpec:
         _known(f"variant {text!r}: kernels", kernels, KERNELS)
         switches: list[str] = []
         formats: list[str] = []
+        kv_formats: list[str] = []
         without: list[str] = []
         for sign, name in _OPTION.findall(text[len(kernels) :]):
             if sign == "-":
                 _known(f"variant {text!r}: part to leave out", name, PARTS)
                 repeated, taken = name in without, without
             else:
-                _known(f"variant {text!r}: part", name, (*_SWITCHES, *WEIGHT_FORMATS))
-                taken = switches if name in _SWITCHES else formats
-                repeated = bool(formats) if taken is formats else name in switches
+                _known(f"variant {text!r}: part", name, (*_SWITCHES, *WEIGHT_FORMATS, *_KV_WORDS))
+                taken = kv_formats if name in _KV_WORDS else formats
+                taken = switches if name in _SWITCHES else taken
+                repeated = name in switches if taken is switches else bool(taken)
             if repeated:
                 raise InputError(f"variant {text!r}: {sign + name!r} repeats an earlier part")
             taken.append(name)
@@ -113,8 +143,16 @@ class VariantSpec:
             _GRAPH in switches,
             _PREFETCH in switches,
             cast(WeightFormat, formats[0]) if formats else None,
+            _HEAD16 in switches,
+            _EMBEDDING8 in switches,
+            _KV_WORDS[kv_formats[0]] if kv_formats else None,
             frozenset(cast(list[Part], without)),
         )
+
+    @property
+    def narrow(self) -> bool:
+        """Whether weights are stored in fewer bytes than the model's dtype."""
+        return self.weight_format is not None and self.weight_format not in LOADED_FORMATS
 
     def uses(self, part: Part) -> bool:
         """Whether the fused kernels use `part`."""
@@ -130,6 +168,10 @@ class VariantSpec:
             parts.append(_PREFETCH)
         if self.weight_format is not None:
             parts.append(self.weight_format)
+        switches = ((_HEAD16, self.head16), (_EMBEDDING8, self.embedding8))
+        parts += [word for word, chosen in switches if chosen]
+        if self.kv_format is not None:
+            parts.append(f"kv_{self.kv_format}")
         left_out = [name for name in PARTS if name in self.without]
         return "-".join(["+".join(parts), *left_out])
 

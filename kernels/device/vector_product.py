@@ -13,6 +13,7 @@ the way, scales the finished sums.
 import triton
 import triton.language as tl
 
+from decodescope.kernels.device.elements import as_float32
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 
 
@@ -74,7 +75,7 @@ def products(
     if g_ptr is not None:
         x *= first_g.to(tl.float32)
     # Not added to zeros: the compiler would keep that addition.
-    total = tiles[0].to(tl.float32) * x[None, :]
+    total = as_float32(tiles[0]) * x[None, :]
     for step in tl.static_range(1, STEPS):
         here = columns + step * BLOCK
         x = _vector(x_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
@@ -82,10 +83,10 @@ def products(
             squares += x * x
             x *= _vector(g_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
         if step < AHEAD:
-            total += tiles[step].to(tl.float32) * x[None, :]
+            total += as_float32(tiles[step]) * x[None, :]
         else:
             tile = _tile(w_ptr, rows, here, K, ANY or (UNEVEN and step == LAST))
-            total += tile.to(tl.float32) * x[None, :]
+            total += as_float32(tile) * x[None, :]
     square_sum = tl.sum(squares, axis=0)
     sums = tl.sum(total, axis=1)
     if g_ptr is not None:

@@ -1,8 +1,9 @@
 """How a weight matrix is passed to the kernels: its elements, scales and bias.
 
 Every kernel that multiplies by weights takes a `WeightMatrix`, loads the elements in the type they
-are stored in, converts them and multiplies each finished sum by its row's scale. A format with
-narrower elements (FP8, INT8) is therefore another `data` and a `scale`, not another kernel.
+are stored in, converts them (`device/elements.py`) and multiplies each finished sum by its row's
+scale. FP8 and INT8 are therefore another `data` and a `scale` (`host/quantize.py`), not another
+kernel.
 """
 
 from dataclasses import dataclass
@@ -10,13 +11,17 @@ from typing import Literal
 
 import torch
 
-Format = Literal["bf16", "fp16", "fp32"]
+Format = Literal["bf16", "fp16", "fp32", "fp8_e4m3", "fp8_e5m2", "int8"]
 
-_FORMATS: dict[torch.dtype, Format] = {
+FORMATS: dict[torch.dtype, Format] = {
     torch.bfloat16: "bf16",
     torch.float16: "fp16",
     torch.float32: "fp32",
+    torch.float8_e4m3fn: "fp8_e4m3",
+    torch.float8_e5m2: "fp8_e5m2",
+    torch.int8: "int8",
 }
+_BIASES = (torch.bfloat16, torch.float16, torch.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +44,12 @@ class WeightMatrix:
                 f"weights {list(self.data.shape)} with strides {self.data.stride()}: must be a "
                 "contiguous matrix [rows, columns], not empty"
             )
-        if self.data.dtype not in _FORMATS:
-            raise ValueError(f"weights of {self.data.dtype}: must be one of {list(_FORMATS)}")
+        if self.data.dtype not in FORMATS:
+            raise ValueError(f"weights of {self.data.dtype}: must be one of {list(FORMATS)}")
         if self.scale is not None and self.scale.dtype != torch.float32:
             raise ValueError(f"scales of {self.scale.dtype}: must be float32")
-        if self.bias is not None and self.bias.dtype not in _FORMATS:
-            raise ValueError(f"bias of {self.bias.dtype}: must be one of {list(_FORMATS)}")
+        if self.bias is not None and self.bias.dtype not in _BIASES:
+            raise ValueError(f"bias of {self.bias.dtype}: must be one of {list(_BIASES)}")
         for name, vector in (("scale", self.scale), ("bias", self.bias)):
             if vector is not None and (
                 tuple(vector.shape) != (self.rows,)
@@ -74,7 +79,7 @@ class WeightMatrix:
     @property
     def format(self) -> Format:
         """How one element is stored."""
-        return _FORMATS[self.data.dtype]
+        return FORMATS[self.data.dtype]
 
     @property
     def bytes_read(self) -> int:

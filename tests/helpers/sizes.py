@@ -14,7 +14,7 @@ SMALL_GPU = TargetGpu("NVIDIA L4", 58, 101_376, None, "3.6.0", "0.1")
 def preset_shapes(
     name: str, batch: int = 1, capacity: int = 2048, element_bytes: int = 2
 ) -> StepShapes:
-    """A public model's step."""
+    """A public model's step in bf16 (2) or fp32 (4), or with FP8 weights (1)."""
     preset = PRESETS[name]
     return StepShapes(
         hidden=preset.hidden_size,
@@ -25,7 +25,10 @@ def preset_shapes(
         vocab=preset.vocab_size,
         batch=batch,
         capacity=capacity,
-        element_bytes=element_bytes,
+        activation_bytes=max(2, element_bytes),
+        weight_bytes=element_bytes,
+        head_bytes=element_bytes,
+        kv_bytes=max(2, element_bytes),
     )
 
 
@@ -33,6 +36,8 @@ def preset_shapes(
 def any_shapes(draw: st.DrawFn) -> StepShapes:
     """Any step that the kernels support, mostly of sizes that no model has."""
     kv_heads = draw(st.integers(1, 32))
+    activation_bytes = draw(st.sampled_from((2, 4)))
+    sizes = st.sampled_from((1, activation_bytes))
     return StepShapes(
         hidden=draw(st.integers(1, 20_000)),
         heads=kv_heads * draw(st.integers(1, 32)),
@@ -42,5 +47,8 @@ def any_shapes(draw: st.DrawFn) -> StepShapes:
         vocab=draw(st.integers(1, 300_000)),
         batch=draw(st.integers(1, 16)),
         capacity=draw(st.integers(1, 200_000)),
-        element_bytes=draw(st.sampled_from((2, 4))),
+        activation_bytes=activation_bytes,
+        weight_bytes=draw(sizes),
+        head_bytes=draw(sizes),
+        kv_bytes=draw(sizes),
     )

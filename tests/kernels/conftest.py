@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import tests.helpers.triton_mode  # noqa: F401  (chooses the interpreter)
+from decodescope.kernels.host.quantize import NarrowFormat, quantized_rows
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.host.workspace import NO_KEY, Workspace, new_workspace
 
@@ -37,6 +38,14 @@ class Inputs:
         scale = self.random(rows, seed=1, dtype=torch.float32).abs() + 0.25
         bias = self.random(rows, seed=2)
         return WeightMatrix(data, scale if scaled else None, bias if biased else None)
+
+    def narrow(
+        self, rows: int, columns: int, format: NarrowFormat, biased: bool = False
+    ) -> WeightMatrix:
+        """As `weight`, of narrow elements with a scale for each row."""
+        full = (self.random(rows, columns, dtype=torch.float32) / columns**0.5).to(self.device)
+        bias = self.random(rows, seed=2) if biased else None
+        return WeightMatrix(*quantized_rows(full, format), bias)
 
     def norm(self, features: int, seed: int = 3) -> Norm:
         return Norm(self.random(features, seed=seed) * 0.3 + 1, 1e-5)

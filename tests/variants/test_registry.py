@@ -121,7 +121,6 @@ def test_a_packages_variant_is_built(load_small: Callable[..., Any]) -> None:
         ("complied", "did you mean compiled"),
         ("zzz", "known: eager, compiled, fused, fused\\+graph"),
         ("fused+fp8_e4m3", "well-formed, but not built in this version"),
-        ("eager+int8", "well-formed, but not built in this version"),
         ("fused-atention", "did you mean attention"),
         ("compiled+graph", "already replays"),
     ],

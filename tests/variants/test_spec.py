@@ -6,18 +6,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
-from decodescope.variants.spec import FUSIONS, PARTS, WEIGHT_FORMATS, VariantSpec, kernels_of
+from decodescope.variants.spec import (
+    FUSIONS,
+    KV_FORMATS,
+    LOADED_FORMATS,
+    PARTS,
+    WEIGHT_FORMATS,
+    VariantSpec,
+    kernels_of,
+)
 
+loaded_formats = st.one_of(st.none(), st.sampled_from(LOADED_FORMATS))
 formats = st.one_of(st.none(), st.sampled_from(WEIGHT_FORMATS))
+narrow_formats = st.sampled_from([name for name in WEIGHT_FORMATS if name not in LOADED_FORMATS])
+kv_formats = st.one_of(st.none(), st.sampled_from(KV_FORMATS))
 specs = st.one_of(
-    st.builds(VariantSpec, st.just("eager"), st.booleans(), weight_format=formats),
-    st.builds(VariantSpec, st.just("compiled"), weight_format=formats),
+    st.builds(VariantSpec, st.just("eager"), st.booleans(), weight_format=loaded_formats),
+    st.builds(VariantSpec, st.just("compiled"), weight_format=loaded_formats),
     st.builds(
         VariantSpec,
         st.just("fused"),
         st.booleans(),
         weight_format=formats,
+        kv_format=kv_formats,
         without=st.frozensets(st.sampled_from(PARTS)),
+    ),
+    st.builds(
+        VariantSpec,
+        st.just("fused"),
+        st.booleans(),
+        weight_format=narrow_formats,
+        head16=st.booleans(),
+        embedding8=st.booleans(),
+        kv_format=kv_formats,
     ),
     st.builds(
         VariantSpec,
@@ -25,7 +46,7 @@ specs = st.one_of(
         st.booleans(),
         st.just(True),
         formats,
-        st.frozensets(st.sampled_from(PARTS)).map(lambda parts: parts - {"attention"}),
+        without=st.frozensets(st.sampled_from(PARTS)).map(lambda parts: parts - {"attention"}),
     ),
 )
 
@@ -57,6 +78,15 @@ def test_reading_a_long_one() -> None:
     assert str(spec) == "fused+graph+prefetch+fp8_e4m3-rope-pdl"
 
 
+def test_reading_narrow_formats() -> None:
+    spec = VariantSpec.parse("fused+kv_fp8_e5m2+embedding8+graph+int8+head16")
+    assert (spec.weight_format, spec.kv_format, spec.narrow) == ("int8", "fp8_e5m2", True)
+    assert spec.head16
+    assert spec.embedding8
+    assert str(spec) == "fused+graph+int8+head16+embedding8+kv_fp8_e5m2"
+    assert not VariantSpec.parse("fused+fp16").narrow
+
+
 def test_nothing_is_prefetched_unless_asked_for() -> None:
     assert not VariantSpec.parse("fused+graph").prefetch
     assert VariantSpec.parse("fused+prefetch") == VariantSpec("fused", prefetch=True)
@@ -83,6 +113,11 @@ def test_three_projections_cannot_rotate() -> None:
         ("fused+prefetch-attention", "the attention kernel that prefetches"),
         ("eager+prefetch", "only fused kernels prefetch"),
         ("fused+bf16+int8", "repeats"),
+        ("fused+kv_fp8_e4m3+kv_fp8_e5m2", "'\\+kv_fp8_e5m2' repeats"),
+        ("fused+head16", "goes with a narrow weight format"),
+        ("fused+bf16+embedding8", "goes with a narrow weight format"),
+        ("eager+int8", "only fused kernels read FP8 and INT8"),
+        ("compiled+kv_fp8_e4m3", "only fused kernels read FP8 and INT8"),
         ("fused-head-head", "'-head' repeats"),
         ("fused-hed", "did you mean head"),
         ("fused+head", "part 'head' is unknown"),

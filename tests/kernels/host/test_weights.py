@@ -8,14 +8,21 @@ DATA = torch.arange(6.0).view(2, 3)
 
 @pytest.mark.parametrize(
     ("dtype", "format_", "size"),
-    [(torch.bfloat16, "bf16", 2), (torch.float16, "fp16", 2), (torch.float32, "fp32", 4)],
+    [
+        (torch.bfloat16, "bf16", 2),
+        (torch.float16, "fp16", 2),
+        (torch.float32, "fp32", 4),
+        (torch.float8_e4m3fn, "fp8_e4m3", 1),
+        (torch.float8_e5m2, "fp8_e5m2", 1),
+        (torch.int8, "int8", 1),
+    ],
 )
 def test_describes_its_elements(dtype: torch.dtype, format_: Format, size: int) -> None:
     weight = WeightMatrix(DATA.to(dtype))
     assert (weight.rows, weight.columns, weight.format) == (2, 3, format_)
     assert weight.bytes_read == 6 * size
-    scaled = WeightMatrix(DATA.to(dtype), torch.ones(2), torch.ones(2, dtype=dtype))
-    assert scaled.bytes_read == 6 * size + 2 * 4 + 2 * size
+    scaled = WeightMatrix(DATA.to(dtype), torch.ones(2), torch.ones(2, dtype=torch.bfloat16))
+    assert scaled.bytes_read == 6 * size + 2 * 4 + 2 * 2
 
 
 def test_a_scale_multiplies_its_row() -> None:

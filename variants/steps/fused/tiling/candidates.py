@@ -49,7 +49,7 @@ def _around(start: Tile, operation: TiledOperation, shapes: StepShapes) -> Itera
 
 
 def _around_vector(start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
-    columns, size = shapes.shape(operation).columns, shapes.element_bytes
+    columns, size = shapes.shape(operation).columns, shapes.element_bytes(operation)
     sizes = tuple(_vector_sizes(start, operation, power_of_2_from(columns)))
     for tile in sizes:
         yield with_blocks_ahead(tile, columns, size)

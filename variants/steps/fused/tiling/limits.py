@@ -40,7 +40,7 @@ def fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetG
 
 def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:
     """Upper bound of one program's shared memory: what Triton 3.6 was seen to use, rounded up."""
-    element = shapes.element_bytes
+    element = shapes.element_bytes(operation)
     if operation == "attention":
         lanes = power_of_2_from(shapes.head_dim)
         queries = max(MIN_DOT, power_of_2_from(shapes.heads // shapes.kv_heads))
@@ -51,14 +51,15 @@ def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> i
     if shapes.batch == 1:
         # Sums of each warp, and x, which threads exchange where a row is too short for all of them.
         return 4 * MAX_WARPS * tile.rows + 4 * min(tile.columns, 4096)
-    return tile.num_stages * (tile.rows + MIN_DOT) * tile.columns * element + 1024
+    tokens = MIN_DOT * shapes.activation_bytes
+    return tile.num_stages * (tile.rows * element + tokens) * tile.columns + 1024
 
 
 def _fits_vector(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> bool:
     columns = shapes.shape(operation).columns
     ahead = tile.blocks_ahead(columns)
     elements = tile.rows * tile.columns // (32 * tile.num_warps)
-    block_bytes = elements * shapes.element_bytes
+    block_bytes = elements * shapes.element_bytes(operation)
     return (
         elements <= most_elements(ahead)
         and block_bytes * ahead <= MAX_THREAD_BYTES
@@ -72,13 +73,13 @@ def _fits_vector(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> b
 def _fits_attention(tile: Tile, shapes: StepShapes) -> bool:
     # Registers hold a block of K and V.
     lanes = power_of_2_from(shapes.head_dim)
-    block_bytes = 2 * tile.columns * lanes * shapes.element_bytes
+    block_bytes = 2 * tile.columns * lanes * shapes.kv_bytes
     blocks = shapes.shape("attention").columns // tile.columns
     return (
         MIN_DOT <= tile.columns <= _MAX_COLUMNS
         and tile.num_stages == 1
         and tile.splits <= max(1, min(MAX_SPLITS, blocks))
-        and block_bytes <= 32 * tile.num_warps * attention_thread_bytes(shapes.element_bytes)
+        and block_bytes <= 32 * tile.num_warps * attention_thread_bytes(shapes.kv_bytes)
     )
 
 

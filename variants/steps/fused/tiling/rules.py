@@ -75,16 +75,20 @@ _VECTOR_BYTES: dict[TiledOperation, tuple[int, int]] = {
 def _vector_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
     """All the weights of a few rows, loaded at once: in one block, or in several if one block would
     need much padding."""
-    shape, size = shapes.shape(operation), shapes.element_bytes
+    shape, size = shapes.shape(operation), shapes.element_bytes(operation)
     program_bytes, thread_bytes = _VECTOR_BYTES[operation]
     least = least_rows(operation, 1)
     columns = _vector_columns(shape.columns, least, size)
+    # Narrow elements fill a thread's float32 sums before they fill its bytes.
+    elements = most_elements(-(-shape.columns // columns))
+    thread_bytes = min(thread_bytes, elements * size)
     row_bytes = -(-shape.columns // columns) * columns * size
     programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
     rows = min(
         power_of_2_to(program_bytes // row_bytes),
         power_of_2_to(shape.rows // programs),
         most_rows(operation, shapes),
+        power_of_2_to(32 * MAX_WARPS * elements // columns),
         _MAX_ROWS,
     )
     rows = max(rows, least)
@@ -118,7 +122,7 @@ def _batched_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors
     """A loop over blocks of 256 bytes a row; products that add to the residual may split it."""
     shape = shapes.shape(operation)
     columns = min(
-        _BATCHED_ROW_BYTES // shapes.element_bytes,
+        _BATCHED_ROW_BYTES // shapes.activation_bytes,
         max(MIN_DOT, power_of_2_from(shape.columns)),
     )
     programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
@@ -126,7 +130,7 @@ def _batched_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors
     deep = shape.columns // (columns * _BATCHED_STAGES)
     most = min(MAX_PRODUCT_SPLITS, max(1, deep)) if operation in SPLITTING else 1
     # 64 rows of 16-bit weights win on an H200 even where they occupy two multiprocessors of three.
-    rows = 128 // shapes.element_bytes
+    rows = 128 // shapes.element_bytes(operation)
     while rows > MIN_DOT and shape.rows // rows * most < multiprocessors // 2:
         rows //= 2
     splits = max(1, min(most, programs // -(-shape.rows // rows)))
@@ -144,8 +148,8 @@ def _attention_tile(shapes: StepShapes, multiprocessors: int) -> Tile:
     warps was faster than two splits, and over 3136 and 6208, blocks of 256 by 1 %.
     """
     warps = 4
-    held = 32 * warps * attention_thread_bytes(shapes.element_bytes)
-    position_bytes = 2 * power_of_2_from(shapes.head_dim) * shapes.element_bytes
+    held = 32 * warps * attention_thread_bytes(shapes.kv_bytes)
+    position_bytes = 2 * power_of_2_from(shapes.head_dim) * shapes.kv_bytes
     columns = max(MIN_DOT, min(128, power_of_2_to(held // position_bytes)))
     resident = min(4, 2 * held // (columns * position_bytes)) * multiprocessors
     splits = default_splits(shapes.capacity, shapes.batch, shapes.kv_heads, resident)

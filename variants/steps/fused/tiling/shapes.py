@@ -51,7 +51,8 @@ class Shape:
 class StepShapes:
     """The sizes of a model and its workload that tiles depend on.
 
-    `capacity` is the length of the KV cache, `element_bytes` the size of one weight or KV element.
+    `capacity` is the length of the KV cache. The sizes of one element are those of activations (in
+    the model's dtype), of the layers' matrices, of lm_head, and of K and V.
     """
 
     hidden: int
@@ -62,7 +63,19 @@ class StepShapes:
     vocab: int
     batch: int
     capacity: int
-    element_bytes: int
+    activation_bytes: int
+    weight_bytes: int
+    head_bytes: int
+    kv_bytes: int
+
+    def element_bytes(self, operation: TiledOperation) -> int:
+        """The size of one element of what `operation` reads: weights, or K and V."""
+        match operation:
+            case "attention":
+                return self.kv_bytes
+            case "head":
+                return self.head_bytes
+        return self.weight_bytes
 
     def shape(self, operation: TiledOperation) -> Shape:
         """What `operation` reads in one layer (the head: in one step)."""
@@ -83,8 +96,11 @@ class StepShapes:
                 return Shape(self.vocab, self.hidden)
 
 
-def step_shapes(model: "FusedModel", batch: int, capacity: int) -> StepShapes:
-    """The sizes of a step of `model`."""
+def step_shapes(
+    model: "FusedModel", batch: int, capacity: int, kv_bytes: int | None = None
+) -> StepShapes:
+    """The sizes of a step of `model`; `kv_bytes` None: K and V have the model's dtype."""
+    activation_bytes = model.embedding.element_size()
     return StepShapes(
         hidden=model.hidden,
         heads=model.heads,
@@ -94,7 +110,10 @@ def step_shapes(model: "FusedModel", batch: int, capacity: int) -> StepShapes:
         vocab=model.vocab,
         batch=batch,
         capacity=capacity,
-        element_bytes=model.embedding.element_size(),
+        activation_bytes=activation_bytes,
+        weight_bytes=model.layers[0].down.data.element_size(),
+        head_bytes=model.head.data.element_size(),
+        kv_bytes=kv_bytes or activation_bytes,
     )
 
 

@@ -9,7 +9,8 @@ measured, `key`, and the best tile for it:
                                "splits": 1}}]}
 
 rows, columns and unit are those of `Shape`; batch is rounded up to a power of two; element_bytes is
-2 for bf16 and fp16, 4 for fp32. Keys are unique. Tiles measured on this machine are kept in the
+the size of a weight, or of an element of K and V: 1 for FP8 and INT8, 2 for bf16 and fp16, 4 for
+fp32. Keys are unique. Tiles measured on this machine are kept in the
 user's cache folder, a file for each kind of GPU.
 """
 
@@ -57,8 +58,8 @@ TileTable = Mapping[str, tuple[TileEntry, ...]]
 def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
     """The key of one operation of a step."""
     shape = shapes.shape(operation)
-    batch = power_of_2_from(shapes.batch)
-    return TileKey(operation, shape.rows, shape.columns, shape.unit, batch, shapes.element_bytes)
+    batch, size = power_of_2_from(shapes.batch), shapes.element_bytes(operation)
+    return TileKey(operation, shape.rows, shape.columns, shape.unit, batch, size)
 
 
 def tile_entries(

@@ -109,7 +109,7 @@ def test_batches_share_a_measurement_rounded_up_to_a_power_of_two(batch: int, co
 def test_cache_lengths_share_a_measurement_and_other_sizes_do_not() -> None:
     key = tile_key("attention", SHAPES)
     assert tile_key("attention", replace(SHAPES, capacity=1025)) == key
-    for changed in ({"capacity": 2049}, {"kv_heads": 4}, {"head_dim": 32}, {"element_bytes": 4}):
+    for changed in ({"capacity": 2049}, {"kv_heads": 4}, {"head_dim": 32}, {"kv_bytes": 4}):
         assert tile_key("attention", replace(SHAPES, **changed)) != key
     assert tile_key("attention", replace(SHAPES, kv_heads=4, head_dim=128)) != key
 

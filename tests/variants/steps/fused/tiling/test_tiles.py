@@ -35,8 +35,8 @@ def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) ->
         assert 1 <= tile.splits <= 64
         assert tile.num_stages == 1
         lanes = triton.next_power_of_2(shapes.head_dim)
-        block = tile.columns * lanes * 2 * shapes.element_bytes
-        assert block // (32 * tile.num_warps) <= (512 if shapes.element_bytes == 2 else 256)
+        block = tile.columns * lanes * 2 * shapes.kv_bytes
+        assert block // (32 * tile.num_warps) <= (512 if shapes.kv_bytes < 4 else 256)
         return
     assert tile.splits == 1 or operation in ("o", "down")
     if shapes.batch > 1:
@@ -49,7 +49,7 @@ def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) ->
     # blocks in flight the products of one.
     blocks = -(-columns // (tile.columns * tile.splits))
     elements = tile.rows * tile.columns // (32 * tile.num_warps)
-    held = elements * shapes.element_bytes * min(tile.num_stages, blocks) // 4
+    held = elements * shapes.element_bytes(operation) * min(tile.num_stages, blocks) // 4
     assert held + elements * (1 if min(tile.num_stages, blocks) == 1 else 2) <= 192
     if operation == "qkv":
         assert tile.rows < 2 * shapes.head_dim
@@ -158,7 +158,7 @@ def test_attention_needs_no_more_shared_memory_than_estimated(
     assert measured <= shared_bytes(tile, "attention", shapes) <= 1.4 * measured
 
 
-@pytest.mark.parametrize("element_bytes", [2, 4])
+@pytest.mark.parametrize("element_bytes", [1, 2, 4])
 @pytest.mark.parametrize("batch", range(1, 17))
 @pytest.mark.parametrize("name", PRESETS)
 def test_defaults_of_public_models_run_on_every_supported_gpu(
@@ -269,7 +269,7 @@ def test_too_little_shared_memory_is_reported_with_the_limit() -> None:
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_every_candidate_of_a_product_gives_the_product(batch: int, device: str) -> None:
-    shapes = StepShapes(40, 2, 1, 32, 700, 50, batch, 64, 4)
+    shapes = StepShapes(40, 2, 1, 32, 700, 50, batch, 64, 4, 4, 4, 4)
     torch.manual_seed(batch)
     weight = WeightMatrix(torch.randn(40, 700, device=device))
     x, start = torch.randn(batch, 700, device=device), torch.randn(batch, 40, device=device)

@@ -1,0 +1,67 @@
+"""How a stored element of a weight or of the KV cache becomes a number.
+
+Each of these is exact: float16 holds all values of E4M3, E5M2 and INT8. Pairs are converted at
+once: E4M3 and E5M2 by one instruction for two elements (compute capability 8.9 and later), INT8 by
+a byte permutation. None goes through bfloat16, which costs an instruction more for each element.
+
+INT8: the byte q + 128 in the low bits of the float16 1024 (0x6400) gives 1024 + q + 128, so that a
+subtraction of 1152 leaves q. Integer-to-float conversion has a quarter of that rate.
+
+Source: PTX ISA, cvt.rn.f16x2.e4m3x2 and prmt; Kim et al., "Who Says Elephants Can't Run"
+(arXiv 2211.10017), for INT8.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def as_float16(tile):
+    """Elements of a narrow format as float16; other dtypes are rounded to it."""
+    dtype: tl.constexpr = tile.dtype
+    if dtype == tl.int8:
+        if INTERPRETED:
+            wide = tile.to(tl.float16)
+        else:
+            wide = tl.inline_asm_elementwise(
+                """{
+                .reg .b32 biased;
+                xor.b32 biased, $2, 0x80808080;
+                prmt.b32 $0, biased, 0x64646464, 0x4140;
+                prmt.b32 $1, biased, 0x64646464, 0x4342;
+                sub.f16x2 $0, $0, 0x64806480;
+                sub.f16x2 $1, $1, 0x64806480;
+                }""",
+                "=r,=r,r",
+                [tile],
+                dtype=tl.float16,
+                is_pure=True,
+                pack=4,
+            )
+    elif INTERPRETED and dtype == tl.float8e5:
+        # The interpreter's cast has no infinities and no subnormal float16.
+        bits = tile.to(tl.uint8, bitcast=True).to(tl.uint16) << 8
+        wide = bits.to(tl.float16, bitcast=True)
+    elif INTERPRETED and dtype == tl.float8e4nv:
+        # The interpreter's cast has no NaN.
+        magnitude = tile.to(tl.uint8, bitcast=True) & 0x7F
+        wide = tl.where(magnitude == 0x7F, float("nan"), tile.to(tl.float16))
+    else:
+        wide = tile.to(tl.float16)
+    return wide
+
+
+@triton.jit
+def as_float32(tile):
+    """Stored elements of any format as float32."""
+    dtype: tl.constexpr = tile.dtype
+    if dtype == tl.int8 or (INTERPRETED and dtype.primitive_bitwidth == 8):
+        wide = as_float16(tile).to(tl.float32)
+    else:
+        wide = tile.to(tl.float32)
+    return wide
+
+
+# Triton's interpreter runs no inline assembly. Whether it runs the kernels is decided when they are
+# defined.
+INTERPRETED = tl.constexpr(not isinstance(as_float16, triton.JITFunction))
