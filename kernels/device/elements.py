@@ -25,12 +25,13 @@ def as_float16(tile):
         else:
             wide = tl.inline_asm_elementwise(
                 """{
-                .reg .b32 biased;
+                .reg .b32 biased, low, high, offset;
+                mov.b32 offset, 0x64806480;
                 xor.b32 biased, $2, 0x80808080;
-                prmt.b32 $0, biased, 0x64646464, 0x4140;
-                prmt.b32 $1, biased, 0x64646464, 0x4342;
-                sub.f16x2 $0, $0, 0x64806480;
-                sub.f16x2 $1, $1, 0x64806480;
+                prmt.b32 low, biased, 0x64646464, 0x4140;
+                prmt.b32 high, biased, 0x64646464, 0x4342;
+                sub.f16x2 $0, low, offset;
+                sub.f16x2 $1, high, offset;
                 }""",
                 "=r,=r,r",
                 [tile],
