@@ -8,6 +8,7 @@ from typing import Any
 from decodescope.analyzer.errors import MissingRequirement, ModelError, first_line
 from decodescope.analyzer.formatting import bytes_size
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
+from decodescope.variants.model.quantized_linear import weight_tensors
 from decodescope.variants.model.step_bytes import KvBytes
 from decodescope.variants.model.workload import DecodeWorkload
 
@@ -58,8 +59,8 @@ def require_memory(
 
 
 def model_bytes(model: Any) -> int:
-    """Bytes of the parameters of `model`, which may be without memory; tied ones count once."""
-    return sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    """Bytes of the weights of `model`, which may be without memory; tied ones count once."""
+    return sum(weight.nbytes for weight in weight_tensors(model))
 
 
 def _activation_bytes(model: Any, workload: DecodeWorkload) -> int:

@@ -1,25 +1,25 @@
 """The bytes one decode step must read: the numerator of every bandwidth figure.
 
-Weights: every parameter once, except that an embedding table counts one row a sequence. A table
-tied to the head is read entirely, as the head. All experts of a mixture are counted.
+Weights: every parameter once, and the elements and scales of quantised matrices, except that an
+embedding table counts one row a sequence. A table tied to the head is read entirely, as the head.
+All experts of a mixture are counted.
 KV cache: 2 * batch * KV heads * head_dim * element size * positions, summed over the layers, where
 positions is the cache length, or the part of it in a layer's sliding window.
 """
 
 from typing import Any
 
+from decodescope.variants.model.quantized_linear import weight_tensors
+
 
 def weight_bytes_read(model: Any, batch: int) -> int:
     """Bytes of weights that a step for `batch` sequences reads from memory."""
-    table = model.get_input_embeddings().weight
+    table = weight_tensors(model.get_input_embeddings())
     head = model.get_output_embeddings()
-    tied = head is not None and head.weight is table
-    distinct = {id(parameter): parameter for parameter in model.parameters()}
-    if not tied:
-        distinct.pop(id(table), None)
-    row_bytes = int(table.shape[1]) * table.element_size()
-    total = sum(parameter.numel() * parameter.element_size() for parameter in distinct.values())
-    return int(total + batch * row_bytes)
+    read = set() if head is None else {id(tensor) for tensor in weight_tensors(head)}
+    looked_up = {id(tensor) for tensor in table} - read
+    total = sum(one.nbytes for one in weight_tensors(model) if id(one) not in looked_up)
+    return int(total + batch * sum(one.nbytes // len(one) for one in table))
 
 
 class KvBytes:

@@ -1,0 +1,291 @@
+"""Models quantised in place: what is replaced, what it becomes, and what memory that takes."""
+
+import weakref
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from decodescope.analyzer.errors import ModelError
+from decodescope.kernels.host.quantize import NARROW_DTYPES, NarrowFormat, quantized_rows
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.variants.model import quantize
+from decodescope.variants.model.memory_need import model_bytes
+from decodescope.variants.model.quantize import (
+    Quantization,
+    is_quantized,
+    quantization_of,
+    quantize_model,
+    quantized_bytes,
+)
+from decodescope.variants.model.quantized_linear import (
+    QuantizedEmbedding,
+    QuantizedLinear,
+    stored_formats,
+    weight_tensors,
+)
+from decodescope.variants.model.step_bytes import weight_bytes_read
+from decodescope.variants.spec import VariantSpec
+from tests.helpers import families
+
+WAYS = [
+    *(Quantization(format) for format in get_args(NarrowFormat)),
+    Quantization("fp8_e5m2", scaled=False),
+    Quantization("fp8_e4m3", head=False),
+    Quantization("int8", embedding=True),
+    Quantization("int8", head=False, embedding=True),
+]
+LAYER_MATRICES = 7
+
+
+def ignore(stage: str) -> None:
+    pass
+
+
+def quantized(name: str, how: Quantization, dtype: torch.dtype = torch.float32) -> Any:
+    model = families.build(name, dtype)
+    quantize_model(name, model, how, ignore)
+    return model
+
+
+def held_bytes(model: Any) -> int:
+    """Bytes of all memory behind the model's weights, each once."""
+    storages = [tensor.untyped_storage() for tensor in weight_tensors(model)]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+@pytest.mark.parametrize("how", WAYS, ids=str)
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_the_modules_compute_with_the_matrices_that_the_kernels_read(
+    family: str, how: Quantization
+) -> None:
+    original = families.build(family)
+    model = quantized(family, how)
+    replaced = 0
+    for path, module in original.named_modules():
+        mine = model.get_submodule(path)
+        if isinstance(module, nn.Linear | nn.Embedding) and type(mine) is not type(module):
+            replaced += 1
+            dense = WeightMatrix(mine.data, mine.scale).dense(torch.float32)
+            expected = WeightMatrix(*quantized_rows(module.weight, how.format, how.scaled))
+            assert torch.equal(dense, expected.dense(torch.float32))
+            # The model that computes with these numbers in fp32.
+            module.weight = nn.Parameter(dense, requires_grad=False)
+    assert replaced == 2 * LAYER_MATRICES + how.head + how.embedding
+    ids = families.prompt_ids(family, 2, 9)
+    assert torch.equal(model(ids).logits, original(ids).logits)
+
+
+@pytest.mark.parametrize("family", ["llama-tied", "llama2"])
+def test_the_default_leaves_the_embedding_as_it_is(family: str) -> None:
+    model = quantized(family, Quantization("fp8_e4m3"), torch.bfloat16)
+    table, head = model.model.embed_tokens, model.lm_head
+    assert isinstance(table, nn.Embedding)
+    assert table.weight.dtype == torch.bfloat16
+    assert isinstance(head, QuantizedLinear)
+    assert head.data.dtype == torch.float8_e4m3fn
+    assert model.dtype == torch.bfloat16
+
+
+def test_a_tied_embedding_and_head_share_one_matrix() -> None:
+    model = quantized("llama-tied", Quantization("int8", embedding=True))
+    table, head = model.model.embed_tokens, model.lm_head
+    assert isinstance(table, QuantizedEmbedding)
+    assert isinstance(head, QuantizedLinear)
+    assert table.data is head.data
+    assert table.scale is head.scale
+    one_stays = quantized("llama-tied", Quantization("int8", head=False, embedding=True))
+    assert isinstance(one_stays.lm_head, nn.Linear)
+    assert isinstance(one_stays.model.embed_tokens, QuantizedEmbedding)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("how", WAYS, ids=str)
+def test_a_product_rounds_each_weight_once(how: Quantization, dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    data, scale = quantized_rows(torch.randn(33, 40), how.format, how.scaled)
+    bias = nn.Parameter(torch.randn(33, dtype=dtype), requires_grad=False)
+    x = torch.randn(2, 5, 40, dtype=dtype)
+    weights = WeightMatrix(data, scale).dense().to(dtype)
+    expected = torch.nn.functional.linear(x, weights, bias)
+    assert torch.equal(QuantizedLinear(data, scale, bias)(x), expected)
+    ids = torch.tensor([[0, 32, 5], [5, 5, 1]])
+    assert torch.equal(QuantizedEmbedding(data, scale, dtype)(ids), weights[ids])
+
+
+@pytest.mark.parametrize("how", WAYS, ids=str)
+@pytest.mark.parametrize("family", ["llama-tied", "llama2", "qwen2", "llama-biased"])
+def test_bytes_are_those_that_are_held(family: str, how: Quantization) -> None:
+    config = AutoConfig.for_model(**families.FAMILIES[family])
+    with torch.device("meta"):
+        skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+    planned = quantized_bytes(skeleton, how)
+    model = families.build(family, torch.bfloat16)
+    assert quantized_bytes(model, None) == model_bytes(model) == held_bytes(model)
+    quantize_model(family, model, how, ignore)
+    assert planned == model_bytes(model) == held_bytes(model) == quantized_bytes(model, how)
+    # Elements of one byte, and their scales.
+    one = model.model.layers[0].mlp.down_proj
+    assert sum(t.nbytes for t in one.tensors) == one.data.numel() + 4 * how.scaled * len(one.data)
+
+
+def test_bytes_of_a_step_by_hand() -> None:
+    """llama-tied: 2 layers of hidden 100, 4 heads of 32, 2 KV heads, intermediate 136."""
+    rows, columns = [128, 64, 64, 100, 136, 136, 100], [100, 100, 100, 128, 100, 100, 136]
+    layers = 2 * sum(r * c + 4 * r for r, c in zip(rows, columns, strict=True))
+    norms, table, row = 5 * 200, 101 * 200, 200
+    model = quantized("llama-tied", Quantization("fp8_e4m3"), torch.bfloat16)
+    head = 101 * 100 + 4 * 101
+    assert weight_bytes_read(model, 3) == layers + norms + head + 3 * row
+    assert model_bytes(model) == layers + norms + head + table
+    model = quantized("llama-tied", Quantization("fp8_e4m3", head=False), torch.bfloat16)
+    assert weight_bytes_read(model, 3) == layers + norms + table + 3 * row
+    model = quantized("llama-tied", Quantization("fp8_e4m3", embedding=True), torch.bfloat16)
+    assert weight_bytes_read(model, 3) == layers + norms + head + 3 * (100 + 4)
+    assert model_bytes(model) == layers + norms + head
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_each_weight_is_freed_before_the_next_layer(
+    merged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = "qwen2"
+    model = families.build(family, torch.bfloat16)
+    if merged:
+        from decodescope.variants.steps.fused.model_parts import fused_model
+
+        fused_model(model)
+    before, layer_bytes = held_bytes(model), model_bytes(model.model.layers[0])
+    weights = {
+        path: weakref.ref(module.weight)
+        for path, module in model.model.layers.named_modules()
+        if isinstance(module, nn.Linear)
+    }
+    peaks, alive = [], []
+
+    def counted(matrix: torch.Tensor, *how: Any) -> Any:
+        made = quantized_rows(matrix, *how)
+        peaks.append(held_bytes(model) + sum(t.nbytes for t in made if t is not None))
+        return made
+
+    def say(stage: str) -> None:
+        alive.append({path[0] for path, weight in weights.items() if weight() is not None})
+
+    monkeypatch.setattr(quantize, "quantized_rows", counted)
+    quantize_model(family, model, Quantization("fp8_e4m3"), say)
+    assert alive == [{"0", "1"}, {"1"}, set()]
+    assert max(peaks) <= before + layer_bytes
+    # Each layer leaves the memory for its own elements behind.
+    assert peaks[LAYER_MATRICES] < before
+    assert all(weight() is None for weight in weights.values())
+
+
+def test_progress_names_layer_and_format() -> None:
+    said: list[str] = []
+    quantize_model("m", families.build("llama2"), Quantization("int8"), said.append)
+    assert said == [
+        "quantising to int8: layer 1 of 2",
+        "quantising to int8: layer 2 of 2",
+        "quantising to int8: embedding and head",
+    ]
+
+
+def test_large_matrices_are_quantised_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = []
+
+    def counted(matrix: torch.Tensor, *how: Any) -> Any:
+        rows.append(len(matrix))
+        return quantized_rows(matrix, *how)
+
+    monkeypatch.setattr(quantize, "quantized_rows", counted)
+    monkeypatch.setattr(quantize, "_BLOCK", 96 * 50 + 5)
+    model = quantized("llama2", Quantization("fp8_e4m3"))
+    monkeypatch.undo()
+    whole = quantized("llama2", Quantization("fp8_e4m3"))
+    assert max(rows) == 50
+    for path in stored_formats(whole):
+        one, other = model.get_submodule(path), whole.get_submodule(path)
+        assert torch.equal(one.data.float(), other.data.float())
+        assert torch.equal(one.scale, other.scale)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+@pytest.mark.parametrize("how", [Quantization("int8"), Quantization("fp8_e5m2", scaled=False)])
+def test_a_weight_that_is_not_finite_is_one_clear_line(
+    bad: float, how: Quantization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quantize, "_BLOCK", 960)
+    model = families.build("llama2")
+    model.model.layers[1].mlp.up_proj.weight[117, 3] = bad
+    with pytest.raises(ModelError) as raised:
+        quantize_model("some-model", model, how, ignore)
+    assert str(raised.value) == (
+        "some-model: model.layers.1.mlp.up_proj: row 117 has NaN or infinite values and cannot be "
+        f"stored in {how.format}; download the checkpoint again"
+    )
+
+
+def test_a_second_call_changes_nothing_and_another_format_is_refused() -> None:
+    model = quantized("llama2", Quantization("fp8_e4m3", head=False))
+    assert is_quantized(model, Quantization("fp8_e4m3", head=False))
+    assert not is_quantized(model, Quantization("fp8_e4m3"))
+    down = model.model.layers[0].mlp.down_proj
+    quantize_model("m", model, Quantization("fp8_e4m3"), ignore)
+    assert model.model.layers[0].mlp.down_proj is down
+    assert is_quantized(model, Quantization("fp8_e4m3"))
+    with pytest.raises(ModelError, match=r"q_proj is stored in torch\.float8_e4m3fn.* int8"):
+        quantize_model("m", model, Quantization("int8"), ignore)
+
+
+@pytest.mark.parametrize("cast", ["float", "half", "bfloat16"])
+def test_a_cast_of_the_model_leaves_stored_elements_alone(cast: str) -> None:
+    model = quantized("llama2", Quantization("fp8_e5m2"), torch.bfloat16)
+    getattr(model, cast)()
+    down = model.model.layers[0].mlp.down_proj
+    assert down.data.dtype == torch.float8_e5m2
+    assert down.scale.dtype == torch.float32
+    model.to("meta")
+    assert down.data.is_meta
+    assert down.scale.is_meta
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("eager", None),
+        ("fused", None),
+        ("fused+bf16", None),
+        ("fused+graph+fp8_e4m3", Quantization("fp8_e4m3")),
+        ("fused+fp8_e5m2_cast", Quantization("fp8_e5m2", scaled=False)),
+        ("fused+int8+head16", Quantization("int8", head=False)),
+        ("fused+w8a8+embedding8", Quantization("fp8_e4m3", embedding=True)),
+    ],
+)
+def test_what_a_variant_stores(spec: str, expected: Quantization | None) -> None:
+    assert quantization_of(VariantSpec.parse(spec)) == expected
+
+
+def test_every_format_has_an_element_type() -> None:
+    assert {how.stored for how in WAYS if how.scaled} == {
+        (dtype, True) for dtype in NARROW_DTYPES.values()
+    }
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_peak_is_the_model_and_one_layer() -> None:
+    from decodescope.variants.model.presets import PRESETS
+    from decodescope.variants.model.random_weights import build_random
+
+    model = build_random(PRESETS["llama-3.2-1b"], "cuda", torch.bfloat16)
+    whole, layer = model_bytes(model), model_bytes(model.model.layers[0])
+    torch.cuda.synchronize()
+    others = torch.cuda.memory_allocated() - whole
+    torch.cuda.reset_peak_memory_stats()
+    how = Quantization("fp8_e4m3")
+    expected = quantized_bytes(model, how)
+    quantize_model("1b", model, how, ignore)
+    assert torch.cuda.max_memory_allocated() <= others + whole + layer
+    assert torch.cuda.memory_allocated() == pytest.approx(others + expected, rel=0.01)
+    assert torch.cuda.memory_reserved() <= 1.1 * (others + expected)
