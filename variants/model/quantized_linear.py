@@ -87,7 +87,7 @@ def stored_formats(model: nn.Module) -> dict[str, Stored]:
 
 def weight_tensors(module: nn.Module, recurse: bool = True) -> list[torch.Tensor]:
     """The distinct tensors of weights of `module`: parameters, quantised elements and scales."""
-    found = list(module.parameters(recurse))
+    found: list[torch.Tensor] = [*module.parameters(recurse)]
     for part in module.modules() if recurse else (module,):
         if isinstance(part, QuantizedMatrix):
             found += part.tensors
