@@ -1,7 +1,7 @@
-"""Y = X W^T for up to 16 tokens, the inner loop of every batched kernel.
+"""Y = X W^T for up to 64 tokens, the inner loop of every batched kernel.
 
 Weights are read once for all tokens, so the products run on the tensor cores: W is the side with
-many rows, and the tokens are the narrow side, padded to 16. A program has a few rows of W and loops
+many rows, and the tokens are the narrow side, padded to a power of two from 16 on. A program has a few rows of W and loops
 over the inner dimension in blocks, while the next ones are copied to shared memory (`num_stages`).
 Sums are float32.
 
@@ -12,10 +12,6 @@ for that: float16 makes another pass over x first and multiplies g[k] times the 
 
 import triton
 import triton.language as tl
-
-from decodescope.kernels.host.workspace import MAX_BATCH
-
-TOKENS = tl.constexpr(MAX_BATCH)
 
 _LINE_BYTES = tl.constexpr(128)
 _PREFETCHED_LINES = tl.constexpr(8)
@@ -60,6 +56,7 @@ def products(
     eps,
     split,
     BATCH: tl.constexpr,
+    TOKENS: tl.constexpr,
     K: tl.constexpr,
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
@@ -130,5 +127,6 @@ def products(
 
 @triton.jit
 def split_pairs(sums):
-    """The sums [R, TOKENS] of alternating rows as two tensors [R / 2, TOKENS]."""
-    return tl.split(tl.permute(tl.reshape(sums, (sums.shape[0] // 2, 2, TOKENS)), (0, 2, 1)))
+    """The sums [R, tokens] of alternating rows as two tensors [R / 2, tokens]."""
+    pairs = tl.reshape(sums, (sums.shape[0] // 2, 2, sums.shape[1]))
+    return tl.split(tl.permute(pairs, (0, 2, 1)))

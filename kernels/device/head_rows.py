@@ -6,8 +6,6 @@ A row is handled as its halves `low` and `high`, because rotation pairs element 
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.batched_product import TOKENS
-
 
 @triton.jit
 def head_rows(q_ptr, k_ptr, v_ptr, head, token, position, HEADS, KV_HEADS, capacity, D):
@@ -78,9 +76,9 @@ def store_normed_heads(
     D: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
 ):
-    """As `store_normed_head`, from raw sums [BATCH, D] into `rows` [TOKENS]: of the first
+    """As `store_normed_head`, from raw sums [BATCH, D] into `rows` [tokens]: of the first
     `tokens_written` tokens."""
-    token = tl.arange(0, TOKENS)[None, :]
+    token = tl.arange(0, rows.shape[0])[None, :]
     pairs = tl.arange(0, HALF_BLOCK)
     inside = pairs < D // 2
     cos = tl.load(cos_ptr + pairs, mask=inside, other=0.0)

@@ -1,6 +1,6 @@
 """How a product with a weight matrix is launched, for one token or for several.
 
-Batch 1 runs on the CUDA cores (`device/vector_product.py`), batch 2 to 16 on the tensor cores
+Batch 1 runs on the CUDA cores (`device/vector_product.py`), batch 2 to 64 on the tensor cores
 (`device/batched_product.py`). Both kernels of an operation take the same arguments, followed by the
 compile-time constants of `product_options`.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from decodescope.kernels.host.tile import MIN_DOT, Tile
+from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 
 
@@ -42,4 +42,9 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
     # In the interpreter, tl.dot reads bfloat16 as the integers that store it, and casts to bfloat16
     # truncate: bfloat16 is multiplied in float32 there.
     widened = x.device.type == "cpu" and x.dtype == torch.bfloat16
-    return options | {"BATCH": batch, "WIDENED": widened, "num_stages": tile.num_stages}
+    return options | {
+        "BATCH": batch,
+        "TOKENS": padded_tokens(batch),
+        "WIDENED": widened,
+        "num_stages": tile.num_stages,
+    }

@@ -41,3 +41,8 @@ class Tile:
     def blocks_ahead(self, columns: int) -> int:
         """Blocks that a batch-1 program loads before it waits for the previous kernel."""
         return min(self.num_stages, self.blocks(columns))
+
+
+def padded_tokens(batch: int) -> int:
+    """The narrow side of a batched product: a power of two, at least `MIN_DOT`."""
+    return max(MIN_DOT, 1 << (batch - 1).bit_length())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 import torch
 
-MAX_BATCH = 16
+MAX_BATCH = 64
 NO_KEY = -(2**63)
 
 

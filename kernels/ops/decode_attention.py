@@ -202,7 +202,7 @@ class DecodeAttention(KernelOperation):
 
     q, out [batch, heads, D], caches [batch, kv_heads, capacity, D], contiguous, of one float dtype;
     heads is a multiple of kv_heads (KV head h serves query heads h * group and up), D is even, 32
-    to 256, batch 1 to 16. `position` int32 [1] on the device: earlier steps wrote the rows before
+    to 256, batch 1 to 64. `position` int32 [1] on the device: earlier steps wrote the rows before
     it, the previous kernel writes its own row, later rows are not read. At a position outside the
     cache nothing is written.
 

@@ -70,6 +70,7 @@ def _linear_batched_kernel(
     eps,
     N,
     BATCH: tl.constexpr,
+    TOKENS: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -81,11 +82,11 @@ def _linear_batched_kernel(
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, K, BLOCK, 1, WIDENED
+        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED
     )
     mask = (rows < N)[:, None]
     sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], mask)
-    token = tl.arange(0, batched_product.TOKENS)
+    token = tl.arange(0, TOKENS)
     tl.store(
         out_ptr + token[None, :] * N + rows[:, None],
         sums.to(out_ptr.dtype.element_ty),
@@ -97,7 +98,7 @@ def _linear_batched_kernel(
 class Linear(KernelOperation):
     """out[b, n] = sum over k of W[n, k] n[b, k] + bias[n], n = RMSNorm(x), or x without a norm.
 
-    x [batch, columns], out [batch, rows], contiguous, of one dtype; batch 1..16. Sums are float32
+    x [batch, columns], out [batch, rows], contiguous, of one dtype; batch 1..64. Sums are float32
     and rounded once; the norm's factor is applied to the sum.
 
     Raises:

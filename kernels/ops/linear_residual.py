@@ -90,6 +90,7 @@ def _linear_residual_batched_kernel(
     counter_ptr,
     N,
     BATCH: tl.constexpr,
+    TOKENS: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -103,14 +104,14 @@ def _linear_residual_batched_kernel(
     w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
     batched_product.prefetch_rows(w_ptr, inside, split, K, BLOCK, SPLITS, PDL)
     wait_for_previous(PDL)
-    token = tl.arange(0, batched_product.TOKENS)
+    token = tl.arange(0, TOKENS)
     mask = (rows < N)[:, None] & (token < BATCH)[None, :]
     places = residual_ptr + token[None, :] * N + rows[:, None]
     # Loaded before the loop, so that the end of the kernel does not wait for it. Only the last
     # program of a block writes here, after all of them have arrived.
-    residual = tl.load(places, mask=mask, other=0.0).to(tl.float32)
+    residual = tl.load(places, mask=mask, other=0.0)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, None, 0.0, split, BATCH, K, BLOCK, SPLITS, WIDENED
+        w_ptr, inside, x_ptr, None, 0.0, split, BATCH, TOKENS, K, BLOCK, SPLITS, WIDENED
     )
     finishes = True
     if SPLITS > 1:
@@ -129,14 +130,14 @@ def _linear_residual_batched_kernel(
             tl.store(counter_ptr + block, 0)
     if finishes:
         sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
-        tl.store(places, (residual + sums).to(residual_ptr.dtype.element_ty), mask=mask)
+        tl.store(places, (residual.to(tl.float32) + sums).to(residual_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
 class LinearResidual(KernelOperation):
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once.
 
-    x [batch, columns], residual [batch, rows], both contiguous and of one dtype; batch 1..16. With
+    x [batch, columns], residual [batch, rows], both contiguous and of one dtype; batch 1..64. With
     more than one split the workspace holds splits * rows (rounded up to the tile) * batch floats
     and a counter for each block of rows.
 

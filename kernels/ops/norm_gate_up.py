@@ -76,6 +76,7 @@ def _norm_gate_up_batched_kernel(
     eps,
     I,  # noqa: E741 - the field's name for the intermediate size
     BATCH: tl.constexpr,
+    TOKENS: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -88,12 +89,12 @@ def _norm_gate_up_batched_kernel(
     batched_product.prefetch_rows(w_ptr, rows.to(tl.int64), 0, K, BLOCK, 1, PDL)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, rows.to(tl.int64), x_ptr, g_ptr, eps, 0, BATCH, K, BLOCK, 1, WIDENED
+        w_ptr, rows.to(tl.int64), x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED
     )
     sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], None)
     gate, up = batched_product.split_pairs(sums)
     units = first + tl.arange(0, ROWS // 2)
-    token = tl.arange(0, batched_product.TOKENS)
+    token = tl.arange(0, TOKENS)
     tl.store(
         out_ptr + token[None, :] * I + units[:, None],
         (gate * tl.sigmoid(gate) * up).to(out_ptr.dtype.element_ty),
@@ -105,7 +106,7 @@ def _norm_gate_up_batched_kernel(
 class NormGateUp(KernelOperation):
     """out[b, i] = silu(G[i] . n[b]) * (U[i] . n[b]), n = RMSNorm(x), or x where `norm` is None.
 
-    x [batch, hidden], out [batch, intermediate], contiguous, of one dtype; batch 1..16. `gate_up`
+    x [batch, hidden], out [batch, intermediate], contiguous, of one dtype; batch 1..64. `gate_up`
     [2 * intermediate, hidden] holds G's rows, then U's. `tile.rows` counts rows of both, so half as
     many outputs.
 

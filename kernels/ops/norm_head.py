@@ -99,6 +99,7 @@ def _norm_head_batched_kernel(
     V,
     capacity,
     BATCH: tl.constexpr,
+    TOKENS: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -111,12 +112,12 @@ def _norm_head_batched_kernel(
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, K, BLOCK, 1, WIDENED
+        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED
     )
     mask = (rows < V)[:, None]
     sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], mask)
     logits = sums.to(x_ptr.dtype.element_ty).to(tl.float32)
-    token = tl.arange(0, batched_product.TOKENS)
+    token = tl.arange(0, TOKENS)
     present = token < BATCH
     if logits_ptr is not None:
         logit_places = logits_ptr + token[None, :] * V + rows[:, None]
@@ -144,7 +145,7 @@ class NormHead(KernelOperation):
     """tokens[b, position + 1] = argmax over v of H[v] . n[b], the lowest v of equal ones; then
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
-    x [batch, hidden], contiguous, batch 1..16; tokens int64 [batch, capacity + 1]; position int32
+    x [batch, hidden], contiguous, batch 1..64; tokens int64 [batch, capacity + 1]; position int32
     [1]. At a position outside `tokens` no token is written, and the position still advances. The
     logits, rounded to x's dtype as transformers rounds them, are written to `logits` (float32
     [batch, vocabulary]) if given; with `choose` off nothing else happens.

@@ -167,6 +167,7 @@ def _norm_qkv_rope_batched_kernel(
     capacity,
     table_rows,
     BATCH: tl.constexpr,
+    TOKENS: tl.constexpr,
     HEADS: tl.constexpr,
     KV_HEADS: tl.constexpr,
     D: tl.constexpr,
@@ -194,11 +195,11 @@ def _norm_qkv_rope_batched_kernel(
     sin = tl.load(sin_ptr + row + pairs, mask=pairs < D // 2, other=0.0)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, K, BLOCK, 1, WIDENED
+        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED
     )
     sums = finished(sums, scale_ptr, bias_ptr, (head * D + inside)[:, None], None)
     low, high = batched_product.split_pairs(sums)
-    token = tl.arange(0, batched_product.TOKENS)
+    token = tl.arange(0, TOKENS)
     rows = head_rows(
         q_ptr, k_ptr, v_ptr, head, token.to(tl.int64), position, HEADS, KV_HEADS, capacity, D
     )

@@ -45,7 +45,7 @@ def any_shapes(draw: st.DrawFn) -> StepShapes:
         head_dim=2 * draw(st.integers(16, 128)),
         intermediate=draw(st.integers(1, 60_000)),
         vocab=draw(st.integers(1, 300_000)),
-        batch=draw(st.integers(1, 16)),
+        batch=draw(st.integers(1, 64)),
         capacity=draw(st.integers(1, 200_000)),
         activation_bytes=activation_bytes,
         weight_bytes=draw(sizes),

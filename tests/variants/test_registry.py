@@ -164,7 +164,7 @@ def test_weights_of_another_dtype_than_the_runs_are_refused() -> None:
     ("config", "batch", "error", "words"),
     [
         ({"model_type": "gpt2"}, 1, ModelError, "some: .*model type gpt2"),
-        ({"model_type": "llama", "hidden_size": 64}, 17, InputError, "--batch 17"),
+        ({"model_type": "llama", "hidden_size": 64}, 65, InputError, "--batch 65"),
     ],
 )
 def test_fused_kernels_say_what_they_cannot_run(

@@ -58,7 +58,7 @@ def test_default_splits_on_an_h200(capacity: int, batch: int, kv_heads: int, spl
 
 @given(
     capacity=st.integers(1, 200_000),
-    batch=st.integers(1, 16),
+    batch=st.integers(1, 64),
     kv_heads=st.integers(1, 64),
     resident=st.integers(1, 800),
 )
@@ -110,7 +110,7 @@ def test_what_is_combined_at_once(
 
 
 @given(
-    batch=st.integers(1, 16),
+    batch=st.integers(1, 64),
     kv_heads=st.integers(1, 64),
     group=st.integers(1, 32),
     padded_dim=st.sampled_from([32, 64, 128, 256]),

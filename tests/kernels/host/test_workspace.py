@@ -44,7 +44,7 @@ def test_check_refuses_too_small_and_other_devices(
         ({"counters": torch.zeros(3, 1, dtype=torch.int32)}, "counters .*one dimension"),
         ({"counters": torch.zeros(3, dtype=torch.int32, device="meta")}, "counters .* on meta"),
         ({"keys": torch.zeros(MAX_BATCH)}, "keys is torch.float32"),
-        ({"keys": torch.zeros(MAX_BATCH - 1, dtype=torch.int64)}, "15 keys: must be 16"),
+        ({"keys": torch.zeros(MAX_BATCH - 1, dtype=torch.int64)}, "63 keys: must be 64"),
     ],
 )
 def test_refuses_other_tensors(change: dict[str, Any], complaint: str) -> None:

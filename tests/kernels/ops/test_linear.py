@@ -23,6 +23,9 @@ DTYPES = [torch.float32, torch.float16, torch.bfloat16]
         (2, 31, 100, Tile(32, 64)),
         (7, 30, 77, Tile(16, 64)),
         (16, 33, 129, Tile(64, 128)),
+        (17, 20, 40, Tile(16, 64)),
+        (33, 17, 77, Tile(32, 32)),
+        (64, 33, 129, Tile(64, 128)),
     ],
 )
 def test_product(
@@ -129,8 +132,8 @@ SHARED = torch.zeros(1, 8)
 @pytest.mark.parametrize(
     ("x", "out", "tile", "norm", "complaint"),
     [
-        (torch.zeros(8), torch.zeros(1, 6), TILE, None, r"x \[8\]: must be \[1 to 16, 8\]"),
-        (torch.zeros(17, 8), torch.zeros(17, 6), TILE, None, "1 to 16"),
+        (torch.zeros(8), torch.zeros(1, 6), TILE, None, r"x \[8\]: must be \[1 to 64, 8\]"),
+        (torch.zeros(65, 8), torch.zeros(65, 6), TILE, None, "1 to 64"),
         (torch.zeros(1, 9), torch.zeros(1, 6), TILE, None, r"x .*\[1, 8\]"),
         (torch.zeros(1, 8), torch.zeros(2, 6), TILE, None, r"out .*\[1, 6\]"),
         (torch.zeros(1, 8), torch.zeros(1, 6).half(), TILE, None, "out is torch.float16"),

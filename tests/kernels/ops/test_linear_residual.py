@@ -119,6 +119,8 @@ def test_the_sum_is_rounded_once(splits: int, inputs) -> None:
         (8, 64, 256, Tile(64, 64, splits=4)),
         (16, 35, 100, Tile(32, 16, splits=5)),
         (5, 17, 40, Tile(16, 32, splits=4)),
+        (17, 33, 70, Tile(32, 32, splits=2)),
+        (64, 18, 100, Tile(16, 32, splits=3)),
     ],
 )
 def test_adds_the_product_of_a_batch(
@@ -165,9 +167,9 @@ WORKSPACE = new_workspace(16, 2, "cpu")
 @pytest.mark.parametrize(
     ("x", "residual", "tile", "workspace", "complaint"),
     [
-        (torch.zeros(8), RESIDUAL, TILE, WORKSPACE, r"x \[8\]: must be \[1 to 16, 8\]"),
-        (torch.zeros(17, 8), torch.zeros(17, 6), TILE, WORKSPACE, r"x \[17, 8\]: .*1 to 16"),
-        (torch.zeros(0, 8), torch.zeros(0, 6), TILE, WORKSPACE, "1 to 16"),
+        (torch.zeros(8), RESIDUAL, TILE, WORKSPACE, r"x \[8\]: must be \[1 to 64, 8\]"),
+        (torch.zeros(65, 8), torch.zeros(65, 6), TILE, WORKSPACE, r"x \[65, 8\]: .*1 to 64"),
+        (torch.zeros(0, 8), torch.zeros(0, 6), TILE, WORKSPACE, "1 to 64"),
         (torch.zeros(1, 9), RESIDUAL, TILE, WORKSPACE, r"x .*\[1, 9\].*\[1, 8\]"),
         (torch.zeros(8, 2).T[:1], RESIDUAL, TILE, WORKSPACE, "x has strides"),
         (X.double(), RESIDUAL.double(), TILE, WORKSPACE, "x is torch.float64"),

@@ -19,6 +19,8 @@ SHAPES = [
     (3, 16, 77, Tile(32, 64)),
     (8, 35, 100, Tile(32, 128)),
     (16, 19, 51, Tile(64, 64)),
+    (17, 9, 40, Tile(32, 32)),
+    (64, 19, 51, Tile(32, 64)),
 ]
 
 
@@ -122,8 +124,8 @@ NORM = Norm(torch.ones(8), 1e-6)
 @pytest.mark.parametrize(
     ("x", "norm", "gate_up", "out", "tile", "complaint"),
     [
-        (torch.zeros(8), NORM, GATE_UP, OUT, TILE, r"x \[8\]: must be \[1 to 16, 8\]"),
-        (torch.zeros(17, 8), NORM, GATE_UP, torch.zeros(17, 3), TILE, "1 to 16"),
+        (torch.zeros(8), NORM, GATE_UP, OUT, TILE, r"x \[8\]: must be \[1 to 64, 8\]"),
+        (torch.zeros(65, 8), NORM, GATE_UP, torch.zeros(65, 3), TILE, "1 to 64"),
         (torch.zeros(1, 9), NORM, GATE_UP, OUT, TILE, r"x .*\[1, 8\]"),
         (X.int(), NORM, GATE_UP, OUT.int(), TILE, "x is torch.int32"),
         (X.to("meta"), NORM, GATE_UP, OUT, TILE, "x .* on meta"),

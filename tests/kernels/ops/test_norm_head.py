@@ -181,6 +181,8 @@ def test_large_activations_in_fp16(inputs, assert_close) -> None:
         (2, 65, 40, Tile(32, 32)),
         (7, 33, 77, Tile(64, 64)),
         (16, 97, 51, Tile(16, 64)),
+        (17, 40, 51, Tile(32, 64)),
+        (64, 33, 40, Tile(16, 32)),
     ],
 )
 def test_logits_of_a_batch_and_the_largest_of_them(
@@ -292,8 +294,8 @@ CORRECT = {
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"x": torch.zeros(8)}, r"x \[8\]: must be \[1 to 16, 8\]"),
-        ({"x": torch.zeros(17, 8)}, "1 to 16"),
+        ({"x": torch.zeros(8)}, r"x \[8\]: must be \[1 to 64, 8\]"),
+        ({"x": torch.zeros(65, 8)}, "1 to 64"),
         ({"x": torch.zeros(1, 9)}, r"x .*\[1, 8\]"),
         ({"x": torch.zeros(1, 8).double()}, "x is torch.float64"),
         ({"x": torch.zeros(1, 8, device="meta")}, "x .* on meta"),

@@ -45,6 +45,8 @@ SHAPES = [
     Shape(77, 2, 1, 20, 5, Tile(16, 64), batch=3),
     Shape(40, 2, 2, 10, 3, Tile(16, 64), batch=8),
     Shape(51, 3, 1, 42, 3, Tile(32, 32), batch=16),
+    Shape(51, 2, 1, 42, 3, Tile(32, 64), batch=17),
+    Shape(40, 1, 1, 32, 3, Tile(16, 64), batch=64),
 ]
 
 
@@ -247,8 +249,8 @@ CORRECT: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"x": torch.zeros(8)}, r"x \[8\]: must be \[1 to 16, 8\]"),
-        ({"x": torch.zeros(17, 8)}, "1 to 16"),
+        ({"x": torch.zeros(8)}, r"x \[8\]: must be \[1 to 64, 8\]"),
+        ({"x": torch.zeros(65, 8)}, "1 to 64"),
         ({"x": torch.zeros(1, 9)}, r"x .*\[1, 8\]"),
         ({"x": torch.zeros(1, 8).double()}, "x is torch.float64"),
         ({"x": torch.zeros(1, 8, device="meta")}, "x .* on meta"),

@@ -44,7 +44,7 @@ def test_one_line_says_what_failed(error: Exception, said: str) -> None:
         RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered"),
         RuntimeError("Triton Error [CUDA]: out of memory"),
         torch.OutOfMemoryError("CUDA out of memory"),
-        ValueError("x [8]: must be [1 to 16, 8]"),
+        ValueError("x [8]: must be [1 to 64, 8]"),
         MissingRequirement("reported already"),
     ],
 )

@@ -48,6 +48,15 @@ def test_sequences_of_a_batch_do_not_mix(family: str, device: str) -> None:
     assert torch.equal(step.step(), eager.step())
 
 
+@pytest.mark.parametrize(("family", "batch"), [("llama-tied", 17), ("qwen3", 64)])
+def test_many_sequences_decode_as_with_transformers(family: str, batch: int, device: str) -> None:
+    loaded = load_family(family, device)
+    step, eager = both(loaded, DecodeWorkload(batch, 5, 3, "fp32"))
+    ids = ids_of(loaded, batch, seed=9)
+    assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
 @pytest.mark.parametrize(("context", "new_tokens"), [(1, 2), (63, 4)])
 def test_awkward_positions_up_to_the_caches_end(context: int, new_tokens: int, device: str) -> None:
     loaded = load_family("llama-tied", device)

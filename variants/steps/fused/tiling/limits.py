@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from decodescope.kernels.device.attention_splits import MAX_SPLITS
-from decodescope.kernels.host.tile import MIN_DOT, Tile
+from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
 from decodescope.variants.steps.fused.tiling.shapes import (
     StepShapes,
     TiledOperation,
@@ -51,7 +51,7 @@ def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> i
     if shapes.batch == 1:
         # Sums of each warp, and x, which threads exchange where a row is too short for all of them.
         return 4 * MAX_WARPS * tile.rows + 4 * min(tile.columns, 4096)
-    tokens = MIN_DOT * shapes.activation_bytes
+    tokens = padded_tokens(shapes.batch) * shapes.activation_bytes
     return tile.num_stages * (tile.rows * element + tokens) * tile.columns + 1024
 
 

@@ -5,6 +5,7 @@ and always give tiles that run. `tuner` finds better ones, and `table` keeps the
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from decodescope.kernels.device.attention_splits import default_splits
 from decodescope.kernels.host.tile import MIN_DOT, Tile
@@ -18,6 +19,7 @@ from decodescope.variants.steps.fused.tiling.limits import (
     least_rows,
     most_elements,
     most_rows,
+    shared_bytes,
     with_blocks_ahead,
 )
 from decodescope.variants.steps.fused.tiling.shapes import (
@@ -35,6 +37,8 @@ _MIN_BLOCK = 512
 _MAX_ROWS = 256
 _BATCHED_STAGES = 4
 _BATCHED_ROW_BYTES = 256
+# Two programs fit on a multiprocessor of compute capability 9.0, one on 8.6 and 8.9.
+_BATCHED_SHARED_BYTES = 97 * 1024
 
 
 def default_tiles(shapes: StepShapes, multiprocessors: int) -> StepTiles:
@@ -135,7 +139,10 @@ def _batched_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors
         rows //= 2
     splits = max(1, min(most, programs // -(-shape.rows // rows)))
     rows = min(max(rows, MIN_DOT), most_rows(operation, shapes))
-    return Tile(rows, columns, 4, _BATCHED_STAGES, splits)
+    tile = Tile(rows, columns, 4, _BATCHED_STAGES, splits)
+    while shared_bytes(tile, operation, shapes) > _BATCHED_SHARED_BYTES:
+        tile = replace(tile, num_stages=tile.num_stages - 1)
+    return tile
 
 
 def _attention_tile(shapes: StepShapes, multiprocessors: int) -> Tile:

@@ -159,7 +159,7 @@ def test_attention_needs_no_more_shared_memory_than_estimated(
 
 
 @pytest.mark.parametrize("element_bytes", [1, 2, 4])
-@pytest.mark.parametrize("batch", range(1, 17))
+@pytest.mark.parametrize("batch", [*range(1, 18), 31, 32, 33, 63, 64])
 @pytest.mark.parametrize("name", PRESETS)
 def test_defaults_of_public_models_run_on_every_supported_gpu(
     name: str, batch: int, element_bytes: int
