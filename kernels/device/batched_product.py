@@ -75,19 +75,21 @@ def products(
     operand: tl.constexpr = tl.float32 if WIDENED else dtype
     # g x that is not yet divided by x's norm may be too large or too small for float16.
     NORM_FIRST: tl.constexpr = g_ptr is not None and dtype == tl.float16
+    # What a thread loads at once it adds up at once: with many tokens, registers are few.
+    LOAD: tl.constexpr = 128 // dtype.primitive_bitwidth
     token = tl.arange(0, TOKENS)
     lane = tl.arange(0, BLOCK)
     present = (token < BATCH)[:, None]
     w_rows = w_ptr + rows[:, None] * K
     x_rows = x_ptr + tl.minimum(token, BATCH - 1)[:, None] * K
     sums = tl.zeros((rows.shape[0], TOKENS), dtype=tl.float32)
-    squares = tl.zeros((TOKENS, BLOCK), dtype=tl.float32)
+    squares = tl.zeros((TOKENS, BLOCK // LOAD), dtype=tl.float32)
     first = split * (STEPS * BLOCK)
     if NORM_FIRST:
         for start in range(0, K, BLOCK):
             inside = present & (start + lane < K)[None, :]
             x = tl.load(x_rows + (start + lane)[None, :], mask=inside, other=0.0).to(tl.float32)
-            squares += x * x
+            squares += tl.sum(tl.reshape(x * x, (TOKENS, BLOCK // LOAD, LOAD)), axis=2)
         rstd = tl.rsqrt(tl.sum(squares, axis=1) / K + eps)
     # A block of g is too narrow for an asynchronous copy: it is loaded one step ahead by hand.
     if g_ptr is not None:
@@ -109,7 +111,7 @@ def products(
             if NORM_FIRST:
                 x *= rstd[:, None]
             else:
-                squares += x * x
+                squares += tl.sum(tl.reshape(x * x, (TOKENS, BLOCK // LOAD, LOAD)), axis=2)
             x *= g.to(tl.float32)[None, :]
             g = next_g
         w = w.to(operand)
