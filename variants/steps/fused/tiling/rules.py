@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from decodescope.kernels.device.attention_splits import default_splits
-from decodescope.kernels.host.tile import MIN_DOT, Tile
+from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
 from decodescope.variants.steps.fused.tiling.limits import (
     LOAD_BYTES,
     MAX_PRODUCT_SPLITS,
@@ -129,6 +129,9 @@ def _batched_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors
         _BATCHED_ROW_BYTES // shapes.activation_bytes,
         max(MIN_DOT, power_of_2_from(shape.columns)),
     )
+    if shapes.activation_bytes == 4 and padded_tokens(shapes.batch) > MIN_DOT:
+        # float32 products hold blocks in registers: with 64, Triton 3.6 spills them.
+        columns = min(columns, 32)
     programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
     # Each split of this many steps still fills the pipeline.
     deep = shape.columns // (columns * _BATCHED_STAGES)
