@@ -1,9 +1,9 @@
 """Y = X W^T for up to 64 tokens, the inner loop of every batched kernel.
 
 Weights are read once for all tokens, so the products run on the tensor cores: W is the side with
-many rows, and the tokens are the narrow side, padded to a power of two from 16 on. A program has a few rows of W and loops
-over the inner dimension in blocks, while the next ones are copied to shared memory (`num_stages`).
-Sums are float32.
+many rows, and the tokens are the narrow side, padded to a power of two from 16 on. A program has a
+few rows of W and loops over the inner dimension in blocks, while the next ones are copied to shared
+memory (`num_stages`). Sums are float32.
 
 RMSNorm is applied around the product: g[k] x[k], rounded to the model's dtype, is multiplied, and
 the sum of x[k]^2, gathered on the way, scales the finished sums. The range of float16 is too narrow

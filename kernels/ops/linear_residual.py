@@ -130,9 +130,8 @@ def _linear_residual_batched_kernel(
             tl.store(counter_ptr + block, 0)
     if finishes:
         sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
-        tl.store(
-            places, (residual.to(tl.float32) + sums).to(residual_ptr.dtype.element_ty), mask=mask
-        )
+        sums += residual.to(tl.float32)
+        tl.store(places, sums.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
