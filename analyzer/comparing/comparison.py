@@ -7,6 +7,7 @@ from itertools import chain, pairwise, zip_longest
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, mean_interval, paired_ratio
 from decodescope.analyzer.comparing.comparability import window_findings, workload_differences
 from decodescope.analyzer.comparing.pair_changes import pair_of
+from decodescope.analyzer.comparing.standings import standings_of
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.comparison_report import (
     Change,
@@ -46,16 +47,20 @@ def compare_runs(
             chain(((names[0], name) for name in names[1:]), pairwise(names))
         )
     )
+    variants = tuple(_rates(name, rounds) for name, rounds in by_variant.items())
     return Comparison(
         schema_version=SCHEMA_VERSION,
         runs=tuple(runs),
         windows=dict(windows),
         comparison=ComparisonResult(
             rounds=len(set.intersection(*(set(rounds) for rounds in by_variant.values()))),
-            variants=tuple(_rates(name, rounds) for name, rounds in by_variant.items()),
+            variants=variants,
             pairs=pairs,
             findings=(*findings, *_findings(by_variant, windows)),
             gate=None,
+            standings=standings_of(
+                variants, lambda base, other: _speed(*_shared_rates(base, other, by_variant))
+            ),
         ),
     )
 
@@ -111,8 +116,7 @@ def _timed(rounds: Rounds, numbers: Sequence[int]) -> tuple[float, ...]:
 def _pair(
     base: str, other: str, by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]
 ) -> Pair:
-    shared = sorted(by_variant[base].keys() & by_variant[other].keys())
-    base_rates, other_rates = (_timed(by_variant[name], shared) for name in (base, other))
+    base_rates, other_rates = _shared_rates(base, other, by_variant)
     batch = next(iter(by_variant[base].values())).batch
     return pair_of(
         (base, other),
@@ -120,6 +124,14 @@ def _pair(
         _speed(base_rates, other_rates),
         Change(_step_ns(base_rates, batch), _step_ns(other_rates, batch)),
     )
+
+
+def _shared_rates(
+    base: str, other: str, by_variant: Mapping[str, Rounds]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """tokens/s of both variants in the rounds that both have."""
+    shared = sorted(by_variant[base].keys() & by_variant[other].keys())
+    return _timed(by_variant[base], shared), _timed(by_variant[other], shared)
 
 
 def _speed(base: Sequence[float], other: Sequence[float]) -> SpeedRatio | None:

@@ -54,6 +54,7 @@ def _environment() -> Environment:
         "cut": cut_middle,
         "kernel": shorten_kernel,
         "breakable": breakable,
+        "beaten": words.beaten_text,
         "bound": words.bound_words,
         "flops": flops_rate,
         "change": words.change_text,
@@ -66,6 +67,7 @@ def _environment() -> Environment:
     }
     environment.globals |= {
         "share": share,
+        "standings_note": words.STANDINGS_NOTE,
         "unknown": UNKNOWN,
         "weights_note": formatting.weights_note,
         "family_colors": FAMILY_COLORS,

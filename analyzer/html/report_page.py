@@ -18,6 +18,7 @@ from decodescope.analyzer.html.svg_histogram import (
     shared_bounds,
 )
 from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
+from decodescope.analyzer.html.svg_standings import standings_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import Bar, composition_svg, waterfalls_svg
 from decodescope.analyzer.schema.comparison_report import (
@@ -103,6 +104,7 @@ def html_report(
         runs=runs,
         rates=_rates(changes.variants) if changes else None,
         ratios=ratios_svg(changes.pairs) if changes else None,
+        standings=standings_svg(changes.standings, changes.variants) if changes else None,
         models=_models(views, runs),
         bars=bars,
         parts=_parts(bars),

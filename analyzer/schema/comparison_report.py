@@ -93,6 +93,17 @@ class VariantRates(Struct, frozen=True):
     interpreted: bool = False
 
 
+class Standing(Struct, frozen=True):
+    """One variant's speed (mean tokens/s) beside its error (mean KL, nats), and the variants that
+    beat it in both, fastest first. Nothing beats it if `beaten_by` is empty;
+    decodescope.analyzer.comparing.standings has the rule."""
+
+    variant: str
+    tokens_per_s: float
+    kl: float
+    beaten_by: tuple[str, ...]
+
+
 class Gate(Struct, frozen=True):
     """The regression gate: `failures` has one sentence for each figure that is too slow;
     `baseline` is the file it was compared with."""
@@ -103,13 +114,16 @@ class Gate(Struct, frozen=True):
 
 
 class ComparisonResult(Struct, frozen=True):
-    """`pairs` compare every variant with the first, then each with the one before it."""
+    """`pairs` compare every variant with the first, then each with the one before it. `standings`
+    has the variants with both tokens/s and accuracy, fastest first; it is empty if fewer than two
+    have both."""
 
     rounds: int
     variants: tuple[VariantRates, ...]
     pairs: tuple[Pair, ...]
     findings: tuple[Finding, ...]
     gate: Gate | None
+    standings: tuple[Standing, ...] = ()
 
 
 class Comparison(Struct, frozen=True):

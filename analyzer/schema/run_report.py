@@ -45,10 +45,10 @@ class Accuracy(Struct, frozen=True):
     """How far a variant's logits are from those of the same weights computed in fp32.
 
     Over the scored positions: `logit_rel_error` = ||logits - reference|| / ||reference||
-    (Frobenius norms), `kl` = mean KL(reference || variant) in nats, `top1_agreement` = share of
-    equal argmax, `perplexity` = exp(mean negative log-likelihood of the text's tokens),
-    `perplexity_ratio` = that ÷ the reference's. `reference` says what computed the reference,
-    `text` what was scored.
+    (Frobenius norms), `kl` = mean KL(reference || variant) in nats (the mean of `kl_by_position`),
+    `top1_agreement` = share of equal argmax, `perplexity` = exp(mean negative log-likelihood of
+    the text's tokens), `perplexity_ratio` = that ÷ the reference's. `reference` says what computed
+    the reference, `text` what was scored.
     """
 
     reference: str
@@ -59,6 +59,7 @@ class Accuracy(Struct, frozen=True):
     top1_agreement: float
     perplexity: float
     perplexity_ratio: float
+    kl_by_position: tuple[float, ...] = ()
 
 
 class RunWorkload(Struct, frozen=True):

@@ -18,7 +18,14 @@ from decodescope.analyzer.formatting import (
     significant,
     weights_note,
 )
-from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, Pair, VariantRates
+from decodescope.analyzer.schema.comparison_report import (
+    Comparison,
+    ComparisonResult,
+    Diff,
+    Gate,
+    Pair,
+    VariantRates,
+)
 from decodescope.analyzer.schema.report import Finding, Report, WaterfallPart
 from decodescope.analyzer.views.pair_sections import (
     Section,
@@ -26,7 +33,7 @@ from decodescope.analyzer.views.pair_sections import (
     range_section,
     speed_section,
 )
-from decodescope.analyzer.views.words import device_words, part_words
+from decodescope.analyzer.views.words import STANDINGS_NOTE, beaten_text, device_words, part_words
 
 _UNPROFILED_STEP, _PROFILED_STEP = "step, unprofiled", "step, profiled"
 
@@ -86,6 +93,7 @@ def _comparison_summary(comparison: Comparison) -> Summary:
             _rates_section(result.variants),
             speed_section(result.pairs),
             *_accuracy_sections(result.variants),
+            *_standing_sections(result),
             *_pair_sections(result.pairs, _UNPROFILED_STEP, ops, "per step"),
             *_waterfall_sections(waterfalls),
         ),
@@ -166,6 +174,30 @@ def _accuracy_sections(variants: Sequence[VariantRates]) -> tuple[Section, ...]:
             ("variant", "error", "KL, nats", "top-1", "perplexity", "ratio"),
             rows,
             note=f"against {first.reference}, {first.positions} positions of {first.text}",
+        ),
+    )
+
+
+def _standing_sections(result: ComparisonResult) -> tuple[Section, ...]:
+    """Speed beside error, fastest first; then the variants that lack one of the two."""
+    if not result.standings:
+        return ()
+    rows = [
+        (found.variant, rate(found.tokens_per_s), _small(found.kl), beaten_text(found))
+        for found in result.standings
+    ]
+    ranked = {found.variant for found in result.standings}
+    for one in result.variants:
+        if one.variant not in ranked:
+            kl = _small(one.accuracy.kl) if one.accuracy else UNKNOWN
+            rows.append((one.variant, rate(one.mean), kl, "not ranked"))
+    return (
+        Section(
+            "Speed beside error",
+            ("variant", "tokens/s", "KL, nats", "beaten by"),
+            tuple(rows),
+            note=STANDINGS_NOTE,
+            words=("beaten by",),
         ),
     )
 

@@ -7,7 +7,12 @@ from decodescope.analyzer.formatting import (
     ratio_text,
     significant,
 )
-from decodescope.analyzer.schema.comparison_report import Change, ChangeVerdict, SpeedRatio
+from decodescope.analyzer.schema.comparison_report import (
+    Change,
+    ChangeVerdict,
+    SpeedRatio,
+    Standing,
+)
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
 
 _BOUND_WORDS = {"kernels": "kernels below the bandwidth", "unknown": "bound unknown"}
@@ -17,6 +22,11 @@ _PART_WORDS = {
     "busy": "busy (no peak known)",
     "host_tail": "host tail",
 }
+
+STANDINGS_NOTE = (
+    "beaten: another variant is faster or has the smaller KL beyond noise, and is not shown worse "
+    "in the other"
+)
 
 
 def verdict_words(verdict: ChangeVerdict) -> str:
@@ -31,6 +41,14 @@ def speed_text(speed: SpeedRatio) -> str:
         level = f"{speed.interval.confidence * 100:g} %"
         text += f" ({level}: {interval_text(speed.interval, ratio_text)})"
     return f"{text}, {verdict_words(speed.verdict)}"
+
+
+def beaten_text(standing: Standing) -> str:
+    """Which variants beat one in speed and error: the fastest by name, the others counted."""
+    if not standing.beaten_by:
+        return "nothing"
+    first, *others = standing.beaten_by
+    return f"{first} and {len(others)} more" if others else first
 
 
 def change_text(change: Change) -> str:

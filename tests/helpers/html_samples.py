@@ -16,6 +16,7 @@ from decodescope.analyzer.schema.comparison_report import (
     Pair,
     RangeChange,
     SpeedRatio,
+    Standing,
     VariantRates,
 )
 from decodescope.analyzer.schema.kernel_report import Roofline
@@ -159,7 +160,11 @@ def sample_comparison(report: Report, text: str = "", gate: Gate | None = None) 
         sample_pair("a", "b", SpeedRatio(0.98, None, "unknown", f"too few rounds {text}")),
     )
     finding = Finding("rounds", f"few rounds {text}")
-    result = ComparisonResult(4, variants, pairs, (finding,), gate)
+    standings = (
+        Standing(f"compiled{text}", 656.125, 0.004, ()),
+        Standing(f"eager{text}", 106.925, 0.03, (f"compiled{text}",)),
+    )
+    result = ComparisonResult(4, variants, pairs, (finding,), gate, standings)
     return Comparison(SCHEMA_VERSION, runs, {}, result)
 
 

@@ -35,21 +35,25 @@ def accuracy_of(
         raise ModelError(
             f"gave logits of shape {list(logits.shape)}, the reference {list(reference.shape)}"
         )
-    sums = torch.zeros(6, dtype=torch.float64)
+    sums = torch.zeros(5, dtype=torch.float64)
+    kl_by_position: list[float] = []
     for first in range(0, len(logits), _ROWS):
         rows = slice(first, first + _ROWS)
-        sums += _sums(logits[rows].double(), reference[rows].double(), next_ids[rows])
-    difference, norm, kl, agreed, loss, reference_loss = sums.tolist()
+        found, kl = _scored(logits[rows].double(), reference[rows].double(), next_ids[rows])
+        sums += found
+        kl_by_position += kl.tolist()
+    difference, norm, agreed, loss, reference_loss = sums.tolist()
     positions = len(logits)
     return Accuracy(
         reference=reference_name,
         text=text_name,
         positions=positions,
         logit_rel_error=math.sqrt(difference / norm) if norm else math.nan,
-        kl=kl / positions,
+        kl=sum(kl_by_position) / positions,
         top1_agreement=agreed / positions,
         perplexity=_exp(loss / positions),
         perplexity_ratio=_exp((loss - reference_loss) / positions),
+        kl_by_position=tuple(kl_by_position),
     )
 
 
@@ -59,19 +63,22 @@ def unusable(accuracy: Accuracy) -> list[str]:
     return [f"{name} {x}" for name, x in figures if isinstance(x, float) and not math.isfinite(x)]
 
 
-def _sums(logits: torch.Tensor, reference: torch.Tensor, next_ids: torch.Tensor) -> torch.Tensor:
+def _scored(
+    logits: torch.Tensor, reference: torch.Tensor, next_ids: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The sums over rows that the figures are made of, and the KL of each row."""
     log_q, log_p = logits.log_softmax(-1), reference.log_softmax(-1)
     at_next = next_ids[:, None]
-    return torch.stack(
+    sums = torch.stack(
         [
             (logits - reference).square().sum(),
             reference.square().sum(),
-            (log_p.exp() * (log_p - log_q)).sum(),
             (logits.argmax(-1) == reference.argmax(-1)).sum().double(),
             -log_q.gather(-1, at_next).sum(),
             -log_p.gather(-1, at_next).sum(),
         ]
     )
+    return sums, (log_p.exp() * (log_p - log_q)).sum(-1)
 
 
 def _exp(value: float) -> float:

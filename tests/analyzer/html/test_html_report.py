@@ -195,6 +195,7 @@ def test_a_comparison_is_shown_whole() -> None:
     for run in comparison.runs:
         assert f"{run.variant}{run.round}" in words.replace(" ", "")
     assert f"driver{UNKNOWN}" in words.replace(" ", "")
+    assert "compiled6564.00e-03nothing eager1073.00e-02compiled" in words
     assert "679 → 3 launch calls, 7.74 ms → 240 µs idle a step" in words
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,9 +13,15 @@ from hypothesis import strategies as st
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.html.svg_histogram import histogram_svg, queue_svg, shared_bounds
 from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
+from decodescope.analyzer.html.svg_standings import standings_svg
 from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import waterfalls_svg
-from decodescope.analyzer.schema.comparison_report import Interval, SpeedRatio, VariantRates
+from decodescope.analyzer.schema.comparison_report import (
+    Interval,
+    SpeedRatio,
+    Standing,
+    VariantRates,
+)
 from decodescope.analyzer.schema.launch_report import QueueDepth
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.timing.intervals import union
@@ -262,6 +269,65 @@ def test_every_round_is_a_dot() -> None:
     assert len(list(root.iter("circle"))) == 2 * 4
     bars = [float(s.get("width", 0)) for s in root.iter("rect") if s.get("class") == "bar"]
     assert bars[1] / bars[0] == pytest.approx(4.0, rel=0.001)
+
+
+standing_lists = st.lists(
+    st.tuples(st.floats(1e-3, 1e6), st.floats(-1e-15, 50), st.booleans()), min_size=2, max_size=40
+)
+
+
+@given(standing_lists)
+def test_a_faster_variant_is_higher_and_a_closer_one_further_left(
+    drawn: list[tuple[float, float, bool]],
+) -> None:
+    drawn.sort(key=lambda point: -point[0])
+    standings = [
+        Standing(f"v{number}", rate, kl, () if free else ("w",))
+        for number, (rate, kl, free) in enumerate(drawn)
+    ]
+    markup = standings_svg(standings, [])
+    assert markup is not None
+    root = parsed(markup)
+    _, _, width, height = map(float, (root.get("viewBox") or "").split())
+    dots = [
+        (float(dot.get("cx", 0)), float(dot.get("cy", 0)), dot.get("class", ""))
+        for dot in root.iter("circle")
+    ]
+    assert [kind for _, _, kind in dots] == ["dot" if free else "hollow" for *_, free in drawn]
+    for (x, y, _), (rate, kl, _) in zip(dots, drawn, strict=True):
+        assert 0 <= x <= width
+        assert 0 <= y <= height
+        for (other_x, other_y, _), (other_rate, other_kl, _) in zip(dots, drawn, strict=True):
+            assert rate <= other_rate or y <= other_y
+            assert kl <= other_kl or x >= other_x
+    labels = [
+        float(text.get("y", 0)) for text in root.iter("text") if (text.text or "").startswith("v")
+    ]
+    assert len(labels) == len(drawn)
+    assert all(below - above >= 14.9 for above, below in pairwise(labels))
+    assert labels[-1] <= height
+
+
+def test_the_frontiers_line_joins_the_unbeaten_and_the_text_says_what_is_drawn() -> None:
+    standings = [
+        Standing("fp8", 2000.0, 1e-2, ()),
+        Standing("w8a8", 1900.0, 5e-2, ("fp8",)),
+        Standing("bf16", 1000.0, 1e-4, ()),
+    ]
+    rates = [VariantRates("fp8", (), 2000.0, Interval(1900.0, 2100.0, 0.95), None)]
+    root = parsed(standings_svg(standings, rates) or "")
+    (fast, _, slow) = ((dot.get("cx"), dot.get("cy")) for dot in root.iter("circle"))
+    axes = [line for line in root.iter("line") if line.get("class") == "axis"]
+    down, left = ([line.get(name) for name in ("x1", "y1", "x2", "y2")] for line in axes[-2:])
+    assert down == [*fast, fast[0], slow[1]]
+    assert left == [fast[0], slow[1], *slow]
+    (band,) = root.iter("rect")
+    top = float(band.get("y", 0))
+    assert top < float(fast[1] or 0) < top + float(band.get("height", 0))
+    said = root.get("aria-label") or ""
+    assert "fp8: 2,000 tokens/s, KL 0.01, beaten by nothing" in said
+    assert "w8a8: 1,900 tokens/s, KL 0.05, beaten by fp8" in said
+    assert standings_svg([], rates) is None
 
 
 @given(st.floats(1e-6, 1e15), st.integers(2, 12))

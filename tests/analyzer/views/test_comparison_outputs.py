@@ -84,6 +84,25 @@ def test_too_few_rounds_are_reported_instead_of_an_interval() -> None:
         assert "2 rounds: an interval needs at least 3" in output
 
 
+def test_speed_is_shown_beside_error() -> None:
+    runs = runs_of({"eager": [100.0, 101.0, 102.0], "fused": [600.0, 601.0, 602.0]})
+    runs += [
+        msgspec.structs.replace(run, variant="mine", accuracy=None)
+        for run in runs
+        if run.variant == "eager"
+    ]
+    shown = compare_runs(runs, {})
+    output = text_of(comparison_table(shown), 80)
+    section = output.partition("Speed beside error")[2].splitlines()
+    assert [line.split() for line in section[1:5]] == [
+        ["variant", "tokens/s", "KL,", "nats", "beaten", "by"],
+        ["fused", "601", "1.2e-05", "nothing"],
+        ["eager", "101", "1.2e-05", "fused"],
+        ["mine", "101", UNKNOWN, "not", "ranked"],
+    ]
+    assert "| eager | 101 | 1.2e-05 | fused |" in comparison_markdown(shown)
+
+
 def test_random_weights_of_a_diff_are_marked() -> None:
     for output in (text_of(comparison_table(diff()), 80), comparison_markdown(diff())):
         assert "(random weights)" in output

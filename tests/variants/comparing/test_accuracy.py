@@ -29,10 +29,11 @@ def ids(positions: int, vocabulary: int, seed: int = 5) -> torch.Tensor:
 
 def brute_force(logits: torch.Tensor, reference: torch.Tensor, next_ids: torch.Tensor) -> Accuracy:
     positions = len(logits)
-    kl = agreed = loss = reference_loss = 0.0
+    kls: list[float] = []
+    agreed = loss = reference_loss = 0.0
     for row in range(positions):
         p, q = (_softmax(matrix[row].numpy()) for matrix in (reference, logits))
-        kl += sum(float(a) * math.log(float(a) / float(b)) for a, b in zip(p, q, strict=True))
+        kls.append(sum(float(a) * math.log(float(a) / float(b)) for a, b in zip(p, q, strict=True)))
         agreed += float(int(np.argmax(p)) == int(np.argmax(q)))
         loss -= math.log(float(q[next_ids[row]]))
         reference_loss -= math.log(float(p[next_ids[row]]))
@@ -43,10 +44,11 @@ def brute_force(logits: torch.Tensor, reference: torch.Tensor, next_ids: torch.T
         text="a text",
         positions=positions,
         logit_rel_error=float(difference / np.linalg.norm(reference.numpy().astype(np.float64))),
-        kl=kl / positions,
+        kl=sum(kls) / positions,
         top1_agreement=agreed / positions,
         perplexity=perplexity,
         perplexity_ratio=perplexity / math.exp(reference_loss / positions),
+        kl_by_position=tuple(kls),
     )
 
 
@@ -65,7 +67,7 @@ def test_formulas_equal_brute_force(
     given_ids = ids(positions, vocabulary, seed)
     expected = brute_force(logits, reference, given_ids)
     found = score(logits, reference, given_ids)
-    for name in ("logit_rel_error", "kl", "perplexity", "perplexity_ratio"):
+    for name in ("logit_rel_error", "kl", "perplexity", "perplexity_ratio", "kl_by_position"):
         assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9, abs=1e-12)
     assert found.top1_agreement == expected.top1_agreement
     assert (found.positions, found.reference, found.text) == (positions, "the reference", "a text")
