@@ -132,6 +132,7 @@ def main() -> None:
     record = {
         "model": arguments.model,
         "variants": comparison["variants"],
+        "standings": comparison["standings"],
         "pairs": [
             {key: value for key, value in pair.items() if key != "ranges"}
             for pair in comparison["pairs"]
