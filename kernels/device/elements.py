@@ -63,6 +63,24 @@ def as_float32(tile):
     return wide
 
 
+@triton.jit
+def in_word_order(tile):
+    """A tile [rows, columns] with its columns in another order, the same for every tile.
+
+    For both sides of a product whose one side is narrow and converted on the way to 16-bit tensor
+    cores; the sum over the columns does not change. There a thread takes columns 2 t, 2 t + 1,
+    2 t + 8 and 2 t + 9 of each 16: four bytes from two places. In this order they come from
+    columns 4 t to 4 t + 3, one word of memory: `ldmatrix` loads them, and four elements are
+    converted in the register they arrive in. Columns must be a multiple of 16.
+
+    Source: PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16", and those of mma.m16n8k16.
+    """
+    rows: tl.constexpr = tile.shape[0]
+    columns: tl.constexpr = tile.shape[1]
+    words = tl.reshape(tile, (rows, columns // 16, 4, 2, 2))
+    return tl.reshape(tl.permute(words, (0, 1, 3, 2, 4)), (rows, columns))
+
+
 # Triton's interpreter runs no inline assembly. Whether it runs the kernels is decided when they are
 # defined.
 INTERPRETED = tl.constexpr(not isinstance(as_float16, triton.JITFunction))

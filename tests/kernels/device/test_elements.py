@@ -3,7 +3,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.elements import as_float16, as_float32
+from decodescope.kernels.device.elements import as_float16, as_float32, in_word_order
 
 NARROW = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 
@@ -38,3 +38,33 @@ def test_wider_elements_are_kept(dtype: torch.dtype, device: str) -> None:
     _converted_kernel[(1,)](values.to(device), wide, half, COUNT=256)
     assert wide.cpu().equal(values.float())
     torch.testing.assert_close(half.cpu(), values.half(), rtol=2.0**-10, atol=2.0**-24)
+
+
+@triton.jit
+def _product_kernel(
+    w_ptr, x_ptr, order_ptr, out_ptr, ROWS: tl.constexpr, TOKENS: tl.constexpr, BLOCK: tl.constexpr
+):
+    row, token, lane = tl.arange(0, ROWS), tl.arange(0, TOKENS), tl.arange(0, BLOCK)
+    w = in_word_order(tl.load(w_ptr + row[:, None] * BLOCK + lane[None, :]))
+    x = in_word_order(tl.load(x_ptr + token[:, None] * BLOCK + lane[None, :]))
+    columns = in_word_order(tl.broadcast_to(lane[None, :], (ROWS, BLOCK)))
+    tl.store(order_ptr + row[:, None] * BLOCK + lane[None, :], columns)
+    out = tl.dot(as_float16(w), tl.trans(x))
+    tl.store(out_ptr + row[:, None] * TOKENS + token[None, :], out)
+
+
+@pytest.mark.parametrize("block", [16, 64])
+@pytest.mark.parametrize("dtype", NARROW)
+def test_words_in_order_keep_the_product(block: int, dtype: torch.dtype, device: str) -> None:
+    rows, tokens = 16, 32
+    generator = torch.Generator().manual_seed(block)
+    w = torch.randint(-9, 10, (rows, block), generator=generator).float().to(dtype)
+    x = torch.randint(-9, 10, (tokens, block), generator=generator).half()
+    order = torch.full((rows, block), -1, dtype=torch.int32, device=device)
+    out = torch.full((rows, tokens), float("nan"), device=device)
+    _product_kernel[(1,)](w.to(device), x.to(device), order, out, rows, tokens, block)
+    # Small integers: every sum is exact.
+    assert out.cpu().equal(w.float() @ x.float().T)
+    # What a thread of the tensor cores takes, columns 0, 1, 8 and 9 of 16, is one word of memory.
+    assert order[:, [0, 1, 8, 9]].tolist() == [[0, 1, 2, 3]] * rows
+    assert order.sort(dim=1).values.tolist() == [list(range(block))] * rows

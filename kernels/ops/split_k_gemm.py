@@ -1,0 +1,257 @@
+"""out = x W^T for 1 to 64 tokens and weights of FP8 or INT8: a product limited by the weights.
+
+Bytes moved: W with its scales and bias once, x with its scales once, out once. With splits also
+2 * splits * rows * tokens floats of partial sums, which stay in the L2 cache.
+
+W is the side of the tensor cores with many rows and the tokens are the narrow side, padded to 16,
+32 or 64, so no row of W is read twice. `tile.splits` programs share a block of rows: few rows still
+give every multiprocessor work. Their sums are added in a fixed order (`device/split_sums.py`).
+
+E4M3 x is multiplied as it is, with E4M3 or E5M2 weights. The tensor cores of Hopper add FP8
+products with about 14 bits, so the sum of each block is added in float32. x of 16 bits is
+multiplied in float16, which holds every FP8 and INT8 element exactly; weights are converted on the
+way from shared memory to the tensor cores. Blocks come through tensor descriptors (the copy engine,
+TMA), which take rows of a multiple of 16 bytes; other rows are loaded by pointers.
+
+Sources: split-K as in TK-GEMM (Hoque, Wright, Yang et al., "Accelerating Llama3 FP8 Inference with
+Triton Kernels", PyTorch blog, 2024), here without atomic additions; short sums on the tensor cores
+as in DeepSeek-V3 (arXiv 2412.19437, 3.3.2).
+"""
+
+from dataclasses import dataclass
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from decodescope.kernels.device.batched_product import prefetch_rows
+from decodescope.kernels.device.elements import as_float16, in_word_order
+from decodescope.kernels.device.overlap import CAPABILITY, allow_next, wait_for_previous
+from decodescope.kernels.device.split_sums import split_sums
+from decodescope.kernels.device.weight_rows import finished, program_rows
+from decodescope.kernels.host.checks import check_apart, check_float, check_tensor
+from decodescope.kernels.host.launch import Launch, launch
+from decodescope.kernels.host.operation import KernelOperation, Tensors
+from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.workspace import MAX_BATCH, Workspace
+from decodescope.kernels.ops.linear import linear_reference
+
+FP8_X = torch.float8_e4m3fn
+FP8_TENSOR_CORES = (8, 9)
+
+_NARROW = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
+_WIDE_X = (torch.float16, torch.bfloat16)
+# A tensor descriptor takes rows of whole 16 bytes, and blocks of at most 256 of them.
+_ALIGNMENT = 16
+_MOST_ROWS = 256
+_LARGEST_FLOAT16 = tl.constexpr(65504.0)
+_KEEP_NAN = tl.constexpr(tl.PropagateNan.ALL)
+
+
+def split_k_gemm_reference(
+    x: torch.Tensor, x_scale: torch.Tensor | None, weight: WeightMatrix
+) -> torch.Tensor:
+    """x_scale x W^T + bias in float64. x [tokens, columns], x_scale [tokens] or None for ones."""
+    wide = x.double()
+    return linear_reference(wide if x_scale is None else wide * x_scale.double()[:, None], weight)
+
+
+@triton.jit(do_not_specialize=["M"])
+def _split_k_gemm_kernel(
+    x_ptr,
+    x_blocks,
+    x_scale_ptr,
+    w_ptr,
+    w_blocks,
+    scale_ptr,
+    bias_ptr,
+    out_ptr,
+    partial_ptr,
+    counter_ptr,
+    M,
+    N,
+    K: tl.constexpr,
+    TOKENS: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    allow_next(PDL)
+    STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
+    EVEN: tl.constexpr = K % BLOCK == 0
+    narrow: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 8
+    block = tl.program_id(0)
+    split = tl.program_id(1)
+    w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
+    prefetch_rows(w_ptr, inside, split, K, BLOCK, SPLITS, PDL)
+    wait_for_previous(PDL)
+    token = tl.arange(0, TOKENS)
+    lane = tl.arange(0, BLOCK)
+    w_rows = w_ptr + inside[:, None] * K
+    x_rows = x_ptr + token[:, None] * K
+    present = (token < M)[:, None]
+    sums = tl.zeros((ROWS, TOKENS), dtype=tl.float32)
+    first = split * (STEPS * BLOCK)
+    for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
+        # Both forms give zeros for tokens and columns past the end.
+        if w_blocks is not None:
+            w = w_blocks.load([block * ROWS, start])
+            x = x_blocks.load([0, start])
+        else:
+            columns = start + lane
+            some = present if EVEN else present & (columns < K)[None, :]
+            x = tl.load(x_rows + columns[None, :], mask=some, other=0.0)
+            places = w_rows + columns[None, :]
+            if EVEN:
+                w = tl.load(places, eviction_policy="evict_first")
+            else:
+                mask = (columns < K)[None, :]
+                w = tl.load(places, mask=mask, other=0.0, eviction_policy="evict_first")
+        if narrow:
+            sums = tl.dot(w, tl.trans(x), sums, max_num_imprecise_acc=BLOCK)
+        else:
+            if x.dtype == tl.bfloat16:
+                x = tl.clamp(x.to(tl.float32), -_LARGEST_FLOAT16, _LARGEST_FLOAT16, _KEEP_NAN)
+            w = as_float16(in_word_order(w))
+            x = in_word_order(x.to(tl.float16))
+            sums = tl.dot(w, tl.trans(x), sums)
+    offsets = rows[:, None] * M + token[None, :]
+    size = tl.num_programs(0) * ROWS * M
+    sums, finishes = split_sums(
+        sums, partial_ptr, counter_ptr + block, offsets, (token < M)[None, :], split, size, SPLITS
+    )
+    if finishes:
+        if x_scale_ptr is not None:
+            sums *= tl.load(x_scale_ptr + token, mask=token < M, other=0.0)[None, :]
+        present_rows = (rows < N)[:, None]
+        sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], present_rows)
+        tl.store(
+            out_ptr + token[None, :] * N + rows[:, None],
+            sums.to(out_ptr.dtype.element_ty),
+            mask=present_rows & (token < M)[None, :],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SplitKGemm(KernelOperation):
+    """out[m, n] = x_scale[m] * sum over k of W[n, k] x[m, k] + bias[n].
+
+    W (FP8 or INT8) has its own scale for each row. x [tokens, columns] is E4M3, with FP8 weights
+    and a float32 scale for each token, or float16 or bfloat16 without scales (None; values beyond
+    float16's range become its largest). out [tokens, rows] is float32, float16 or bfloat16. 1 to 64
+    tokens; everything contiguous on one device. Sums are float32 and rounded once.
+
+    With more than one split the workspace holds splits * rows (rounded up to the tile) * tokens
+    floats and a counter for each block of rows.
+
+    Raises:
+        ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile below
+            16 x 16 (with FP8 x, of fewer than 32 columns) or of more than 256 rows; a workspace
+            that is too small; E4M3 x on a GPU without FP8 tensor cores.
+    """
+
+    x: torch.Tensor
+    x_scale: torch.Tensor | None
+    weight: WeightMatrix
+    out: torch.Tensor
+    tile: Tile
+    workspace: Workspace
+
+    def launch(self, pdl: bool = False) -> Launch:
+        x, weight, tile = self.x, self.weight, self.tile
+        self._check()
+        tokens = int(x.shape[0])
+        blocks = triton.cdiv(weight.rows, tile.rows)
+        shared_blocks = blocks if tile.splits > 1 else 0
+        self.workspace.check(
+            tile.splits * shared_blocks * tile.rows * tokens, shared_blocks, x.device
+        )
+        padded = padded_tokens(tokens)
+        x_blocks, w_blocks = _described(x, padded, weight.data, tile)
+        return launch(
+            _split_k_gemm_kernel,
+            (blocks, tile.splits),
+            x,
+            x_blocks,
+            self.x_scale,
+            weight.data,
+            w_blocks,
+            weight.scale,
+            weight.bias,
+            self.out,
+            self.workspace.partials,
+            self.workspace.counters,
+            tokens,
+            weight.rows,
+            K=weight.columns,
+            TOKENS=padded,
+            ROWS=tile.rows,
+            BLOCK=tile.columns,
+            SPLITS=tile.splits,
+            PDL=pdl,
+            num_warps=tile.num_warps,
+            num_stages=tile.num_stages,
+        )
+
+    def inputs(self, position: int) -> Tensors:
+        scales = () if self.x_scale is None else (self.x_scale,)
+        return self.x, *scales, *self.weights
+
+    def reference(self, position: int) -> Tensors:
+        return (split_k_gemm_reference(self.x, self.x_scale, self.weight),)
+
+    def _check(self) -> None:
+        x, weight, tile = self.x, self.weight, self.tile
+        if x.dim() != 2 or not 1 <= x.shape[0] <= MAX_BATCH:
+            raise ValueError(f"x {list(x.shape)}: must be [1 to {MAX_BATCH}, {weight.columns}]")
+        if x.dtype != FP8_X and x.dtype not in _WIDE_X:
+            raise ValueError(f"x is {x.dtype}: must be one of {[FP8_X, *_WIDE_X]}")
+        if weight.data.dtype not in _NARROW:
+            raise ValueError(f"weights of {weight.data.dtype}: must be one of {list(_NARROW)}")
+        tokens, device = int(x.shape[0]), weight.data.device
+        check_tensor("x", x, (tokens, weight.columns), x.dtype, device)
+        check_float("out", self.out)
+        check_tensor("out", self.out, (tokens, weight.rows), self.out.dtype, device)
+        check_apart("out", self.out, x)
+        if x.dtype == FP8_X:
+            _check_fp8(x, weight)
+        if (self.x_scale is None) == (x.dtype == FP8_X):
+            needed = "one for each token" if x.dtype == FP8_X else "None"
+            raise ValueError(f"x_scale with x of {x.dtype}: must be {needed}")
+        if self.x_scale is not None:
+            check_tensor("x_scale", self.x_scale, (tokens,), torch.float32, device)
+        least = 2 * MIN_DOT if x.dtype == FP8_X else MIN_DOT
+        if not MIN_DOT <= tile.rows <= _MOST_ROWS or tile.columns < least:
+            raise ValueError(
+                f"tile of {tile.rows} x {tile.columns}: must have {MIN_DOT} to {_MOST_ROWS} rows "
+                f"and at least {least} columns"
+            )
+
+
+def _check_fp8(x: torch.Tensor, weight: WeightMatrix) -> None:
+    if weight.format == "int8":
+        raise ValueError(f"int8 weights with x of {x.dtype}: x must be float16 or bfloat16")
+    if x.is_cuda and torch.cuda.get_device_capability(x.device) < FP8_TENSOR_CORES:
+        raise ValueError(
+            f"x is {x.dtype}: this GPU has no FP8 tensor cores (compute capability 8.9 or later); "
+            "x must be float16 or bfloat16"
+        )
+
+
+def _described(
+    x: torch.Tensor, tokens: int, data: torch.Tensor, tile: Tile
+) -> tuple[TensorDescriptor | None, TensorDescriptor | None]:
+    """Descriptors of the blocks of x and of the weights; None where the copy engine lacks them."""
+    aligned = all(
+        tensor.data_ptr() % _ALIGNMENT == 0 and tensor.stride(0) * tensor.itemsize % _ALIGNMENT == 0
+        for tensor in (x, data)
+    )
+    if not aligned or (x.is_cuda and torch.cuda.get_device_capability(x.device) < CAPABILITY):
+        return None, None
+    return (
+        TensorDescriptor.from_tensor(x, [tokens, tile.columns]),
+        TensorDescriptor.from_tensor(data, [tile.rows, tile.columns]),
+    )
