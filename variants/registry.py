@@ -17,10 +17,12 @@ from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.machine.environment import interpreting
 from decodescope.variants.spec import (
     FUSED_FORMATS,
+    FUSED_KV_FORMATS,
     KERNELS,
     LOADED_FORMATS,
     PARTS,
     VariantSpec,
+    WeightFormat,
     kernels_of,
     nearest_or_all,
 )
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from decodescope.variants.steps.step import DecodeStep
 
 ENTRY_POINT_GROUP = "decodescope.variants"
+SHORT_NAMES = {"fp8": "fused+graph+fp8_e4m3"}
 
 Builder = Callable[["LoadedModel", "DecodeWorkload", str], "DecodeStep"]
 Check = Callable[[str, Mapping[str, object], "DecodeWorkload", str], None]
@@ -41,6 +44,8 @@ class Variant:
     """A way to compute a decode step. `build(loaded, workload, device)` returns it ready to
     prefill, with everything compiled and captured.
 
+    `spec`: what `name` stands for, if that is a combination of our kernels. The model's weights are
+    stored as it says when `build` is called; as they were loaded, without one.
     `check(name, config, workload, device)` raises a `DecodescopeError` for what it cannot run:
     `name` is the model's, `config` its config.json. It runs before weights are loaded. If
     `interpretable`, Triton's interpreter runs it on the CPU, though it requires CUDA.
@@ -55,6 +60,7 @@ class Variant:
     build: Builder
     check: Check | None = None
     interpretable: bool = False
+    spec: VariantSpec | None = None
 
     def __post_init__(self) -> None:
         if not self.name or any(letter.isspace() for letter in self.name):
@@ -143,12 +149,13 @@ def _is_interpreted(variant: Variant, device: str) -> bool:
 
 
 def find_variant(name: str) -> Variant:
-    """The variant of this name, or the one that a spec string describes: a built-in variant, or
-    any combination of fused kernels.
+    """The variant of this name or short name, or the one that a spec string describes: a built-in
+    variant, or any combination of fused kernels.
 
     Raises:
         InputError: unknown (with the nearest known), not built here, or its package is broken.
     """
+    name = SHORT_NAMES.get(name, name)
     found, broken = _installed()
     known = {variant.name: variant for variant in (*found, *_BUILT_IN)}
     if name in known:
@@ -157,12 +164,12 @@ def find_variant(name: str) -> Variant:
         if info.name == name:
             raise InputError(f"variant {name}: {info.unavailable}")
     if kernels_of(name) not in KERNELS:
-        raise InputError(f"unknown variant {name!r}{nearest_or_all(name, known)}")
+        raise InputError(f"unknown variant {name!r}{nearest_or_all(name, (*known, *SHORT_NAMES))}")
     spec = VariantSpec.parse(name)
     if str(spec) in known:
         return known[str(spec)]
-    built = spec.weight_format in (None, *FUSED_FORMATS) and spec.kv_format is None
-    if spec.kernels == "fused" and built:
+    formats = spec.weight_format in (None, *FUSED_FORMATS)
+    if spec.kernels == "fused" and formats and spec.kv_format in (None, *FUSED_KV_FORMATS):
         return _fused(spec)
     raise InputError(
         f"variant {name}: well-formed, but not built in this version; built: {', '.join(known)}"
@@ -204,17 +211,30 @@ def _check_fused(
 
     from decodescope.variants.steps.fused.support import require_support
 
-    require_support(name, config, workload.batch, device)
+    require_support(name, config, workload.batch, device, spec)
+
+
+_FORMAT_NAMES: dict[WeightFormat | None, str] = {
+    "fp8_e4m3": "FP8 (E4M3)",
+    "fp8_e5m2": "FP8 (E5M2)",
+    "fp8_e5m2_cast": "FP8 (E5M2 without scales)",
+    "int8": "INT8",
+    "w8a8": "FP8 (E4M3), as activations",
+}
 
 
 def _fused(spec: VariantSpec) -> Variant:
     summary = "our Triton kernels, five launches a layer"
     if left_out := [part for part in PARTS if part in spec.without]:
         summary = f"our Triton kernels without {', '.join(left_out)}"
+    if spec.narrow:
+        summary += f", weights in {_FORMAT_NAMES[spec.weight_format]}"
     if spec.prefetch:
         summary += ", O weights prefetched into L2"
     if spec.cuda_graph:
         summary += ", replayed as one CUDA graph a token"
+    for short, name in SHORT_NAMES.items():
+        summary += f" (short name: {short})" if name == str(spec) else ""
     return Variant(
         str(spec),
         summary,
@@ -222,6 +242,7 @@ def _fused(spec: VariantSpec) -> Variant:
         partial(_build_fused, spec),
         partial(_check_fused, spec),
         interpretable=not spec.cuda_graph,
+        spec=spec,
     )
 
 
@@ -240,6 +261,11 @@ _BUILT_IN = (
     ),
     _fused(VariantSpec("fused")),
     _fused(VariantSpec("fused", cuda_graph=True)),
+    *(
+        _fused(VariantSpec("fused", cuda_graph=True, weight_format=format))
+        for format in FUSED_FORMATS
+        if format not in LOADED_FORMATS
+    ),
 )
 
 
@@ -257,7 +283,7 @@ def _why_not(variant: Variant, device: str) -> str | None:
 
 def _installed() -> tuple[list[Variant], list[VariantInfo]]:
     """Variants of installed packages, and those that could not be loaded."""
-    taken = {variant.name for variant in _BUILT_IN}
+    taken = {*(variant.name for variant in _BUILT_IN), *SHORT_NAMES}
     found: list[Variant] = []
     broken: list[VariantInfo] = []
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):

@@ -25,9 +25,16 @@ Part = Fusion | Literal["pdl"]
 KERNELS: tuple[Kernels, ...] = get_args(Kernels)
 WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
 KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
-# Models are loaded in these; the fused kernels read these.
+# Models are loaded in these; the fused kernels read these, and K and V in these.
 LOADED_FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp16", "fp32")
-FUSED_FORMATS: tuple[WeightFormat, ...] = LOADED_FORMATS
+FUSED_FORMATS: tuple[WeightFormat, ...] = (
+    *LOADED_FORMATS,
+    "fp8_e4m3",
+    "fp8_e5m2",
+    "fp8_e5m2_cast",
+    "int8",
+)
+FUSED_KV_FORMATS: tuple[KvFormat, ...] = ()
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 PARTS: tuple[Part, ...] = (*FUSIONS, "pdl")
 

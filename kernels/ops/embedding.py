@@ -1,8 +1,9 @@
 """out = the token's row of the embedding table: the first launch of a decode step.
 
-Bytes moved: one row of the table for each sequence, read and written, and the ids: batch * (2 *
-hidden * itemsize + 8). Token and position come from device memory, where the previous step wrote
-them.
+A row is out[k] = data[token, k] * scale[token], rounded once to the dtype of `out`. Bytes moved:
+one row of the table and its scale for each sequence, the row written, and the id: batch * (hidden *
+(itemsize of the table + itemsize of out) + 4 + 8). Token and position come from device memory,
+where the previous step wrote them.
 """
 
 from dataclasses import dataclass
@@ -11,23 +12,28 @@ import torch
 import triton
 import triton.language as tl
 
+from decodescope.kernels.device.elements import as_float32
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
+from decodescope.kernels.host.operation import KernelOperation, Tensors, parameters
+from decodescope.kernels.host.weights import WeightMatrix
 
 BLOCK = 1024
 NUM_WARPS = 4
 
 
-def embed_reference(table: torch.Tensor, tokens: torch.Tensor, position: int) -> torch.Tensor:
-    """table[tokens[:, position]], [batch, hidden]."""
-    return table[tokens[:, position]]
+def embed_reference(table: WeightMatrix, tokens: torch.Tensor, position: int) -> torch.Tensor:
+    """table[tokens[:, position]] in float64, [batch, hidden]."""
+    rows = tokens[:, position]
+    values = table.data.double()[rows]
+    return values if table.scale is None else values * table.scale.double()[rows, None]
 
 
 @triton.jit
 def _embed_kernel(
     table_ptr,
+    scale_ptr,
     tokens_ptr,
     position_ptr,
     out_ptr,
@@ -49,45 +55,51 @@ def _embed_kernel(
     position = tl.minimum(tl.maximum(tl.load(position_ptr), 0), token_columns - 1)
     token = tl.load(tokens_ptr + sequence * token_columns + position)
     token = tl.minimum(tl.maximum(token, 0), vocabulary - 1)
-    row = tl.load(table_ptr + token * hidden + column, mask=mask)
-    tl.store(out_ptr + sequence * hidden + column, row, mask=mask)
+    row = as_float32(tl.load(table_ptr + token * hidden + column, mask=mask))
+    if scale_ptr is not None:
+        row *= tl.load(scale_ptr + token)
+    tl.store(out_ptr + sequence * hidden + column, row.to(out_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
 class Embed(KernelOperation):
     """out[b] = table[tokens[b, position]].
 
-    table [vocabulary, hidden] and out [batch, hidden] of one dtype, tokens int64 [batch, capacity +
-    1], all contiguous; position int32 [1] on the device. A position or an id out of range reads the
-    nearest one in range.
+    table [vocabulary, hidden] of any format without a bias; out [batch, hidden] in the model's
+    dtype, which is the table's unless that is narrow; tokens int64 [batch, capacity + 1],
+    contiguous; position int32 [1] on the device. A position or an id out of range reads the nearest
+    one in range.
 
     Raises:
-        ValueError: other shapes, dtypes, layouts or devices; an empty table or no tokens.
+        ValueError: other shapes, dtypes, layouts or devices; no tokens; a table with a bias.
     """
 
-    table: torch.Tensor
+    table: WeightMatrix
     tokens: torch.Tensor
     position: torch.Tensor
     out: torch.Tensor
 
     def launch(self, pdl: bool = False) -> Launch:
         table, tokens = self.table, self.tokens
-        if table.dim() != 2 or tokens.dim() != 2 or 0 in table.shape or 0 in tokens.shape:
+        if tokens.dim() != 2 or 0 in tokens.shape:
             raise ValueError(
-                f"table {list(table.shape)}, tokens {list(tokens.shape)}: must be [vocabulary, "
-                "hidden] and [batch, capacity + 1], neither empty"
+                f"tokens {list(tokens.shape)}: must be [batch, capacity + 1], not empty"
             )
-        vocabulary, hidden = (int(size) for size in table.shape)
+        if table.bias is not None:
+            raise ValueError("an embedding table has no bias")
+        vocabulary, hidden = table.rows, table.columns
         batch, token_columns = (int(size) for size in tokens.shape)
-        check_float("table", table)
-        check_tensor("table", table, (vocabulary, hidden), table.dtype, table.device)
-        check_tensor("tokens", tokens, (batch, token_columns), torch.int64, table.device)
-        check_tensor("out", self.out, (batch, hidden), table.dtype, table.device)
-        check_position(self.position, table.device)
+        device, stored = table.data.device, table.data.dtype
+        check_tensor("tokens", tokens, (batch, token_columns), torch.int64, device)
+        check_float("out", self.out)
+        dtype = stored if stored.itemsize > 1 else self.out.dtype
+        check_tensor("out", self.out, (batch, hidden), dtype, device)
+        check_position(self.position, device)
         return launch(
             _embed_kernel,
             (batch, triton.cdiv(hidden, BLOCK)),
-            table,
+            table.data,
+            table.scale,
             tokens,
             self.position,
             self.out,
@@ -102,7 +114,8 @@ class Embed(KernelOperation):
     @property
     def weights(self) -> Tensors:
         # As many rows as sequences; which ones is known on the device only.
-        return (self.table[: self.tokens.shape[0]],)
+        count = self.tokens.shape[0]
+        return tuple(tensor[:count] for tensor in parameters(self.table))
 
     def inputs(self, position: int) -> Tensors:
         return *self.weights, self.tokens[:, position]

@@ -12,7 +12,7 @@ def reference_step(
     parts: FusedModel, rope: RopeTable, cache: KvCache, ids: torch.Tensor, position: int
 ) -> torch.Tensor:
     """Logits [batch, vocabulary] in float64 of `ids` [batch] at `position`; fills that row."""
-    x = parts.embedding[ids].double()
+    x = parts.embedding.dense()[ids]
     for index, layer in enumerate(parts.layers):
         keys, values = cache.layer(index)
         q = _q_and_rows(parts, layer, rope, x, keys, values, position)

@@ -23,6 +23,7 @@ from decodescope.variants.registry import (
     is_interpreted,
     require_variant,
 )
+from decodescope.variants.spec import VariantSpec
 
 
 def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
@@ -30,6 +31,7 @@ def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
 
 
 GOOD = Variant("mine", "my own step", False, build_nothing)
+NARROW = ("fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8")
 ON_GPU = Variant("mine-gpu", "my own step on a GPU", True, build_nothing)
 TAKEN = Variant("eager", "not the real one", False, build_nothing)
 
@@ -69,6 +71,9 @@ def test_built_in_variants_by_device(interpreting: bool, monkeypatch: pytest.Mon
         "compiled": needs,
         "fused": None if interpreting else switch,
         "fused+graph": f"{needs}; Triton's interpreter can run fused",
+    } | {
+        f"fused+graph+{name}": f"{needs}; Triton's interpreter can run fused+{name}"
+        for name in NARROW
     }
     assert all(info.unavailable is None for info in available_variants("cuda"))
     interpreted = [info.name for info in available_variants("cpu") if info.interpreted]
@@ -78,7 +83,7 @@ def test_built_in_variants_by_device(interpreting: bool, monkeypatch: pytest.Mon
     assert ("interpreted: tokens and accuracy" in table.file.getvalue()) == interpreting  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", ["fused", "fused-rope-pdl", "fused+bf16"])
+@pytest.mark.parametrize("name", ["fused", "fused-rope-pdl", "fused+bf16", "fused+int8"])
 def test_fused_variants_without_a_graph_are_interpreted_on_the_cpu(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +100,7 @@ def test_fused_variants_without_a_graph_are_interpreted_on_the_cpu(
 @pytest.mark.usefixtures("packages")
 def test_packages_add_variants_and_broken_ones_hide_nothing() -> None:
     listed = {info.name: info.unavailable for info in available_variants("cpu")}
-    own = ["eager", "compiled", "fused", "fused+graph"]
+    own = ["eager", "compiled", "fused", "fused+graph", *(f"fused+graph+{name}" for name in NARROW)]
     assert list(listed) == [*own, "mine", "mine-gpu", "absent", "shadow", "wrong"]
     assert listed["eager"] is None
     assert listed["mine"] is None
@@ -120,7 +125,7 @@ def test_a_packages_variant_is_built(load_small: Callable[..., Any]) -> None:
         ("eagre", "did you mean eager"),
         ("complied", "did you mean compiled"),
         ("zzz", "known: eager, compiled, fused, fused\\+graph"),
-        ("fused+fp8_e4m3", "well-formed, but not built in this version"),
+        ("fused+fp8_e4m4", "did you mean fp8_e4m3"),
         ("fused-atention", "did you mean attention"),
         ("compiled+graph", "already replays"),
     ],
@@ -139,6 +144,14 @@ def test_what_cannot_be_built_is_bad_input(name: str, words: str) -> None:
         ("fused-rope+graph", "fused+graph-rope", "without rope, replayed"),
         ("fused+prefetch", "fused+prefetch", "O weights prefetched into L2"),
         ("fused+bf16", "fused+bf16", "launches"),
+        ("fused+head16+int8", "fused+int8+head16", "weights in INT8"),
+        ("fused+fp8_e5m2_cast", "fused+fp8_e5m2_cast", "E5M2 without scales"),
+        (
+            "fp8",
+            "fused+graph+fp8_e4m3",
+            r"weights in FP8 (E4M3), replayed as one CUDA graph a token",
+        ),
+        ("fp8", "fused+graph+fp8_e4m3", "(short name: fp8)"),
     ],
 )
 def test_every_combination_of_fused_kernels_has_a_name(
@@ -149,6 +162,23 @@ def test_every_combination_of_fused_kernels_has_a_name(
     assert words in variant.summary
     assert variant.requires_cuda
     assert find_variant(canonical).name == canonical
+
+
+def test_a_short_name_is_taken(packages: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["third_party_steps"]
+    module.__dict__["good"] = Variant("fp8", "not the real one", False, build_nothing)
+    listed = {info.name: info.unavailable for info in available_variants("cpu")}
+    assert "'fp8' is taken" in str(listed["mine"])
+    assert find_variant("fp8").name == "fused+graph+fp8_e4m3"
+
+
+def test_what_no_kernel_reads_yet_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "FUSED_FORMATS", ("bf16", "int8"))
+    monkeypatch.setattr(registry, "FUSED_KV_FORMATS", ())
+    for name in ("fused+w8a8", "fused+fp8_e5m2", "fused+kv_fp8_e5m2"):
+        with pytest.raises(InputError, match="well-formed, but not built in this version"):
+            find_variant(name)
+    assert find_variant("fused+int8").spec == VariantSpec("fused", weight_format="int8")
 
 
 def test_weights_of_another_dtype_than_the_runs_are_refused() -> None:

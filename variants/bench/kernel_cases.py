@@ -97,7 +97,7 @@ def _case(
         # A launch reads a few rows of the embedding table; a table for each copy would not fit.
         kept: dict[str, Any] = {}
         if isinstance(operation, Embed):
-            kept = {"table": operands.tensor(operation.table, position)}
+            kept = {"table": operands.matrix(operation.table)}
         drawn = [operands.like(operation, position, kept) for _ in range(count)]
         return [Copy(one.launch, partial(_error, one, position)) for one in drawn]
 
@@ -118,7 +118,7 @@ def _shape(operation: KernelOperation, position: int) -> str:
             heads = f"{q.shape[1]}/{k_cache.shape[1]} heads"
             return f"{heads} x {operation.visible(position)} x {q.shape[2]}"
         case Embed(table=table, out=out):
-            return f"{len(out)} of {table.shape[0]} x {table.shape[1]}"
+            return f"{len(out)} of {table.rows} x {table.columns}"
         case Rotate(q=q, k=k):
             return f"{len(q)} x {q.shape[1] + k.shape[1]} x {q.shape[2]}"
     values = operation.arguments.values()

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from decodescope.kernels.host.operation import KernelOperation
+from decodescope.kernels.host.quantize import NARROW_DTYPES, quantized_rows
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.rope import RopeTable
@@ -35,7 +36,7 @@ class Operands:
         self.batch = batch
         self.context = context
         self.tiles = tiles
-        self.dtype = parts.embedding.dtype
+        self.dtype = parts.dtype
         self.device = device
         self.workspace = step_workspace(parts, batch, tiles, device)
         self._generator = torch.Generator(device).manual_seed(SEED)
@@ -55,7 +56,7 @@ class Operands:
         if like.dtype == torch.int32:
             return self.position(position)
         if like.dtype == torch.int64:
-            vocabulary, shape = self.parts.embedding.shape[0], like.shape
+            vocabulary, shape = self.parts.embedding.rows, like.shape
             return torch.randint(vocabulary, shape, generator=self._generator, device=self.device)
         return self._normal(like)
 
@@ -63,15 +64,21 @@ class Operands:
         """int32 [1] on the device."""
         return torch.full((1,), value, dtype=torch.int32, device=self.device)
 
+    def matrix(self, like: WeightMatrix) -> WeightMatrix:
+        """A matrix of the same format, whose products keep the size of activations."""
+        std = like.columns**-0.5
+        bias = None if like.bias is None else self._normal(like.bias, std=_BIAS_STD)
+        if like.format not in NARROW_DTYPES:
+            return WeightMatrix(self._normal(like.data, std=std), bias=bias)
+        values = self._normal(torch.empty_like(like.data, dtype=self.dtype), std=std)
+        return WeightMatrix(*quantized_rows(values, like.format, like.scale is not None), bias)
+
     def _drawn(self, value: object, position: int) -> object:
         match value:
             case torch.Tensor():
                 return self.tensor(value, position)
             case WeightMatrix():
-                # Weights that preserve the size of activations.
-                data = self._normal(value.data, std=value.columns**-0.5)
-                bias = None if value.bias is None else self._normal(value.bias, std=_BIAS_STD)
-                return WeightMatrix(data, bias=bias)
+                return self.matrix(value)
             case Norm():
                 return Norm(self._norm_weight(value.weight), value.eps)
             case QkNorm():

@@ -66,7 +66,10 @@ def is_quantized(model: Any, quantization: Quantization) -> bool:
 
 @torch.no_grad()
 def quantize_model(
-    name: str, model: Any, quantization: Quantization, say: Callable[[str], None]
+    name: str,
+    model: Any,
+    quantization: Quantization,
+    say: Callable[[str], object] = lambda stage: None,
 ) -> None:
     """Replace matrices of `model` by quantised ones, one after the other; each frees its weight.
 
@@ -78,6 +81,8 @@ def quantize_model(
     Raises:
         ModelError: a weight that is NaN or infinite, or stored in another narrow format.
     """
+    if is_quantized(model, quantization):
+        return
     layers = len(model.model.layers)
     for layer, paths in groupby(_paths(model, quantization), _layer):
         what = "embedding and head" if layer is None else f"layer {layer + 1} of {layers}"

@@ -118,7 +118,7 @@ class Chain:
     def step(self, pdl: bool = False) -> None:
         sizes, workspace = self.sizes, self.workspace
         # The first kernel waits for the previous step, which wrote the token and the position.
-        Embed(self.table, self.tokens, self.position, self.x).launch()
+        Embed(WeightMatrix(self.table), self.tokens, self.position, self.x).launch()
         for layer, (k_cache, v_cache) in zip(self.layers, self.caches, strict=True):
             NormQkvRope(
                 self.x,

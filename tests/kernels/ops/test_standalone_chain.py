@@ -50,7 +50,7 @@ class Block:
         gate, up = product.chunk(2, dim=-1)
         # Allocated before the first launch, so that nothing but these kernels is on the stream.
         activated = self.poisoned(INTERMEDIATE)
-        Embed(self.table, self.tokens, position, residual).launch(pdl)
+        Embed(WeightMatrix(self.table), self.tokens, position, residual).launch(pdl)
         RmsNorm(residual, self.norms[0], normed).launch(pdl)
         Linear(normed, self.qkv, projection, TILE).launch(pdl)
         Rotate(q, k, self.rope, position).launch(pdl)

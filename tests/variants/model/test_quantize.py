@@ -40,13 +40,9 @@ WAYS = [
 LAYER_MATRICES = 7
 
 
-def ignore(stage: str) -> None:
-    pass
-
-
 def quantized(name: str, how: Quantization, dtype: torch.dtype = torch.float32) -> Any:
     model = families.build(name, dtype)
-    quantize_model(name, model, how, ignore)
+    quantize_model(name, model, how)
     return model
 
 
@@ -124,7 +120,7 @@ def test_bytes_are_those_that_are_held(family: str, how: Quantization) -> None:
     planned = quantized_bytes(skeleton, how)
     model = families.build(family, torch.bfloat16)
     assert quantized_bytes(model, None) == model_bytes(model) == held_bytes(model)
-    quantize_model(family, model, how, ignore)
+    quantize_model(family, model, how)
     assert planned == model_bytes(model) == held_bytes(model) == quantized_bytes(model, how)
     # Elements of one byte, and their scales.
     one = model.model.layers[0].mlp.down_proj
@@ -220,7 +216,7 @@ def test_a_weight_that_is_not_finite_is_one_clear_line(
     model = families.build("llama2")
     model.model.layers[1].mlp.up_proj.weight[117, 3] = bad
     with pytest.raises(ModelError) as raised:
-        quantize_model("some-model", model, how, ignore)
+        quantize_model("some-model", model, how)
     assert str(raised.value) == (
         "some-model: model.layers.1.mlp.up_proj: row 117 has NaN or infinite values and cannot be "
         f"stored in {how.format}; download the checkpoint again"
@@ -232,11 +228,11 @@ def test_a_second_call_changes_nothing_and_another_format_is_refused() -> None:
     assert is_quantized(model, Quantization("fp8_e4m3", head=False))
     assert not is_quantized(model, Quantization("fp8_e4m3"))
     down = model.model.layers[0].mlp.down_proj
-    quantize_model("m", model, Quantization("fp8_e4m3"), ignore)
+    quantize_model("m", model, Quantization("fp8_e4m3"))
     assert model.model.layers[0].mlp.down_proj is down
     assert is_quantized(model, Quantization("fp8_e4m3"))
     with pytest.raises(ModelError, match=r"q_proj is stored in torch\.float8_e4m3fn.* int8"):
-        quantize_model("m", model, Quantization("int8"), ignore)
+        quantize_model("m", model, Quantization("int8"))
 
 
 @pytest.mark.parametrize("cast", ["float", "half", "bfloat16"])
@@ -285,7 +281,7 @@ def test_on_a_gpu_the_peak_is_the_model_and_one_layer() -> None:
     torch.cuda.reset_peak_memory_stats()
     how = Quantization("fp8_e4m3")
     expected = quantized_bytes(model, how)
-    quantize_model("1b", model, how, ignore)
+    quantize_model("1b", model, how)
     assert torch.cuda.max_memory_allocated() <= others + whole + layer
     assert torch.cuda.memory_allocated() == pytest.approx(others + expected, rel=0.01)
     assert torch.cuda.memory_reserved() <= 1.1 * (others + expected)

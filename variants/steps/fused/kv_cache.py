@@ -62,7 +62,7 @@ def new_kv_cache(
 ) -> KvCache:
     """An empty cache for `batch` sequences of up to `capacity` tokens, in the weights' dtype."""
     shape = (len(parts.layers), batch, parts.kv_heads, capacity, parts.head_dim)
-    dtype = parts.embedding.dtype
+    dtype = parts.dtype
     return KvCache(
         torch.zeros(shape, dtype=dtype, device=device),
         torch.zeros(shape, dtype=dtype, device=device),

@@ -1,7 +1,8 @@
 """A transformers model as the fused kernels read it: the matrices, norms and window of each layer.
 
 Q, K and V, and gate and up, are read as one matrix each. Nothing is stored twice: the parts are
-copied into one matrix, and the model's own parameters become views of its rows.
+copied into one matrix, and the model's own parameters, or the elements and scales of its quantised
+modules, become views of its rows.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+from decodescope.variants.model.quantized_linear import QuantizedMatrix
 from decodescope.variants.model.step_bytes import layer_windows
 
 
@@ -35,11 +38,11 @@ class FusedLayer:
 
 @dataclass(frozen=True, slots=True)
 class FusedModel:
-    """A whole decoder. `embedding` is the table [vocabulary, hidden]; if the checkpoint ties
-    them, `head` reads the same memory. `scale` multiplies q·k before the softmax.
+    """A whole decoder. `embedding` is the table [vocabulary, hidden]; if they are tied, `head`
+    reads the same memory. `scale` multiplies q·k before the softmax.
     """
 
-    embedding: torch.Tensor
+    embedding: WeightMatrix
     layers: tuple[FusedLayer, ...]
     final_norm: Norm
     head: WeightMatrix
@@ -49,9 +52,19 @@ class FusedModel:
     scale: float
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The model's dtype, that of activations."""
+        return self.final_norm.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.final_norm.weight.device
+
+    @property
     def hidden(self) -> int:
         """Features of the residual stream."""
-        return int(self.embedding.shape[1])
+        return self.embedding.columns
 
     @property
     def intermediate(self) -> int:
@@ -70,16 +83,19 @@ def fused_model(model: Any) -> FusedModel:
     On first use this moves the model's Q/K/V and gate/up weights into merged matrices, a layer at a
     time: values, parameters and total memory stay the same, addresses change. A CUDA graph that was
     captured before must not be used afterwards. A second call moves nothing.
+
+    Raises:
+        ModelError: Q, K and V, or gate and up, of a layer are not stored in one format.
     """
     decoder = model.model
     windows = layer_windows(model.config)
     layers = tuple(map(_layer, decoder.layers, windows))
-    if decoder.embed_tokens.weight.is_cuda:
+    if model.device.type == "cuda":
         # The old memory fits no other layer's matrix: as much as the model would stay reserved.
         torch.cuda.empty_cache()
     attention = decoder.layers[0].self_attn
     return FusedModel(
-        embedding=decoder.embed_tokens.weight.detach(),
+        embedding=_matrix(decoder.embed_tokens),
         layers=layers,
         final_norm=_norm(decoder.norm),
         head=_matrix(model.lm_head),
@@ -115,22 +131,40 @@ def _qk_norm(attention: Any) -> QkNorm | None:
     return QkNorm(q.weight, k.weight, q.eps)
 
 
-def _matrix(*linears: nn.Linear) -> WeightMatrix:
-    """All outputs of `linears`, in order, as one matrix."""
-    biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
-    return WeightMatrix(_merged_weights(linears), bias=torch.cat(biases) if biases else None)
+def _matrix(*modules: nn.Module) -> WeightMatrix:
+    """All outputs of linear modules, in order, as one matrix; or an embedding table.
+
+    Raises:
+        ModelError: modules that are not stored in one format.
+    """
+    biases = [bias for one in modules if (bias := getattr(one, "bias", None)) is not None]
+    bias = torch.cat(biases) if biases else None
+    stored = {one.stored if isinstance(one, QuantizedMatrix) else None for one in modules}
+    if len(stored) > 1:
+        raise ModelError(
+            f"matrices of {', '.join(str(one[0]) if one else 'the run dtype' for one in stored)} "
+            "in one layer, which the fused kernels read as one; choose a variant with their format"
+        )
+    if stored == {None}:
+        return WeightMatrix(_merged(modules, "weight"), bias=bias)
+    scaled = all(one.scale is not None for one in modules)
+    return WeightMatrix(
+        _merged(modules, "data"), _merged(modules, "scale") if scaled else None, bias
+    )
 
 
-def _merged_weights(linears: Sequence[nn.Linear]) -> torch.Tensor:
-    """One matrix [rows, columns]; the weights of `linears` are, or become, views of it."""
-    parts = [linear.weight.detach() for linear in linears]
+def _merged(modules: Sequence[nn.Module], name: str) -> torch.Tensor:
+    """The tensors `name` of `modules` in one; they are, or become, views of it."""
+    tensors: list[torch.Tensor] = [getattr(one, name) for one in modules]
+    parts = [tensor.detach() for tensor in tensors]
     rows = [part.shape[0] for part in parts]
     if _are_consecutive(parts):
         first = parts[0]
-        return first.as_strided((sum(rows), first.shape[1]), first.stride(), first.storage_offset())
+        shape = (sum(rows), *first.shape[1:])
+        return first.as_strided(shape, first.stride(), first.storage_offset())
     merged = torch.cat(parts)
-    for linear, view in zip(linears, torch.split(merged, rows), strict=True):
-        linear.weight.data = view
+    for tensor, view in zip(tensors, torch.split(merged, rows), strict=True):
+        tensor.data = view
     return merged
 
 

@@ -108,7 +108,7 @@ def step_plan(
 def _new_buffers(
     parts: FusedModel, batch: int, capacity: int, device: torch.device | str
 ) -> StepBuffers:
-    def zeros(*shape: int, dtype: torch.dtype = parts.embedding.dtype) -> torch.Tensor:
+    def zeros(*shape: int, dtype: torch.dtype = parts.dtype) -> torch.Tensor:
         return torch.zeros(batch, *shape, dtype=dtype, device=device)
 
     return StepBuffers(

@@ -6,6 +6,7 @@ import torch
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.quantize import quantization_of, quantize_model
 from decodescope.variants.model.step_bytes import KvBytes
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
@@ -32,15 +33,19 @@ def build_fused(
 ) -> "FusedStep":
     """The step that `spec` describes, with its kernels compiled and its graph captured.
 
-    Moves the model's weights into merged matrices, as `fused_model` says. Without `tiles` it takes
-    those for this model and device.
+    Quantises the model's weights in place if `spec` asks for it and nobody has yet, and moves them
+    into merged matrices, as `fused_model` says. Without `tiles` it takes those for this model and
+    device.
 
     Raises:
+        ModelError: as `quantize_model` and `fused_model`.
         MissingRequirement: a kernel asks too much of the GPU (names the limit) or cannot be
             compiled, or the step cannot be captured as a CUDA graph.
     """
+    if (quantization := quantization_of(spec)) is not None:
+        quantize_model(loaded.name, loaded.model, quantization)
     parts = fused_model(loaded.model)
-    rope = rope_table(loaded.model, workload.cache_length, parts.embedding.device)
+    rope = rope_table(loaded.model, workload.cache_length, parts.device)
     tiles = tiles or _tiles(loaded.name, parts, workload)
     plan = step_plan(spec, parts, rope, workload, tiles)
     step = FusedStep(loaded, workload, plan, graphed=spec.cuda_graph)
@@ -153,7 +158,7 @@ class FusedStep(DecodeStep):
 
 def _tiles(name: str, parts: FusedModel, workload: DecodeWorkload) -> StepTiles:
     shapes = step_shapes(parts, workload.batch, workload.cache_length)
-    if parts.embedding.device.type != "cuda":
+    if parts.device.type != "cuda":
         return interpreter_tiles(shapes)
     gpu = this_target_gpu()
     chosen = tiles_for(shapes, gpu)

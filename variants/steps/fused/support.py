@@ -11,16 +11,29 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.model.step_bytes import head_dim
+from decodescope.variants.spec import VariantSpec
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 256
 MIN_CAPABILITY = (8, 0)
+# Triton converts E4M3 with instructions that older GPUs lack; E5M2 and INT8 need none.
+MIN_E4M3_CAPABILITY = (8, 9)
 
+_E4M3 = {"fp8_e4m3", "w8a8"}
 _SILU = ("silu", "swish")
 
 
-def require_support(name: str, fields: Mapping[str, object], batch: int, device: str) -> None:
-    """Refuse what the fused kernels cannot run; needs no weights.
+_FUSED = VariantSpec("fused")
+
+
+def require_support(
+    name: str,
+    fields: Mapping[str, object],
+    batch: int,
+    device: str,
+    spec: VariantSpec = _FUSED,
+) -> None:
+    """Refuse what the fused kernels of `spec` cannot run; needs no weights.
 
     `name` is the model's, for the message; `fields` its config.json, or
     `preset.config_fields()` of a preset.
@@ -40,17 +53,25 @@ def require_support(name: str, fields: Mapping[str, object], batch: int, device:
             "the fused kernels need Triton, which is not installed (Linux only)"
         )
     if device == "cuda":
-        reason = unsupported_gpu(torch.cuda.get_device_capability())
+        reason = unsupported_gpu(torch.cuda.get_device_capability(), spec)
         if reason is not None:
             raise MissingRequirement(f"{torch.cuda.get_device_name()}: {reason}")
 
 
-def unsupported_gpu(capability: tuple[int, int]) -> str | None:
-    """Why the fused kernels cannot run on a GPU of this compute capability; None if they can."""
-    if capability >= MIN_CAPABILITY:
-        return None
-    needed, given = (".".join(map(str, version)) for version in (MIN_CAPABILITY, capability))
-    return f"the fused kernels need compute capability {needed}, this GPU has {given}"
+def unsupported_gpu(capability: tuple[int, int], spec: VariantSpec = _FUSED) -> str | None:
+    """Why the fused kernels of `spec` cannot run on a GPU of this compute capability; None if they
+    can."""
+    given = ".".join(map(str, capability))
+    if capability < MIN_CAPABILITY:
+        needed = ".".join(map(str, MIN_CAPABILITY))
+        return f"the fused kernels need compute capability {needed}, this GPU has {given}"
+    if capability < MIN_E4M3_CAPABILITY and _E4M3 & {spec.weight_format, spec.kv_format}:
+        needed = ".".join(map(str, MIN_E4M3_CAPABILITY))
+        return (
+            f"FP8 in E4M3 needs compute capability {needed}, this GPU has {given}; choose fp8_e5m2 "
+            "or int8, which every supported GPU converts"
+        )
+    return None
 
 
 def unsupported_fields(fields: Mapping[str, object]) -> str | None:

@@ -154,9 +154,9 @@ def test_sizes_windows_and_ties(device: str) -> None:
     assert (parts.hidden, parts.intermediate, parts.vocab) == (96, 136, 101)
     assert (parts.heads, parts.kv_heads, parts.head_dim) == (3, 1, 32)
     assert parts.scale == pytest.approx(32**-0.5)
-    assert parts.head.data.data_ptr() != parts.embedding.data_ptr()
+    assert parts.head.data.data_ptr() != parts.embedding.data.data_ptr()
     tied = fused_model(build("qwen2", device=device))
-    assert tied.head.data.data_ptr() == tied.embedding.data_ptr()
+    assert tied.head.data.data_ptr() == tied.embedding.data.data_ptr()
 
 
 def test_biases_and_qk_norms_are_where_the_model_has_them(device: str) -> None:

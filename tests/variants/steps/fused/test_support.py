@@ -8,6 +8,9 @@ import torch
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.source import read_config, tiny_folder
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.registry import find_variant
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.support import (
     require_support,
     unsupported_fields,
@@ -103,6 +106,45 @@ def test_gpus_older_than_ampere_are_refused(
     else:
         with pytest.raises(MissingRequirement, match=r"Tesla T4: .* 8\.0, this GPU has 7\.5"):
             require_support("llama2", LLAMA, 1, "cuda")
+
+
+@pytest.mark.parametrize(
+    ("capability", "spec", "runs"),
+    [
+        ((8, 0), "fused+fp8_e4m3", False),
+        ((8, 6), "fused+w8a8", False),
+        ((8, 6), "fused+fp8_e5m2+kv_fp8_e4m3", False),
+        ((8, 9), "fused+w8a8+kv_fp8_e4m3", True),
+        ((9, 0), "fused+graph+fp8_e4m3", True),
+        ((8, 0), "fused+fp8_e5m2+kv_fp8_e5m2", True),
+        ((8, 0), "fused+fp8_e5m2_cast", True),
+        ((8, 0), "fused+int8", True),
+    ],
+)
+def test_only_e4m3_needs_conversion_instructions(
+    capability: tuple[int, int], spec: str, runs: bool
+) -> None:
+    reason = unsupported_gpu(capability, VariantSpec.parse(spec))
+    assert (reason is None) == runs
+    if reason is not None:
+        assert reason == (
+            f"FP8 in E4M3 needs compute capability 8.9, this GPU has {capability[0]}."
+            f"{capability[1]}; choose fp8_e5m2 or int8, which every supported GPU converts"
+        )
+
+
+def test_the_variants_check_refuses_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "an A100")
+    fields = PRESETS["llama-3.2-1b"].config_fields()
+    asked = "m", fields, DecodeWorkload(), "cuda"
+    check = find_variant("fp8").check
+    assert check is not None
+    with pytest.raises(MissingRequirement, match=r"^an A100: FP8 in E4M3 needs .* has 8\.0"):
+        check(*asked)
+    check = find_variant("fused+graph+int8").check
+    assert check is not None
+    check(*asked)
 
 
 def test_a_missing_triton_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def step_shapes(
     model: "FusedModel", batch: int, capacity: int, kv_bytes: int | None = None
 ) -> StepShapes:
     """The sizes of a step of `model`; `kv_bytes` None: K and V have the model's dtype."""
-    activation_bytes = model.embedding.element_size()
+    activation_bytes = model.dtype.itemsize
     return StepShapes(
         hidden=model.hidden,
         heads=model.heads,

@@ -1,0 +1,106 @@
+"""The fused step of every narrow format against transformers on the same quantised model, in fp32,
+and what it says of its bytes."""
+
+import pytest
+import torch
+
+from decodescope.analyzer.errors import ModelError
+from decodescope.variants.model.quantize import is_quantized, quantization_of
+from decodescope.variants.model.step_bytes import weight_bytes_read
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
+from tests.helpers import families
+from tests.helpers.fused_steps import assert_logits_agree, both, fused, ids_of, load_family
+
+FORMATS = ["fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8"]
+CONTEXT = families.ORIGINAL_MAX - 2
+
+
+def assert_agrees(family: str, spec: str, batch: int, device: str, steps: int = 2) -> None:
+    loaded = load_family(family, device)
+    workload = DecodeWorkload(batch, CONTEXT, steps + 1, "fp32")
+    step, eager = both(loaded, workload, spec)
+    quantization = quantization_of(VariantSpec.parse(spec))
+    assert quantization is not None
+    assert is_quantized(loaded.model, quantization)
+    for seed in range(steps):
+        ids = ids_of(loaded, batch, seed)
+        assert_logits_agree(step.forced_step(ids), eager.forced_step(ids))
+    assert torch.equal(step.step(), eager.step())
+
+
+@pytest.mark.parametrize("family", families.FAMILIES)
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_family_in_every_format(format: str, family: str, device: str) -> None:
+    assert_agrees(family, f"fused+{format}", 1, device, steps=1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", families.FAMILIES)
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_every_family_as_a_graph(format: str, family: str, batch: int) -> None:
+    assert_agrees(family, f"fused+graph+{format}", batch, "cuda", steps=12)
+
+
+@pytest.mark.parametrize("words", ["head16", "embedding8", "head16+embedding8"])
+@pytest.mark.parametrize("family", ["llama-tied", "llama-odd-hidden"])
+def test_head_and_embedding_are_chosen(family: str, words: str, device: str) -> None:
+    assert_agrees(family, f"fused+int8+{words}", 1, device, steps=1)
+
+
+@pytest.mark.parametrize("left_out", ["qkv", "rope", "gate_up", "head", "residual", "norm"])
+def test_parts_can_be_left_out(left_out: str, device: str) -> None:
+    assert_agrees("qwen2", f"fused+fp8_e4m3-{left_out}", 1, device, steps=1)
+
+
+@pytest.mark.parametrize("format", ["fp8_e4m3", "int8"])
+def test_a_batch(format: str, device: str) -> None:
+    assert_agrees("qwen2", f"fused+{format}", 3, device, steps=1)
+
+
+@pytest.mark.parametrize("words", ["", "+head16", "+embedding8"])
+@pytest.mark.parametrize("family", ["llama-tied", "qwen2", "llama-biased", "llama2"])
+def test_a_step_counts_the_bytes_that_are_stored(family: str, words: str, device: str) -> None:
+    loaded = load_family(family, device, torch.bfloat16)
+    step = fused(loaded, DecodeWorkload(3, 4, 5, "bf16"), f"fused+fp8_e4m3{words}")
+    assert step.weight_bytes_read == weight_bytes_read(loaded.model, 3)
+    cache = step.plan.cache
+    assert step.kv_bytes_read(7) == 7 * (cache.k[..., 0, :].nbytes + cache.v[..., 0, :].nbytes)
+
+
+def test_bytes_by_hand(device: str) -> None:
+    """llama-tied: hidden 100, 4 heads and 2 KV heads of 32, intermediate 136, vocabulary 101."""
+    loaded = load_family("llama-tied", device, torch.bfloat16)
+    step = fused(loaded, DecodeWorkload(1, 4, 5, "bf16"), "fused+fp8_e4m3")
+    rows = 256 + 100 + 272 + 100
+    layer = 256 * 100 + 100 * 128 + 272 * 100 + 100 * 136 + 4 * rows
+    norms, head, embedding = 5 * 200, 101 * 100 + 4 * 101, 200
+    assert step.weight_bytes_read == 2 * layer + norms + head + embedding
+
+
+def test_merged_rows_are_the_modules_own_memory(device: str) -> None:
+    loaded = load_family("qwen3", device)
+    step = fused(loaded, DecodeWorkload(1, 4, 5, "fp32"), "fused+fp8_e4m3")
+    attention = loaded.model.model.layers[1].self_attn
+    qkv = step.plan.parts.layers[1].qkv
+    modules = attention.q_proj, attention.k_proj, attention.v_proj
+    first = 0
+    for module in modules:
+        rows = slice(first, first + len(module.data))
+        assert module.data.data_ptr() == qkv.data[rows].data_ptr()
+        assert qkv.scale is not None
+        assert module.scale.data_ptr() == qkv.scale[rows].data_ptr()
+        first += len(module.data)
+    again = fused(loaded, DecodeWorkload(1, 4, 5, "fp32"), "fused+fp8_e4m3")
+    assert again.plan.parts.layers[1].qkv.data.data_ptr() == qkv.data.data_ptr()
+
+
+def test_matrices_of_two_formats_are_not_merged(device: str) -> None:
+    loaded = load_family("llama2", device)
+    other = load_family("llama2", device)
+    fused(other, DecodeWorkload(1, 4, 5, "fp32"), "fused+int8")
+    layer, theirs = loaded.model.model.layers[0], other.model.model.layers[0]
+    layer.mlp.up_proj = theirs.mlp.up_proj
+    with pytest.raises(ModelError, match=r"matrices of .*torch\.int8.* in one layer"):
+        fused(loaded, DecodeWorkload(1, 4, 5, "fp32"))
