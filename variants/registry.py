@@ -209,9 +209,11 @@ def _check_fused(
             f"{workload.dtype}; pass --dtype {spec.weight_format} or leave the format out"
         )
 
+    from decodescope.variants.model.stored_quantization import require_format
     from decodescope.variants.steps.fused.support import require_support
 
     require_support(name, config, workload.batch, device, spec)
+    require_format(name, config, spec)
 
 
 _FORMAT_NAMES: dict[WeightFormat | None, str] = {

@@ -13,14 +13,14 @@ from transformers import DynamicCache
 
 from decodescope.analyzer.errors import ModelError, first_line
 from decodescope.analyzer.schema.report import Finding
-from decodescope.variants.model.weight_files import Shape
+from decodescope.variants.model.weight_files import StoredTensor
 
 UNEXPECTED_WEIGHTS = "unexpected_weights"
 _NAMED = 3
 _CHECKED_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def require_shapes(name: str, skeleton: Any, shapes: Mapping[str, Shape]) -> None:
+def require_shapes(name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]) -> None:
     """Compare the tensors of a checkpoint with those of the model that config.json describes.
 
     `skeleton` is that model without memory. Only equal names are compared: transformers renames
@@ -30,10 +30,11 @@ def require_shapes(name: str, skeleton: Any, shapes: Mapping[str, Shape]) -> Non
         ModelError: a tensor has another shape; names the first few.
     """
     expected = {key: tuple(value.shape) for key, value in skeleton.state_dict().items()}
+    stored = {key: tensor.shape for key, tensor in tensors.items()}
     wrong = [
-        f"{key} is {list(shapes[key])} in the weights and {list(shape)} by config.json"
+        f"{key} is {list(stored[key])} in the weights and {list(shape)} by config.json"
         for key, shape in expected.items()
-        if key in shapes and shapes[key] != shape and math.prod(shapes[key]) != math.prod(shape)
+        if key in stored and math.prod(stored[key]) != math.prod(shape)
     ]
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

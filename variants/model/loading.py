@@ -30,9 +30,18 @@ from decodescope.variants.model.integrity import (
     require_shapes,
 )
 from decodescope.variants.model.memory_need import model_bytes, require_memory
+from decodescope.variants.model.quantized_loading import (
+    QuantizedCheckpoint,
+    find_quantized,
+    load_quantized,
+)
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import ModelSource, needs_custom_code, read_config
-from decodescope.variants.model.weight_files import INDEX, WEIGHTS, weight_shapes
+from decodescope.variants.model.stored_quantization import (
+    declares_quantization,
+    unsupported_quantization,
+)
+from decodescope.variants.model.weight_files import INDEX, WEIGHTS, stored_tensors
 from decodescope.variants.model.workload import DecodeWorkload, DType
 
 _TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -85,6 +94,7 @@ def load_model(
     """Load `source` onto `device` in `dtype`.
 
     Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
+    8-bit matrices of a checkpoint stay as they are, whatever `dtype`.
     `check` is called with the model's name and its config.json before any weights are loaded; its
     errors propagate. Random weights are those of `build_random`.
 
@@ -108,18 +118,24 @@ def load_model(
         if check is not None:
             check(source.name, files.config)
         skeleton = _skeleton(source, files, torch_dtype(dtype), trust_remote_code)
+        quantized = None
         if source.folder is not None:
-            _check_files(source, files, skeleton, source.folder)
+            quantized = _check_files(source, files, skeleton, source.folder)
         if workload is not None:
-            require_memory(source.name, skeleton, workload, device, model_bytes(skeleton))
+            # Which matrices of a hub model have 8 bits is known when its weights are here.
+            unknown = source.hub_id is not None and declares_quantization(files.config)
+            weights = 0 if unknown else model_bytes(skeleton)
+            require_memory(source.name, skeleton, workload, device, weights)
         if source.kind == "random":
             assert source.preset is not None
             model = build_random(source.preset, device, torch_dtype(dtype))
             return loaded_model(model, None, "random", source.name)
         if source.hub_id is not None:
             folder = fetch_weights(source.hub_id, files.cached_only)
-            _check_files(source, files, skeleton, folder)
-        return _load_checkpoint(source, files, skeleton.dtype, device, trust_remote_code)
+            quantized = _check_files(source, files, skeleton, folder)
+            if quantized is not None and workload is not None:
+                require_memory(source.name, skeleton, workload, device, model_bytes(skeleton))
+        return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,33 +235,42 @@ def _is_decoder(config: Any) -> bool:
     return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
 
 
-def _check_files(source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path) -> None:
-    shapes = weight_shapes(folder)
-    # Quantized tensors are packed, with other shapes.
-    if "quantization_config" not in files.config:
-        require_shapes(source.name, skeleton, shapes)
+def _check_files(
+    source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path
+) -> QuantizedCheckpoint | None:
+    """Compare the files with `skeleton`; its 8-bit matrices, if they are loaded as they are."""
+    tensors = stored_tensors(folder)
+    if unsupported_quantization(files.config) is not None:
+        # transformers may know the method. Its tensors are packed, with other shapes.
+        return None
+    require_shapes(source.name, skeleton, tensors)
+    return find_quantized(source.name, files.config, skeleton, tensors)
 
 
 def _load_checkpoint(
     source: ModelSource,
     files: ModelFiles,
-    dtype: torch.dtype,
+    skeleton: Any,
+    quantized: QuantizedCheckpoint | None,
     device: str,
     trust_remote_code: bool,
 ) -> LoadedModel:
     options = {"trust_remote_code": trust_remote_code, "local_files_only": files.cached_only}
     with _broken_checkpoint(source.name):
-        model, info = AutoModelForCausalLM.from_pretrained(
-            files.location,
-            dtype=dtype,
-            use_safetensors=True,
-            # `require_complete` names them.
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-            **options,
-        )
-        model = model.to(device)
-    findings = require_complete(source.name, info)
+        if quantized is not None:
+            model, findings = skeleton, load_quantized(source.name, skeleton, quantized, device)
+        else:
+            model, info = AutoModelForCausalLM.from_pretrained(
+                files.location,
+                dtype=skeleton.dtype,
+                use_safetensors=True,
+                # `require_complete` names them.
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+                **options,
+            )
+            findings = require_complete(source.name, info)
+            model = model.to(device)
     require_finite(source.name, model)
     require_decoding(source.name, model)
     tokenizer = _load_tokenizer(source, files, options)

@@ -4,6 +4,7 @@ Nothing else is ever loaded: other formats are pickles, which can run code. tran
 a pickle that an index names, so it is called only after these checks.
 """
 
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from safetensors import SafetensorError, safe_open
@@ -17,8 +18,17 @@ INDEX = "model.safetensors.index.json"
 Shape = tuple[int, ...]
 
 
-def weight_shapes(folder: Path) -> dict[str, Shape]:
-    """The shape of every tensor of the checkpoint in `folder`, from the headers of its files.
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """What the header of `file` says of a tensor; `dtype` is safetensors' name of it ("BF16")."""
+
+    file: Path
+    dtype: str
+    shape: Shape
+
+
+def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
+    """Every tensor of the checkpoint in `folder`, by name, from the headers of its files.
 
     Raises:
         ModelError: there are no safetensors weights, or a file is missing, incomplete or not
@@ -29,12 +39,12 @@ def weight_shapes(folder: Path) -> dict[str, Shape]:
             f"{sharded[0]}: a distributed checkpoint, which is not supported; save the model with "
             f"save_pretrained, which writes {WEIGHTS}"
         )
-    shapes: dict[str, Shape] = {}
+    tensors: dict[str, StoredTensor] = {}
     for name in _file_names(folder):
-        shapes |= _header(folder / name)
-    if not shapes:
+        tensors |= _header(folder / name)
+    if not tensors:
         raise ModelError(f"{folder}: its safetensors files hold no tensors; save the model again")
-    return shapes
+    return tensors
 
 
 def shard_names(index: Path) -> tuple[str, ...]:
@@ -74,10 +84,14 @@ def _file_names(folder: Path) -> tuple[str, ...]:
     return names
 
 
-def _header(path: Path) -> dict[str, Shape]:
+def _header(path: Path) -> dict[str, StoredTensor]:
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            return {
+                name: StoredTensor(path, part.get_dtype(), tuple(part.get_shape()))
+                for name, part in slices.items()
+            }
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelError(
             f"{path}: not a whole safetensors file ({error}); download or copy it again"

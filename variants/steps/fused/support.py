@@ -11,6 +11,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.model.step_bytes import head_dim
+from decodescope.variants.model.stored_quantization import unsupported_quantization
 from decodescope.variants.spec import VariantSpec
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -79,6 +80,9 @@ def unsupported_fields(fields: Mapping[str, object]) -> str | None:
 
     All reasons at once. None if there is none, or if transformers cannot read the fields: loading
     the model reports that better.
+
+    Raises:
+        ModelError: as `unsupported_quantization`.
     """
     model_type = fields.get("model_type")
     if model_type not in MODEL_TYPES:
@@ -87,12 +91,11 @@ def unsupported_fields(fields: Mapping[str, object]) -> str | None:
         config = CONFIG_MAPPING[model_type].from_dict(deepcopy(dict(fields)))
     except Exception:  # transformers raises nearly every type for a broken configuration
         return None
-    return ", ".join(_reasons(config)) or None
+    quantization = unsupported_quantization(fields)
+    return ", ".join([*([quantization] if quantization else ()), *_reasons(config)]) or None
 
 
 def _reasons(config: Any) -> Iterator[str]:
-    if getattr(config, "quantization_config", None) is not None:
-        yield "quantized checkpoints"
     if config.hidden_act not in _SILU:
         yield f"the activation {config.hidden_act} (only silu)"
     yield from _head_reasons(config)

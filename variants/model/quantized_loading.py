@@ -1,0 +1,178 @@
+"""Loads a checkpoint whose matrices have 8 bits, without the package that wrote it.
+
+transformers would cast such weights and drop their scales, or ask for that package and a GPU.
+"""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import nn
+
+from decodescope.analyzer.schema.report import Finding
+from decodescope.variants.model.integrity import require_complete
+from decodescope.variants.model.quantized_linear import QuantizedLinear
+from decodescope.variants.model.quantized_tensors import (
+    NarrowMatrix,
+    is_activation_scale,
+    is_narrow,
+    narrow_matrices,
+    require_usable,
+    row_scales,
+)
+from decodescope.variants.model.stored_quantization import (
+    declares_quantization,
+    quantizes_activations,
+)
+from decodescope.variants.model.weight_files import StoredTensor
+
+QUANTIZED_CHECKPOINT = "quantized_checkpoint"
+
+# Frequencies are computed, whatever older checkpoints hold.
+_COMPUTED = "rotary_emb.inv_freq"
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedCheckpoint:
+    """The tensors of a checkpoint, and which of them are 8-bit matrices, by Linear layer.
+
+    `activations`: config.json asks for activations of 8 bits too.
+    """
+
+    tensors: Mapping[str, StoredTensor]
+    matrices: Mapping[str, NarrowMatrix]
+    activations: bool
+
+
+def find_quantized(
+    name: str, config: Mapping[str, object], skeleton: Any, tensors: Mapping[str, StoredTensor]
+) -> QuantizedCheckpoint | None:
+    """The checkpoint of `tensors` if config.json or they say that it is quantized, else None.
+
+    Its 8-bit matrices take the place of their Linear layers in `skeleton`, without memory.
+
+    Raises:
+        ModelError: as `narrow_matrices`.
+    """
+    if not declares_quantization(config) and not is_narrow(tensors):
+        return None
+    matrices = narrow_matrices(name, skeleton, tensors)
+    for key, matrix in matrices.items():
+        data = torch.empty(matrix.rows, matrix.columns, dtype=matrix.dtype, device="meta")
+        scale = None if matrix.scale is None else torch.empty(matrix.rows, device="meta")
+        skeleton.set_submodule(key, QuantizedLinear(data, scale, skeleton.get_submodule(key).bias))
+        # A head of its own: it has no weight that could be the embedding's.
+        if skeleton.all_tied_weights_keys.pop(matrix.data, None) is not None:
+            skeleton.config.get_text_config(decoder=True).tie_word_embeddings = False
+    return QuantizedCheckpoint(tensors, matrices, quantizes_activations(config))
+
+
+@torch.no_grad()
+def load_quantized(
+    name: str, skeleton: Any, checkpoint: QuantizedCheckpoint, device: str
+) -> tuple[Finding, ...]:
+    """Fill `skeleton` from the files of `checkpoint`, which was found for it, on `device`.
+
+    8-bit matrices are read as they are, all else in the dtype of the skeleton. One tensor at a time
+    is read, so memory is that of the model and one tensor. Returns what is unusual about the
+    checkpoint.
+
+    Raises:
+        ModelError: tensors are missing, have another shape, or hold values that are no numbers.
+    """
+    tensors, matrices = checkpoint.tensors, checkpoint.matrices
+    findings = _require_whole(name, skeleton, checkpoint)
+    with _Reader(tensors, device) as reader:
+        for key, matrix in matrices.items():
+            module = skeleton.get_submodule(key)
+            module.data = reader.read(matrix.data)
+            if matrix.scale is not None:
+                stored = reader.read(matrix.scale)
+                module.scale = row_scales(name, matrix.scale, stored, matrix.rows)
+            require_usable(name, matrix.data, module.data, module.scale, skeleton.dtype)
+        expected = skeleton.state_dict()
+        state = {
+            key: reader.read(key, value.dtype) for key, value in expected.items() if key in tensors
+        }
+    skeleton.load_state_dict(state, strict=False, assign=True)
+    skeleton.tie_weights(missing_keys=expected.keys() - state.keys())
+    _compute_buffers(skeleton, device)
+    return (_finding(checkpoint), *findings)
+
+
+def _require_whole(
+    name: str, skeleton: Any, checkpoint: QuantizedCheckpoint
+) -> tuple[Finding, ...]:
+    tensors = checkpoint.tensors
+    expected = skeleton.state_dict()
+    tied = skeleton.all_tied_weights_keys
+    twins = tied | {source: target for target, source in tied.items()}
+    missing = {key for key in expected if key not in tensors and twins.get(key) not in tensors}
+    matrices = checkpoint.matrices.values()
+    used = {*expected, *(matrix.data for matrix in matrices), *(m.scale for m in matrices)}
+    unexpected = {
+        key
+        for key in tensors
+        if key not in used and not is_activation_scale(key) and not key.endswith(_COMPUTED)
+    }
+    mismatched = [
+        (key,)
+        for key, value in expected.items()
+        if key in tensors and tensors[key].shape != tuple(value.shape)
+    ]
+    return require_complete(
+        name,
+        {"mismatched_keys": mismatched, "missing_keys": missing, "unexpected_keys": unexpected},
+    )
+
+
+def _finding(checkpoint: QuantizedCheckpoint) -> Finding:
+    matrices = checkpoint.matrices.values()
+    formats = sorted({str(matrix.dtype).removeprefix("torch.") for matrix in matrices})
+    message = (
+        f"{len(matrices)} matrices of the checkpoint are read as they are stored: "
+        f"{', '.join(formats) or 'none has 8 bits'}"
+    )
+    if checkpoint.activations or any(map(is_activation_scale, checkpoint.tensors)):
+        message += (
+            "; what it says of the formats of activations, K and V is not used: the variant "
+            "decides (the run's dtype, if it names none)"
+        )
+    return Finding(QUANTIZED_CHECKPOINT, message)
+
+
+class _Reader(ExitStack):
+    """Reads tensors of a checkpoint onto `device`; its files stay open until the end."""
+
+    def __init__(self, tensors: Mapping[str, StoredTensor], device: str) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._device = device
+        self._files: dict[Path, Any] = {}
+
+    def read(self, key: str, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """The tensor `key`, cast to `dtype`, in memory of its own."""
+        path = self._tensors[key].file
+        if path not in self._files:
+            self._files[path] = self.enter_context(safe_open(path, framework="pt"))
+        tensor: torch.Tensor = self._files[path].get_tensor(key)
+        # The tensor is a part of the mapped file.
+        return tensor.to(self._device, dtype or tensor.dtype, copy=True)
+
+
+def _compute_buffers(model: nn.Module, device: str) -> None:
+    """Give memory to what no checkpoint holds, such as rotary frequencies, and compute it."""
+    for module in model.modules():
+        buffers = {key: buffer for key, buffer in module._buffers.items() if buffer is not None}
+        absent = {key: buffer for key, buffer in buffers.items() if buffer.is_meta}
+        for key, buffer in absent.items():
+            module._buffers[key] = torch.empty_like(buffer, device=device)
+        # transformers computes the buffers of the modules that do not have this mark.
+        module._is_hf_initialized = not absent  # type: ignore[assignment]
+        for parameter in module.parameters(recurse=False):
+            parameter._is_hf_initialized = True  # type: ignore[attr-defined]
+    model.initialize_weights()  # type: ignore[operator]

@@ -1,0 +1,195 @@
+"""The 8-bit matrices of a checkpoint: which tensors they are, and whether their values are usable.
+
+A Linear layer `name` is stored as `name.weight` in F8_E4M3, F8_E5M2 or I8 and a scale beside it,
+W[r, k] = weight[r, k] * scale[r]. A scale of a whole matrix is repeated for its rows. Sources:
+compressed-tensors' NaiveQuantizationCompressor; the `weight_scale_inv` of transformers'
+FineGrainedFP8Config multiplies too, in spite of its name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from decodescope.analyzer.errors import ModelError
+from decodescope.variants.model.weight_files import Shape, StoredTensor
+
+NARROW = {
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "I8": torch.int8,
+}
+
+_SCALES = ("weight_scale", "weight_scale_inv")
+_SCALE_TYPES = ("F32", "BF16", "F16", "F64")
+_FLOATS = (*_SCALE_TYPES, "I64", "I32", "BOOL")
+# What makes a weight more than codes times a scale, by the end of the tensor's name.
+_OTHER_METHODS = {
+    "weight_packed": "packed weights",
+    "qweight": "packed weights",
+    "weight_zero_point": "zero points",
+    "qzeros": "zero points",
+    "weight_g_idx": "columns in groups",
+    "weight_scale_2": "scales of scales",
+    "weight_global_scale": "scales of scales",
+}
+# Scales of activations and of K and V, which are computed in the run's dtype.
+_ACTIVATION_SCALES = (
+    "input_scale", "activation_scale", "input_scale_ub", "input_zero_point", "output_scale",
+    "q_scale", "k_scale", "v_scale", "kv_scale", "prob_output_scale",
+)  # fmt: skip
+_CODE_BITS = 0x7F
+_LARGEST_CODE = {torch.float8_e4m3fn: 0x7E, torch.float8_e5m2: 0x7B}
+_READ = "only F8_E4M3, F8_E5M2 and I8 weights with one scale for each row or matrix are read"
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowMatrix:
+    """An 8-bit matrix: the names of its elements and of their scale (None: every scale is 1)."""
+
+    rows: int
+    columns: int
+    dtype: torch.dtype
+    data: str
+    scale: str | None
+
+
+def is_narrow(tensors: Mapping[str, StoredTensor]) -> bool:
+    """Whether a checkpoint holds weights of 8 bits or their scales."""
+    return any(tensor.dtype in NARROW or name.endswith(_SCALES) for name, tensor in tensors.items())
+
+
+def is_activation_scale(name: str) -> bool:
+    """Whether the tensor scales activations, or K and V."""
+    return name.rpartition(".")[2] in _ACTIVATION_SCALES
+
+
+def narrow_matrices(
+    name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]
+) -> dict[str, NarrowMatrix]:
+    """The 8-bit matrices of a checkpoint, by the name of their nn.Linear in `skeleton`.
+
+    `name` is the model's, for the message; `tensors` are those of `stored_tensors`.
+
+    Raises:
+        ModelError: weights or scales of other types, shapes or methods, weights without scales
+            beside others with them, scales without weights; names the first.
+    """
+    for stored in tensors:
+        if why := _OTHER_METHODS.get(stored.rpartition(".")[2]):
+            raise _refused(name, f"{stored}: {why}")
+    linears = {
+        key: module for key, module in skeleton.named_modules() if isinstance(module, nn.Linear)
+    }
+    weights = {f"{key}.weight" for key in linears}
+    for key in skeleton.state_dict():
+        dtype = tensors[key].dtype if key in tensors else "F32"
+        if dtype not in _FLOATS and not (key in weights and dtype in NARROW):
+            what = "weights" if key in weights else "a tensor that is no matrix of a Linear layer"
+            raise _refused(name, f"{key} is {dtype}: {what}")
+    # Unscaled weights are a plain cast, but only where nothing else has scales.
+    scaled = any(stored.endswith(_SCALES) for stored in tensors)
+    found = {
+        key: _matrix(name, key, module, tensors, scaled)
+        for key, module in linears.items()
+        if f"{key}.weight" in tensors and tensors[f"{key}.weight"].dtype in NARROW
+    }
+    used = {matrix.scale for matrix in found.values()}
+    for stored in tensors:
+        if stored.endswith(_SCALES) and stored not in used:
+            raise _refused(name, f"{stored} scales weights that are not of 8 bits")
+    return found
+
+
+def _matrix(
+    name: str, key: str, module: nn.Linear, tensors: Mapping[str, StoredTensor], scaled: bool
+) -> NarrowMatrix:
+    weight = tensors[f"{key}.weight"]
+    rows, columns = module.out_features, module.in_features
+    if weight.shape != (rows, columns):
+        raise ModelError(
+            f"{name}: config.json and the weights are of different models: {key}.weight is "
+            f"{list(weight.shape)} in the weights and {[rows, columns]} by config.json; use the "
+            "files of one checkpoint"
+        )
+    scales = [f"{key}.{end}" for end in _SCALES if f"{key}.{end}" in tensors]
+    if len(scales) > 1:
+        raise _refused(name, f"{key} has both {' and '.join(_SCALES)}")
+    if not scales and (scaled or weight.dtype == "I8"):
+        raise ModelError(
+            f"{name}: {key}.weight is {weight.dtype}, but the checkpoint lacks its scale "
+            f"({key}.{_SCALES[0]}); download or save it again"
+        )
+    for scale in scales:
+        _check_scale(name, scale, tensors[scale], rows)
+    dtype = NARROW[weight.dtype]
+    return NarrowMatrix(rows, columns, dtype, f"{key}.weight", scales[0] if scales else None)
+
+
+def _check_scale(name: str, key: str, scale: StoredTensor, rows: int) -> None:
+    if scale.dtype not in _SCALE_TYPES:
+        raise _refused(name, f"{key} is {scale.dtype}")
+    shapes: tuple[Shape, ...] = ((), (1,), (1, 1), (rows,), (rows, 1))
+    if scale.shape not in shapes:
+        raise _refused(name, f"{key} is {list(scale.shape)} for {rows} rows")
+
+
+def _refused(name: str, what: str) -> ModelError:
+    return ModelError(f"{name}: {what}, which is not supported ({_READ}); use another checkpoint")
+
+
+def row_scales(name: str, key: str, stored: torch.Tensor, rows: int) -> torch.Tensor:
+    """The scales of the tensor `key` as the kernels read them: float32 [rows].
+
+    Raises:
+        ModelError: a scale that is zero, negative, NaN or infinite; names its row.
+    """
+    scale = stored.reshape(-1).float()
+    bad = ~(scale.isfinite() & (scale > 0))
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0])
+        raise ModelError(
+            f"{name}: the scale in row {row} of {key} is {scale[row].item():g} "
+            f"({int(bad.sum())} of {len(scale)} are no positive finite numbers); download or save "
+            "the checkpoint again"
+        )
+    return scale.expand(rows).contiguous()
+
+
+def require_usable(
+    name: str, key: str, data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype
+) -> None:
+    """Check that every weight of an 8-bit matrix is a finite number, also as `dtype`.
+
+    Takes a byte of temporary memory for each element.
+
+    Raises:
+        ModelError: a code that is NaN or infinite, or a weight that `dtype` cannot hold.
+    """
+    if not data.numel():
+        return
+    if data.dtype == torch.int8:
+        low, high = data.aminmax(dim=1)
+        largest = torch.maximum(high.float(), -low.float())
+    else:
+        # Without its sign, a larger code is a larger number; infinity and NaN are the largest.
+        codes = (data.view(torch.uint8) & _CODE_BITS).amax(dim=1)
+        bad = codes > _LARGEST_CODE[data.dtype]
+        if bool(bad.any()):
+            raise ModelError(
+                f"{name}: NaN or infinite codes in {int(bad.sum())} rows of {key}, the first in "
+                f"row {int(bad.nonzero()[0])}; download or save the checkpoint again"
+            )
+        largest = codes.view(data.dtype).float()
+    if scale is not None:
+        largest = largest * scale
+    most = torch.finfo(dtype).max
+    if not bool((largest <= most).all()):
+        row = int(largest.argmax())
+        raise ModelError(
+            f"{name}: row {row} of {key} times its scale is {largest[row].item():g}, beyond "
+            f"{str(dtype).removeprefix('torch.')} ({most:g}); choose another --dtype, or download "
+            "the checkpoint again"
+        )

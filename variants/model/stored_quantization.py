@@ -1,0 +1,166 @@
+"""What config.json says of the quantization of a checkpoint, without torch.
+
+Weights of 8 bits that are their codes times one scale, of the output channel or of the matrix, are
+loaded as they are. Which matrices those are is read from the weights (`quantized_tensors`), because
+`ignore` and `targets` are patterns of the library that wrote them. Here is what only config.json
+says: that the rest of the method is another one. Sources: compressed-tensors' QuantizationConfig,
+vLLM's readers of `fp8`, `fbgemm_fp8` and `modelopt`, transformers' FineGrainedFP8Config.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.variants.spec import VariantSpec, WeightFormat
+
+FIELD = "quantization_config"
+METHODS = ("compressed-tensors", "fp8", "fbgemm_fp8", "modelopt")
+
+_FORMATS = ("float-quantized", "int-quantized", "naive-quantized", "mixed-precision")
+_STRATEGIES = ("channel", "tensor")
+_MODELOPT_ALGORITHMS = ("FP8", "FP8_PER_CHANNEL_PER_TOKEN")
+_MAX_SHOWN = 40
+_TYPES: dict[str, WeightFormat] = {"float": "fp8_e4m3", "int": "int8"}
+
+
+def unsupported_quantization(config: Mapping[str, Any]) -> str | None:
+    """Why a checkpoint with this config.json is not loaded as it is, to follow "cannot run".
+
+    None if it is, or if config.json mentions no quantization.
+
+    Raises:
+        ModelError: the field is not what any library writes.
+    """
+    fields = _fields(config)
+    if fields is None:
+        return None
+    reasons = dict.fromkeys(_reasons(fields))
+    if not reasons:
+        return None
+    return (
+        f"a checkpoint quantized by {_short(fields['quant_method'])} with {', '.join(reasons)} "
+        "(only 8-bit weights with one scale for each output channel or matrix)"
+    )
+
+
+def declares_quantization(config: Mapping[str, Any]) -> bool:
+    """Whether config.json says that the weights are quantized.
+
+    Raises:
+        ModelError: as `unsupported_quantization`.
+    """
+    return _fields(config) is not None
+
+
+def require_format(name: str, config: Mapping[str, Any], spec: VariantSpec) -> None:
+    """Refuse another weight format than that of a checkpoint that config.json calls quantized.
+
+    Its weights in another format would be rounded twice, and their exact values are lost.
+
+    Raises:
+        InputError: `spec` names one.
+        ModelError: as `unsupported_quantization`.
+    """
+    fields = _fields(config)
+    if fields is None or spec.weight_format is None:
+        return
+    stored = _stored_formats(fields)
+    # W8A8 differs in its activations only.
+    asked = "fp8_e4m3" if spec.weight_format == "w8a8" else spec.weight_format
+    if stored and stored != {asked}:
+        raise InputError(
+            f"variant {spec}: weights in {spec.weight_format}, but {name} is stored in "
+            f"{' and '.join(sorted(stored))}; leave the format out, or choose a checkpoint that is "
+            "not quantized"
+        )
+
+
+def quantizes_activations(config: Mapping[str, Any]) -> bool:
+    """Whether config.json asks for activations of 8 bits.
+
+    Raises:
+        ModelError: as `unsupported_quantization`.
+    """
+    fields = _fields(config)
+    if fields is None:
+        return False
+    if fields["quant_method"] != "compressed-tensors":
+        return True
+    return any(group.get("input_activations") for group in _groups(fields))
+
+
+def _stored_formats(fields: Mapping[str, Any]) -> set[WeightFormat]:
+    if fields["quant_method"] != "compressed-tensors":
+        return {"fp8_e4m3"}
+    types = {_type(weights) for weights in _weight_schemes(fields)}
+    return {format for type, format in _TYPES.items() if type in types}
+
+
+def _fields(config: Mapping[str, Any]) -> dict[str, Any] | None:
+    fields = config.get(FIELD)
+    if fields is None:
+        return None
+    if not isinstance(fields, dict) or not isinstance(fields.get("quant_method"), str):
+        raise ModelError(
+            f"config.json: {FIELD} is not an object with a quant_method; use the config.json that "
+            "was saved with the weights"
+        )
+    return fields
+
+
+def _reasons(fields: Mapping[str, Any]) -> Iterator[str]:
+    method = fields["quant_method"]
+    if method == "compressed-tensors":
+        yield from _compressed_tensors_reasons(fields)
+    elif method == "fp8":
+        if (block := fields.get("weight_block_size")) is not None:
+            yield f"one scale for each block of {_short(block)}"
+    elif method == "modelopt":
+        algorithm = fields.get("quant_algo")
+        if str(algorithm).upper() not in _MODELOPT_ALGORITHMS:
+            yield f"quant_algo {_short(algorithm)}"
+    elif method not in METHODS:
+        yield "its own packing"
+
+
+def _compressed_tensors_reasons(fields: Mapping[str, Any]) -> Iterator[str]:
+    for part in (fields, *_groups(fields)):
+        if (form := part.get("format")) is not None and form not in _FORMATS:
+            yield f"format {_short(form)}"
+    for weights in _weight_schemes(fields):
+        if (bits := weights.get("num_bits", 8)) != 8:
+            yield f"{_short(bits)}-bit weights"
+        if (kind := _type(weights)) not in _TYPES:
+            yield f"weights of type {kind}"
+        inferred = "tensor" if weights.get("group_size") is None else "group"
+        if (strategy := _short(weights.get("strategy") or inferred)) not in _STRATEGIES:
+            yield f"one scale for each {strategy}"
+        if not weights.get("symmetric", True):
+            yield "zero points"
+    for name in ("sparsity_config", "transform_config"):
+        extra = fields.get(name)
+        if isinstance(extra, dict) and extra and extra.get("format") != "dense":
+            yield f"a {name}"
+
+
+def _type(weights: Mapping[str, Any]) -> str:
+    return _short(weights.get("type", "int"))
+
+
+def _short(value: object) -> str:
+    text = str(value).lower()
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
+
+
+def _groups(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    groups = fields.get("config_groups")
+    return [
+        group
+        for group in (groups.values() if isinstance(groups, dict) else ())
+        if isinstance(group, dict)
+    ]
+
+
+def _weight_schemes(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    parts = [group.get("weights") for group in _groups(fields)]
+    return [part for part in parts if isinstance(part, dict)]
