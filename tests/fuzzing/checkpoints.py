@@ -11,6 +11,10 @@ from tests.fuzzing.damage import ODD_VALUES, as_json, damage_bytes, damage_json
 
 _LIST = "model.safetensors.index.json"
 _WEIGHTS = "model.safetensors"
+_WORDS = (
+    "llama", "mamba", "bert", "float16", "F8_E4M3", "F8_E5M2", "I8", "U8", "F16", "F8_E8M0",
+    "fp8", "gptq", "modelopt", "group", "tensor", "int", "float",
+)  # fmt: skip
 
 
 @cache
@@ -37,14 +41,51 @@ def _whole() -> dict[str, bytes]:
             folder
         )
         files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    header = json.loads(files[_WEIGHTS][8 : 8 + int.from_bytes(files[_WEIGHTS][:8], "little")])
-    weights = {key: _WEIGHTS for key in header if key != "__metadata__"}
-    return files | {_LIST: json.dumps({"metadata": {}, "weight_map": weights}).encode()}
+    return files | {_LIST: _index(files[_WEIGHTS])}
+
+
+@cache
+def _quantized(layout: str) -> dict[str, bytes]:
+    """The same with matrices of 8 bits."""
+    import torch
+    from safetensors.torch import load, save
+
+    dtype = torch.int8 if layout == "int8" else torch.float8_e4m3fn
+    tensors = load(_whole()[_WEIGHTS])
+    for name in [name for name in tensors if name.endswith("proj.weight")]:
+        # Codes of small values: the text does not matter.
+        tensors[name] = (tensors[name] * 100).to(dtype)
+        rows = len(tensors[name])
+        shape = {"int8": (rows, 1), "fp8": (rows,), "whole": ()}[layout]
+        tensors[f"{name}_scale"] = torch.full(shape, 0.01)
+    weights = {"num_bits": 8, "type": "int" if layout == "int8" else "float", "symmetric": True}
+    group = {"targets": ["Linear"], "weights": weights | {"strategy": "channel"}}
+    method = {"quant_method": "compressed-tensors", "config_groups": {"group_0": group}}
+    config = json.loads(_whole()["config.json"]) | {"quantization_config": method}
+    files = _whole() | {_WEIGHTS: save(tensors, {"format": "pt"})}
+    if layout != "whole":
+        files["config.json"] = json.dumps(config).encode()
+    return files | {_LIST: _index(files[_WEIGHTS])}
+
+
+def _index(weights: bytes) -> bytes:
+    names = [name for name in _header(weights) if name != "__metadata__"]
+    return json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, _WEIGHTS)}).encode()
+
+
+def _header(weights: bytes) -> dict[str, object]:
+    header: dict[str, object] = json.loads(weights[8 : 8 + _header_bytes(weights)])
+    return header
+
+
+def _header_bytes(weights: bytes) -> int:
+    return int.from_bytes(weights[:8], "little")
 
 
 def checkpoint_case(rng: random.Random) -> Case:
-    """`run` of a checkpoint with one or two damaged files."""
-    files = dict(_whole())
+    """`run` of a checkpoint, quantized or not, with one or two damaged files."""
+    layout = rng.choice(("int8", "fp8", "whole", "none", "none", "none"))
+    files = dict(_whole() if layout == "none" else _quantized(layout))
     if rng.random() < 0.7:
         del files[_LIST]
     names = rng.choices((*files, "config.json", "config.json"), k=rng.choice((0, 1, 1, 1, 2)))
@@ -60,6 +101,11 @@ def checkpoint_case(rng: random.Random) -> Case:
 
 
 def _damaged(name: str, data: bytes, rng: random.Random) -> bytes:
+    if name == _WEIGHTS and rng.random() < 0.5:
+        header = _header(data)
+        _change(header, rng)
+        text = as_json(header, rng)
+        return len(text).to_bytes(8, "little") + text + data[8 + _header_bytes(data) :]
     if not name.endswith(".json") or rng.random() < 0.15:
         return damage_bytes(data, rng)
     if rng.random() < 0.5:
@@ -81,4 +127,4 @@ def _change(value: dict[str, object], rng: random.Random) -> None:
     elif rng.random() < 0.3:
         value[key] = value[rng.choice(list(value))] if value else 1
     else:
-        value[key] = rng.choice((*ODD_VALUES, 2, 3, 8, 17, "llama", "mamba", "bert", "float16"))
+        value[key] = rng.choice((*ODD_VALUES, 2, 3, 8, 17, *_WORDS))

@@ -117,14 +117,15 @@ def load_model(
             _check_positions(source.name, limit, workload)
         if check is not None:
             check(source.name, files.config)
+        # First of all, because transformers says less of a broken quantization_config.
+        declared = declares_quantization(files.config)
         skeleton = _skeleton(source, files, torch_dtype(dtype), trust_remote_code)
         quantized = None
         if source.folder is not None:
             quantized = _check_files(source, files, skeleton, source.folder)
         if workload is not None:
             # Which matrices of a hub model have 8 bits is known when its weights are here.
-            unknown = source.hub_id is not None and declares_quantization(files.config)
-            weights = 0 if unknown else model_bytes(skeleton)
+            weights = 0 if declared and source.hub_id is not None else model_bytes(skeleton)
             require_memory(source.name, skeleton, workload, device, weights)
         if source.kind == "random":
             assert source.preset is not None

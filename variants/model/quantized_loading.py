@@ -58,9 +58,10 @@ def find_quantized(
     Raises:
         ModelError: as `narrow_matrices`.
     """
-    if not declares_quantization(config) and not is_narrow(tensors):
+    declared = declares_quantization(config)
+    if not declared and not is_narrow(tensors):
         return None
-    matrices = narrow_matrices(name, skeleton, tensors)
+    matrices = narrow_matrices(name, skeleton, tensors, declared)
     for key, matrix in matrices.items():
         data = torch.empty(matrix.rows, matrix.columns, dtype=matrix.dtype, device="meta")
         scale = None if matrix.scale is None else torch.empty(matrix.rows, device="meta")
@@ -137,6 +138,8 @@ def _finding(checkpoint: QuantizedCheckpoint) -> Finding:
         f"{len(matrices)} matrices of the checkpoint are read as they are stored: "
         f"{', '.join(formats) or 'none has 8 bits'}"
     )
+    if any(matrix.scale is None for matrix in matrices):
+        message += " without scales"
     if checkpoint.activations or any(map(is_activation_scale, checkpoint.tensors)):
         message += (
             "; what it says of the formats of activations, K and V is not used: the variant "

@@ -67,11 +67,12 @@ def is_activation_scale(name: str) -> bool:
 
 
 def narrow_matrices(
-    name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]
+    name: str, skeleton: Any, tensors: Mapping[str, StoredTensor], declared: bool
 ) -> dict[str, NarrowMatrix]:
     """The 8-bit matrices of a checkpoint, by the name of their nn.Linear in `skeleton`.
 
-    `name` is the model's, for the message; `tensors` are those of `stored_tensors`.
+    `name` is the model's, for the message; `tensors` are those of `stored_tensors`. FP8 weights
+    without scales are a plain cast, unless config.json has `declared` that they are quantized.
 
     Raises:
         ModelError: weights or scales of other types, shapes or methods, weights without scales
@@ -89,8 +90,7 @@ def narrow_matrices(
         if dtype not in _FLOATS and not (key in weights and dtype in NARROW):
             what = "weights" if key in weights else "a tensor that is no matrix of a Linear layer"
             raise _refused(name, f"{key} is {dtype}: {what}")
-    # Unscaled weights are a plain cast, but only where nothing else has scales.
-    scaled = any(stored.endswith(_SCALES) for stored in tensors)
+    scaled = declared or any(stored.endswith(_SCALES) for stored in tensors)
     found = {
         key: _matrix(name, key, module, tensors, scaled)
         for key, module in linears.items()
