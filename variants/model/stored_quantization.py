@@ -52,6 +52,21 @@ def declares_quantization(config: Mapping[str, Any]) -> bool:
     return _fields(config) is not None
 
 
+def declared_formats(config: Mapping[str, Any]) -> set[WeightFormat]:
+    """The formats of quantized weights that config.json names; none if it names no quantization.
+
+    Raises:
+        ModelError: as `unsupported_quantization`.
+    """
+    fields = _fields(config)
+    if fields is None:
+        return set()
+    if fields["quant_method"] != "compressed-tensors":
+        return {"fp8_e4m3"}
+    types = {_type(weights) for weights in _weight_schemes(fields)}
+    return {format for type, format in _TYPES.items() if type in types}
+
+
 def require_format(name: str, config: Mapping[str, Any], spec: VariantSpec) -> None:
     """Refuse another weight format than that of a checkpoint that config.json calls quantized.
 
@@ -61,13 +76,10 @@ def require_format(name: str, config: Mapping[str, Any], spec: VariantSpec) -> N
         InputError: `spec` names one.
         ModelError: as `unsupported_quantization`.
     """
-    fields = _fields(config)
-    if fields is None or spec.weight_format is None:
-        return
-    stored = _stored_formats(fields)
+    stored = declared_formats(config)
     # W8A8 differs in its activations only.
     asked = "fp8_e4m3" if spec.weight_format == "w8a8" else spec.weight_format
-    if stored and stored != {asked}:
+    if stored and asked is not None and stored != {asked}:
         raise InputError(
             f"variant {spec}: weights in {spec.weight_format}, but {name} is stored in "
             f"{' and '.join(sorted(stored))}; leave the format out, or choose a checkpoint that is "
@@ -87,13 +99,6 @@ def quantizes_activations(config: Mapping[str, Any]) -> bool:
     if fields["quant_method"] != "compressed-tensors":
         return True
     return any(group.get("input_activations") for group in _groups(fields))
-
-
-def _stored_formats(fields: Mapping[str, Any]) -> set[WeightFormat]:
-    if fields["quant_method"] != "compressed-tensors":
-        return {"fp8_e4m3"}
-    types = {_type(weights) for weights in _weight_schemes(fields)}
-    return {format for type, format in _TYPES.items() if type in types}
 
 
 def _fields(config: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """What the fused kernels cannot run, reported before any weights are loaded."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from importlib.util import find_spec
 from typing import Any
@@ -11,7 +11,10 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.model.step_bytes import head_dim
-from decodescope.variants.model.stored_quantization import unsupported_quantization
+from decodescope.variants.model.stored_quantization import (
+    declared_formats,
+    unsupported_quantization,
+)
 from decodescope.variants.spec import VariantSpec
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
@@ -22,8 +25,6 @@ MIN_E4M3_CAPABILITY = (8, 9)
 
 _E4M3 = {"fp8_e4m3", "w8a8"}
 _SILU = ("silu", "swish")
-
-
 _FUSED = VariantSpec("fused")
 
 
@@ -54,23 +55,26 @@ def require_support(
             "the fused kernels need Triton, which is not installed (Linux only)"
         )
     if device == "cuda":
-        reason = unsupported_gpu(torch.cuda.get_device_capability(), spec)
+        formats = {spec.weight_format, spec.kv_format, *declared_formats(fields)}
+        reason = unsupported_gpu(torch.cuda.get_device_capability(), formats)
         if reason is not None:
             raise MissingRequirement(f"{torch.cuda.get_device_name()}: {reason}")
 
 
-def unsupported_gpu(capability: tuple[int, int], spec: VariantSpec = _FUSED) -> str | None:
-    """Why the fused kernels of `spec` cannot run on a GPU of this compute capability; None if they
-    can."""
+def unsupported_gpu(
+    capability: tuple[int, int], formats: Collection[str | None] = ()
+) -> str | None:
+    """Why the fused kernels cannot run these formats of weights, K and V on a GPU of this compute
+    capability; None if they can."""
     given = ".".join(map(str, capability))
     if capability < MIN_CAPABILITY:
         needed = ".".join(map(str, MIN_CAPABILITY))
         return f"the fused kernels need compute capability {needed}, this GPU has {given}"
-    if capability < MIN_E4M3_CAPABILITY and _E4M3 & {spec.weight_format, spec.kv_format}:
+    if capability < MIN_E4M3_CAPABILITY and _E4M3.intersection(formats):
         needed = ".".join(map(str, MIN_E4M3_CAPABILITY))
         return (
-            f"FP8 in E4M3 needs compute capability {needed}, this GPU has {given}; choose fp8_e5m2 "
-            "or int8, which every supported GPU converts"
+            f"FP8 in E4M3 needs compute capability {needed}, this GPU has {given}; choose "
+            "weights in fp8_e5m2 or int8, which every supported GPU converts"
         )
     return None
 

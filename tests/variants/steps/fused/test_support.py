@@ -129,13 +129,29 @@ def test_gpus_older_than_ampere_are_refused(
 def test_only_e4m3_needs_conversion_instructions(
     capability: tuple[int, int], spec: str, runs: bool
 ) -> None:
-    reason = unsupported_gpu(capability, VariantSpec.parse(spec))
+    parsed = VariantSpec.parse(spec)
+    reason = unsupported_gpu(capability, {parsed.weight_format, parsed.kv_format})
     assert (reason is None) == runs
     if reason is not None:
         assert reason == (
             f"FP8 in E4M3 needs compute capability 8.9, this GPU has {capability[0]}."
-            f"{capability[1]}; choose fp8_e5m2 or int8, which every supported GPU converts"
+            f"{capability[1]}; choose weights in fp8_e5m2 or int8, which every supported GPU converts"
         )
+
+
+@pytest.mark.parametrize(("method", "runs"), [("fbgemm_fp8", False), ("compressed-tensors", True)])
+def test_a_checkpoint_in_e4m3_needs_them_too(
+    method: str, runs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 6))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "an A10")
+    groups = {"group_0": {"weights": {"type": "int", "strategy": "channel"}}}
+    fields = LLAMA | {"quantization_config": {"quant_method": method, "config_groups": groups}}
+    if runs:
+        require_support("llama2", fields, 1, "cuda")
+    else:
+        with pytest.raises(MissingRequirement, match=r"an A10: FP8 in E4M3 needs .* has 8\.6"):
+            require_support("llama2", fields, 1, "cuda")
 
 
 def test_the_variants_check_refuses_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
