@@ -135,7 +135,8 @@ def test_only_e4m3_needs_conversion_instructions(
     if reason is not None:
         assert reason == (
             f"FP8 in E4M3 needs compute capability 8.9, this GPU has {capability[0]}."
-            f"{capability[1]}; choose weights in fp8_e5m2 or int8, which every supported GPU converts"
+            f"{capability[1]}; choose weights in fp8_e5m2 or int8, which every supported GPU "
+            "converts"
         )
 
 
