@@ -5,6 +5,7 @@ PSF License Agreement.
 """
 
 import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +22,15 @@ EXCLUDED_PARTS = frozenset({"site-packages", "pydoc_data", "__pycache__"})
 SPLIT_PATTERN = r"\n[ \t]*| ?[\p{L}_]+|\p{N}{1,3}| ?[^\s\p{L}\p{N}_]+|[ \t]+|\s+"
 
 
+Sources = tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Corpus:
     """Training and validation sources: (path relative to the library, text), sorted by path."""
 
-    train: tuple[tuple[str, str], ...]
-    validation: tuple[tuple[str, str], ...]
+    train: Sources
+    validation: Sources
     sha256: str
 
     @property
@@ -47,25 +51,49 @@ def read_corpus(stdlib: Path) -> Corpus:
     Raises:
         InputError: there is no Python source below `stdlib`.
     """
-    train: list[tuple[str, str]] = []
-    validation: list[tuple[str, str]] = []
+    sources = tuple(_read_sources(stdlib, lambda name: True))
+    train = tuple(source for source in sources if not is_validation(source[0]))
+    validation = tuple(source for source in sources if is_validation(source[0]))
+    if not train or not validation:
+        raise _no_library(stdlib)
+    return Corpus(train, validation, digest_of(sources))
+
+
+def read_validation(stdlib: Path) -> Sources:
+    """The held-out sources below `stdlib`, as `read_corpus` splits them; the others need not exist.
+
+    Raises:
+        InputError: there is none.
+    """
+    validation = tuple(_read_sources(stdlib, is_validation))
+    if not validation:
+        raise _no_library(stdlib)
+    return validation
+
+
+def digest_of(sources: Sources) -> str:
+    """SHA-256 over the names and texts."""
     digest = hashlib.sha256()
+    for name, text in sources:
+        digest.update(f"{name}\0{text}\0".encode())
+    return digest.hexdigest()
+
+
+def _read_sources(stdlib: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
     for path in sorted(stdlib.rglob("*.py")):
         relative = path.relative_to(stdlib)
-        if EXCLUDED_PARTS & set(relative.parts):
+        if EXCLUDED_PARTS & set(relative.parts) or not wanted(relative.as_posix()):
             continue
         try:
             text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
         except UnicodeDecodeError:
             continue
-        if not text.strip():
-            continue
-        name = relative.as_posix()
-        digest.update(f"{name}\0{text}\0".encode())
-        (validation if is_validation(name) else train).append((name, text))
-    if not train or not validation:
-        raise InputError(f"{stdlib}: contains no standard library; name its folder with --stdlib")
-    return Corpus(tuple(train), tuple(validation), digest.hexdigest())
+        if text.strip():
+            yield relative.as_posix(), text
+
+
+def _no_library(stdlib: Path) -> InputError:
+    return InputError(f"{stdlib}: contains no standard library; name its folder with --stdlib")
 
 
 def train_tokenizer(corpus: Corpus) -> Tokenizer:

@@ -22,7 +22,14 @@ import transformers
 from tokenizers import Tokenizer
 
 from decodescope.analyzer.errors import DecodescopeError
-from tools.tiny_corpus import END_OF_TEXT, VOCAB_SIZE, Corpus, read_corpus
+from tools.tiny_corpus import (
+    END_OF_TEXT,
+    VOCAB_SIZE,
+    Corpus,
+    Sources,
+    digest_of,
+    read_corpus,
+)
 from tools.tiny_corpus import train_tokenizer as train_bpe
 
 
@@ -59,7 +66,7 @@ def model_config() -> transformers.LlamaConfig:
     )
 
 
-def encode_files(tokenizer: Tokenizer, files: tuple[tuple[str, str], ...]) -> torch.Tensor:
+def encode_files(tokenizer: Tokenizer, files: Sources) -> torch.Tensor:
     """All files as one int64 stream [tokens]; each starts with the end-of-text token."""
     end = tokenizer.token_to_id(END_OF_TEXT)
     assert end is not None
@@ -244,6 +251,7 @@ def main() -> None:
         "corpus_bytes": corpus.size_bytes,
         "corpus_sha256": corpus.sha256,
         "validation_files": len(corpus.validation),
+        "validation_sha256": digest_of(corpus.validation),
         "train_tokens": len(train_stream),
         "validation_tokens": len(validation_stream),
         "recipe": asdict(recipe),
