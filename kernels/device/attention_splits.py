@@ -26,7 +26,8 @@ from dataclasses import dataclass
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.attention_blocks import row_scores
+from decodescope.kernels.device.attention_blocks import head_scale, operand, row_scores
+from decodescope.kernels.device.elements import as_float32
 
 MAX_SPLITS = 64
 MIN_SPLIT = 128
@@ -171,6 +172,8 @@ def combine_when_counted(
     q_ptr,
     k_ptr,
     v_ptr,
+    k_scale_ptr,
+    v_scale_ptr,
     out_ptr,
     piece,
     kv_heads,
@@ -207,7 +210,9 @@ def combine_when_counted(
         mask=(query < GROUP)[:, None] & (every < D)[None, :],
         other=0.0,
     )
-    score = row_scores(q, k_new, scale_log2)
+    q = operand(q, k_ptr.dtype.element_ty)
+    v_scale = head_scale(v_scale_ptr, kv_head)
+    score = row_scores(q, k_new, scale_log2 * head_scale(k_scale_ptr, kv_head))
     anchor = tl.ceil(score)
     share = tl.exp2(score - anchor)
 
@@ -236,10 +241,10 @@ def combine_when_counted(
     weight = _power_of_2(m - largest[None, :])
     share *= _power_of_2(anchor - largest)
     total = tl.sum(weight * l, axis=0) + share
-    out = tl.sum(weight[:, :, None] * acc, axis=0) + share[:, None] * v_new.to(tl.float32)[None, :]
+    out = tl.sum(weight[:, :, None] * acc, axis=0) + share[:, None] * as_float32(v_new)[None, :]
     tl.store(
         out_ptr + (kv_head * GROUP + query[:, None]) * D + lane[None, :],
-        (out / total[:, None]).to(out_ptr.dtype.element_ty),
+        (out * v_scale / total[:, None]).to(out_ptr.dtype.element_ty),
         mask=inside & (query < written)[:, None],
     )
     tl.store(counter_ptr, 0)

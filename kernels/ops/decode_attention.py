@@ -19,7 +19,16 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.attention_blocks import attend_block, cache_block, row_scores
+from decodescope.kernels.device.attention_blocks import (
+    attend_block,
+    cache_block,
+    halves,
+    head_scale,
+    joined,
+    operand,
+    row_scores,
+    words,
+)
 from decodescope.kernels.device.attention_splits import (
     MAX_COMBINING_PROGRAMS,
     MAX_SPLITS,
@@ -36,8 +45,16 @@ from decodescope.kernels.device.l2_prefetch import (
     prefetch_share,
     prefetchable_bytes,
 )
+from decodescope.kernels.device.elements import as_float32
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
+from decodescope.kernels.host.kv_cache import (
+    KvScales,
+    check_caches,
+    dense_rows,
+    scale_pointers,
+    scale_tensors,
+)
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.tile import Tile
@@ -52,12 +69,15 @@ def decode_attention_reference(
     position: int,
     scale: float,
     window: int | None = None,
+    scales: KvScales | None = None,
 ) -> torch.Tensor:
     """softmax(scale q K^T) V over the visible rows up to `position`, in float64 [B, heads, D]."""
     first = 0 if window is None else max(0, position - window + 1)
     group = q.shape[1] // k_cache.shape[1]
-    k = k_cache[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
-    v = v_cache[:, :, first : position + 1].double().repeat_interleave(group, dim=1)
+    k, v = (
+        dense_rows(cache[:, :, first : position + 1], one).repeat_interleave(group, dim=1)
+        for cache, one in zip((k_cache, v_cache), scale_pointers(scales), strict=True)
+    )
     scores = scale * torch.einsum("bhd,bhtd->bht", q.double(), k)
     return torch.einsum("bht,bhtd->bhd", scores.softmax(dim=-1), v)
 
@@ -67,6 +87,8 @@ def _decode_attention_kernel(
     q_ptr,
     k_ptr,
     v_ptr,
+    k_scale_ptr,
+    v_scale_ptr,
     position_ptr,
     out_ptr,
     partials_ptr,
@@ -120,6 +142,8 @@ def _decode_attention_kernel(
                     q_ptr,
                     k_ptr,
                     v_ptr,
+                    k_scale_ptr,
+                    v_scale_ptr,
                     out_ptr,
                     piece,
                     kv_heads,
@@ -144,14 +168,20 @@ def _decode_attention_kernel(
     inside = (query < GROUP)[:, None] & (lane < D)[None, :]
     k_ptr += kv_head.to(tl.int64) * capacity * D
     v_ptr += kv_head.to(tl.int64) * capacity * D
+    STORED: tl.constexpr = k_ptr.dtype.element_ty
+    WORD: tl.constexpr = 2 if STORED.primitive_bitwidth == 8 else 1
+    word = tl.arange(0, LANES // WORD)
+    k_words, v_words = words(k_ptr), words(v_ptr)
     oldest = tl.maximum(position - window + 1, 0)
     first, end = rows_of_split(oldest, position, split, SPLITS, BLOCK)
     row = tl.arange(0, BLOCK)
-    v = cache_block(v_ptr, first, end, capacity, lane, D, BLOCK)
-    k = cache_block(k_ptr, first, end, capacity, lane, D, BLOCK)
+    v = cache_block(v_words, first, end, capacity, word, D // WORD, BLOCK)
+    k = cache_block(k_words, first, end, capacity, word, D // WORD, BLOCK)
     # Both are loaded before either is used. Without a second mask on V the compiler moves V's store
     # to shared memory, and so a wait for V, in front of the load of K.
-    v = tl.where((first + row < end)[:, None], v, 0.0)
+    v = tl.where((first + row < end)[:, None], v, 0)
+    scale_log2 *= head_scale(k_scale_ptr, kv_head)
+    v_scale = head_scale(v_scale_ptr, kv_head)
 
     wait_for_previous(PDL)
     heads = kv_head * GROUP * D + query[:, None] * D + lane[None, :]
@@ -161,33 +191,36 @@ def _decode_attention_kernel(
         new = position * D + lane
         v_new = tl.load(v_ptr + new, mask=lane < D, other=0.0, cache_modifier=".cg")
         k_new = tl.load(k_ptr + new, mask=lane < D, other=0.0, cache_modifier=".cg")
-        q = tl.load(q_ptr + heads, mask=inside, other=0.0)
+        q = operand(tl.load(q_ptr + heads, mask=inside, other=0.0), STORED)
         m = row_scores(q, k_new, scale_log2)
         l = tl.zeros((QUERIES,), tl.float32) + 1.0  # noqa: E741
-        acc = tl.zeros((QUERIES, LANES), tl.float32) + v_new.to(tl.float32)[None, :]
+        acc = tl.zeros((QUERIES, LANES), tl.float32) + as_float32(v_new)[None, :]
     else:
-        q = tl.load(q_ptr + heads, mask=inside, other=0.0)
+        q = operand(tl.load(q_ptr + heads, mask=inside, other=0.0), STORED)
         m = tl.zeros((QUERIES,), tl.float32) + float("-inf")
         l = tl.zeros((QUERIES,), tl.float32)  # noqa: E741
         acc = tl.zeros((QUERIES, LANES), tl.float32)
 
+    q, acc = halves(q, STORED), halves(acc, STORED)
     if first < end:
         m, l, acc = attend_block(  # noqa: E741
-            q, k, v, first + row < end, scale_log2, m, l, acc, INTERPRETED
+            q, k, v, first + row < end, scale_log2, m, l, acc, STORED, INTERPRETED
         )
     if LATER_BLOCK > 0:
         later = tl.arange(0, LATER_BLOCK)
         # Without the test, programs with one block would compute the first copies' addresses too.
         if first + BLOCK < end:
             for start in tl.range(first + BLOCK, end, LATER_BLOCK, num_stages=2):
-                k_later = cache_block(k_ptr, start, end, capacity, lane, D, LATER_BLOCK)
-                v_later = cache_block(v_ptr, start, end, capacity, lane, D, LATER_BLOCK)
+                k_later = cache_block(k_words, start, end, capacity, word, D // WORD, LATER_BLOCK)
+                v_later = cache_block(v_words, start, end, capacity, word, D // WORD, LATER_BLOCK)
+                visible = start + later < end
                 m, l, acc = attend_block(  # noqa: E741
-                    q, k_later, v_later, start + later < end, scale_log2, m, l, acc, INTERPRETED
+                    q, k_later, v_later, visible, scale_log2, m, l, acc, STORED, INTERPRETED
                 )
 
+    acc = joined(acc)
     if SPLITS == 1:
-        out = (acc / l[:, None]).to(out_ptr.dtype.element_ty)
+        out = (acc * (v_scale / l)[:, None]).to(out_ptr.dtype.element_ty)
         tl.store(out_ptr + heads, out, mask=inside & (query < written)[:, None])
     else:
         store_split(
@@ -200,7 +233,9 @@ def _decode_attention_kernel(
 class DecodeAttention(KernelOperation):
     """out = softmax(scale q K^T) V over the cache's rows [max(0, position - window + 1), position].
 
-    q, out [batch, heads, D], caches [batch, kv_heads, capacity, D], contiguous, of one float dtype;
+    q, out [batch, heads, D], caches [batch, kv_heads, capacity, D], contiguous, of one float dtype,
+    or the caches of float8, with `scales` or without: then q and the softmax's weights are rounded
+    to float16 (q beyond its range is its largest value), the sums stay float32.
     heads is a multiple of kv_heads (KV head h serves query heads h * group and up), D is even, 32
     to 256, batch 1 to 64. `position` int32 [1] on the device: earlier steps wrote the rows before
     it, the previous kernel writes its own row, later rows are not read. At a position outside the
@@ -228,6 +263,7 @@ class DecodeAttention(KernelOperation):
     workspace: Workspace
     window: int | None = None
     prefetch: WeightMatrix | None = None
+    scales: KvScales | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         q, tile, prefetch = self.q, self.tile, self.prefetch
@@ -254,6 +290,7 @@ class DecodeAttention(KernelOperation):
             q,
             self.k_cache,
             self.v_cache,
+            *scale_pointers(self.scales),
             self.position,
             self.out,
             self.workspace.partials,
@@ -269,7 +306,9 @@ class DecodeAttention(KernelOperation):
             D=head_dim,
             LANES=lanes,
             BLOCK=tile.columns,
-            LATER_BLOCK=_later_block(tile, visible, batch, programs, multiprocessors),
+            LATER_BLOCK=_later_block(
+                tile, visible, batch, programs, multiprocessors, self.k_cache.element_size()
+            ),
             SPLITS=tile.splits,
             SPLIT_ROWS=triton.next_power_of_2(tile.splits),
             **combined.constants,
@@ -300,8 +339,8 @@ class DecodeAttention(KernelOperation):
         check_float("q", q)
         for name, tensor in (("q", q), ("out", self.out)):
             check_tensor(name, tensor, (batch, heads, head_dim), q.dtype, q.device)
-        for name, cache in (("k_cache", k_cache), ("v_cache", self.v_cache)):
-            check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), q.dtype, q.device)
+        caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
+        check_caches(*caches, shape, q.dtype, q.device)
         check_position(self.position, q.device)
         if capacity * head_dim >= 2**31:
             raise ValueError(
@@ -326,19 +365,22 @@ class DecodeAttention(KernelOperation):
 
     def inputs(self, position: int) -> Tensors:
         rows = slice(position + 1 - self.visible(position), position + 1)
-        return self.q, self.k_cache[:, :, rows], self.v_cache[:, :, rows]
+        caches = self.k_cache[:, :, rows], self.v_cache[:, :, rows]
+        return self.q, *caches, *scale_tensors(self.scales)
 
     def reference(self, position: int) -> Tensors:
         caches = self.k_cache, self.v_cache
-        out = decode_attention_reference(self.q, *caches, position, self.scale, self.window)
-        return (out,)
+        seen = position, self.scale, self.window, self.scales
+        return (decode_attention_reference(self.q, *caches, *seen),)
 
 
-def _later_block(tile: Tile, visible: int, batch: int, programs: int, multiprocessors: int) -> int:
+def _later_block(
+    tile: Tile, visible: int, batch: int, programs: int, multiprocessors: int, element_bytes: int
+) -> int:
     """Positions of each block after a split's first one; 0 compiles no such block.
 
-    They are copied through shared memory, where the first K was, half a block each of K and V: with
-    more than 48 KiB no other program fits on the multiprocessor. With copies the compiler uses 168
+    They are copied through shared memory, where the first K was, half a block each of K and V, or a
+    whole one of float8: with more than 48 KiB no other program fits on the multiprocessor. With copies the compiler uses 168
     registers instead of 208 (head_dim 128), so that a third program has room.
 
     If programs share multiprocessors, that pays even where the first blocks hold all of the
@@ -347,7 +389,7 @@ def _later_block(tile: Tile, visible: int, batch: int, programs: int, multiproce
     crowded = batch == 1 and programs > multiprocessors
     if not crowded and visible - 1 <= tile.columns * tile.splits:
         return 0
-    return max(16, tile.columns // 2)
+    return max(16, tile.columns // min(2, element_bytes))
 
 
 def _multiprocessors(device: torch.device) -> int:

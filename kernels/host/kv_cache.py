@@ -1,0 +1,80 @@
+"""How K and V are passed to the kernels: elements, and for float8 a scale for each head.
+
+K[b, h, t] = k_cache[b, h, t] * scales.k[b, h], and V likewise. E4M3 needs scales, because it ends
+at 448; E5M2 has the range of float16 and usually goes without. Scales are in device memory: one
+captured graph serves every prompt.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from decodescope.kernels.host.checks import check_tensor
+from decodescope.kernels.host.quantize import largest_value
+
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+
+
+@dataclass(frozen=True, slots=True)
+class KvScales:
+    """`k` and `v`: float32 [batch, KV heads], contiguous, positive and finite."""
+
+    k: torch.Tensor
+    v: torch.Tensor
+
+
+def scale_pointers(scales: KvScales | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The scales of K and of V as kernel arguments."""
+    return (None, None) if scales is None else (scales.k, scales.v)
+
+
+def scale_tensors(scales: KvScales | None) -> tuple[torch.Tensor, ...]:
+    """What a kernel reads of the scales."""
+    return () if scales is None else (scales.k, scales.v)
+
+
+def check_caches(
+    k_cache: torch.Tensor,
+    v_cache: torch.Tensor,
+    scales: KvScales | None,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> None:
+    """Raise `ValueError` unless both caches are contiguous [batch, KV heads, capacity, D] on the
+    device, of `dtype` or both of one float8 type, which alone may have scales."""
+    stored = k_cache.dtype if k_cache.dtype in FLOAT8 else dtype
+    for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+        check_tensor(name, cache, shape, stored, device)
+    if scales is None:
+        return
+    if stored not in FLOAT8:
+        raise ValueError(f"scales for a cache of {stored}: only float8 has scales")
+    for name, scale in (("k scale", scales.k), ("v scale", scales.v)):
+        check_tensor(name, scale, shape[:2], torch.float32, device)
+
+
+def dense_rows(
+    stored: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype = torch.float64
+) -> torch.Tensor:
+    """Rows [batch, KV heads, ..., D] of a cache with the scales of their heads applied."""
+    rows = stored.to(dtype)
+    return rows if scale is None else rows * _of_rows(scale, rows)
+
+
+def store_rows(rows: torch.Tensor, stored: torch.Tensor, scale: torch.Tensor | None) -> None:
+    """Write `rows` [batch, KV heads, ..., D] into `stored` as the kernels do: float8 holds them
+    divided by the scales of their heads and rounded to nearest, ties to even. Infinities and other
+    values beyond its largest one become that one, NaN stays NaN.
+    """
+    if stored.dtype in FLOAT8:
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        if scale is not None:
+            rows = rows / _of_rows(scale, rows)
+        most = largest_value(stored.dtype)
+        rows = rows.clamp(-most, most)
+    stored.copy_(rows)
+
+
+def _of_rows(scale: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    return scale.to(rows.dtype).reshape(*scale.shape, *[1] * (rows.dim() - 2))
