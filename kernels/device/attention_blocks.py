@@ -52,7 +52,8 @@ def head_scale(scale_ptr, head):
 
 @triton.jit
 def cache_block(head_ptr, first, end, capacity, lane, D: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows [first, first + BLOCK) of D words of one head's cache, zero from `end` on and beyond D."""
+    """Rows [first, first + BLOCK), of D words, of one head's cache; zero from `end` on and beyond
+    D."""
     row = first + tl.arange(0, BLOCK)
     mask = (row < end)[:, None]
     if lane.shape[0] != D:
@@ -79,7 +80,7 @@ def halves(tile, STORED: tl.constexpr):
     if STORED.primitive_bitwidth == 8:
         parts = tl.split(tl.reshape(tile, (tile.shape[0], tile.shape[1] // 2, 2)))
     else:
-        parts = (tile,)
+        parts = (tile,)  # type: ignore[assignment]
     return parts
 
 
@@ -103,7 +104,7 @@ def _block_halves(block, STORED: tl.constexpr, INTERPRETED: tl.constexpr):
         parts = (as_float16(even), as_float16(odd))
     else:
         parts = tl.inline_asm_elementwise(
-            _E5M2_PAIRS if STORED == tl.float8e5 else _E4M3_PAIRS,
+            _E5M2_PAIRS if tl.float8e5 == STORED else _E4M3_PAIRS,
             "=r,=r,r",
             [block],
             dtype=(tl.float16, tl.float16),

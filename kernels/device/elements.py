@@ -1,8 +1,9 @@
-"""How a stored element of a weight or of the KV cache becomes a number.
+"""How a stored element of a weight or of the KV cache becomes a number, and a number one of FP8.
 
-Each of these is exact: float16 holds all values of E4M3, E5M2 and INT8. Pairs are converted at
-once: E4M3 and E5M2 by one instruction for two elements (compute capability 8.9 and later), INT8 by
-a byte permutation. None goes through bfloat16, which costs an instruction more for each element.
+Each conversion from an element is exact: float16 holds all values of E4M3, E5M2 and INT8. Pairs are
+converted at once: E4M3 and E5M2 by one instruction for two elements (compute capability 8.9 and
+later), INT8 by a byte permutation. None goes through bfloat16, which costs an instruction more for
+each element.
 
 INT8: the byte q + 128 in the low bits of the float16 1024 (0x6400) gives 1024 + q + 128, so that a
 subtraction of 1152 leaves q. Integer-to-float conversion has a quarter of that rate.
@@ -79,6 +80,40 @@ def in_word_order(tile):
     columns: tl.constexpr = tile.shape[1]
     words = tl.reshape(tile, (rows, columns // 16, 4, 2, 2))
     return tl.reshape(tl.permute(words, (0, 1, 3, 2, 4)), (rows, columns))
+
+
+@triton.jit
+def rounded(tile, dtype: tl.constexpr):
+    """float32 numbers as elements of `dtype`, rounded to nearest, ties to even. Of FP8 the largest
+    value stands for any beyond it, infinities too; NaN stays NaN."""
+    LARGEST: tl.constexpr = 57344.0 if dtype == tl.float8e5 else 448.0
+    if dtype.primitive_bitwidth != 8:
+        narrow = tile.to(dtype)
+    elif INTERPRETED:
+        narrow = _code(tile, LARGEST, dtype == tl.float8e5).to(dtype, bitcast=True)
+    else:
+        narrow = tl.clamp(tile, -LARGEST, LARGEST, propagate_nan=tl.PropagateNan.ALL).to(dtype)
+    return narrow
+
+
+@triton.jit
+def _code(tile, LARGEST: tl.constexpr, E5M2: tl.constexpr):
+    """`rounded` as integers, because the interpreter's cast carries no digit into the exponent."""
+    # Of the format: bits of the significand, and the offset of its exponents from float32's.
+    DIGITS: tl.constexpr = 2 if E5M2 else 3
+    OFFSET: tl.constexpr = 112 if E5M2 else 120
+    CUT: tl.constexpr = 23 - DIGITS
+    magnitude = tl.minimum(tl.abs(tile), LARGEST)
+    bits = magnitude.to(tl.uint32, bitcast=True)
+    normal = ((bits + (1 << (CUT - 1)) - 1 + ((bits >> CUT) & 1)) >> CUT) - (OFFSET << DIGITS)
+    # Added to this, a multiple of the smallest subnormal is an integer in the last bits.
+    shift: tl.constexpr = (OFFSET + 24 - DIGITS) << 23
+    one = tl.full(tile.shape, shift, tl.uint32).to(tl.float32, bitcast=True)
+    subnormal = (magnitude + one).to(tl.uint32, bitcast=True) - shift
+    code = tl.where(bits < ((OFFSET + 1) << 23), subnormal, normal)
+    code = tl.where(tile != tile, 0x7F, code)
+    negative = (tile.to(tl.uint32, bitcast=True) >> 31) << 7
+    return (code | negative).to(tl.uint8)
 
 
 # Triton's interpreter runs no inline assembly. Whether it runs the kernels is decided when they are

@@ -62,18 +62,16 @@ def dense_rows(
     return rows if scale is None else rows * _of_rows(scale, rows)
 
 
-def store_rows(rows: torch.Tensor, stored: torch.Tensor, scale: torch.Tensor | None) -> None:
-    """Write `rows` [batch, KV heads, ..., D] into `stored` as the kernels do: float8 holds them
-    divided by the scales of their heads and rounded to nearest, ties to even. Infinities and other
-    values beyond its largest one become that one, NaN stays NaN.
-    """
-    if stored.dtype in FLOAT8:
-        rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
-        if scale is not None:
-            rows = rows / _of_rows(scale, rows)
-        most = largest_value(stored.dtype)
-        rows = rows.clamp(-most, most)
-    stored.copy_(rows)
+def codes(rows: torch.Tensor, stored: torch.dtype, scale: torch.Tensor | None) -> torch.Tensor:
+    """The numbers whose nearest elements of type `stored` a cache holds for `rows` [batch, KV
+    heads, ..., D]: float8 has them divided by the scales of their heads, and infinities and others
+    beyond its largest value become that. NaN stays NaN."""
+    if stored not in FLOAT8:
+        return rows
+    if scale is not None:
+        rows = rows / _of_rows(scale, rows)
+    most = largest_value(stored)
+    return rows.clamp(-most, most)
 
 
 def _of_rows(scale: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:

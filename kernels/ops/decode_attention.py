@@ -40,12 +40,12 @@ from decodescope.kernels.device.attention_splits import (
     workspace_counters,
     workspace_floats,
 )
+from decodescope.kernels.device.elements import as_float32
 from decodescope.kernels.device.l2_prefetch import (
     PREFETCH_PROGRAMS,
     prefetch_share,
     prefetchable_bytes,
 )
-from decodescope.kernels.device.elements import as_float32
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
 from decodescope.kernels.host.kv_cache import (
@@ -370,8 +370,10 @@ class DecodeAttention(KernelOperation):
 
     def reference(self, position: int) -> Tensors:
         caches = self.k_cache, self.v_cache
-        seen = position, self.scale, self.window, self.scales
-        return (decode_attention_reference(self.q, *caches, *seen),)
+        out = decode_attention_reference(
+            self.q, *caches, position, self.scale, self.window, self.scales
+        )
+        return (out,)
 
 
 def _later_block(
@@ -379,9 +381,10 @@ def _later_block(
 ) -> int:
     """Positions of each block after a split's first one; 0 compiles no such block.
 
-    They are copied through shared memory, where the first K was, half a block each of K and V, or a
-    whole one of float8: with more than 48 KiB no other program fits on the multiprocessor. With copies the compiler uses 168
-    registers instead of 208 (head_dim 128), so that a third program has room.
+    They are copied through shared memory, where the first K was, half a block each of K and V (of
+    float8 a whole one): with more than 48 KiB no other program fits on the multiprocessor. With
+    copies the compiler uses 168 registers instead of 208 (head_dim 128), so that a third program
+    has room.
 
     If programs share multiprocessors, that pays even where the first blocks hold all of the
     `visible` rows but the new token's (measured at batch 1). Otherwise more registers are better.

@@ -1,6 +1,6 @@
 """k_cache[position] = k and v_cache[position] = v: one token's keys and values into the KV cache.
 
-Bytes moved: k and v read and written: 4 * batch * Hkv * D * itemsize. The position comes from
+Bytes moved: k and v read and written, each in its own type, and scales. The position comes from
 device memory, so one captured graph serves every position.
 """
 
@@ -10,17 +10,29 @@ import torch
 import triton
 import triton.language as tl
 
+from decodescope.kernels.device.elements import rounded
+from decodescope.kernels.device.head_rows import inverse_scale
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.host.checks import check_float, check_position, check_tensor
+from decodescope.kernels.host.kv_cache import (
+    KvScales,
+    check_caches,
+    codes,
+    scale_pointers,
+    scale_tensors,
+)
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors
 
 
-def kv_write_reference(rows: torch.Tensor, cache: torch.Tensor, position: int) -> torch.Tensor:
-    """A copy of `cache` [batch, Hkv, capacity, D] with `rows` [batch, Hkv, D] at `position`."""
+def kv_write_reference(
+    rows: torch.Tensor, cache: torch.Tensor, position: int, scale: torch.Tensor | None = None
+) -> torch.Tensor:
+    """A copy of `cache` [batch, Hkv, capacity, D] with `rows` [batch, Hkv, D] at `position`, as
+    `codes` says."""
     written = cache.clone()
     if 0 <= position < cache.shape[2]:
-        written[:, :, position] = rows
+        written[:, :, position] = codes(rows.float(), cache.dtype, scale)
     return written
 
 
@@ -30,6 +42,8 @@ def _kv_write_kernel(
     v_ptr,
     k_cache_ptr,
     v_cache_ptr,
+    k_scale_ptr,
+    v_scale_ptr,
     position_ptr,
     capacity,
     k_batch_stride,
@@ -47,11 +61,18 @@ def _kv_write_kernel(
     fits = (position >= 0) & (position < capacity)
     lane = tl.arange(0, BLOCK)
     mask = lane < D
+    cache_head = sequence * tl.num_programs(0) + head
+    k_inverse = inverse_scale(k_scale_ptr, cache_head, True)
+    v_inverse = inverse_scale(v_scale_ptr, cache_head, True)
     wait_for_previous(PDL)
     k = tl.load(k_ptr + sequence * k_batch_stride + head * k_head_stride + lane, mask=mask)
     v = tl.load(v_ptr + sequence * v_batch_stride + head * v_head_stride + lane, mask=mask)
+    stored: tl.constexpr = k_cache_ptr.dtype.element_ty
+    if stored != k.dtype:
+        k = rounded(k.to(tl.float32) * k_inverse, stored)
+        v = rounded(v.to(tl.float32) * v_inverse, stored)
     if fits:
-        row = (sequence * tl.num_programs(0) + head) * capacity + position
+        row = cache_head * capacity + position
         tl.store(k_cache_ptr + row * D + lane, k, mask=mask)
         tl.store(v_cache_ptr + row * D + lane, v, mask=mask)
 
@@ -61,7 +82,8 @@ class KvWrite(KernelOperation):
     """k_cache[b, h, position] = k[b, h], and v likewise; outside the cache nothing is written.
 
     k, v [batch, Hkv, D]; batch and heads may have any stride. Caches [batch, Hkv, capacity, D],
-    contiguous; all of one dtype. position int32 [1] on the device.
+    contiguous; all of one dtype, or the caches of float8 (kv_cache.py: divided by `scales`,
+    rounded, saturating). position int32 [1] on the device.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices.
@@ -72,6 +94,7 @@ class KvWrite(KernelOperation):
     k_cache: torch.Tensor
     v_cache: torch.Tensor
     position: torch.Tensor
+    scales: KvScales | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         k, v, k_cache, v_cache = self.k, self.v, self.k_cache, self.v_cache
@@ -85,8 +108,8 @@ class KvWrite(KernelOperation):
         check_float("k", k)
         for name, rows in (("k", k), ("v", v)):
             check_tensor(name, rows, (batch, kv_heads, head_dim), k.dtype, k.device, strided=True)
-        for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
-            check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), k.dtype, k.device)
+        caches, shape = (k_cache, v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
+        check_caches(*caches, shape, k.dtype, k.device)
         check_position(self.position, k.device)
         return launch(
             _kv_write_kernel,
@@ -95,6 +118,7 @@ class KvWrite(KernelOperation):
             v,
             k_cache,
             v_cache,
+            *scale_pointers(self.scales),
             self.position,
             capacity,
             k.stride(0),
@@ -108,11 +132,15 @@ class KvWrite(KernelOperation):
         )
 
     def inputs(self, position: int) -> Tensors:
-        return self.k, self.v
+        return self.k, self.v, *scale_tensors(self.scales)
 
     def outputs(self, position: int) -> Tensors:
         return self.k_cache[:, :, position], self.v_cache[:, :, position]
 
     def reference(self, position: int) -> Tensors:
-        written = (self.k, self.k_cache), (self.v, self.v_cache)
-        return tuple(kv_write_reference(*one, position)[:, :, position] for one in written)
+        rows = zip((self.k, self.v), (self.k_cache, self.v_cache), strict=True)
+        written = (
+            kv_write_reference(*one, position, scale)
+            for one, scale in zip(rows, scale_pointers(self.scales), strict=True)
+        )
+        return tuple(cache[:, :, position] for cache in written)

@@ -21,8 +21,10 @@ import triton.language as tl
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.head_rows import (
     head_rows,
+    inverse_scales,
     rotated,
     store_halves,
+    store_head,
     store_normed_head,
     store_normed_heads,
 )
@@ -36,6 +38,13 @@ from decodescope.kernels.host.checks import (
     check_qk_norm,
     check_tensor,
     check_unsplit,
+)
+from decodescope.kernels.host.kv_cache import (
+    KvScales,
+    check_caches,
+    codes,
+    scale_pointers,
+    scale_tensors,
 )
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors, parameters
@@ -82,6 +91,8 @@ def _norm_qkv_rope_kernel(
     q_ptr,
     k_ptr,
     v_ptr,
+    k_scale_ptr,
+    v_scale_ptr,
     raw_ptr,
     counter_ptr,
     eps,
@@ -110,11 +121,13 @@ def _norm_qkv_rope_kernel(
     turned = pairs < tl.where(rotates, D // 2, 0)
     cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
+    inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, 0, True, HEADS, KV_HEADS)
     inside = paired_rows(first, D // 2, ROWS)
     w_ptr += head.to(tl.int64) * (D * K)
     sums = vector_product.products(w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, PDL)
     sums = finished(sums, scale_ptr, bias_ptr, head * D + inside, None)
     low, high = tl.split(tl.reshape(sums, (PAIRS, 2)))
+    STORED: tl.constexpr = k_ptr.dtype.element_ty
     target = head_rows(q_ptr, k_ptr, v_ptr, head, 0, position, HEADS, KV_HEADS, capacity, D)
     # Only q is written regardless of the position.
     written = tl.where((head < HEADS) | fits, D // 2, 0)
@@ -133,7 +146,10 @@ def _norm_qkv_rope_kernel(
                 sin_ptr + row * (D // 2),
                 target,
                 written,
+                head >= HEADS,
+                inverse,
                 qk_eps,
+                STORED,
                 D,
                 HALF_BLOCK,
             )
@@ -142,7 +158,7 @@ def _norm_qkv_rope_kernel(
         # V is not turned by cos 1 and sin 0: an infinite value times 0 would be NaN.
         if rotates:
             low, high = rotated(low, high, cos, sin)
-        store_halves(target + pairs, low, high, pairs < written, D)
+        store_head(target, pairs, low, high, pairs < written, head >= HEADS, inverse, STORED, D)
 
 
 @triton.jit
@@ -160,6 +176,8 @@ def _norm_qkv_rope_batched_kernel(
     q_ptr,
     k_ptr,
     v_ptr,
+    k_scale_ptr,
+    v_scale_ptr,
     raw_ptr,
     counter_ptr,
     eps,
@@ -193,19 +211,19 @@ def _norm_qkv_rope_batched_kernel(
     rotates = head < HEADS + KV_HEADS
     cos = tl.load(cos_ptr + row + pairs, mask=pairs < D // 2, other=0.0)
     sin = tl.load(sin_ptr + row + pairs, mask=pairs < D // 2, other=0.0)
+    token = tl.arange(0, TOKENS)[None, :]
+    inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, token, token < BATCH, HEADS, KV_HEADS)
     wait_for_previous(PDL)
     sums = batched_product.products(
         w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED
     )
     sums = finished(sums, scale_ptr, bias_ptr, (head * D + inside)[:, None], None)
     low, high = batched_product.split_pairs(sums)
-    token = tl.arange(0, TOKENS)
-    rows = head_rows(
-        q_ptr, k_ptr, v_ptr, head, token.to(tl.int64), position, HEADS, KV_HEADS, capacity, D
-    )
+    STORED: tl.constexpr = k_ptr.dtype.element_ty
+    row_of = tl.arange(0, TOKENS).to(tl.int64)
+    rows = head_rows(q_ptr, k_ptr, v_ptr, head, row_of, position, HEADS, KV_HEADS, capacity, D)
     # Only q is written regardless of the position.
     tokens_written = tl.where((head < HEADS) | fits, BATCH, 0)
-    token = token[None, :]
     present = (pairs < D // 2)[:, None]
     if q_norm_ptr is not None and rotates:
         raw_ptr += head * (BATCH * D)
@@ -222,7 +240,10 @@ def _norm_qkv_rope_batched_kernel(
                 sin_ptr + row,
                 rows,
                 tokens_written,
+                head >= HEADS,
+                inverse,
                 qk_eps,
+                STORED,
                 BATCH,
                 D,
                 HALF_BLOCK,
@@ -231,8 +252,8 @@ def _norm_qkv_rope_batched_kernel(
     else:
         if rotates:
             low, high = rotated(low, high, cos[:, None], sin[:, None])
-        places = rows[None, :] + pairs[:, None]
-        store_halves(places, low, high, present & (token < tokens_written), D)
+        written, cached = present & (token < tokens_written), head >= HEADS
+        store_head(rows[None, :], pairs[:, None], low, high, written, cached, inverse, STORED, D)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +262,8 @@ class NormQkvRope(KernelOperation):
     where `norm` is None). Biases are added before QK-norm, which comes right before the rotation.
 
     x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous,
-    of one dtype; `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this
+    of one dtype, or the caches of float8 (kv_cache.py: divided by `scales`, rounded, saturating);
+    `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this
     order; position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a
     position outside the cache only q is written, rotated as at the nearest position of the table.
     QK-norm needs a float of workspace for each row of Q and K and each token, and a counter for
@@ -264,6 +286,7 @@ class NormQkvRope(KernelOperation):
     tile: Tile
     workspace: Workspace
     qk_norm: QkNorm | None = None
+    scales: KvScales | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         x, qkv, qk_norm, rope = self.x, self.qkv, self.qk_norm, self.rope
@@ -289,6 +312,7 @@ class NormQkvRope(KernelOperation):
             self.q,
             self.k_cache,
             self.v_cache,
+            *scale_pointers(self.scales),
             self.workspace.partials,
             self.workspace.counters,
             eps,
@@ -325,8 +349,8 @@ class NormQkvRope(KernelOperation):
         check_tensor("cos", rope.cos, (rope.positions, head_dim // 2), torch.float32, device)
         check_tensor("q", q, (batch, heads, head_dim), self.x.dtype, device)
         check_apart("q", q, self.x)
-        for name, cache in (("k_cache", k_cache), ("v_cache", self.v_cache)):
-            check_tensor(name, cache, (batch, kv_heads, capacity, head_dim), self.x.dtype, device)
+        caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
+        check_caches(*caches, shape, self.x.dtype, device)
         check_position(self.position, device)
         check_norm(self.norm, qkv.columns, device)
         check_qk_norm(self.qk_norm, head_dim, device)
@@ -336,7 +360,8 @@ class NormQkvRope(KernelOperation):
         return batch
 
     def inputs(self, position: int) -> Tensors:
-        return self.x, *parameters(self.norm), *parameters(self.qkv)
+        matrix = *parameters(self.norm), *parameters(self.qkv)
+        return self.x, *matrix, *scale_tensors(self.scales)
 
     def outputs(self, position: int) -> Tensors:
         return self.q, self.k_cache[:, :, position], self.v_cache[:, :, position]
@@ -344,4 +369,6 @@ class NormQkvRope(KernelOperation):
     def reference(self, position: int) -> Tensors:
         sizes = position, self.q.shape[1], self.k_cache.shape[1]
         product = self.x, self.norm, self.qkv
-        return norm_qkv_rope_reference(*product, self.rope, *sizes, self.qk_norm)
+        q, *rows = norm_qkv_rope_reference(*product, self.rope, *sizes, self.qk_norm)
+        written = zip(rows, scale_pointers(self.scales), strict=True)
+        return q, *(codes(one, self.k_cache.dtype, scale) for one, scale in written)

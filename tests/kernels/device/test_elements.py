@@ -3,7 +3,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.elements import as_float16, as_float32, in_word_order
+from decodescope.kernels.device.elements import as_float16, as_float32, in_word_order, rounded
 
 NARROW = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 
@@ -38,6 +38,31 @@ def test_wider_elements_are_kept(dtype: torch.dtype, device: str) -> None:
     _converted_kernel[(1,)](values.to(device), wide, half, COUNT=256)
     assert wide.cpu().equal(values.float())
     torch.testing.assert_close(half.cpu(), values.half(), rtol=2.0**-10, atol=2.0**-24)
+
+
+@triton.jit
+def _rounded_kernel(values_ptr, out_ptr, COUNT: tl.constexpr):
+    lane = tl.arange(0, COUNT)
+    tl.store(out_ptr + lane, rounded(tl.load(values_ptr + lane), out_ptr.dtype.element_ty))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_numbers_are_rounded_to_fp8_as_by_torch(dtype: torch.dtype, device: str) -> None:
+    codes = torch.arange(256, dtype=torch.uint8).view(dtype).float()
+    finite = codes[codes.isfinite()].sort().values
+    between = (finite[1:] + finite[:-1]) / 2
+    near = [torch.nextafter(between, torch.tensor(end)) for end in (-1e9, 1e9)]
+    generator = torch.Generator().manual_seed(1)
+    drawn = torch.randn(500, generator=generator) * 2.0 ** torch.randint(-30, 20, (500,))
+    values = torch.cat((codes, between, *near, drawn, torch.tensor([1e-45, -1e-45, 3e38])))
+    values = torch.nn.functional.pad(values, (0, 2048 - len(values)))
+    out = torch.full((2048,), 3.0, device=device).to(dtype)
+    _rounded_kernel[(1,)](values.to(device), out, COUNT=2048)
+    largest = torch.finfo(dtype).max
+    expected = values.clamp(-largest, largest).to(dtype).view(torch.uint8)
+    missing = values.isnan()
+    assert out.cpu().view(torch.uint8)[~missing].equal(expected[~missing])
+    assert out.cpu().float()[missing].isnan().all()
 
 
 @triton.jit
