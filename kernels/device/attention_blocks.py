@@ -80,7 +80,7 @@ def halves(tile, STORED: tl.constexpr):
     if STORED.primitive_bitwidth == 8:
         parts = tl.split(tl.reshape(tile, (tile.shape[0], tile.shape[1] // 2, 2)))
     else:
-        parts = (tile,)  # type: ignore[assignment]
+        parts = (tile,)
     return parts
 
 
@@ -101,7 +101,7 @@ def _block_halves(block, STORED: tl.constexpr, INTERPRETED: tl.constexpr):
     elif INTERPRETED:
         even = (block & 255).to(tl.uint8).to(STORED, bitcast=True)
         odd = ((block >> 8) & 255).to(tl.uint8).to(STORED, bitcast=True)
-        parts = (as_float16(even), as_float16(odd))
+        parts = as_float16(even), as_float16(odd)  # type: ignore[assignment]
     else:
         parts = tl.inline_asm_elementwise(
             _E5M2_PAIRS if tl.float8e5 == STORED else _E4M3_PAIRS,
