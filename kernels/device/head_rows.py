@@ -68,7 +68,7 @@ def store_head(
 ):
     """Store the halves of these pairs in `rows` of `head_rows`: those of a query, or, if `cached`,
     times `inverse` in the type STORED of the caches."""
-    if STORED == rows.dtype.element_ty:
+    if rows.dtype.element_ty == STORED:
         store_halves(rows + pairs, low, high, mask, D)
     elif cached:
         cache_rows = rows.to(tl.pointer_type(STORED), bitcast=True)
