@@ -24,8 +24,8 @@ _PART_WORDS = {
 }
 
 STANDINGS_NOTE = (
-    "beaten: another variant is faster or has the smaller KL beyond noise, and is not shown worse "
-    "in the other"
+    "a variant beats another if it has more tokens/s or a smaller KL beyond noise, and is not shown "
+    "worse in the other of the two"
 )
 
 
