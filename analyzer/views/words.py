@@ -24,8 +24,8 @@ _PART_WORDS = {
 }
 
 STANDINGS_NOTE = (
-    "a variant beats another if it has more tokens/s or a smaller KL beyond noise, and is not shown "
-    "worse in the other of the two"
+    "a variant beats another if it has more tokens/s or a smaller KL beyond noise, and is not "
+    "shown worse in the other of the two"
 )
 
 
