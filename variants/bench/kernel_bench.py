@@ -124,7 +124,7 @@ def measure_case(case: KernelCase, conditions: Conditions, clock: Clock) -> Kern
         cold=cold,
         relative_error=error if error < float("inf") else None,
         tolerance=conditions.tolerance,
-        error=None if passed else _failure(error, conditions.tolerance),
+        error=None if passed else failure(error, conditions.tolerance),
         serial=times[0] if times else None,
         overlapped=times[1] if len(times) > 1 else None,
     )
@@ -153,9 +153,16 @@ def _launch_times(
             copies[index % len(copies)].launch(pdl and index > 0)
 
     replays_ns = clock.each_ns(clock.capture(body), REPLAYS)
-    tenths = quantiles((ns / launches for ns in replays_ns), n=10, method="inclusive")
-    bytes_per_s = case.use.bytes_moved / (tenths[4] * 1e-9)
-    peak = conditions.peak
+    launch_ns = [ns / launches for ns in replays_ns]
+    return launch_times(launch_ns, case.use.bytes_moved, conditions.peak)
+
+
+def launch_times(
+    launch_ns: Sequence[float], bytes_moved: int, peak: ReadPeak | None
+) -> LaunchTimes:
+    """The percentiles of a launch's times, and the rate of its bytes."""
+    tenths = quantiles(launch_ns, n=10, method="inclusive")
+    bytes_per_s = bytes_moved / (tenths[4] * 1e-9)
     return LaunchTimes(
         p10_ns=tenths[0],
         median_ns=tenths[4],
@@ -165,6 +172,7 @@ def _launch_times(
     )
 
 
-def _failure(error: float, tolerance: float) -> str:
+def failure(error: float, tolerance: float) -> str:
+    """Why a kernel with this relative error gets no time."""
     found = f"relative error {error:.2g}" if error < float("inf") else "missing or wrong results"
     return f"{found} against the float64 reference (allowed: {tolerance:.2g}): not timed"

@@ -1,4 +1,4 @@
-"""The results of `bench kernels` for a terminal."""
+"""The results of `bench kernels` and `bench gemm` for a terminal."""
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -14,6 +14,8 @@ from decodescope.analyzer.formatting import (
 )
 from decodescope.analyzer.schema.report import Environment
 from decodescope.kernels.host.tile import Tile
+from decodescope.variants.bench.gemm_report import PEERS, GemmBenchmark, GemmFigures
+from decodescope.variants.bench.gemm_tiles import Candidate
 from decodescope.variants.bench.report import (
     BlockBenchmark,
     BlockFigures,
@@ -81,6 +83,47 @@ def tune_table(result: TuneBenchmark) -> RenderableType:
         f"step µs: {ranges}; before/after {_ratio(result.before_over_after)}",
     ]
     return _page(title, table, notes, result.errors, result.environment)
+
+
+def gemm_table(result: GemmBenchmark) -> RenderableType:
+    """A row for each GEMM at each number of tokens: its times, and the peers' times ÷ its own."""
+    figures = ("µs", "p10-p90", "rate", "of peak", *(f"x {name}" for name in PEERS))
+    table = _table(("tokens", "GEMM", "tile"), figures)
+    for size in result.sizes:
+        for gemm in size.gemms:
+            tokens = f"{size.tokens}" if gemm is size.gemms[0] else ""
+            table.add_row(tokens, gemm.name, _candidate(gemm.candidate), *_gemm_cells(gemm))
+        table.add_section()
+    title = (
+        f"x W^T with W {result.rows} x {result.columns}: read peak "
+        f"{bytes_size(result.measured_peak_bytes_per_s)}/s, L2 {bytes_size(result.l2_bytes)}, "
+        f"{result.rounds} rounds"
+    )
+    notes = [
+        "times are per launch in a CUDA graph, weights from memory; _pdl: launches overlap",
+        "tile: rows x columns, warps, stages, splits; x NAME: how many times as fast as NAME",
+    ]
+    found = ((gemm.name, gemm.note) for size in result.sizes for gemm in size.gemms if gemm.note)
+    notes += [f"{name}: {note}" for name, note in dict.fromkeys(found)]
+    return _page(title, table, notes, result.errors, result.environment)
+
+
+def _gemm_cells(gemm: GemmFigures) -> list[str]:
+    times = gemm.times
+    if times is None:
+        return [shorten(gemm.error or "", _REFUSAL_CELLS), *[UNKNOWN] * (3 + len(PEERS))]
+    spread = f"{microseconds(times.p10_ns)}-{microseconds(times.p90_ns)}"
+    rate = f"{bytes_size(times.bytes_per_s)}/s"
+    ratios = (gemm.speedups.get(name) for name in PEERS)
+    faster = [UNKNOWN if ratio is None else f"{ratio.median:.2f}" for ratio in ratios]
+    return [microseconds(times.median_ns), spread, rate, _share(times), *faster]
+
+
+def _candidate(candidate: Candidate | None) -> str:
+    if candidate is None:
+        return ""
+    block = "" if candidate.token_block is None else f"{candidate.token_block} x "
+    return block + _tile(candidate.tile)
 
 
 def _tile(tile: Tile) -> str:

@@ -26,14 +26,16 @@ def require_run_packages() -> None:
         )
 
 
-def require_gpu() -> None:
-    """Raise `MissingRequirement` if kernels cannot be measured here; imports no Triton."""
+def require_gpu(bench: str) -> None:
+    """Raise `MissingRequirement` if this `bench` cannot measure here; imports no Triton."""
     require_run_packages()
     lacking = why_no_cuda()
     if lacking is not None:
-        raise MissingRequirement(f"bench kernels: {lacking}; kernels are measured on a CUDA device")
+        raise MissingRequirement(f"bench {bench}: {lacking}; kernels are measured on a CUDA device")
     if find_spec("triton") is None:
-        raise MissingRequirement("bench kernels: needs Triton, which is not installed (Linux only)")
+        raise MissingRequirement(
+            f"bench {bench}: needs Triton, which is not installed (Linux only)"
+        )
 
 
 def choose_device(requested: str | None) -> str:

@@ -1,4 +1,4 @@
-"""`bench`: the analyzer measured on this machine, and the fused step's kernels on this GPU."""
+"""`bench`: the analyzer measured on this machine; the fused step's kernels and GEMMs on a GPU."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _MODEL, _BLOCK_MODEL = "llama-3.2-1b@random", "qwen2.5-0.5b@random"
 _CONTEXT = 1024
+# Below 16 a tile of the tensor cores would be mostly padding.
+_SIZE = click.IntRange(16, 262_144)
 # The default context of `run`: tiles are chosen for its KV cache.
 _TUNE_CONTEXT = 128
 
@@ -164,7 +166,7 @@ def _benchmark(
         tokens = DEFAULT_TOKENS if chosen.tokens is None else chosen.tokens
     context = context if chosen.context is None else chosen.context
     workload = DecodeWorkload(chosen.batch, context, tokens, parse_dtype(chosen.dtype or "bf16"))
-    require_gpu()
+    require_gpu("kernels")
     with progress(say if chosen.tune else None) as show, library_output_to_stderr():
         if chosen.tune:
             from decodescope.variants.bench.tile_tuning import run_tuning
@@ -180,3 +182,43 @@ def _benchmark(
         dtypes = DTYPES if chosen.dtype is None else (workload.dtype,)
         model = chosen.model or _BLOCK_MODEL
         return run_block_bench(model, chosen.batch, lengths, dtypes, show), block_table
+
+
+@bench.command("gemm")
+@number_option("--rows", type=_SIZE, default=8192, show_default=True, help="Rows of W: outputs.")
+@number_option("--columns", type=_SIZE, default=8192, show_default=True, help="Columns of W.")
+@number_option(
+    "--tokens",
+    type=click.IntRange(1, 64),
+    multiple=True,
+    help="Rows of x; may be given several times. [default: 1, 2, 4, 8, 16, 32 and 64]",
+)
+@file_option("--table", help="A table of tiles to add the results to, such as the bundled one.")
+@json_option
+@output_option
+def bench_gemm(
+    as_json: bool,
+    output: Path | None,
+    rows: int,
+    columns: int,
+    tokens: tuple[int, ...],
+    table: Path | None,
+) -> None:
+    """Products with FP8 and INT8 weights beside cuBLAS, torch._scaled_mm and a plain Triton GEMM.
+
+    Finds tiles for each number of tokens and keeps them, compares every result with float64, then
+    times all in the same rounds, from cold memory in CUDA graphs; needs a GPU.
+    """
+    from decodescope.variants.machine.environment import require_gpu
+
+    check_writable(table, "--table", [])
+    check_writable(output, "-o", [table])
+    require_gpu("gemm")
+    from decodescope.variants.bench.gemm_bench import TOKENS, run_gemm_bench
+    from decodescope.variants.bench.result_tables import gemm_table
+
+    with progress(say) as show, library_output_to_stderr():
+        result = run_gemm_bench(rows, columns, sorted(set(tokens)) or TOKENS, table, show)
+    write_result(output, result, gemm_table, as_json)
+    if result.errors:
+        raise DecodescopeError("bench gemm: " + "; ".join(result.errors))

@@ -1,4 +1,4 @@
-"""`bench kernels` as scripts use it: options, output and exit codes."""
+"""`bench kernels` and `bench gemm` as scripts use them: options, output and exit codes."""
 
 import sys
 from collections.abc import Callable
@@ -12,7 +12,8 @@ import torch
 
 from decodescope.cli import main as cli
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.bench import block_bench, kernel_bench, tile_tuning
+from decodescope.variants.bench import block_bench, gemm_bench, kernel_bench, tile_tuning
+from decodescope.variants.bench.gemm_report import GemmBenchmark, GemmFigures, GemmSize
 from decodescope.variants.bench.report import (
     BlockBenchmark,
     KernelBenchmark,
@@ -40,6 +41,7 @@ class Asked:
     kernels: list[tuple[str, DecodeWorkload]] = field(default_factory=list)
     blocks: list[tuple[Any, ...]] = field(default_factory=list)
     tunings: list[tuple[Any, ...]] = field(default_factory=list)
+    gemms: list[tuple[Any, ...]] = field(default_factory=list)
     error: str | None = None
 
 
@@ -100,19 +102,28 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         arguments[-1]("measuring 2 tiles")
         return TUNED
 
+    def gemms(rows: int, columns: int, tokens: Any, table: Path | None, say: Any) -> GemmBenchmark:
+        seen.gemms.append((rows, columns, tuple(tokens), table))
+        say("drawing 4 matrices")
+        sizes = tuple(GemmSize(one, (GemmFigures("w8a8", seen.error),), {}) for one in tokens)
+        return GemmBenchmark(1, rows, columns, 4, 128, 15, 3, 1, None, None, sizes, {})
+
+    monkeypatch.setattr(gemm_bench, "run_gemm_bench", gemms)
     monkeypatch.setattr(tile_tuning, "run_tuning", tunings)
-    monkeypatch.setattr(environment, "require_gpu", lambda: None)
+    monkeypatch.setattr(environment, "require_gpu", lambda bench: None)
     monkeypatch.setattr(kernel_bench, "run_kernel_bench", kernels)
     monkeypatch.setattr(block_bench, "run_block_bench", blocks)
     return seen
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-@pytest.mark.parametrize("options", [(), ("--block",), ("--tune",)])
-def test_without_a_gpu_it_says_so(decodescope: Command, options: tuple[str, ...]) -> None:
-    done = decodescope("bench", "kernels", *options)
+@pytest.mark.parametrize(
+    "command", [("kernels",), ("kernels", "--block"), ("kernels", "--tune"), ("gemm",)]
+)
+def test_without_a_gpu_it_says_so(decodescope: Command, command: tuple[str, ...]) -> None:
+    done = decodescope("bench", *command)
     assert (done.code, done.out) == (3, "")
-    assert done.err.startswith("decodescope: bench kernels: ")
+    assert done.err.startswith(f"decodescope: bench {command[0]}: ")
     assert "CUDA" in done.err
 
 
@@ -204,3 +215,55 @@ def test_bad_usage_is_one_line(
     assert (done.code, done.out) == (2, "")
     assert len(done.err.splitlines()) == 1
     assert (asked.kernels, asked.blocks, asked.tunings) == ([], [], [])
+
+
+def test_gemms_are_measured_at_each_number_of_tokens_once(
+    decodescope: Command, asked: Asked, tmp_path: Path
+) -> None:
+    path, table = tmp_path / "gemm.json", tmp_path / "tiles.json"
+    done = decodescope("bench", "gemm", "--json", "-o", str(path))
+    assert done.code == 0
+    printed = msgspec.json.decode(done.out, type=GemmBenchmark)
+    assert printed == msgspec.json.decode(path.read_bytes(), type=GemmBenchmark)
+    assert "drawing 4 matrices" in done.err
+    options = ("--rows", "64", "--columns", "100", "--table", str(table))
+    done = decodescope(
+        "bench", "gemm", *options, "--tokens", "33", "--tokens", "3", "--tokens", "3"
+    )
+    assert done.code == 0
+    assert "w8a8" in done.out
+    assert asked.gemms == [
+        (8192, 8192, (1, 2, 4, 8, 16, 32, 64), None),
+        (64, 100, (3, 33), table),
+    ]
+
+
+def test_a_wrong_gemm_fails_the_command_after_its_output(
+    decodescope: Command, asked: Asked
+) -> None:
+    asked.error = "relative error 0.5"
+    done = decodescope("bench", "gemm", "--json", "--tokens", "2")
+    assert done.code != 0
+    assert msgspec.json.decode(done.out, type=GemmBenchmark).sizes[0].gemms[0].times is None
+    assert done.err.splitlines()[-1] == (
+        "decodescope: bench gemm: w8a8 at 2 tokens: relative error 0.5"
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--rows", "15"),
+        ("--columns", "0"),
+        ("--tokens", "65"),
+        ("--tokens", "0"),
+        ("-o", "no/such/file"),
+        ("--table", "no/such/file"),
+    ],
+)
+def test_bad_sizes_are_one_line(
+    decodescope: Command, asked: Asked, options: tuple[str, ...]
+) -> None:
+    done = decodescope("bench", "gemm", *options)
+    assert (done.code, done.out, asked.gemms) == (2, "", [])
+    assert len(done.err.splitlines()) == 1

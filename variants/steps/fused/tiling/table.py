@@ -10,14 +10,15 @@ measured, `key`, and the best tile for it:
 
 rows, columns and unit are those of `Shape`; batch is rounded up to a power of two; element_bytes is
 the size of a weight, or of an element of K and V: 1 for FP8 and INT8, 2 for bf16 and fp16, 4 for
-fp32. Keys are unique. Tiles measured on this machine are kept in the
-user's cache folder, a file for each kind of GPU.
+fp32. Keys are unique. A GEMM by itself has `unit` 1, and its tokens are `batch`. Tiles measured on
+this machine are kept in the user's cache folder, a file for each kind of GPU.
 """
 
 import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -33,11 +34,14 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
+# A GEMM by itself (`kernels/ops/split_k_gemm.py`): what x and the weights are.
+GemmKind = Literal["gemm_w8a8", "gemm_w8a16", "gemm_int8"]
+
 
 class TileKey(Struct, frozen=True, forbid_unknown_fields=True):
     """What a tile was measured for; operations with the same key have the same best tile."""
 
-    operation: TiledOperation
+    operation: TiledOperation | GemmKind
     rows: int
     columns: int
     unit: int

@@ -1,0 +1,128 @@
+"""Which tiles of a GEMM are worth measuring, by rule, and which were measured before."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from decodescope.kernels.host.tile import Tile, padded_tokens
+from decodescope.variants.steps.fused.tiling.shapes import power_of_2_from
+from decodescope.variants.steps.fused.tiling.table import (
+    GemmKind,
+    TileEntry,
+    TileKey,
+    cached_entries,
+    shipped_table,
+)
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+
+MAX_STAGES = 8
+MAX_SPLITS = 16
+
+# Rows of W, columns of a block, programs that share a multiprocessor: what keeps at least 32 KB of
+# weights under way in each, the most promising first. 64 rows are what one group of four warps
+# multiplies, 128 what two do.
+_SIZES = (
+    (64, 256, 2),
+    (64, 256, 1),
+    (128, 256, 1),
+    (64, 128, 4),
+    (64, 512, 1),
+    (128, 128, 2),
+    (64, 128, 3),
+    (64, 256, 3),
+    (64, 128, 2),
+    (128, 128, 1),
+)
+_WARPS = {64: 4, 128: 8}
+# A plain GEMM: rows of W, columns of a block, warps, stages. Those of Triton's tutorial for FP8,
+# and smaller ones, which give more multiprocessors work.
+_PLAIN_TILES = (
+    Tile(32, 128, 4, 6),
+    Tile(32, 256, 4, 5),
+    Tile(64, 128, 4, 5),
+    Tile(64, 256, 4, 4),
+    Tile(128, 128, 4, 4),
+    Tile(256, 128, 8, 3),
+)
+_PLAIN_TOKENS = 64
+# What a program takes beside its tile: barriers, and what the driver reserves.
+_RESERVED_BYTES = 1280
+
+
+@dataclass(frozen=True, slots=True)
+class GemmWork:
+    """One GEMM: `tokens` rows of x times W [rows, columns]."""
+
+    kind: GemmKind
+    rows: int
+    columns: int
+    tokens: int
+
+    @property
+    def x_bytes(self) -> int:
+        """Bytes of one element of x."""
+        return 1 if self.kind == "gemm_w8a8" else 2
+
+    @property
+    def key(self) -> TileKey:
+        """The key of its tile in a table."""
+        return TileKey(self.kind, self.rows, self.columns, 1, power_of_2_from(self.tokens), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tile to measure; `token_block` is that of a plain GEMM."""
+
+    tile: Tile
+    token_block: int | None = None
+
+
+def rule_tiles(work: GemmWork, gpu: TargetGpu) -> tuple[Tile, ...]:
+    """Tiles whose programs all run at once, the default first.
+
+    Each has as many splits as fill the GPU once, and as many stages as its share of a
+    multiprocessor's shared memory holds. The two most promising are also given twice the splits:
+    the sums of some programs then overlap with the loads of others.
+    """
+    tiles = []
+    for rows, columns, programs in _SIZES:
+        block_bytes = columns * (rows + padded_tokens(work.tokens) * work.x_bytes)
+        stages = min(MAX_STAGES, (gpu.shared_bytes // programs - _RESERVED_BYTES) // block_bytes)
+        if stages < 2:
+            continue
+        blocks = -(-work.rows // rows)
+        steps = -(-work.columns // columns)
+        splits = max(1, min(gpu.multiprocessors * programs // blocks, MAX_SPLITS, steps))
+        tiles.append(Tile(rows, columns, _WARPS[rows], stages, splits))
+    doubled = (replace(one, splits=2 * one.splits) for one in tiles[:2])
+    tiles += (one for one in doubled if one.splits <= min(MAX_SPLITS, -(-work.columns // 256)))
+    return tuple(dict.fromkeys(tiles))
+
+
+def split_candidates(
+    work: GemmWork, gpu: TargetGpu, folder: Path | None = None
+) -> tuple[Candidate, ...]:
+    """The tile that was measured before, if any (on this machine or as shipped), then the rule's.
+
+    `folder` keeps this machine's measurements; None has none.
+    """
+    cached = () if folder is None else cached_entries(gpu, folder)
+    tables = (cached, shipped_table().get(gpu.name, ()))
+    known = [tile for table in tables if (tile := _tile_of(table, work)) is not None]
+    return tuple(map(Candidate, dict.fromkeys((*known[:1], *rule_tiles(work, gpu)))))
+
+
+def unsplit_candidates(work: GemmWork, gpu: TargetGpu) -> tuple[Candidate, ...]:
+    """The same without splits: a program has its rows' whole inner dimension."""
+    tiles = (replace(tile, splits=1) for tile in rule_tiles(work, gpu))
+    return tuple(map(Candidate, dict.fromkeys(tiles)))
+
+
+def plain_candidates(tokens: int) -> tuple[Candidate, ...]:
+    """Tiles of a plain GEMM: with as many tokens as are needed, and with 64, from which on Hopper's
+    FP8 tensor cores are used."""
+    blocks = dict.fromkeys((padded_tokens(tokens), _PLAIN_TOKENS))
+    return tuple(Candidate(tile, block) for block in blocks for tile in _PLAIN_TILES)
+
+
+def _tile_of(entries: tuple[TileEntry, ...], work: GemmWork) -> Tile | None:
+    return next((entry.tile for entry in entries if entry.key == work.key), None)
