@@ -12,7 +12,7 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
+from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement, ModelError
 from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.machine.environment import interpreting
 from decodescope.variants.spec import (
@@ -94,14 +94,21 @@ def build_variant(
     Raises:
         InputError: an unknown name (with the nearest known), or one not built here.
         MissingRequirement: it needs CUDA, or GPU memory ran out.
-        ModelError: context and new tokens exceed what the model allows.
+        ModelError: context and new tokens exceed what the model allows, or the model's weights were
+            quantised for another variant (`measuring.preparation.require_weights`).
         DecodescopeError: as the variant's check.
     """
     variant = require_runnable(name, loaded, workload, device)
 
     from decodescope.variants.machine.memory import memory_errors
     from decodescope.variants.model.loading import check_fits
+    from decodescope.variants.model.quantize import quantization_of
 
+    if not loaded.can_store(quantization_of(variant.spec)):
+        raise ModelError(
+            f"variant {name}: the weights of {loaded.name} were quantised for another variant; "
+            "load the model again"
+        )
     check_fits(loaded, workload)
     with memory_errors(f"building variant {name}", device):
         return variant.build(loaded, workload, device)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
 from msgspec.structs import replace
 
 from decodescope.analyzer.capture import ProfilerSession
@@ -18,7 +19,7 @@ from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.measuring.graph_reference import try_reference
 from decodescope.variants.measuring.pacing import step_pacer
-from decodescope.variants.measuring.preparation import Prepared, prepare
+from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
 from decodescope.variants.measuring.window import Subject, WindowPlan, capture_info, capture_window
 from decodescope.variants.registry import (
     available_variants,
@@ -32,8 +33,7 @@ from decodescope.variants.steps.step import DecodeStep
 class TorchSession:
     """A prepared model with its profiler, step pacer and token tap.
 
-    `prompt` makes the prompt ids of a generation, int64 [batch, context], on the CPU. `decode`
-    turns token ids into text; None without a tokenizer.
+    `decode` turns token ids into text; None without a tokenizer.
     """
 
     def __init__(
@@ -48,8 +48,16 @@ class TorchSession:
         self.new_tokens = prepared.workload.new_tokens
         self.pacer = step_pacer(prepared.device)
         self.tap = TokenTap(prepared.device)
-        self.prompt = prepared.prompt
         self.decode = prepared.loaded.decode
+
+    @property
+    def variant(self) -> str:
+        """The variant that was asked for, by its own name."""
+        return self._prepared.config.variant
+
+    def prompt(self, generation: int) -> torch.Tensor:
+        """Prompt ids of a generation, int64 [batch, context], on the CPU."""
+        return self._prepared.prompt(generation)
 
     def hello(self) -> Hello:
         """The first message to the app."""
@@ -90,8 +98,11 @@ class TorchSession:
         return None
 
     def build(self, variant: str, say: Callable[[str], None]) -> DecodeStep:
-        """The variant's step, ready to prefill; `say` is called for each slow stage."""
-        prepared = self._prepared
+        """The variant's step, ready to prefill; `say` is called for each slow stage.
+
+        Quantises the weights, or loads them again, as the variant needs them.
+        """
+        self._prepared = prepared = require_weights(self._prepared, variant, say)
         say("building")
         step = build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
         self._reference = try_reference(

@@ -60,7 +60,7 @@ def _work(channel: Channel, config: WorkerConfig) -> None:
 
     session = open_session(config, lambda stage: channel.send(Progress(stage)))
     channel.send(session.hello())
-    LiveLoop(session, channel, WindowFiles(Path(config.trace_dir))).run(config.variant)
+    LiveLoop(session, channel, WindowFiles(Path(config.trace_dir))).run(session.variant)
 
 
 if __name__ == "__main__":

@@ -2,28 +2,42 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from time import perf_counter_ns
 
+import msgspec
 import torch
 
+from decodescope.analyzer.formatting import bytes_size
 from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.variants.machine.memory import (
+    free_gpu_bytes,
+    free_host_bytes,
+    free_memory,
+    memory_errors,
+)
 from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.measuring.request import read_request
 from decodescope.variants.measuring.window import Subject
 from decodescope.variants.model.loading import LoadedModel, check_fits, load_model
 from decodescope.variants.model.memory_need import require_memory
 from decodescope.variants.model.prompts import make_prompt
+from decodescope.variants.model.quantize import quantization_of, quantize_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import find_variant
+
+# Loading takes more than the weights for a while.
+_ROOM = 1.25
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A model on its device and the workload it will decode."""
+    """A model on its device and the workload it will decode. `load_ns`: how long loading took."""
 
     config: WorkerConfig
     device: str
     loaded: LoadedModel
     workload: DecodeWorkload
+    load_ns: int | None = None
 
     def prompt(self, round: int) -> torch.Tensor:
         """Prompt ids of generation `round`, int64 [batch, context], on the CPU.
@@ -44,7 +58,9 @@ class Prepared:
 def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
     """Choose the device, check the request and load the model; `say` is called for slow stages.
 
-    Everything that can be checked without the weights is checked before they are loaded.
+    The weights are as they were loaded: `require_weights` quantises them. The returned `config`
+    has the variant's own name. Everything that can be checked without the weights is checked before
+    they are loaded.
 
     Raises:
         InputError, ModelError, MissingRequirement: as `read_request`, `load_model`,
@@ -60,10 +76,59 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
         if variant.check is not None:
             variant.check(name, fields, workload, device)
 
-    loaded = load_model(source, device, workload.dtype, config.trust_remote_code, workload, check)
+    started_ns = perf_counter_ns()
+    loaded = load_model(
+        source, device, workload.dtype, config.trust_remote_code, workload, check, variant.spec
+    )
+    load_ns = perf_counter_ns() - started_ns
     if config.prompt is not None or config.prompt_ids is not None:
         ids = make_prompt(loaded, workload, config.prompt, config.prompt_ids)
         workload = replace(workload, context=ids.shape[1])
     check_fits(loaded, workload)
-    require_memory(source.name, loaded.model, workload, device, weight_bytes=0)
-    return Prepared(config, device, loaded, workload)
+    require_memory(source.name, loaded.model, workload, device, 0, variant.spec)
+    config = msgspec.structs.replace(config, variant=variant.name)
+    return Prepared(config, device, loaded, workload, load_ns)
+
+
+def require_weights(prepared: Prepared, variant: str, say: Callable[[str], None]) -> Prepared:
+    """`prepared` with the model's weights stored as `variant` needs them: quantised, or as they
+    were loaded.
+
+    Weights as they were loaded are quantised in place. Once they are, they come back only by
+    loading the model again. Until that is done the old weights are kept, if there is room for both;
+    then they are freed, whoever holds `prepared`. `say` is called for slow stages.
+
+    Raises:
+        InputError, ModelError, MissingRequirement: as `find_variant`, `load_model` and
+            `quantize_model`, or memory ran out. `prepared` can be used again.
+    """
+    quantization = quantization_of(find_variant(variant).spec)
+    if not prepared.loaded.can_store(quantization):
+        prepared = _loaded_again(prepared, say)
+    if quantization is not None:
+        name, model = prepared.loaded.name, prepared.loaded.model
+        with memory_errors(f"quantising {name} to {quantization.format}", prepared.device):
+            quantize_model(name, model, quantization, say)
+    return prepared
+
+
+def _loaded_again(prepared: Prepared, say: Callable[[str], None]) -> Prepared:
+    old, device, dtype = prepared.loaded, prepared.device, prepared.workload.dtype
+    free_bytes = free_gpu_bytes() if device == "cuda" else free_host_bytes()
+    if free_bytes is not None and free_bytes < _ROOM * old.weight_bytes:
+        _free_weights(old, device)
+    before = f", {prepared.load_ns / 1e9:.0f} s at first" if prepared.load_ns is not None else ""
+    say(f"loading the {dtype} weights again ({bytes_size(old.weight_bytes)}{before})")
+    started_ns = perf_counter_ns()
+    source = read_request(prepared.config).source
+    loaded = load_model(source, device, dtype, prepared.config.trust_remote_code)
+    load_ns = perf_counter_ns() - started_ns
+    _free_weights(old, device)
+    say(f"loaded the {dtype} weights again in {load_ns / 1e9:.1f} s")
+    return replace(prepared, loaded=loaded, load_ns=load_ns)
+
+
+def _free_weights(loaded: LoadedModel, device: str) -> None:
+    """Leave the model without memory, which `LoadedModel.can_store` sees."""
+    loaded.model.to("meta")
+    free_memory(device)

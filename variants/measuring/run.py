@@ -33,7 +33,7 @@ from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import read_peak
 from decodescope.variants.measuring.graph_reference import try_reference
 from decodescope.variants.measuring.measure import Measurement, measure_run
-from decodescope.variants.measuring.preparation import Prepared, prepare
+from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
 from decodescope.variants.measuring.window import mean_bytes_read
 from decodescope.variants.registry import build_variant, is_interpreted
 from decodescope.variants.steps.step import DecodeStep
@@ -60,7 +60,8 @@ def run_variant(
             f"--trace {trace_path}: variant {config.variant} runs in Triton's interpreter here, "
             "where a profile would say nothing of its kernels; leave --trace out"
         )
-    prepared = prepare(config, say)
+    prepared = require_weights(prepare(config, say), config.variant, say)
+    config = prepared.config
     say(f"building {config.variant}")
     step = build_variant(config.variant, prepared.loaded, prepared.workload, device)
     if interpreted:

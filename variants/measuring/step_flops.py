@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from decodescope.variants.model.quantized_linear import QuantizedEmbedding, QuantizedLinear
 from decodescope.variants.model.step_bytes import head_dim, layer_windows
 
 
@@ -36,8 +37,12 @@ class StepFlops:
 
 def _multiplied_elements(model: nn.Module) -> int:
     """Elements of the weight matrices of all modules but the embedding tables."""
-    others = (module for module in model.modules() if not isinstance(module, nn.Embedding))
-    weights = (getattr(module, "weight", None) for module in others)
+    tables = nn.Embedding | QuantizedEmbedding
+    others = (module for module in model.modules() if not isinstance(module, tables))
+    weights = (
+        module.data if isinstance(module, QuantizedLinear) else getattr(module, "weight", None)
+        for module in others
+    )
     return sum(
         weight.numel()
         for weight in weights

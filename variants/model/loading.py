@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ from decodescope.variants.model.integrity import (
     require_shapes,
 )
 from decodescope.variants.model.memory_need import model_bytes, require_memory
+from decodescope.variants.model.quantize import Quantization, is_quantized
+from decodescope.variants.model.quantized_linear import Stored, stored_formats
 from decodescope.variants.model.quantized_loading import (
     QuantizedCheckpoint,
     find_quantized,
@@ -43,6 +45,7 @@ from decodescope.variants.model.stored_quantization import (
 )
 from decodescope.variants.model.weight_files import INDEX, WEIGHTS, stored_tensors
 from decodescope.variants.model.workload import DecodeWorkload, DType
+from decodescope.variants.spec import VariantSpec
 
 _TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _MAX_REASON = 200
@@ -55,7 +58,8 @@ class LoadedModel:
 
     `tokenizer` is None if the checkpoint has none, and for random weights. `max_context` is the
     number of positions the model allows, None if its configuration sets no limit. `findings` are
-    what is unusual about the checkpoint.
+    what is unusual about the checkpoint. `formats` are the quantised matrices as they were loaded,
+    and `weight_bytes` the bytes of all weights: a variant may have quantised others since.
     """
 
     model: Any
@@ -64,6 +68,17 @@ class LoadedModel:
     name: str
     max_context: int | None
     findings: tuple[Finding, ...] = ()
+    formats: Mapping[str, Stored] = field(default_factory=dict)
+    weight_bytes: int = 0
+
+    def can_store(self, quantization: Quantization | None) -> bool:
+        """Whether the weights are stored so (None: as loaded), or can be made so from what is
+        there: quantising frees what it quantises."""
+        if self.model.device.type == "meta":
+            return False
+        if stored_formats(self.model) == self.formats:
+            return True
+        return quantization is not None and is_quantized(self.model, quantization)
 
     @property
     def decode(self) -> Callable[[list[int]], str] | None:
@@ -90,13 +105,15 @@ def load_model(
     trust_remote_code: bool = False,
     workload: DecodeWorkload | None = None,
     check: Callable[[str, Mapping[str, object]], None] | None = None,
+    spec: VariantSpec | None = None,
 ) -> LoadedModel:
     """Load `source` onto `device` in `dtype`.
 
     Only safetensors are read; a checkpoint's own Python code runs only with `trust_remote_code`.
     8-bit matrices of a checkpoint stay as they are, whatever `dtype`.
     `check` is called with the model's name and its config.json before any weights are loaded; its
-    errors propagate. Random weights are those of `build_random`.
+    errors propagate. `spec` is the variant that will decode: its need of memory is checked. Random
+    weights are those of `build_random`.
 
     Raises:
         ModelError: an unreadable or incomplete checkpoint, weights that are not finite, no causal
@@ -125,8 +142,9 @@ def load_model(
             quantized = _check_files(source, files, skeleton, source.folder)
         if workload is not None:
             # Which matrices of a hub model have 8 bits is known when its weights are here.
-            weights = 0 if declared and source.hub_id is not None else model_bytes(skeleton)
-            require_memory(source.name, skeleton, workload, device, weights)
+            unknown = declared and source.hub_id is not None
+            weights, how = (0, None) if unknown else (model_bytes(skeleton), spec)
+            require_memory(source.name, skeleton, workload, device, weights, how)
         if source.kind == "random":
             assert source.preset is not None
             model = build_random(source.preset, device, torch_dtype(dtype))
@@ -135,7 +153,8 @@ def load_model(
             folder = fetch_weights(source.hub_id, files.cached_only)
             quantized = _check_files(source, files, skeleton, folder)
             if quantized is not None and workload is not None:
-                require_memory(source.name, skeleton, workload, device, model_bytes(skeleton))
+                weights = model_bytes(skeleton)
+                require_memory(source.name, skeleton, workload, device, weights, spec)
         return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
 
 
@@ -191,7 +210,10 @@ def loaded_model(
     """`model` in evaluation mode, without gradients, and what the others need to know of it."""
     model.eval().requires_grad_(False)
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-    return LoadedModel(model, tokenizer, weights, name, limit, findings)
+    formats = stored_formats(model)
+    return LoadedModel(
+        model, tokenizer, weights, name, limit, findings, formats, model_bytes(model)
+    )
 
 
 def _skeleton(

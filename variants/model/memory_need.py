@@ -8,9 +8,15 @@ from typing import Any
 from decodescope.analyzer.errors import MissingRequirement, ModelError, first_line
 from decodescope.analyzer.formatting import bytes_size
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
+from decodescope.variants.model.quantize import (
+    dequantized_bytes,
+    quantization_of,
+    quantized_bytes,
+)
 from decodescope.variants.model.quantized_linear import weight_tensors
 from decodescope.variants.model.step_bytes import KvBytes
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
 
 # CPython: an entry of a list and its integer. Ids of the prompt and the output become lists.
 _LISTED_ID_BYTES = 36
@@ -20,12 +26,19 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 
 def require_memory(
-    name: str, model: Any, workload: DecodeWorkload, device: str, weight_bytes: int
+    name: str,
+    model: Any,
+    workload: DecodeWorkload,
+    device: str,
+    weight_bytes: int,
+    spec: VariantSpec | None = None,
 ) -> None:
     """Compare what `workload` needs at least with what is free on `device` and on the host.
 
-    Counted are `weight_bytes`, which are still to be loaded; K and V of every position; the logits,
-    also in fp32; the widest activations of the prefill; and on the host the lists of token ids.
+    Counted are `weight_bytes`, which are still to be loaded, and what quantising as `spec` says
+    makes of them; K and V of every position; the logits, also in fp32; the widest activations of
+    the prefill, and the largest quantised matrix in the model's dtype; and on the host the lists of
+    token ids. Quantising itself needs the weights as they are loaded and one layer.
 
     Raises:
         MissingRequirement: it does not fit; says what is needed and what is free.
@@ -33,13 +46,21 @@ def require_memory(
     """
     try:
         kv = KvBytes(model.config, workload.batch, model.dtype.itemsize).at(workload.cache_length)
-        on_device = weight_bytes + kv + _activation_bytes(model, workload)
+        stored, quantising = weight_bytes, 0
+        if (quantization := quantization_of(spec)) is not None:
+            stored += quantized_bytes(model, quantization) - model_bytes(model)
+            quantising = weight_bytes + model_bytes(model.model.layers[0])
+        prefill = _activation_bytes(model, workload) + dequantized_bytes(model, quantization)
+        on_device = max(stored + kv + prefill, quantising)
     except (AttributeError, TypeError) as error:
         raise ModelError(
             f"{name}: the K and V that a model of type {model.config.model_type} reads cannot be "
             f"counted ({first_line(error)}); only models whose layers all have the same heads can "
             "be decoded"
         ) from error
+    weights = bytes_size(max(stored, 0))
+    if quantising and weight_bytes:
+        weights = f"{bytes_size(weight_bytes)}, quantised {weights}"
     on_host = _LISTED_ID_BYTES * workload.batch * workload.cache_length
     if device == "cuda":
         needs = [
@@ -53,8 +74,8 @@ def require_memory(
             raise MissingRequirement(
                 f"not enough {what} for {name} in {workload.dtype}: batch {workload.batch:,} of "
                 f"{workload.cache_length:,} positions needs at least {bytes_size(needed)} (weights "
-                f"{bytes_size(weight_bytes)}, K and V {bytes_size(kv)}), {bytes_size(free)} are "
-                "free; lower --batch, --context or --tokens, or choose a smaller model"
+                f"{weights}, K and V {bytes_size(kv)}), {bytes_size(free)} are free; lower "
+                "--batch, --context or --tokens, or choose a smaller model"
             )
 
 

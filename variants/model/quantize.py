@@ -109,6 +109,17 @@ def quantized_bytes(model: Any, quantization: Quantization | None) -> int:
     return sum(sizes.values())
 
 
+def dequantized_bytes(model: Any, quantization: Quantization | None) -> int:
+    """Bytes of the largest matrix that the prefill makes from a quantised one, at a time."""
+    planned = frozenset(_paths(model, quantization) if quantization else ())
+    sizes = [
+        (module.data if isinstance(module, QuantizedLinear) else module.weight).numel()
+        for path, module in model.named_modules()
+        if isinstance(module, QuantizedLinear) or (path in planned and path != _TABLE)
+    ]
+    return max(sizes, default=0) * int(model.dtype.itemsize)
+
+
 def _narrow_bytes(weight: torch.Tensor, quantization: Quantization | None) -> int:
     scaled = quantization is not None and quantization.scaled
     return weight.numel() + (_SCALE_BYTES * weight.shape[0] if scaled else 0)
