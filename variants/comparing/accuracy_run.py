@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
+from torch import nn
 
-from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.errors import DecodescopeError, ModelError
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import Accuracy
@@ -20,8 +21,9 @@ from decodescope.variants.comparing.accuracy_text import (
 from decodescope.variants.comparing.jobs import ACCURACY_MISSING, AccuracyDone
 from decodescope.variants.machine.child_process import failure_of
 from decodescope.variants.machine.memory import free_memory, memory_errors
-from decodescope.variants.measuring.preparation import Prepared, prepare
-from decodescope.variants.registry import build_variant, is_interpreted
+from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
+from decodescope.variants.model.quantize import Quantization, quantization_of
+from decodescope.variants.registry import build_variant, find_variant, is_interpreted
 from decodescope.variants.steps.eager import EagerStep
 from decodescope.variants.steps.step import DecodeStep
 
@@ -31,9 +33,11 @@ def score_variants(
 ) -> AccuracyDone:
     """The accuracy of `variants` on `text` (see `scored_text` for None).
 
-    The model is loaded once, in the workload's dtype. The variants are built and freed one after
-    the other, then the weights are upcast to fp32 in place for the reference. A variant that fails
-    and a reference that does not fit in memory each add a finding.
+    The model is loaded in the workload's dtype. First come the variants that use its weights as
+    they are, then the fp32 reference, for which the same weights are upcast in place and cast back,
+    then those that quantise them: all but the first such format load the model again. Each variant
+    is freed before the next is built. A variant that fails and a reference that does not fit in
+    memory each add a finding.
 
     Raises:
         InputError, ModelError, MissingRequirement: as `prepare` and `scored_text`.
@@ -45,20 +49,14 @@ def score_variants(
     workload = replace(
         prepared.workload, context=scored.context, new_tokens=scored.positions, sampling=None
     )
-    prepared = replace(prepared, workload=workload)
-    logits: dict[str, torch.Tensor] = {}
-    missing: dict[str, str] = {}
-    for variant in variants:
-        say(f"scoring {variant} on {scored.name}")
-        try:
-            logits[variant] = _variant_logits(variant, prepared, scored)
-        except Exception as error:  # one variant's failure must not lose the others
-            missing[variant] = failure_of(error).message
-        free_memory(prepared.device)
-    accuracies: dict[str, Accuracy] = {}
-    if logits:
-        say("scoring the fp32 reference")
-        accuracies = _compared(logits, prepared, scored, missing)
+    scores = _Scores(replace(prepared, workload=workload), scored, say)
+    groups = _by_weights(variants)
+    scores.score(groups.pop(None, []))
+    if scores.logits or groups:
+        scores.score_reference()
+    for names in groups.values():
+        scores.score(names)
+    accuracies, missing = scores.compared(variants)
     findings = [
         Finding(ACCURACY_MISSING, f"no accuracy of {variant}: {why}")
         for variant, why in missing.items()
@@ -86,43 +84,104 @@ def forced_logits(step: DecodeStep, scored: ScoredText, batch: int) -> torch.Ten
     return torch.stack(rows)
 
 
-def _variant_logits(variant: str, prepared: Prepared, scored: ScoredText) -> torch.Tensor:
-    workload, device = prepared.workload, prepared.device
-    step = build_variant(variant, prepared.loaded, workload, device)
-    with memory_errors(f"scoring variant {variant}", device):
-        return forced_logits(step, scored, workload.batch)
+class _Scores:
+    """The logits of each variant so far, and of the reference, or why one has none."""
 
+    def __init__(self, prepared: Prepared, scored: ScoredText, say: Callable[[str], None]) -> None:
+        self.logits: dict[str, torch.Tensor] = {}
+        self._missing: dict[str, str] = {}
+        self._reference: torch.Tensor | None = None
+        self._no_reference = ""
+        self._prepared = prepared
+        self._scored = scored
+        self._say = say
 
-def _compared(
-    logits: dict[str, torch.Tensor], prepared: Prepared, scored: ScoredText, missing: dict[str, str]
-) -> dict[str, Accuracy]:
-    """Accuracy by variant; why a variant has none is added to `missing`."""
-    try:
-        reference = _reference_logits(prepared, scored)
-    except DecodescopeError as error:
-        missing |= dict.fromkeys(logits, f"no fp32 reference: {error}")
-        return {}
-    accuracies: dict[str, Accuracy] = {}
-    name = f"eager on {prepared.device}, the same weights in fp32 without TF32"
-    for variant, given in logits.items():
+    def score(self, variants: Sequence[str]) -> None:
+        """Decode with `variants`, which store the weights in the same way."""
+        for variant in variants:
+            if self._no_reference:
+                return
+            self._say(f"scoring {variant} on {self._scored.name}")
+            try:
+                self.logits[variant] = self._variant_logits(variant)
+            except Exception as error:  # one variant's failure must not lose the others
+                self._missing[variant] = failure_of(error).message
+            free_memory(self._prepared.device)
+
+    def score_reference(self) -> None:
+        """Decode with the weights that were loaded, in fp32."""
+        self._say("scoring the fp32 reference")
         try:
-            accuracy = accuracy_of(given, reference, scored.next_ids, name, scored.name)
+            self._reference = _reference_logits(self._prepared, self._scored)
         except DecodescopeError as error:
-            missing[variant] = str(error)
-            continue
+            self._no_reference = f"no fp32 reference: {error}"
+
+    def compared(self, variants: Sequence[str]) -> tuple[dict[str, Accuracy], dict[str, str]]:
+        """Accuracy by variant, and why a variant has none, each in the order of `variants`."""
+        accuracies: dict[str, Accuracy] = {}
+        missing: dict[str, str] = {}
+        for variant in variants:
+            if why := self._missing.get(variant) or self._no_reference:
+                missing[variant] = why
+                continue
+            try:
+                accuracies[variant] = self._accuracy(self.logits[variant])
+            except DecodescopeError as error:
+                missing[variant] = str(error)
+        return accuracies, missing
+
+    def _variant_logits(self, variant: str) -> torch.Tensor:
+        self._prepared = prepared = require_weights(self._prepared, variant, self._say)
+        step = build_variant(variant, prepared.loaded, prepared.workload, prepared.device)
+        with memory_errors(f"scoring variant {variant}", prepared.device):
+            return forced_logits(step, self._scored, prepared.workload.batch)
+
+    def _accuracy(self, logits: torch.Tensor) -> Accuracy:
+        assert self._reference is not None
+        name = f"eager on {self._prepared.device}, the same weights in fp32 without TF32"
+        accuracy = accuracy_of(
+            logits, self._reference, self._scored.next_ids, name, self._scored.name
+        )
         if bad := unusable(accuracy):
-            missing[variant] = f"{', '.join(bad)}; {_broken_positions(given)}"
-        else:
-            accuracies[variant] = accuracy
-    return accuracies
+            raise ModelError(f"{', '.join(bad)}; {_broken_positions(logits)}")
+        return accuracy
+
+
+def _by_weights(variants: Sequence[str]) -> dict[Quantization | None, list[str]]:
+    """Variants that store the weights in the same way, together."""
+    groups: dict[Quantization | None, list[str]] = {}
+    for variant in variants:
+        groups.setdefault(quantization_of(find_variant(variant).spec), []).append(variant)
+    return groups
 
 
 def _reference_logits(prepared: Prepared, scored: ScoredText) -> torch.Tensor:
-    """Upcasts the model in place, which loses its lower-precision weights."""
-    with memory_errors("computing the fp32 reference", prepared.device), _without_tf32():
-        prepared.loaded.model.float()
-        step = EagerStep(prepared.loaded, replace(prepared.workload, dtype="fp32"))
-        return forced_logits(step, scored, prepared.workload.batch)
+    model, workload = prepared.loaded.model, replace(prepared.workload, dtype="fp32")
+    with (
+        memory_errors("computing the fp32 reference", prepared.device),
+        _without_tf32(),
+        _in_fp32(model),
+    ):
+        return forced_logits(EagerStep(prepared.loaded, workload), scored, workload.batch)
+
+
+@contextmanager
+def _in_fp32(model: nn.Module) -> Iterator[None]:
+    """Upcast the model in place, and cast it back: fp32 holds every weight exactly."""
+    dtypes = [(parameter, parameter.dtype) for parameter in model.parameters()]
+    buffers = [
+        (module, name, buffer)
+        for module in model.modules()
+        for name, buffer in module.named_buffers(recurse=False)
+    ]
+    try:
+        model.float()
+        yield
+    finally:
+        for parameter, dtype in dtypes:
+            parameter.data = parameter.data.to(dtype)
+        for module, name, buffer in buffers:
+            setattr(module, name, buffer)
 
 
 def _broken_positions(logits: torch.Tensor) -> str:

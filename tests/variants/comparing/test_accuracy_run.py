@@ -17,9 +17,12 @@ from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
 from decodescope.variants.comparing.jobs import AccuracyDone
 from decodescope.variants.measuring.preparation import Prepared
 from decodescope.variants.model.loading import load_model
+from decodescope.variants.model.quantize import Quantization, quantize_model
+from decodescope.variants.model.quantized_linear import stored_formats
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import Variant
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.compiled.step import StaticStep
 from decodescope.variants.steps.eager import EagerStep
 
@@ -67,6 +70,14 @@ def built_by(step: Any) -> Any:
     return lambda loaded, workload, device: step(loaded, workload)
 
 
+QUANTISING = {"eight": "fused+int8", "eight-too": "fused+int8", "five": "fused+fp8_e5m2"}
+
+
+def build_quantised(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
+    assert stored_formats(loaded.model)
+    return EagerStep(loaded, workload)
+
+
 @pytest.fixture(autouse=True)
 def more_variants(monkeypatch: pytest.MonkeyPatch) -> None:
     builders = {
@@ -78,6 +89,9 @@ def more_variants(monkeypatch: pytest.MonkeyPatch) -> None:
         "large": build_too_large,
     }
     found = [Variant(name, "for a test", False, build) for name, build in builders.items()]
+    for name, spec in QUANTISING.items():
+        how = VariantSpec.parse(spec)
+        found.append(Variant(name, "for a test", False, build_quantised, spec=how))
     monkeypatch.setattr(registry, "_installed", lambda: (found, []))
 
 
@@ -136,6 +150,77 @@ def test_low_precision_scores_match_whole_forward_passes() -> None:
         )
         assert 0 < accuracy.logit_rel_error < 0.05
         assert 0.9 < accuracy.top1_agreement <= 1
+
+
+def test_each_format_is_scored_on_its_own_weights_and_the_model_is_loaded_as_rarely_as_can_be() -> (
+    None
+):
+    said: list[str] = []
+    variants = ("eight", "static", "five", "eight-too", "eager")
+    scores = score_variants(
+        msgspec.structs.replace(CONFIG, dtype="bf16"), variants, None, said.append
+    )
+    assert scores.findings == ()
+    assert tuple(scores.accuracies) == variants
+    stages = [stage.split()[:2] for stage in said if stage.startswith(("scoring", "loading"))]
+    assert stages == [
+        ["loading", "tiny"],
+        ["scoring", "static"],
+        ["scoring", "eager"],
+        ["scoring", "the"],
+        ["scoring", "eight"],
+        ["scoring", "eight-too"],
+        ["scoring", "five"],
+        ["loading", "the"],
+    ]
+    errors = {name: accuracy.logit_rel_error for name, accuracy in scores.accuracies.items()}
+    assert errors["eight"] == errors["eight-too"]
+    assert errors["eager"] < errors["eight"] < errors["five"] < 0.5
+    alone = scored("eager", dtype="bf16").accuracies["eager"]
+    assert scores.accuracies["eager"] == alone
+    # An independent reference: the quantised model and the exact one, a whole pass each.
+    loaded = load_model(resolve_model("tiny"), "cpu", "bf16")
+    text = scored_text(loaded, None)
+    exact = whole_forward(copy.deepcopy(loaded.model).float(), text)
+    quantize_model("tiny", loaded.model, Quantization("fp8_e5m2"))
+    given = whole_forward(loaded.model, text)
+    assert errors["five"] == pytest.approx(float((given - exact).norm() / exact.norm()), rel=0.1)
+
+
+def test_the_reference_leaves_the_weights_as_they_were(
+    load_small: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_small("qwen2", tie_word_embeddings=True)
+    loaded.model.bfloat16()
+    parameters = {name: one.clone() for name, one in loaded.model.named_parameters()}
+    buffers = {name: one.clone() for name, one in loaded.model.named_buffers()}
+    assert set(score_small(loaded, monkeypatch, "eager", "eight").accuracies) == {"eager", "eight"}
+    assert stored_formats(loaded.model)
+    for name, one in loaded.model.named_parameters():
+        assert one.dtype == torch.bfloat16
+        assert torch.equal(one, parameters[name])
+    for name, one in loaded.model.named_buffers():
+        assert one.dtype == buffers[name].dtype
+        assert torch.equal(one, buffers[name])
+
+
+def test_without_a_reference_nothing_is_quantised(
+    load_small: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = load_small("llama")
+
+    def half_way(self: Any) -> Any:
+        self.model.layers.float()
+        raise torch.OutOfMemoryError("tried to allocate 999 GiB")
+
+    loaded.model.bfloat16()
+    monkeypatch.setattr(type(loaded.model), "float", half_way)
+    scores = score_small(loaded, monkeypatch, "eight", "eager")
+    assert [f.message for f in scores.findings if "fp32 reference" in f.message] == [
+        f.message for f in scores.findings if f.code == "accuracy_missing"
+    ]
+    assert stored_formats(loaded.model) == {}
+    assert {one.dtype for one in loaded.model.parameters()} == {torch.bfloat16}
 
 
 def test_the_given_text_is_scored() -> None:

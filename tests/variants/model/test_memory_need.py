@@ -13,20 +13,26 @@ from decodescope.variants.model.memory_need import model_bytes, require_memory
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
 
 LLAMA = PRESETS["llama-3.1-8b"]
 GB = 10**9
 
 
 def refuse(
-    monkeypatch: pytest.MonkeyPatch, workload: DecodeWorkload, device: str, gpu: int, host: int
+    monkeypatch: pytest.MonkeyPatch,
+    workload: DecodeWorkload,
+    device: str,
+    gpu: int,
+    host: int,
+    spec: VariantSpec | None = None,
 ) -> str | None:
     """The refusal with `gpu` and `host` bytes free; None if the workload is accepted."""
     monkeypatch.setattr(memory_need, "free_gpu_bytes", lambda: gpu)
     monkeypatch.setattr(memory_need, "free_host_bytes", lambda: host)
     model = build_random(LLAMA, "meta", torch.bfloat16)
     try:
-        require_memory("m", model, workload, device, model_bytes(model))
+        require_memory("m", model, workload, device, model_bytes(model), spec)
     except MissingRequirement as error:
         return str(error)
     return None
@@ -49,6 +55,36 @@ def test_weights_cache_and_ids_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     ids = refuse(monkeypatch, workload, "cuda", 216 * GB, 35 * 10**6)
     assert ids is not None
     assert ids.startswith("not enough memory")
+
+
+def test_a_quantised_variant_needs_less_to_decode_and_room_to_quantise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fp8 = VariantSpec("fused", weight_format="fp8_e4m3")
+    small, large = DecodeWorkload(1, 90, 10), DecodeWorkload(100, 900, 100)
+    bf16 = 2 * LLAMA.parameters
+    # In each layer, and a scale for each row; lm_head, too, is not tied.
+    matrices, rows, vocab, hidden = 218_103_808, 43_008, 128_256, 4096
+    stored = bf16 - 32 * (matrices - 4 * rows) - vocab * (hidden - 4)
+    layer = 2 * (matrices + 2 * hidden)
+
+    def refused(workload: DecodeWorkload, gpu: int, spec: VariantSpec | None = fp8) -> str | None:
+        return refuse(monkeypatch, workload, "cuda", gpu, 100 * GB, spec)
+
+    # While it is quantised, the model and one layer are there.
+    assert refused(small, bf16 + layer) is None
+    message = refused(small, bf16 + layer - 1)
+    assert message is not None
+    assert f"(weights 16.1 GB, quantised {stored / GB:.2f} GB, K and V" in message
+    # The prefill makes lm_head's matrix in bf16.
+    low, high = bf16, 10 * bf16
+    for _ in range(60):
+        middle = (low + high) // 2
+        low, high = (middle, high) if refused(large, middle, None) else (low, middle)
+    less = bf16 - stored - 2 * vocab * hidden
+    assert refused(large, high, None) is None
+    assert refused(large, high - less) is None
+    assert refused(large, high - less - 1) is not None
 
 
 @pytest.mark.parametrize("field", ["num_attention_heads", "num_hidden_layers", "hidden_size"])
