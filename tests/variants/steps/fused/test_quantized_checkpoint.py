@@ -1,0 +1,114 @@
+"""Fused steps on checkpoints with 8-bit weights, against transformers on the dequantized model."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from decodescope.analyzer.errors import ModelError
+from decodescope.variants.model.loading import LoadedModel, load_model
+from decodescope.variants.model.quantized_linear import QuantizedLinear
+from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.step_bytes import weight_bytes_read
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.steps.eager import EagerStep
+from tests.helpers.fused_steps import assert_logits_agree, fused, ids_of, prompt_of
+from tests.variants.model.quantized_checkpoints import (
+    INT8,
+    LAYOUTS,
+    WEIGHTS,
+    Layout,
+    compressed_tensors,
+    save_quantized,
+)
+
+ROWS_FP8 = Layout(compressed_tensors({}))
+WORKLOAD = DecodeWorkload(1, 5, 3, "fp32")
+K_PROJ = "model.layers.1.self_attn.k_proj"
+
+
+def load(folder: Path, device: str) -> LoadedModel:
+    return load_model(resolve_model(str(folder)), device, "fp32")
+
+
+def assert_agrees(loaded: LoadedModel, expected: torch.nn.Module, spec: str = "fused") -> None:
+    device = str(loaded.model.device.type)
+    reference = LoadedModel(expected.to(device), None, "random", "reference", None)
+    steps = fused(loaded, WORKLOAD, spec), EagerStep(reference, WORKLOAD)
+    prompt = prompt_of(loaded, WORKLOAD)
+    first, other = (step.prefill(prompt) for step in steps)
+    assert torch.equal(first, other)
+    ids = ids_of(loaded, 1, 3)
+    assert_logits_agree(steps[0].forced_step(ids), steps[1].forced_step(ids))
+    assert steps[0].weight_bytes_read == weight_bytes_read(loaded.model, 1)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=list(LAYOUTS))
+def test_every_layout_is_decoded_as_it_is(layout: Layout, device: str, tmp_path: Path) -> None:
+    expected = save_quantized(tmp_path, "qwen2", layout)
+    assert_agrees(load(tmp_path, device), expected)
+
+
+@pytest.mark.parametrize("family", ["llama-biased", "llama-odd-hidden", "qwen3-biased", "mistral"])
+def test_families(family: str, device: str, tmp_path: Path) -> None:
+    expected = save_quantized(tmp_path, family, ROWS_FP8)
+    assert_agrees(load(tmp_path, device), expected)
+
+
+@pytest.mark.parametrize(
+    ("layout", "spec"),
+    [
+        (ROWS_FP8, "fused+fp8_e4m3+head16"),
+        (Layout(compressed_tensors({"type": "int"}), INT8), "fused+int8+head16"),
+    ],
+    ids=["fp8", "int8"],
+)
+def test_its_own_format_changes_nothing(
+    layout: Layout, spec: str, device: str, tmp_path: Path
+) -> None:
+    expected = save_quantized(tmp_path, "llama-tied", layout)
+    loaded = load(tmp_path, device)
+    before = {
+        name: (module.data.view(torch.uint8).clone(), module.scale.clone())
+        for name, module in loaded.model.named_modules()
+        if isinstance(module, QuantizedLinear)
+    }
+    assert_agrees(loaded, expected, spec)
+    for name, (codes, scale) in before.items():
+        module = loaded.model.get_submodule(name)
+        assert torch.equal(module.data.view(torch.uint8), codes)
+        assert torch.equal(module.scale, scale)
+
+
+def test_scales_of_rows_and_of_a_matrix_are_merged(device: str, tmp_path: Path) -> None:
+    rows = save_quantized(tmp_path / "rows", "llama2", ROWS_FP8)
+    whole = save_quantized(tmp_path / "whole", "llama2", LAYOUTS["AutoFP8"])
+    tensors = load_file(tmp_path / "rows" / WEIGHTS)
+    others = load_file(tmp_path / "whole" / WEIGHTS)
+    for end in ("weight", "weight_scale"):
+        tensors[f"{K_PROJ}.{end}"] = others[f"{K_PROJ}.{end}"]
+    save_file(tensors, tmp_path / "rows" / WEIGHTS, {"format": "pt"})
+    rows.get_submodule(K_PROJ).weight = whole.get_submodule(K_PROJ).weight
+    assert_agrees(load(tmp_path / "rows", device), rows)
+
+
+def test_matrices_that_are_partly_quantized_run_eagerly_only(device: str, tmp_path: Path) -> None:
+    expected = save_quantized(tmp_path, "llama2", ROWS_FP8)
+    tensors = load_file(tmp_path / WEIGHTS)
+    tensors[f"{K_PROJ}.weight"] = expected.get_submodule(K_PROJ).weight
+    del tensors[f"{K_PROJ}.weight_scale"]
+    save_file(tensors, tmp_path / WEIGHTS, {"format": "pt"})
+    loaded = load(tmp_path, device)
+    logits = loaded.model(ids_of(loaded, 1, 3)[None]).logits
+    torch.testing.assert_close(logits, expected.to(device)(ids_of(loaded, 1, 3)[None]).logits)
+    with pytest.raises(ModelError, match=r"matrices of .*float8_e4m3fn.* in one layer"):
+        fused(loaded, WORKLOAD)
+
+
+def test_another_format_is_refused_where_config_json_names_none(
+    device: str, tmp_path: Path
+) -> None:
+    save_quantized(tmp_path, "llama2", LAYOUTS["E5M2 that config.json does not mention"])
+    with pytest.raises(ModelError, match=r"stored in torch\.float8_e5m2.*cannot become int8"):
+        fused(load(tmp_path, device), WORKLOAD, "fused+int8")
