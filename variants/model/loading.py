@@ -267,7 +267,8 @@ def _check_files(
         # transformers may know the method. Its tensors are packed, with other shapes.
         return None
     require_shapes(source.name, skeleton, tensors)
-    return find_quantized(source.name, files.config, skeleton, tensors)
+    with _broken_checkpoint(source.name):
+        return find_quantized(source.name, files.config, skeleton, tensors)
 
 
 def _load_checkpoint(

@@ -134,16 +134,14 @@ def _require_whole(
 def _finding(checkpoint: QuantizedCheckpoint) -> Finding:
     matrices = checkpoint.matrices.values()
     formats = sorted({str(matrix.dtype).removeprefix("torch.") for matrix in matrices})
-    message = (
-        f"{len(matrices)} matrices of the checkpoint are read as they are stored: "
-        f"{', '.join(formats) or 'none has 8 bits'}"
-    )
+    stored = ", ".join(formats) or "none"
     if any(matrix.scale is None for matrix in matrices):
-        message += " without scales"
+        stored += " without scales"
+    message = f"{len(matrices)} 8-bit matrices of the checkpoint ({stored}) are read as they are"
     if checkpoint.activations or any(map(is_activation_scale, checkpoint.tensors)):
         message += (
-            "; what it says of the formats of activations, K and V is not used: the variant "
-            "decides (the run's dtype, if it names none)"
+            "; activations, K and V, which it quantizes too, have the run's dtype unless the "
+            "variant names a format"
         )
     return Finding(QUANTIZED_CHECKPOINT, message)
 

@@ -143,7 +143,8 @@ def _matrix(*modules: nn.Module) -> WeightMatrix:
     if len(stored) > 1:
         raise ModelError(
             f"matrices of {', '.join(str(one[0]) if one else 'the run dtype' for one in stored)} "
-            "in one layer, which the fused kernels read as one; choose a variant with their format"
+            "in one layer, which the fused kernels read as one matrix; choose eager or compiled, "
+            "or name the quantized format in the variant"
         )
     if stored == {None}:
         return WeightMatrix(_merged(modules, "weight"), bias=bias)
