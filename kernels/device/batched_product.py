@@ -8,13 +8,28 @@ memory (`num_stages`). Sums are float32.
 RMSNorm is applied around the product: g[k] x[k], rounded to the model's dtype, is multiplied, and
 the sum of x[k]^2, gathered on the way, scales the finished sums. The range of float16 is too narrow
 for that: float16 makes another pass over x first and multiplies g[k] times the normalised x[k].
+
+Narrow weights (FP8, INT8) are stored and copied as they are, converted to float16 on the way to the
+tensor cores, which is exact, and multiplied by x rounded to float16. What is beyond its range (only
+in bfloat16) becomes +-65504. For a float32 model they are converted to float32.
 """
 
 import triton
 import triton.language as tl
 
+from decodescope.kernels.device.elements import (
+    as_float16,
+    as_float32,
+    in_word_order,
+    saturated_float16,
+    words_as_float16,
+)
+
 _LINE_BYTES = tl.constexpr(128)
 _PREFETCHED_LINES = tl.constexpr(8)
+# Columns of x that a thread loads at once, and adds up at once: with many tokens, registers are
+# few.
+_TOGETHER = tl.constexpr(8)
 
 
 @triton.jit
@@ -61,70 +76,104 @@ def products(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     WIDENED: tl.constexpr,
+    WORDS: tl.constexpr,
 ):
     """sums[r, b] = sum over k of W[r, k] n[b, k] (float32), n = RMSNorm(x) with weight g and `eps`,
     or x if g_ptr is None.
 
     rows [R] are row numbers from w_ptr on, all inside W; x [BATCH, K], g [K]. Result [R, TOKENS],
-    zero for the padding. `split` of SPLITS takes its part of k (with a norm, SPLITS is 1). Call it
-    after `wait_for_previous`.
+    zero for the padding. `split` of SPLITS takes its part of k (with a norm, SPLITS is 1). With
+    WORDS, W is loaded as words of four narrow elements. Call it after `wait_for_previous`.
     """
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     EVEN: tl.constexpr = K % BLOCK == 0
+    stored: tl.constexpr = w_ptr.dtype.element_ty
     dtype: tl.constexpr = x_ptr.dtype.element_ty
-    operand: tl.constexpr = tl.float32 if WIDENED else dtype
+    NARROW: tl.constexpr = stored.primitive_bitwidth == 8 and dtype != tl.float32
+    wide: tl.constexpr = tl.float32 if WIDENED else dtype
+    operand: tl.constexpr = tl.float16 if NARROW else wide
+    WORD: tl.constexpr = 4 if WORDS else 1
     # g x that is not yet divided by x's norm may be too large or too small for float16.
-    NORM_FIRST: tl.constexpr = g_ptr is not None and dtype == tl.float16
-    # What a thread loads at once it adds up at once: with many tokens, registers are few.
-    LOAD: tl.constexpr = 128 // dtype.primitive_bitwidth
+    NORM_FIRST: tl.constexpr = g_ptr is not None and operand == tl.float16
     token = tl.arange(0, TOKENS)
     lane = tl.arange(0, BLOCK)
+    words = tl.arange(0, BLOCK // WORD)
     present = (token < BATCH)[:, None]
-    w_rows = w_ptr + rows[:, None] * K
+    if WORDS:
+        w_ptr = w_ptr.to(tl.pointer_type(tl.int32))
+    w_rows = w_ptr + rows[:, None] * (K // WORD)
     x_rows = x_ptr + tl.minimum(token, BATCH - 1)[:, None] * K
     sums = tl.zeros((rows.shape[0], TOKENS), dtype=tl.float32)
-    squares = tl.zeros((TOKENS, BLOCK // LOAD), dtype=tl.float32)
+    squares = tl.zeros((TOKENS,), dtype=tl.float32)
+    lane_squares = tl.zeros((TOKENS, BLOCK // _TOGETHER), dtype=tl.float32)
     first = split * (STEPS * BLOCK)
     if NORM_FIRST:
-        for start in range(0, K, BLOCK):
-            inside = present & (start + lane < K)[None, :]
-            x = tl.load(x_rows + (start + lane)[None, :], mask=inside, other=0.0).to(tl.float32)
-            squares += tl.sum(tl.reshape(x * x, (TOKENS, BLOCK // LOAD, LOAD)), axis=2)
-        rstd = tl.rsqrt(tl.sum(squares, axis=1) / K + eps)
+        squares = _square_sums(x_rows, present, K)
     # A block of g is too narrow for an asynchronous copy: it is loaded one step ahead by hand.
     if g_ptr is not None:
         g = tl.load(g_ptr + first + lane, mask=first + lane < K, other=0.0)
     for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
         columns = start + lane
+        w_columns = start // WORD + words
         if EVEN:
-            w = tl.load(w_rows + columns[None, :], eviction_policy="evict_first")
+            w = tl.load(w_rows + w_columns[None, :], eviction_policy="evict_first")
             x = tl.load(x_rows + columns[None, :], mask=present, other=0.0)
         else:
-            inside = (columns < K)[None, :]
+            inside = (w_columns < K // WORD)[None, :]
             w = tl.load(
-                w_rows + columns[None, :], mask=inside, other=0.0, eviction_policy="evict_first"
+                w_rows + w_columns[None, :], mask=inside, other=0.0, eviction_policy="evict_first"
             )
-            x = tl.load(x_rows + columns[None, :], mask=present & inside, other=0.0)
+            x = tl.load(x_rows + columns[None, :], mask=present & (columns < K)[None, :], other=0.0)
         if g_ptr is not None:
             next_g = tl.load(g_ptr + columns + BLOCK, mask=columns + BLOCK < K, other=0.0)
             x = x.to(tl.float32)
             if NORM_FIRST:
-                x *= rstd[:, None]
+                x *= tl.rsqrt(squares / K + eps)[:, None]
             else:
-                squares += tl.sum(tl.reshape(x * x, (TOKENS, BLOCK // LOAD, LOAD)), axis=2)
+                lane_squares += _summed_together(x * x)
             x *= g.to(tl.float32)[None, :]
             g = next_g
-        w = w.to(operand)
-        x = tl.trans(x.to(operand))
+        if operand == tl.float16:
+            x = x if x.dtype == tl.float16 else saturated_float16(x.to(tl.float32))
+        if WORDS:
+            w = words_as_float16(w, stored)
+            x = in_word_order(x)
+        elif operand == tl.float16:
+            w = as_float16(w)
+        else:
+            w = as_float32(w).to(operand)
+            x = x.to(operand)
         if operand == tl.float32:
             # One chain of thousands of additions would lose a decimal digit: each block is summed
             # separately. Without the limit the compiler would chain them again.
-            sums += tl.dot(w, x, input_precision="ieee", max_num_imprecise_acc=BLOCK)
+            sums += tl.dot(w, tl.trans(x), input_precision="ieee", max_num_imprecise_acc=BLOCK)
         else:
-            sums = tl.dot(w, x, sums)
+            sums = tl.dot(w, tl.trans(x), sums)
     if g_ptr is not None and not NORM_FIRST:
-        sums *= tl.rsqrt(tl.sum(squares, axis=1) / K + eps)[None, :]
+        sums *= tl.rsqrt(tl.sum(lane_squares, axis=1) / K + eps)[None, :]
     return sums
+
+
+@triton.jit
+def _square_sums(x_rows, present, K: tl.constexpr):
+    """The sum of squares of each row of x, float32 [tokens]; rows that are not `present` have 0."""
+    TOKENS: tl.constexpr = x_rows.shape[0]
+    # As much as registers hold: each block costs a latency.
+    BLOCK: tl.constexpr = 16384 // TOKENS
+    lane = tl.arange(0, BLOCK)
+    squares = tl.zeros((TOKENS, BLOCK // _TOGETHER), dtype=tl.float32)
+    for start in range(0, K, BLOCK):
+        inside = present & (start + lane < K)[None, :]
+        x = tl.load(x_rows + (start + lane)[None, :], mask=inside, other=0.0).to(tl.float32)
+        squares += _summed_together(x * x)
+    return tl.sum(squares, axis=1)
+
+
+@triton.jit
+def _summed_together(tile):
+    """[tokens, columns] with each `_TOGETHER` columns, which one thread has, added up."""
+    COLUMNS: tl.constexpr = tile.shape[1] // _TOGETHER
+    return tl.sum(tl.reshape(tile, (tile.shape[0], COLUMNS, _TOGETHER)), axis=2)
 
 
 @triton.jit

@@ -54,6 +54,23 @@ def as_float16(tile):
 
 
 @triton.jit
+def saturated_float16(tile):
+    """float32 rounded to float16; what is beyond its range becomes +-65504. NaN stays NaN."""
+    if INTERPRETED:
+        half = tl.where(tile != tile, tile, tl.clamp(tile, -65504.0, 65504.0)).to(tl.float16)
+    else:
+        half = tl.inline_asm_elementwise(
+            "cvt.rn.satfinite.f16x2.f32 $0, $2, $1;",
+            "=r,r,r",
+            [tile],
+            dtype=tl.float16,
+            is_pure=True,
+            pack=2,
+        )
+    return half
+
+
+@triton.jit
 def as_float32(tile):
     """Stored elements of any format as float32."""
     dtype: tl.constexpr = tile.dtype
@@ -114,6 +131,78 @@ def _code(tile, LARGEST: tl.constexpr, E5M2: tl.constexpr):
     code = tl.where(tile != tile, 0x7F, code)
     negative = (tile.to(tl.uint32, bitcast=True) >> 31) << 7
     return (code | negative).to(tl.uint8)
+
+
+_E4M3_WORD = tl.constexpr(
+    """{
+    .reg .b32 low, high;
+    .reg .b16 first, last;
+    mov.b32 {first, last}, $4;
+    cvt.rn.f16x2.e4m3x2 low, first;
+    cvt.rn.f16x2.e4m3x2 high, last;
+    mov.b32 {$0, $1}, low;
+    mov.b32 {$2, $3}, high;
+    }"""
+)
+# E5M2 is the upper half of a float16.
+_E5M2_WORD = tl.constexpr(
+    """{
+    .reg .b32 low, high;
+    prmt.b32 low, $4, 0, 0x1404;
+    prmt.b32 high, $4, 0, 0x3424;
+    mov.b32 {$0, $1}, low;
+    mov.b32 {$2, $3}, high;
+    }"""
+)
+_INT8_WORD = tl.constexpr(
+    """{
+    .reg .b32 biased, low, high, offset;
+    mov.b32 offset, 0x64806480;
+    xor.b32 biased, $4, 0x80808080;
+    prmt.b32 low, biased, 0x64646464, 0x4140;
+    prmt.b32 high, biased, 0x64646464, 0x4342;
+    sub.f16x2 low, low, offset;
+    sub.f16x2 high, high, offset;
+    mov.b32 {$0, $1}, low;
+    mov.b32 {$2, $3}, high;
+    }"""
+)
+
+
+@triton.jit
+def words_as_float16(words, dtype: tl.constexpr):
+    """int32 words [rows, n], of four elements of the narrow `dtype` each, as float16 [rows, 4 n]
+    `in_word_order`.
+
+    Of words Triton 3.6 copies 16 bytes a thread and places them in shared memory without bank
+    conflicts; of bytes, 8, or all rows in the same banks.
+    """
+    if INTERPRETED:
+        first = _byte_as_float16(words, 0, dtype)
+        second = _byte_as_float16(words, 1, dtype)
+        third = _byte_as_float16(words, 2, dtype)
+        fourth = _byte_as_float16(words, 3, dtype)
+    else:
+        first, second, third, fourth = tl.inline_asm_elementwise(
+            _E4M3_WORD
+            if dtype == tl.float8e4nv
+            else _E5M2_WORD
+            if dtype == tl.float8e5
+            else _INT8_WORD,
+            "=h,=h,=h,=h,r",
+            [words],
+            dtype=(tl.float16, tl.float16, tl.float16, tl.float16),
+            is_pure=True,
+            pack=1,
+        )
+    fours = tl.join(tl.join(first, third), tl.join(second, fourth))
+    return in_word_order(tl.reshape(fours, (words.shape[0], 4 * words.shape[1])))
+
+
+@triton.jit
+def _byte_as_float16(words, place: tl.constexpr, dtype: tl.constexpr):
+    byte = ((words >> (8 * place)) & 0xFF).to(tl.uint8)
+    return as_float16(byte.to(dtype, bitcast=True))
 
 
 # Triton's interpreter runs no inline assembly. Whether it runs the kernels is decided when they are

@@ -46,5 +46,23 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
         "BATCH": batch,
         "TOKENS": padded_tokens(batch),
         "WIDENED": widened,
+        "WORDS": _loads_words(x, weight, tile),
         "num_stages": tile.num_stages,
     }
+
+
+def _loads_words(x: torch.Tensor, weight: WeightMatrix, tile: Tile) -> bool:
+    """Whether a batched product loads its weights as words of four elements.
+
+    It does where the tensor cores take a tile of narrow weights from registers (wgmma: 64 rows and
+    four warps, compute capability 9.0). Older ones take it in a layout that words do not have, so
+    that Triton passes the converted elements through shared memory again.
+    """
+    return (
+        weight.data.element_size() == 1
+        and x.dtype != torch.float32
+        and weight.columns % 16 == 0
+        and tile.rows >= 64
+        and tile.num_warps >= 4
+        and (not x.is_cuda or torch.cuda.get_device_capability(x.device) >= (9, 0))
+    )

@@ -75,6 +75,7 @@ def _linear_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WIDENED: tl.constexpr,
+    WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -82,7 +83,7 @@ def _linear_batched_kernel(
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED
+        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
     )
     mask = (rows < N)[:, None]
     sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], mask)

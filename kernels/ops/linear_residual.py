@@ -96,6 +96,7 @@ def _linear_residual_batched_kernel(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     WIDENED: tl.constexpr,
+    WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -111,7 +112,7 @@ def _linear_residual_batched_kernel(
     # program of a block writes here, after all of them have arrived.
     residual = tl.load(places, mask=mask, other=0.0)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, None, 0.0, split, BATCH, TOKENS, K, BLOCK, SPLITS, WIDENED
+        w_ptr, inside, x_ptr, None, 0.0, split, BATCH, TOKENS, K, BLOCK, SPLITS, WIDENED, WORDS
     )
     finishes = True
     if SPLITS > 1:

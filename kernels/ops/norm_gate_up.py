@@ -81,6 +81,7 @@ def _norm_gate_up_batched_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     WIDENED: tl.constexpr,
+    WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -89,7 +90,7 @@ def _norm_gate_up_batched_kernel(
     batched_product.prefetch_rows(w_ptr, rows.to(tl.int64), 0, K, BLOCK, 1, PDL)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, rows.to(tl.int64), x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED
+        w_ptr, rows.to(tl.int64), x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
     )
     sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], None)
     gate, up = batched_product.split_pairs(sums)

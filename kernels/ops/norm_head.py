@@ -105,6 +105,7 @@ def _norm_head_batched_kernel(
     BLOCK: tl.constexpr,
     CHOOSE: tl.constexpr,
     WIDENED: tl.constexpr,
+    WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -112,7 +113,7 @@ def _norm_head_batched_kernel(
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED
+        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
     )
     mask = (rows < V)[:, None]
     sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], mask)

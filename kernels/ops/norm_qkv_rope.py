@@ -194,6 +194,7 @@ def _norm_qkv_rope_batched_kernel(
     BLOCK: tl.constexpr,
     HALF_BLOCK: tl.constexpr,
     WIDENED: tl.constexpr,
+    WORDS: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -215,7 +216,7 @@ def _norm_qkv_rope_batched_kernel(
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, token, token < BATCH, HEADS, KV_HEADS)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED
+        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
     )
     sums = finished(sums, scale_ptr, bias_ptr, (head * D + inside)[:, None], None)
     low, high = batched_product.split_pairs(sums)

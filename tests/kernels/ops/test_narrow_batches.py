@@ -1,0 +1,225 @@
+"""FP8 and INT8 weights with several tokens: float16 operands, float32 sums, one scale a row."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from decodescope.kernels.host.quantize import quantized_rows
+from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.ops.linear import Linear, linear_reference
+from decodescope.kernels.ops.linear_residual import LinearResidual, linear_residual_reference
+from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_reference
+from decodescope.kernels.ops.norm_head import NormHead, norm_head_reference
+from decodescope.kernels.ops.rms_norm import rms_norm_reference
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16]
+FORMATS = ["fp8_e4m3", "fp8_e5m2", "int8"]
+LARGEST = 65504.0
+# Words of four elements need 64 rows and columns in sixteens; the others load bytes.
+SHAPES = [
+    (2, 70, 96, Tile(64, 32)),
+    (5, 33, 77, Tile(16, 64)),
+    (16, 64, 128, Tile(64, 64)),
+    (17, 20, 40, Tile(32, 32)),
+    (33, 65, 112, Tile(64, 64)),
+    (64, 18, 131, Tile(16, 64)),
+]
+
+
+def assert_within_rounding(
+    out: torch.Tensor, x: torch.Tensor, weight: WeightMatrix, norm: Norm | None = None
+) -> None:
+    """Each output is as near to the float64 product as the roundings allow: one of the output, one
+    of the normalised x to float16 (x itself is exact in float16), and one of each addition."""
+    expected = linear_reference(x, weight, norm)
+    n = x.double() if norm is None else rms_norm_reference(x, norm)
+    sizes = n.abs() @ weight.dense().abs().T
+    operand = 2.0**-11 if norm is not None and out.dtype != torch.float32 else 0.0
+    # The interpreter truncates to bfloat16: up to a whole unit.
+    bits = {torch.float32: 24, torch.float16: 11, torch.bfloat16: 8 if out.is_cuda else 7}[
+        out.dtype
+    ]
+    bound = 2.0**-bits * expected.abs() + (operand + weight.columns * 2.0**-23) * sizes
+    # The products of two values that are near to zero in float16.
+    bound += weight.columns * 2.0**-24 * weight.dense().abs().amax()
+    assert ((out.double() - expected).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("normed", [False, True])
+@pytest.mark.parametrize(("batch", "rows", "columns", "tile"), SHAPES)
+def test_product(
+    batch: int, rows: int, columns: int, tile: Tile, normed: bool, dtype, format: str, inputs
+) -> None:
+    make = inputs(dtype)
+    x, norm = make.random(batch, columns) * 3, make.norm(columns) if normed else None
+    weight = make.narrow(rows, columns, format)
+    out, again = make.poisoned(batch, rows), make.poisoned(batch, rows)
+    Linear(x, weight, out, tile, norm).launch()
+    Linear(x, weight, again, tile, norm).launch()
+    assert_within_rounding(out, x, weight, norm)
+    assert torch.equal(out, again)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("columns", [64, 61])
+def test_every_finite_code_arrives_exactly_and_at_its_place(
+    columns: int, format: str, inputs
+) -> None:
+    make = inputs(torch.bfloat16)
+    dtype = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2, "int8": torch.int8}
+    codes = torch.arange(256, dtype=torch.uint8).view(dtype[format])
+    codes = codes[codes.float().isfinite()]
+    places = (torch.arange(70)[:, None] * columns + torch.arange(columns)) % len(codes)
+    data = codes.view(torch.uint8)[places].view(codes.dtype).to(make.device)
+    unit = torch.eye(columns, dtype=torch.bfloat16, device=make.device)
+    out = make.poisoned(columns, 70)
+    Linear(unit, WeightMatrix(data), out, Tile(64, 64)).launch()
+    assert torch.equal(out.T.float(), data.float())
+
+
+@pytest.mark.parametrize("format", ["fp8_e4m3", "fp8_e5m2"])
+@pytest.mark.parametrize("columns", [64, 61])
+def test_a_nan_in_the_weights_shows_in_its_row_only(columns: int, format: str, inputs) -> None:
+    make = inputs(torch.float16)
+    weight = make.narrow(70, columns, format)
+    weight.data.view(torch.uint8)[66, 7] = 0x7F
+    x, out = make.random(3, columns), make.poisoned(3, 70)
+    Linear(x, weight, out, Tile(64, 64)).launch()
+    assert out[:, 66].isnan().all()
+    assert not out[:, :66].isnan().any()
+    assert not out[:, 67:].isnan().any()
+
+
+@pytest.mark.parametrize("columns", [48, 43])
+def test_activations_beyond_float16_become_its_largest_value(columns: int, inputs) -> None:
+    make = inputs(torch.bfloat16)
+    x, weight = make.random(4, columns), make.narrow(64, columns, "fp8_e4m3")
+    x[0, ::5] *= 1e20
+    x[1, 3] = -1e5
+    x[2, 1] = float("nan")
+    out = make.poisoned(4, 64)
+    Linear(x, weight, out, Tile(64, 64)).launch()
+    assert out[2].isnan().all()
+    kept = [0, 1, 3]
+    assert_within_rounding(out[kept], x[kept].double().clamp(-LARGEST, LARGEST), weight)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [1e-4, 30.0, 6e4])
+def test_a_norm_of_tiny_or_huge_activations_loses_no_digits(size: float, dtype, inputs) -> None:
+    """The norm comes first: x itself, or g x, has no place in float16."""
+    make = inputs(dtype)
+    x = make.random(3, 64).sign() * size
+    norm = Norm((make.random(64, seed=5).abs() + 1) * (40 if size > 1 else 0.02), 1e-12)
+    weight, out = make.narrow(64, 64, "int8"), make.poisoned(3, 64)
+    Linear(x, weight, out, Tile(64, 64), norm).launch()
+    assert_within_rounding(out, x, weight, norm)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("biased", [False, True])
+def test_outlier_channels_and_rows_of_zeros(biased: bool, format: str, inputs) -> None:
+    make = inputs(torch.bfloat16)
+    full = make.random(66, 80, dtype=torch.float32)
+    full[3] *= 1e6
+    full[:, 9] *= 300
+    full[40] = 0
+    full[65] *= 1e-9
+    bias = make.random(66, seed=2) if biased else None
+    weight = WeightMatrix(*quantized_rows(full, format), bias)
+    x, out = make.random(17, 80), make.poisoned(17, 66)
+    Linear(x, weight, out, Tile(64, 64)).launch()
+    assert_within_rounding(out, x, weight)
+    assert torch.equal(out[:, 40], torch.zeros(17) if bias is None else bias[40].expand(17))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("batch", "rows", "columns", "tile"),
+    [
+        (2, 66, 160, Tile(64, 32, splits=3)),
+        (33, 40, 77, Tile(16, 16, splits=5)),
+        (64, 64, 96, Tile(64, 32, splits=2)),
+    ],
+)
+def test_split_products_add_up_in_a_fixed_order(
+    batch: int, rows: int, columns: int, tile: Tile, dtype, format: str, inputs, assert_close,
+    assert_reset,
+) -> None:  # fmt: skip
+    make = inputs(dtype)
+    x, weight = make.random(batch, columns), make.narrow(rows, columns, format, biased=True)
+    residual = make.random(batch, rows, seed=4)
+    again, expected = residual.clone(), linear_residual_reference(x, weight, residual)
+    blocks = -(-rows // tile.rows)
+    workspace = make.workspace(tile.splits * blocks * tile.rows * batch, blocks)
+    LinearResidual(x, weight, residual, tile, workspace).launch()
+    assert_close(residual, expected)
+    LinearResidual(x, weight, again, tile, workspace).launch()
+    assert torch.equal(residual, again)
+    assert_reset(workspace)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("batch", "tile"), [(5, Tile(64, 64)), (33, Tile(32, 32))])
+def test_gated_product_and_head(
+    batch: int, tile: Tile, dtype, format: str, inputs, assert_close
+) -> None:
+    make = inputs(dtype)
+    x, norm, weight = make.random(batch, 80), make.norm(80), make.narrow(68, 80, format)
+    out = make.poisoned(batch, 34)
+    NormGateUp(x, norm, weight, out, tile).launch()
+    assert_close(out, norm_gate_up_reference(x, norm, weight))
+    tokens = torch.zeros(batch, 4, dtype=torch.int64, device=make.device)
+    logits = make.poisoned(batch, 68, dtype=torch.float32)
+    head = NormHead(x, norm, weight, tokens, make.position(1), tile, make.workspace(0, 1), logits)
+    head.launch()
+    assert_close(logits.to(dtype), norm_head_reference(x, norm, weight))
+    assert torch.equal(tokens[:, 2], logits.argmax(dim=1))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "tile",
+    [
+        Tile(16, 256, 4, 4),
+        Tile(32, 256, 4, 4),
+        Tile(64, 128, 4, 4),
+        Tile(64, 256, 4, 3),
+        Tile(128, 128, 4, 3),
+        Tile(128, 128, 8, 4),
+        Tile(128, 256, 8, 3),
+    ],
+)
+@pytest.mark.parametrize(
+    ("batch", "columns"), [(2, 4096), (16, 4096), (17, 4112), (33, 4099), (64, 4096)]
+)
+def test_pipelined_tiles(
+    batch: int, columns: int, tile: Tile, dtype, format: str, inputs, assert_close
+) -> None:
+    make = inputs(dtype)
+    x, norm = make.random(batch, columns), make.norm(columns)
+    weight = make.narrow(1000, columns, format)
+    out, gated = make.poisoned(batch, 1000), make.poisoned(batch, 500)
+    Linear(x, weight, out, tile, norm).launch()
+    assert_within_rounding(out, x, weight, norm)
+    NormGateUp(x, norm, weight, gated, tile).launch()
+    assert_close(gated, norm_gate_up_reference(x, norm, weight))
+    split = replace(tile, splits=5)
+    blocks = -(-1000 // tile.rows)
+    workspace = make.workspace(5 * blocks * tile.rows * batch, blocks)
+    results = []
+    for _ in range(5):
+        residual = make.random(batch, 1000, seed=4)
+        expected = linear_residual_reference(x, weight, residual)
+        LinearResidual(x, weight, residual, split, workspace).launch()
+        results.append(residual)
+    assert_close(results[0], expected)
+    assert all(torch.equal(results[0], result) for result in results)
