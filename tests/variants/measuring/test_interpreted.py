@@ -20,6 +20,7 @@ from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.views.comparison_markdown import comparison_markdown
+from decodescope.kernels.host.quantize import NarrowFormat
 from decodescope.variants import registry
 from decodescope.variants.comparing.accuracy_text import INTERPRETED_POSITIONS
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
@@ -27,6 +28,10 @@ from decodescope.variants.live.session import TorchSession
 from decodescope.variants.machine import environment
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.measuring.run import run_variant
+from decodescope.variants.model.loading import load_model
+from decodescope.variants.model.quantize import Quantization, quantize_model
+from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.step_bytes import KvBytes, weight_bytes_read
 from tests.helpers import families
 from tests.helpers.comparison_reports import run_of
 
@@ -66,6 +71,48 @@ def test_the_bundled_model_gives_the_tokens_of_eager() -> None:
     (finding,) = report["health"]["findings"]
     assert finding["code"] == "interpreted"
     assert report["bytes_per_step"] == pytest.approx(eager.bytes_per_step, rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["fp8_e4m3", "int8"])
+def test_a_narrow_format_gives_the_tokens_of_the_quantised_model(format: NarrowFormat) -> None:
+    asked = ("run", "--model", "tiny", "--device", "cpu", "--prompt", "def main(", "--tokens", "3")
+    done = decodescope(*asked, "--variant", f"fused+{format}", "--json")
+    assert done.returncode == 0, done.stderr
+    report = msgspec.json.decode(done.stdout, type=RunReport)
+    assert report.variant == f"fused+{format}"
+    loaded = load_model(resolve_model("tiny"), "cpu", report.dtype)
+    before = weight_bytes_read(loaded.model, 1)
+    quantize_model("tiny", loaded.model, Quantization(format))
+    prompt = torch.tensor(report.prompt_token_ids)
+    expected = loaded.model.generate(prompt, max_new_tokens=3, do_sample=False)
+    assert report.output_token_ids == expected[:, prompt.shape[1] :].tolist()
+    kv = KvBytes(loaded.model.config, 1, 4)
+    positions = [kv.at(prompt.shape[1]), kv.at(prompt.shape[1] + 1)]
+    bytes_read = weight_bytes_read(loaded.model, 1)
+    assert report.bytes_per_step == bytes_read + sum(positions) // 2
+    # fp32 weights of tiny: but for norms and one row of the table, a quarter is read.
+    assert bytes_read < 0.26 * before
+
+
+@pytest.mark.slow
+def test_a_comparison_scores_narrow_formats(tmp_path: Path) -> None:
+    families.build("llama-tied", torch.float32).save_pretrained(tmp_path / "m")
+    asked = ("compare", "--model", str(tmp_path / "m"), "--device", "cpu", "--variants")
+    done = decodescope(
+        *asked, "fused+int8,eager,fused+fp8_e4m3", "--tokens", "3", "--context", "4",
+        "--repeats", "1", "--json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    compared = msgspec.json.decode(done.stdout, type=Comparison)
+    assert [run.variant for run in compared.runs] == ["fused+int8", "eager", "fused+fp8_e4m3"]
+    errors = {run.variant: run.accuracy.logit_rel_error for run in compared.runs if run.accuracy}
+    assert errors["eager"] == 0
+    assert 1e-4 < errors["fused+int8"] < errors["fused+fp8_e4m3"] < 0.2
+    findings = {finding.code for finding in compared.comparison.findings}
+    assert "accuracy_missing" not in findings
+    sizes = {run.variant: run.bytes_per_step for run in compared.runs}
+    assert sizes["fused+int8"] == sizes["fused+fp8_e4m3"] < 0.5 * sizes["eager"]
 
 
 @pytest.mark.slow
