@@ -1,7 +1,7 @@
 """out = x W^T for 1 to 64 tokens and weights of FP8 or INT8: a product limited by the weights.
 
 Bytes moved: W with its scales and bias once, x with its scales once, out once. With splits also
-2 * splits * rows * tokens floats of partial sums, which stay in the L2 cache.
+2 * splits * rows * tokens floats of partial sums (with padding), which stay in the L2 cache.
 
 W is the side of the tensor cores with many rows and the tokens are the narrow side, padded to 16,
 32 or 64, so no row of W is read twice. `tile.splits` programs share a block of rows: few rows still
@@ -29,7 +29,7 @@ from decodescope.kernels.device.batched_product import prefetch_rows
 from decodescope.kernels.device.elements import as_float16, in_word_order
 from decodescope.kernels.device.overlap import CAPABILITY, allow_next, wait_for_previous
 from decodescope.kernels.device.split_sums import split_sums
-from decodescope.kernels.device.weight_rows import finished, program_rows
+from decodescope.kernels.device.weight_rows import program_rows
 from decodescope.kernels.host.checks import check_apart, check_float, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors
@@ -46,6 +46,8 @@ _WIDE_X = (torch.float16, torch.bfloat16)
 # A tensor descriptor takes rows of whole 16 bytes, and blocks of at most 256 of them.
 _ALIGNMENT = 16
 _MOST_ROWS = 256
+# Elements of a row that `prefetch_rows` prefetches: a KiB.
+_PREFETCHED = tl.constexpr(1024)
 _LARGEST_FLOAT16 = tl.constexpr(65504.0)
 _KEEP_NAN = tl.constexpr(tl.PropagateNan.ALL)
 
@@ -80,22 +82,30 @@ def _split_k_gemm_kernel(
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     EVEN: tl.constexpr = K % BLOCK == 0
     narrow: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 8
     block = tl.program_id(0)
     split = tl.program_id(1)
     w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
-    prefetch_rows(w_ptr, inside, split, K, BLOCK, SPLITS, PDL)
+    # The splits begin in the same pieces of a row: each prefetches another one.
+    ahead = tl.minimum(split * _PREFETCHED, K - _PREFETCHED if K > _PREFETCHED else 0)
+    prefetch_rows(w_ptr + ahead, inside, 0, K, BLOCK, 1, PDL)
+    # Loaded before the loop, so that the end of the kernel does not wait for them.
+    if scale_ptr is not None:
+        scale = tl.load(scale_ptr + rows, mask=rows < N, other=0.0)
+    if bias_ptr is not None:
+        bias = tl.load(bias_ptr + rows, mask=rows < N, other=0.0).to(tl.float32)
     wait_for_previous(PDL)
     token = tl.arange(0, TOKENS)
+    if x_scale_ptr is not None:
+        x_scale = tl.load(x_scale_ptr + token, mask=token < M, other=0.0)
     lane = tl.arange(0, BLOCK)
     w_rows = w_ptr + inside[:, None] * K
     x_rows = x_ptr + token[:, None] * K
     present = (token < M)[:, None]
     sums = tl.zeros((ROWS, TOKENS), dtype=tl.float32)
-    first = split * (STEPS * BLOCK)
-    for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
+    # The splits take blocks in turn, so that together they read long pieces of each row.
+    for start in range(split * BLOCK, K, SPLITS * BLOCK):
         # Both forms give zeros for tokens and columns past the end.
         if w_blocks is not None:
             w = w_blocks.load([block * ROWS, start])
@@ -118,20 +128,18 @@ def _split_k_gemm_kernel(
             w = as_float16(in_word_order(w))
             x = in_word_order(x.to(tl.float16))
             sums = tl.dot(w, tl.trans(x), sums)
-    offsets = rows[:, None] * M + token[None, :]
-    size = tl.num_programs(0) * ROWS * M
-    sums, finishes = split_sums(
-        sums, partial_ptr, counter_ptr + block, offsets, (token < M)[None, :], split, size, SPLITS
-    )
+    sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)
     if finishes:
         if x_scale_ptr is not None:
-            sums *= tl.load(x_scale_ptr + token, mask=token < M, other=0.0)[None, :]
-        present_rows = (rows < N)[:, None]
-        sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], present_rows)
+            sums *= x_scale[None, :]
+        if scale_ptr is not None:
+            sums *= scale[:, None]
+        if bias_ptr is not None:
+            sums += bias[:, None]
         tl.store(
             out_ptr + token[None, :] * N + rows[:, None],
             sums.to(out_ptr.dtype.element_ty),
-            mask=present_rows & (token < M)[None, :],
+            mask=(rows < N)[:, None] & (token < M)[None, :],
         )
 
 
@@ -144,8 +152,8 @@ class SplitKGemm(KernelOperation):
     float16's range become its largest). out [tokens, rows] is float32, float16 or bfloat16. 1 to 64
     tokens; everything contiguous on one device. Sums are float32 and rounded once.
 
-    With more than one split the workspace holds splits * rows (rounded up to the tile) * tokens
-    floats and a counter for each block of rows.
+    With more than one split the workspace holds splits * rows (rounded up to the tile) * padded
+    tokens floats and a counter for each block of rows.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile below
@@ -166,10 +174,10 @@ class SplitKGemm(KernelOperation):
         tokens = int(x.shape[0])
         blocks = triton.cdiv(weight.rows, tile.rows)
         shared_blocks = blocks if tile.splits > 1 else 0
-        self.workspace.check(
-            tile.splits * shared_blocks * tile.rows * tokens, shared_blocks, x.device
-        )
         padded = padded_tokens(tokens)
+        self.workspace.check(
+            tile.splits * shared_blocks * tile.rows * padded, shared_blocks, x.device
+        )
         x_blocks, w_blocks = _described(x, padded, weight.data, tile)
         return launch(
             _split_k_gemm_kernel,

@@ -5,6 +5,7 @@ from functools import cached_property
 import torch
 
 from decodescope.kernels.host.quantize import NarrowFormat, quantized_rows
+from decodescope.kernels.host.tile import padded_tokens
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.variants.bench.gemm_tiles import MAX_SPLITS
@@ -52,7 +53,8 @@ class GemmOperands:
     def workspace(self) -> Workspace:
         """Room for the partial sums of any tile that is measured."""
         rows = self.rows + _PADDING
-        return new_workspace(MAX_SPLITS * rows * len(self.x), rows, self.device)
+        floats = MAX_SPLITS * rows * padded_tokens(len(self.x))
+        return new_workspace(floats, rows, self.device)
 
     def out(self, tokens: int) -> torch.Tensor:
         """An output [tokens, rows], not written yet."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decodescope.kernels.host.quantize import quantized_rows
-from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.kernels.ops.split_k_gemm import SplitKGemm, split_k_gemm_reference
@@ -47,7 +47,7 @@ def x_of(make: Any, tokens: int, columns: int, dtype: torch.dtype) -> tuple[Any,
 
 def workspace_of(make: Any, tokens: int, rows: int, tile: Tile) -> Workspace:
     blocks = -(-rows // tile.rows)
-    return make.workspace(tile.splits * blocks * tile.rows * tokens, blocks)
+    return make.workspace(tile.splits * blocks * tile.rows * padded_tokens(tokens), blocks)
 
 
 @pytest.mark.parametrize(("format", "x_dtype"), PAIRS)
@@ -147,7 +147,7 @@ INT8 = WeightMatrix(torch.zeros(6, 8, dtype=torch.int8), torch.ones(6))
 X, NARROW_X = torch.zeros(3, 8, dtype=torch.bfloat16), torch.zeros(3, 8).to(E4M3)
 OUT, SCALES = torch.zeros(3, 6), torch.ones(3)
 TILE, SPLIT_TILE = Tile(16, 32), Tile(16, 32, splits=2)
-WORKSPACE = new_workspace(96, 1, "cpu")
+WORKSPACE = new_workspace(512, 1, "cpu")
 GOOD = SplitKGemm(NARROW_X, SCALES, FP8, OUT, SPLIT_TILE, WORKSPACE)
 GOOD_WIDE = SplitKGemm(X, None, INT8, OUT, SPLIT_TILE, WORKSPACE)
 
@@ -176,9 +176,9 @@ GOOD_WIDE = SplitKGemm(X, None, INT8, OUT, SPLIT_TILE, WORKSPACE)
         ({"tile": Tile(8, 32)}, "tile of 8 x 32: .* 16 to 256 rows and at least 32 columns"),
         ({"tile": Tile(512, 32)}, "tile of 512 x 32"),
         ({"tile": Tile(16, 16)}, "tile of 16 x 16"),
-        ({"workspace": new_workspace(95, 1, "cpu")}, "needs 96 and 1"),
-        ({"workspace": new_workspace(96, 0, "cpu")}, "needs 96 and 1"),
-        ({"workspace": new_workspace(96, 1, "meta")}, "workspace on meta"),
+        ({"workspace": new_workspace(511, 1, "cpu")}, "needs 512 and 1"),
+        ({"workspace": new_workspace(512, 0, "cpu")}, "needs 512 and 1"),
+        ({"workspace": new_workspace(512, 1, "meta")}, "workspace on meta"),
     ],
 )
 def test_refuses(changes: dict[str, Any], complaint: str) -> None:
