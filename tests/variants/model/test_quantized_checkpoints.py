@@ -6,19 +6,25 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 from safetensors.torch import load_file, save_file
+from transformers.utils import hub as transformers_hub
 
-from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.variants.comparing.accuracy_run import score_variants
+from decodescope.variants.measuring.preparation import prepare, require_weights
 from decodescope.variants.measuring.run import run_variant
+from decodescope.variants.model import hub, memory_need
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.memory_need import model_bytes
 from decodescope.variants.model.quantized_linear import QuantizedLinear, stored_formats
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.stored_quantization import require_format
+from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
-from tests.variants.model.broken_checkpoints import sharded
+from tests.variants.model.broken_checkpoints import sharded, with_config
 from tests.variants.model.quantized_checkpoints import (
     E4M3,
     INT8,
@@ -177,3 +183,71 @@ def test_the_format_of_the_checkpoint_may_be_named(
     for format in formats:
         spec = VariantSpec.parse(f"fused{format}")
         require_format("mine", json.loads(json.dumps({"quantization_config": config})), spec)
+
+
+def in_the_hubs_cache(folder: Path, cache: Path) -> str:
+    """The checkpoint of `folder` as the hub's client caches it; its id."""
+    repository = cache / "models--some--model"
+    for name in ("refs", "snapshots"):
+        (repository / name).mkdir(parents=True)
+    (repository / "refs" / "main").write_text("0" * 40)
+    folder.rename(repository / "snapshots" / ("0" * 40))
+    return "some/model"
+
+
+@pytest.mark.parametrize("from_hub", [False, True], ids=["folder", "hub"])
+def test_memory_is_that_of_the_8_bit_weights(
+    from_hub: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = save_quantized(tmp_path / "model", "llama2", LAYOUTS["AutoFP8"])
+    name, ids = str(tmp_path / "model"), families.prompt_ids("llama2", 1, 5)
+    if from_hub:
+        name = in_the_hubs_cache(tmp_path / "model", tmp_path / "cache")
+        monkeypatch.setattr(hub, "_hub_answers", lambda: False)
+        for module in (hub.constants, transformers_hub.constants):
+            monkeypatch.setattr(module, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    workload = DecodeWorkload(1, 2, 2, "fp32")
+
+    def loaded() -> LoadedModel:
+        return load_model(resolve_model(name), "cpu", "fp32", workload=workload)
+
+    needed = model_bytes(loaded().model)
+    # K and V, logits, activations, lists and one matrix in the run's dtype.
+    enough = needed + 80_000
+    assert enough < 0.7 * model_bytes(expected)
+    monkeypatch.setattr(memory_need, "free_host_bytes", lambda: enough)
+    assert torch.equal(loaded().model(ids).logits, expected(ids).logits)
+    monkeypatch.setattr(memory_need, "free_host_bytes", lambda: needed)
+    with pytest.raises(MissingRequirement, match="not enough memory"):
+        loaded()
+
+
+@pytest.mark.parametrize("name", ["AutoFP8", "compressed-tensors INT8"])
+def test_the_reference_of_a_comparison_is_the_checkpoint_in_fp32(name: str, tmp_path: Path) -> None:
+    save_quantized(tmp_path, "llama2", LAYOUTS[name])
+    with_config(max_position_embeddings=512)(tmp_path)
+    asked = WorkerConfig(
+        variant="eager", model=str(tmp_path), batch=1, tokens=4, device="cpu", dtype="bf16"
+    )
+    done = score_variants(asked, ["eager"], None, lambda stage: None)
+    accuracy = done.accuracies["eager"]
+    assert 0 < accuracy.logit_rel_error < 0.03
+    assert accuracy.kl < 1e-3
+    exact = score_variants(replace(asked, dtype="fp32"), ["eager"], None, lambda stage: None)
+    assert exact.accuracies["eager"].logit_rel_error == 0
+
+
+def test_the_checkpoint_comes_back_after_a_variant_that_quantizes_more(tmp_path: Path) -> None:
+    expected = save_quantized(tmp_path, "llama2", LAYOUTS["E5M2 that config.json does not mention"])
+    asked = WorkerConfig(
+        variant="eager", model=str(tmp_path), batch=1, tokens=4, context=4, device="cpu"
+    )
+    prepared = prepare(asked, lambda stage: None)
+    before = stored_formats(prepared.loaded.model)
+    assert len(before) == 14
+    more = require_weights(prepared, "fused+fp8_e5m2", lambda stage: None)
+    assert stored_formats(more.loaded.model).keys() - before.keys() == {"lm_head"}
+    back = require_weights(more, "eager", lambda stage: None)
+    assert stored_formats(back.loaded.model) == before
+    ids = families.prompt_ids("llama2", 1, 5)
+    assert torch.equal(back.loaded.model(ids).logits, expected(ids).logits)

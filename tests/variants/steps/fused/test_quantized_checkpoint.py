@@ -12,6 +12,7 @@ from decodescope.variants.model.quantized_linear import QuantizedLinear
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.step_bytes import weight_bytes_read
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.eager import EagerStep
 from tests.helpers.fused_steps import assert_logits_agree, fused, ids_of, prompt_of
 from tests.variants.model.quantized_checkpoints import (
@@ -32,22 +33,45 @@ def load(folder: Path, device: str) -> LoadedModel:
     return load_model(resolve_model(str(folder)), device, "fp32")
 
 
-def assert_agrees(loaded: LoadedModel, expected: torch.nn.Module, spec: str = "fused") -> None:
+def assert_agrees(
+    loaded: LoadedModel,
+    expected: torch.nn.Module,
+    variant: str = "fused",
+    workload: DecodeWorkload = WORKLOAD,
+) -> None:
     device = str(loaded.model.device.type)
     reference = LoadedModel(expected.to(device), None, "random", "reference", None)
-    steps = fused(loaded, WORKLOAD, spec), EagerStep(reference, WORKLOAD)
-    prompt = prompt_of(loaded, WORKLOAD)
+    step = build_variant(variant, loaded, workload, device)
+    steps = step, EagerStep(reference, workload)
+    prompt = prompt_of(loaded, workload)
     first, other = (step.prefill(prompt) for step in steps)
     assert torch.equal(first, other)
-    ids = ids_of(loaded, 1, 3)
-    assert_logits_agree(steps[0].forced_step(ids), steps[1].forced_step(ids))
-    assert steps[0].weight_bytes_read == weight_bytes_read(loaded.model, 1)
+    ids = ids_of(loaded, workload.batch, 3)
+    assert_logits_agree(step.forced_step(ids), steps[1].forced_step(ids))
+    assert step.weight_bytes_read == weight_bytes_read(loaded.model, workload.batch)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=list(LAYOUTS))
 def test_every_layout_is_decoded_as_it_is(layout: Layout, device: str, tmp_path: Path) -> None:
     expected = save_quantized(tmp_path, "qwen2", layout)
     assert_agrees(load(tmp_path, device), expected)
+
+
+@pytest.mark.parametrize("name", ["AutoFP8", "compressed-tensors INT8"])
+def test_a_batch(name: str, device: str, tmp_path: Path) -> None:
+    expected = save_quantized(tmp_path, "qwen2", LAYOUTS[name])
+    workload = DecodeWorkload(3, 5, 3, "fp32")
+    assert_agrees(load(tmp_path, device), expected, workload=workload)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("batch", [1, 5])
+@pytest.mark.parametrize("variant", ["eager", "compiled", "fused+graph"])
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=list(LAYOUTS))
+def test_every_variant_on_the_gpu(layout: Layout, variant: str, batch: int, tmp_path: Path) -> None:
+    expected = save_quantized(tmp_path, "qwen2", layout)
+    workload = DecodeWorkload(batch, 5, 3, "fp32")
+    assert_agrees(load(tmp_path, "cuda"), expected, variant, workload)
 
 
 @pytest.mark.parametrize("family", ["llama-biased", "llama-odd-hidden", "qwen3-biased", "mistral"])
