@@ -27,11 +27,14 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from benchmarks.common import RESULTS, ROOT, has_gpu, write_record
 from decodescope.cli.ending import end_with
 from decodescope.kernels.device.overlap import can_overlap
+from decodescope.variants.bench.gemm_contenders import tuned_gemms
+from decodescope.variants.bench.gemm_operands import GemmOperands
 from decodescope.variants.bench.kernel_cases import kernel_cases
 from decodescope.variants.bench.operands import Operands
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
+from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 
 TOOLS = ("memcheck", "racecheck")
 DEFAULT_PATH = Path("/usr/local/cuda/bin/compute-sanitizer")
@@ -108,6 +111,20 @@ def launch_all() -> int:
                     copy.launch(pdl)
                     launches += 1
             torch.cuda.synchronize()
+    return launches + launch_gemms(overlaps)
+
+
+def launch_gemms(overlaps: bool) -> int:
+    """Launch the GEMMs of `bench gemm`, with rows of whole 16 bytes and of others."""
+    gpu, launches = this_target_gpu(), 0
+    for columns, tokens in product((333, 336), (3, 33)):
+        operands = GemmOperands(101, columns, tokens, 1, "cuda")
+        for tuned in tuned_gemms(operands, tokens, gpu, None):
+            ways = (False, True) if overlaps and tuned.overlaps else (False,)
+            for candidate, pdl in product((tuned.candidates[0], tuned.candidates[-1]), ways):
+                tuned.operations(candidate)[0].launch(pdl)
+                launches += 1
+        torch.cuda.synchronize()
     return launches
 
 

@@ -26,7 +26,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from decodescope.kernels.device.batched_product import prefetch_rows
-from decodescope.kernels.device.elements import as_float16, in_word_order
+from decodescope.kernels.device.elements import as_float16, in_word_order, saturated_float16
 from decodescope.kernels.device.overlap import CAPABILITY, allow_next, wait_for_previous
 from decodescope.kernels.device.split_sums import split_sums
 from decodescope.kernels.device.weight_rows import program_rows
@@ -48,8 +48,6 @@ _ALIGNMENT = 16
 _MOST_ROWS = 256
 # Elements of a row that `prefetch_rows` prefetches: a KiB.
 _PREFETCHED = tl.constexpr(1024)
-_LARGEST_FLOAT16 = tl.constexpr(65504.0)
-_KEEP_NAN = tl.constexpr(tl.PropagateNan.ALL)
 
 
 def split_k_gemm_reference(
@@ -124,9 +122,9 @@ def _split_k_gemm_kernel(
             sums = tl.dot(w, tl.trans(x), sums, max_num_imprecise_acc=BLOCK)
         else:
             if x.dtype == tl.bfloat16:
-                x = tl.clamp(x.to(tl.float32), -_LARGEST_FLOAT16, _LARGEST_FLOAT16, _KEEP_NAN)
+                x = saturated_float16(x.to(tl.float32))
             w = as_float16(in_word_order(w))
-            x = in_word_order(x.to(tl.float16))
+            x = in_word_order(x)
             sums = tl.dot(w, tl.trans(x), sums)
     sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)
     if finishes:
