@@ -42,7 +42,8 @@ class Bandwidth(Struct, frozen=True):
 
 
 class Accuracy(Struct, frozen=True):
-    """How far a variant's logits are from those of the same weights computed in fp32.
+    """How far a variant's logits are from those of the loaded weights computed in fp32, before any
+    was quantised.
 
     Over the scored positions: `logit_rel_error` = ||logits - reference|| / ||reference||
     (Frobenius norms), `kl` = mean KL(reference || variant) in nats (the mean of `kl_by_position`),

@@ -1,4 +1,4 @@
-"""Scores variants against fp32: each decodes one text, and so do the same weights upcast."""
+"""Scores variants against fp32: each decodes one text, and so do the loaded weights upcast."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -138,7 +138,7 @@ class _Scores:
 
     def _accuracy(self, logits: torch.Tensor) -> Accuracy:
         assert self._reference is not None
-        name = f"eager on {self._prepared.device}, the same weights in fp32 without TF32"
+        name = f"eager on {self._prepared.device}, the loaded weights in fp32 without TF32"
         accuracy = accuracy_of(
             logits, self._reference, self._scored.next_ids, name, self._scored.name
         )
