@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from benchmarks import quality
-from benchmarks.quality import growth_table, measured, quality_table, text_windows
+from benchmarks.quality import FORMATS, growth_table, measured, quality_table, text_windows
 from benchmarks.quality_formats import (
     BF16,
     PROMPT,
@@ -239,6 +239,8 @@ def test_a_record_has_every_format_and_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_what_the_forward_pass_can_say() -> None:
+    assert len(set(FORMATS)) == len(FORMATS)
+    assert [name for name in FORMATS if not has_forward(name)] == [*FORMATS[-4:]]
     assert [has_forward(name) for name in ("bf16", "fp8_e5m2_cast", "w8a8", "kv_fp8_e4m3")] == [
         True, True, False, False,
     ]  # fmt: skip
