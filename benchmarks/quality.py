@@ -15,6 +15,7 @@ that runs this or of --stdlib; the record says whether it is that very text, by 
 
 import argparse
 import platform
+import shlex
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -195,6 +196,18 @@ def _rows(record: dict[str, Any]) -> Iterator[tuple[FormatQuality, str, Scored]]
                 yield one, way, scored
 
 
+def recorded_command(arguments: argparse.Namespace) -> str:
+    """The command that scores this again, without its output file and where the text lies."""
+    command = ["python", "-m", "benchmarks.quality", "--model", arguments.model]
+    if arguments.formats != FORMATS:
+        command += ["--formats", ",".join(arguments.formats)]
+    if arguments.windows is not None:
+        command += ["--windows", str(arguments.windows)]
+    if arguments.positions != POSITIONS:
+        command += ["--positions", str(arguments.positions)]
+    return shlex.join(command)
+
+
 def _format_list(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
@@ -220,7 +233,7 @@ def main() -> None:
     check_writable(path, "-o")
     arguments.formats = _format_list(arguments.formats)
     record = measured(arguments, choose_device(arguments.device))
-    write_record(path, record)
+    write_record(path, record, recorded_command(arguments))
     if not is_stdout(path):
         print_table(record, partial(quality_table, reference="fp32"))
         print_table(record, partial(quality_table, reference=BF16))

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from benchmarks import quality
-from benchmarks.quality import FORMATS, growth_table, measured, quality_table, text_windows
+from benchmarks.quality import (
+    FORMATS,
+    growth_table,
+    measured,
+    quality_table,
+    recorded_command,
+    text_windows,
+)
 from benchmarks.quality_formats import (
     BF16,
     PROMPT,
@@ -56,7 +63,8 @@ def arguments(*given: str, **changes: object) -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["quality", "-o", "-", *given])
         patch.setattr(quality, "measured", lambda found, device: seen.append(found) or {})
-        patch.setattr(quality, "write_record", lambda *_: None)
+        for effect in ("write_record", "print_table"):
+            patch.setattr(quality, effect, lambda *_: None)
         quality.main()
     (found,) = seen
     return found
@@ -244,6 +252,15 @@ def test_what_the_forward_pass_can_say() -> None:
     assert [has_forward(name) for name in ("bf16", "fp8_e5m2_cast", "w8a8", "kv_fp8_e4m3")] == [
         True, True, False, False,
     ]  # fmt: skip
+
+
+def test_a_record_names_the_command_without_its_files() -> None:
+    assert recorded_command(arguments("-o", "mine.json", "--stdlib", "there")) == (
+        "python -m benchmarks.quality --model tiny"
+    )
+    assert recorded_command(arguments("--formats", "int8, bf16", "--positions", "8")) == (
+        "python -m benchmarks.quality --model tiny --formats int8,bf16 --positions 8"
+    )
 
 
 @pytest.mark.parametrize("given", [("--windows", "0"), ("--positions", "-1"), ("--device", "tpu")])
