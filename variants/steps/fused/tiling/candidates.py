@@ -19,7 +19,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
-MAX_CANDIDATES = 12
+MAX_CANDIDATES = 14
 
 
 def candidates(operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> tuple[Tile, ...]:
@@ -81,11 +81,15 @@ def _around_batched(start: Tile, operation: TiledOperation) -> Iterator[Tile]:
         yield from _scaled(start, splits=0.5)
     yield from _scaled(start, rows=2)
     yield from _scaled(start, rows=0.5)
-    yield replace(start, num_stages=max(1, start.num_stages - 1))
+    yield from _scaled(start, rows=0.5, columns=2)
     yield from _scaled(start, rows=2, num_warps=2)
+    yield from _scaled(start, rows=0.5, columns=2, num_warps=0.5)
+    yield from _scaled(start, rows=2, columns=0.5, num_warps=2)
+    yield replace(start, num_stages=max(1, start.num_stages - 1))
     yield from _scaled(start, columns=2, num_warps=2)
-    yield from _scaled(start, columns=0.5)
     yield from _scaled(start, num_warps=0.5)
+    yield from _scaled(start, num_warps=2)
+    yield from _scaled(start, columns=0.5)
 
 
 def _around_attention(start: Tile) -> Iterator[Tile]:

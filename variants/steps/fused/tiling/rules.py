@@ -123,29 +123,42 @@ def _vector_columns(columns: int, rows: int, element_bytes: int) -> int:
 
 
 def _batched_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
-    """A loop over blocks of 256 bytes a row; products that add to the residual may split it."""
+    """A loop over blocks of 16 KiB of weights; products that add to the residual may split it.
+
+    64 rows of 16-bit weights win on an H200 even where they occupy two multiprocessors of three.
+    128 rows of narrow weights read as few activations for each byte of weights.
+    """
     shape = shapes.shape(operation)
-    columns = min(
-        _BATCHED_ROW_BYTES // shapes.activation_bytes,
-        max(MIN_DOT, power_of_2_from(shape.columns)),
-    )
-    if shapes.activation_bytes == 4 and padded_tokens(shapes.batch) > MIN_DOT:
-        # float32 products hold blocks in registers: with 64, Triton 3.6 spills them.
-        columns = min(columns, 32)
     programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
-    # Each split of this many steps still fills the pipeline.
-    deep = shape.columns // (columns * _BATCHED_STAGES)
-    most = min(MAX_PRODUCT_SPLITS, max(1, deep)) if operation in SPLITTING else 1
-    # 64 rows of 16-bit weights win on an H200 even where they occupy two multiprocessors of three.
-    rows = 128 // shapes.element_bytes(operation)
-    while rows > MIN_DOT and shape.rows // rows * most < multiprocessors // 2:
+    rows = 32 if shapes.activation_bytes == 4 else 128 // shapes.element_bytes(operation)
+    while True:
+        columns = _batched_columns(rows, operation, shapes)
+        # Each split of this many steps still fills the pipeline.
+        deep = shape.columns // (columns * _BATCHED_STAGES)
+        most = min(MAX_PRODUCT_SPLITS, max(1, deep)) if operation in SPLITTING else 1
+        if rows <= MIN_DOT or shape.rows // rows * most >= multiprocessors // 2:
+            break
         rows //= 2
     splits = max(1, min(most, programs // -(-shape.rows // rows)))
-    rows = min(max(rows, MIN_DOT), most_rows(operation, shapes))
-    tile = Tile(rows, columns, 4, _BATCHED_STAGES, splits)
+    warps = 4 if rows <= 64 else 8
+    rows = min(rows, most_rows(operation, shapes))
+    tile = Tile(rows, columns, warps, _BATCHED_STAGES, splits)
     while shared_bytes(tile, operation, shapes) > _BATCHED_SHARED_BYTES:
         tile = replace(tile, num_stages=tile.num_stages - 1)
     return tile
+
+
+def _batched_columns(rows: int, operation: TiledOperation, shapes: StepShapes) -> int:
+    """256 bytes of a row. Of narrow weights in fewer than 128 rows, twice as many columns as that
+    has activations of 16 tokens."""
+    tokens = padded_tokens(shapes.batch)
+    columns = _BATCHED_ROW_BYTES // shapes.activation_bytes
+    if shapes.activation_bytes == 4 and tokens > MIN_DOT:
+        # float32 products hold blocks in registers: with 64, Triton 3.6 spills them.
+        columns = 32
+    elif shapes.element_bytes(operation) < shapes.activation_bytes and rows < 128 and tokens <= 32:
+        columns *= 2
+    return min(columns, max(MIN_DOT, power_of_2_from(shapes.shape(operation).columns)))
 
 
 def _attention_tile(shapes: StepShapes, multiprocessors: int) -> Tile:

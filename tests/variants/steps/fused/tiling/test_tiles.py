@@ -158,6 +158,37 @@ def test_attention_needs_no_more_shared_memory_than_estimated(
     assert measured <= shared_bytes(tile, "attention", shapes) <= 1.4 * measured
 
 
+# Found by compiling for compute capability 9.0 with Triton 3.6.
+@pytest.mark.parametrize(
+    ("batch", "element_bytes", "tile", "measured"),
+    [
+        (16, 2, Tile(64, 128, 4, 4), 81_920),
+        (64, 2, Tile(64, 128, 4, 3), 98_304),
+        (64, 4, Tile(32, 64, 4, 4), 90_112),
+        (2, 1, Tile(16, 256, 4, 4), 45_056),
+        (16, 1, Tile(32, 256, 4, 4), 57_344),
+        (16, 1, Tile(64, 256, 4, 4), 81_920),
+        (16, 1, Tile(128, 128, 8, 4), 65_536),
+        (9, 1, Tile(128, 256, 8, 4), 131_072),
+        (64, 1, Tile(64, 128, 4, 4), 90_112),
+        (64, 1, Tile(128, 128, 8, 3), 81_920),
+    ],
+)
+def test_a_batched_product_needs_no_more_shared_memory_than_estimated(
+    batch: int, element_bytes: int, tile: Tile, measured: int
+) -> None:
+    shapes = preset_shapes("llama-3.1-8b", batch, element_bytes=element_bytes)
+    assert measured <= shared_bytes(tile, "gate_up", shapes) <= 1.4 * measured
+
+
+def test_a_batch_reads_few_activations_for_each_byte_of_narrow_weights() -> None:
+    tiles = default_tiles(preset_shapes("llama-3.1-8b", 16, element_bytes=1), 132)
+    assert tiles.gate_up == tiles.head == Tile(128, 128, 8, 4)
+    assert tiles.down == Tile(128, 128, 8, 4, splits=8)
+    # 128 rows would leave two multiprocessors of three without work.
+    assert tiles.qkv == Tile(64, 256, 4, 4)
+
+
 @pytest.mark.parametrize("element_bytes", [1, 2, 4])
 @pytest.mark.parametrize("batch", [*range(1, 18), 31, 32, 33, 63, 64])
 @pytest.mark.parametrize("name", PRESETS)
