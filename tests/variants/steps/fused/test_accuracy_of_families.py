@@ -20,17 +20,20 @@ CONTEXT = families.ORIGINAL_MAX + 3
 
 
 def assert_no_worse_than_eager(
-    family: str, device: str, dtype: DType, batch: int, steps: int
+    family: str, device: str, dtype: DType, batch: int, steps: int, spec: str = "fused"
 ) -> None:
     workload = DecodeWorkload(batch, CONTEXT, steps, dtype)
     loaded = load_family(family, device, DTYPES[dtype])
     # The rounded weights in fp32, in a model whose rotations have seen no length.
     exact = families.build(family, DTYPES[dtype], device=device).float()
     reference = LoadedModel(exact, None, "random", family, None)
+    in_fp32 = replace(workload, dtype="fp32")
+    # Building a step of narrow weights gives its model these weights.
+    fused(reference, in_fp32, spec)
     steps_of = (
-        fused(loaded, workload),
+        fused(loaded, workload, spec),
         EagerStep(loaded, workload),
-        EagerStep(reference, replace(workload, dtype="fp32")),
+        EagerStep(reference, in_fp32),
     )
     given, eager, expected = (forced_logits(step, loaded, workload) for step in steps_of)
     errors = [float((logits - expected).norm()) for logits in (given, eager)]
@@ -53,6 +56,16 @@ def test_float16_is_no_worse_than_eagers(family: str, device: str) -> None:
     assert_no_worse_than_eager(family, device, "fp16", batch=2, steps=2)
 
 
+@pytest.mark.parametrize(
+    ("family", "format", "batch"),
+    [("llama-tied", "fp8_e4m3", 17), ("qwen3", "int8", 64), ("mistral", "fp8_e5m2", 3)],
+)
+def test_narrow_weights_in_float16_are_no_worse_than_eagers(
+    family: str, format: str, batch: int, device: str
+) -> None:
+    assert_no_worse_than_eager(family, device, "fp16", batch, 2, f"fused+{format}")
+
+
 # The interpreter truncates to bf16, which no GPU does.
 @pytest.mark.gpu
 @pytest.mark.parametrize("family", families.FAMILIES)
@@ -62,6 +75,16 @@ def test_bfloat16_is_no_worse_than_eagers(family: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("family", ["llama-tied", "mistral", "qwen2", "qwen3"])
-@pytest.mark.parametrize("batch", [2, 16])
+@pytest.mark.parametrize("batch", [2, 16, 33])
 def test_a_batch_in_bfloat16_is_no_worse_than_eagers(family: str, batch: int) -> None:
     assert_no_worse_than_eager(family, "cuda", "bf16", batch, steps=12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", ["llama-tied", "mistral", "qwen2", "qwen3"])
+@pytest.mark.parametrize("format", ["fp8_e4m3", "fp8_e5m2", "int8"])
+@pytest.mark.parametrize("batch", [1, 2, 17, 64])
+def test_narrow_weights_in_bfloat16_are_no_worse_than_eagers(
+    batch: int, format: str, family: str
+) -> None:
+    assert_no_worse_than_eager(family, "cuda", "bf16", batch, 12, f"fused+{format}")

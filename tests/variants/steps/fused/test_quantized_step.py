@@ -54,9 +54,12 @@ def test_parts_can_be_left_out(left_out: str, device: str) -> None:
     assert_agrees("qwen2", f"fused+fp8_e4m3-{left_out}", 1, device, steps=1)
 
 
-@pytest.mark.parametrize("format", ["fp8_e4m3", "int8"])
-def test_a_batch(format: str, device: str) -> None:
-    assert_agrees("qwen2", f"fused+{format}", 3, device, steps=1)
+@pytest.mark.parametrize(
+    ("family", "format", "batch"),
+    [("qwen2", "fp8_e4m3", 3), ("qwen2", "int8", 17), ("llama-tied", "fp8_e5m2", 64)],
+)
+def test_a_batch(family: str, format: str, batch: int, device: str) -> None:
+    assert_agrees(family, f"fused+{format}", batch, device, steps=1)
 
 
 @pytest.mark.parametrize("words", ["", "+head16", "+embedding8"])
