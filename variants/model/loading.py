@@ -266,9 +266,11 @@ def _check_files(
     if unsupported_quantization(files.config) is not None:
         # transformers may know the method. Its tensors are packed, with other shapes.
         return None
-    require_shapes(source.name, skeleton, tensors)
+    # First of all, because packed weights have other shapes too.
     with _broken_checkpoint(source.name):
-        return find_quantized(source.name, files.config, skeleton, tensors)
+        quantized = find_quantized(source.name, files.config, skeleton, tensors)
+    require_shapes(source.name, skeleton, tensors)
+    return quantized
 
 
 def _load_checkpoint(

@@ -42,7 +42,6 @@ _ACTIVATION_SCALES = (
 )  # fmt: skip
 _CODE_BITS = 0x7F
 _LARGEST_CODE = {torch.float8_e4m3fn: 0x7E, torch.float8_e5m2: 0x7B}
-_READ = "only F8_E4M3, F8_E5M2 and I8 weights with one scale for each row or matrix are read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +79,14 @@ def narrow_matrices(
     """
     for stored in tensors:
         if why := _OTHER_METHODS.get(stored.rpartition(".")[2]):
-            raise _refused(name, f"{stored}: {why}")
-    linears = {
-        key: module for key, module in skeleton.named_modules() if isinstance(module, nn.Linear)
-    }
+            raise _refused(name, f"{stored} means {why}")
+    linears = {key: module for key, module in skeleton.named_modules() if type(module) is nn.Linear}
     weights = {f"{key}.weight" for key in linears}
     for key in skeleton.state_dict():
         dtype = tensors[key].dtype if key in tensors else "F32"
         if dtype not in _FLOATS and not (key in weights and dtype in NARROW):
-            what = "weights" if key in weights else "a tensor that is no matrix of a Linear layer"
-            raise _refused(name, f"{key} is {dtype}: {what}")
+            what = "" if key in weights else ", and not of a Linear layer"
+            raise _refused(name, f"{key} is {dtype}{what}")
     scaled = declared or any(stored.endswith(_SCALES) for stored in tensors)
     found = {
         key: _matrix(name, key, module, tensors, scaled)
@@ -99,6 +96,9 @@ def narrow_matrices(
     used = {matrix.scale for matrix in found.values()}
     for stored in tensors:
         if stored.endswith(_SCALES) and stored not in used:
+            weight = f"{stored.rpartition('.')[0]}.weight"
+            if weight in tensors and tensors[weight].dtype in NARROW:
+                raise _refused(name, f"{weight} is of no Linear layer that config.json describes")
             raise _refused(name, f"{stored} scales weights that are not of 8 bits")
     return found
 
@@ -137,7 +137,10 @@ def _check_scale(name: str, key: str, scale: StoredTensor, rows: int) -> None:
 
 
 def _refused(name: str, what: str) -> ModelError:
-    return ModelError(f"{name}: {what}, which is not supported ({_READ}); use another checkpoint")
+    return ModelError(
+        f"{name}: {what}; only F8_E4M3, F8_E5M2 and I8 weights of Linear layers, with one scale "
+        "for each row or matrix, are read as they are; choose such a checkpoint"
+    )
 
 
 def row_scales(name: str, key: str, stored: torch.Tensor, rows: int) -> torch.Tensor:

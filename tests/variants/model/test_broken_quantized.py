@@ -126,23 +126,36 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "no weight": (without(WEIGHT), "lacks 1 tensor of the model"),
     "no embedding": (without("embed_tokens"), "lacks 1 tensor of the model: model.embed_tokens"),
     "NaN in a norm": (put("model.norm.weight", torch.full((96,), torch.nan)), "NaN or infinite"),
-    "weights of no type we know": (cast(WEIGHT, torch.uint8), f"{WEIGHT} is U8: weights, which"),
+    "weights of no type we know": (cast(WEIGHT, torch.uint8), f"{WEIGHT} is U8; only"),
     "another type of FP8": (
         put(WEIGHT, torch.zeros(ROWS, COLUMNS).to(torch.float8_e4m3fnuz)),
         f"{WEIGHT} is F8_E4M3FNUZ",
     ),
-    "packed weights": (put(f"{DOWN}.weight_packed", torch.ones(3)), "weight_packed: packed"),
+    "packed weights": (put(f"{DOWN}.weight_packed", torch.ones(3)), "weight_packed means packed"),
     "zero points": (
         put(f"{DOWN}.weight_zero_point", torch.zeros(ROWS, 1, dtype=torch.int8)),
-        "weight_zero_point: zero points, which is not supported",
+        "weight_zero_point means zero points; only",
+    ),
+    "a layer of no module": (
+        then(put("moe.weight", torch.ones(3, 5).to(E4M3)), put("moe.weight_scale", torch.ones(3))),
+        "moe.weight is of no Linear layer that config.json describes",
+    ),
+    "packed FP4 that config.json does not mention": (
+        then(
+            with_config(quantization_config=None),
+            put(WEIGHT, torch.zeros(ROWS, COLUMNS // 2, dtype=torch.uint8)),
+            put(SCALE, torch.ones(ROWS, 9).to(E4M3)),
+            put(f"{DOWN}.weight_scale_2", torch.ones(())),
+        ),
+        f"{DOWN}.weight_scale_2 means scales of scales",
     ),
     "columns in groups": (put(f"{DOWN}.weight_g_idx", torch.ones(COLUMNS)), "columns in groups"),
     "scales of scales": (put(f"{DOWN}.weight_scale_2", torch.ones(1)), "scales of scales"),
     "an embedding of 8 bits": (
         cast("model.embed_tokens.weight", E4M3),
-        "embed_tokens.weight is F8_E4M3: a tensor that is no matrix of a Linear layer",
+        "embed_tokens.weight is F8_E4M3, and not of a Linear layer",
     ),
-    "a norm of 8 bits": (cast("model.norm.weight", INT8), "model.norm.weight is I8: a tensor"),
+    "a norm of 8 bits": (cast("model.norm.weight", INT8), "model.norm.weight is I8, and not"),
     "a transposed matrix": (
         with_weights(lambda weights: weights.update({WEIGHT: weights[WEIGHT].T.contiguous()})),
         "is [136, 96] in the weights and [96, 136] by config.json",
