@@ -129,7 +129,8 @@ def measured(arguments: argparse.Namespace, device: str) -> dict[str, Any]:
     windows = text_windows(loaded, sources, arguments.windows)
     length, vocabulary = windows.shape[1] - 1, loaded.vocab_size
     positions = min(arguments.positions, length - PROMPT)
-    batch = max(1, min(16, _LOGITS[device] // (length * vocabulary), len(windows)))
+    batch = arguments.batch or max(1, min(16, _LOGITS[device] // (length * vocabulary)))
+    batch = min(batch, len(windows))
     formats = list(made_formats(arguments.formats, loaded, batch, positions, device))
     score(formats, loaded, windows, batch, positions)
     return {
@@ -144,6 +145,7 @@ def measured(arguments: argparse.Namespace, device: str) -> dict[str, Any]:
             "held_out_of_training": held_out == training["validation_sha256"],
             "windows": len(windows),
             "positions_per_window": length,
+            "batch_of_steps": batch,
             "prompt_of_steps": PROMPT,
             "positions_of_steps": positions,
         },
@@ -201,10 +203,9 @@ def recorded_command(arguments: argparse.Namespace) -> str:
     command = ["python", "-m", "benchmarks.quality", "--model", arguments.model]
     if arguments.formats != FORMATS:
         command += ["--formats", ",".join(arguments.formats)]
-    if arguments.windows is not None:
-        command += ["--windows", str(arguments.windows)]
-    if arguments.positions != POSITIONS:
-        command += ["--positions", str(arguments.positions)]
+    for option, usual in (("windows", None), ("batch", None), ("positions", POSITIONS)):
+        if (given := getattr(arguments, option)) != usual:
+            command += [f"--{option}", str(given)]
     return shlex.join(command)
 
 
@@ -222,11 +223,12 @@ def main() -> None:
     parser.add_argument("--device", choices=("cuda", "cpu"))
     parser.add_argument("--formats", default=",".join(FORMATS), metavar="A,B,...")
     parser.add_argument("--windows", type=int, help="as many, evenly spaced (default: all)")
+    parser.add_argument("--batch", type=int, help="windows decoded by a step (default: at most 16)")
     parser.add_argument("--positions", type=int, default=POSITIONS, help="decoded by each step")
     parser.add_argument("--stdlib", type=Path, default=Path(sysconfig.get_path("stdlib")))
     parser.add_argument("-o", "--output", type=output_path, help="instead of quality-<model>.json")
     arguments = parser.parse_args()
-    for option in ("windows", "positions"):
+    for option in ("windows", "batch", "positions"):
         if (given := getattr(arguments, option)) is not None and given < 1:
             parser.error(f"--{option} {given}: must be at least 1")
     path = arguments.output or RESULTS / f"quality-{Path(arguments.model).name}.json"

@@ -258,12 +258,12 @@ def test_a_record_names_the_command_without_its_files() -> None:
     assert recorded_command(arguments("-o", "mine.json", "--stdlib", "there")) == (
         "python -m benchmarks.quality --model tiny"
     )
-    assert recorded_command(arguments("--formats", "int8, bf16", "--positions", "8")) == (
-        "python -m benchmarks.quality --model tiny --formats int8,bf16 --positions 8"
+    assert recorded_command(arguments("--formats", "int8, bf16", "--batch", "1")) == (
+        "python -m benchmarks.quality --model tiny --formats int8,bf16 --batch 1"
     )
 
 
-@pytest.mark.parametrize("given", [("--windows", "0"), ("--positions", "-1"), ("--device", "tpu")])
+@pytest.mark.parametrize("given", [("--windows", "0"), ("--batch", "0"), ("--positions", "-1")])
 def test_bad_usage_is_refused(given: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as end:
         arguments(*given)
