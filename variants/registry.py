@@ -17,7 +17,6 @@ from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.machine.environment import interpreting
 from decodescope.variants.spec import (
     FUSED_FORMATS,
-    FUSED_KV_FORMATS,
     KERNELS,
     LOADED_FORMATS,
     PARTS,
@@ -175,8 +174,7 @@ def find_variant(name: str) -> Variant:
     spec = VariantSpec.parse(name)
     if str(spec) in known:
         return known[str(spec)]
-    formats = spec.weight_format in (None, *FUSED_FORMATS)
-    if spec.kernels == "fused" and formats and spec.kv_format in (None, *FUSED_KV_FORMATS):
+    if spec.kernels == "fused" and spec.weight_format in (None, *FUSED_FORMATS):
         return _fused(spec)
     raise InputError(
         f"variant {name}: well-formed, but not built in this version; built: {', '.join(known)}"
@@ -238,6 +236,8 @@ def _fused(spec: VariantSpec) -> Variant:
         summary = f"our Triton kernels without {', '.join(left_out)}"
     if spec.narrow:
         summary += f", weights in {_FORMAT_NAMES[spec.weight_format]}"
+    if spec.kv_format is not None:
+        summary += f", K and V in {_FORMAT_NAMES[spec.kv_format]}"
     if spec.prefetch:
         summary += ", O weights prefetched into L2"
     if spec.cuda_graph:
@@ -275,6 +275,7 @@ _BUILT_IN = (
         for format in FUSED_FORMATS
         if format not in LOADED_FORMATS
     ),
+    _fused(VariantSpec("fused", cuda_graph=True, kv_format="fp8_e4m3")),
 )
 
 

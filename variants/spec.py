@@ -34,7 +34,6 @@ FUSED_FORMATS: tuple[WeightFormat, ...] = (
     "fp8_e5m2_cast",
     "int8",
 )
-FUSED_KV_FORMATS: tuple[KvFormat, ...] = ()
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 PARTS: tuple[Part, ...] = (*FUSIONS, "pdl")
 
@@ -111,6 +110,11 @@ class VariantSpec:
                     f"variant {self.kernels}+{word}: goes with a narrow weight format, such as "
                     "fp8_e4m3"
                 )
+        if self.kv_format and "attention" in self.without:
+            raise InputError(
+                f"variant fused+kv_{self.kv_format}-attention: PyTorch's attention reads no FP8; "
+                "leave out one of the two"
+            )
         if self.prefetch and "attention" in self.without:
             raise InputError(
                 "variant fused+prefetch-attention: it is the attention kernel that prefetches"
@@ -160,6 +164,11 @@ class VariantSpec:
     def narrow(self) -> bool:
         """Whether weights are stored in fewer bytes than the model's dtype."""
         return self.weight_format is not None and self.weight_format not in LOADED_FORMATS
+
+    @property
+    def kv_bytes(self) -> int | None:
+        """Bytes of one element of K and V; None: those of the model's dtype."""
+        return None if self.kv_format is None else 1
 
     def uses(self, part: Part) -> bool:
         """Whether the fused kernels use `part`."""

@@ -31,7 +31,7 @@ def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
 
 
 GOOD = Variant("mine", "my own step", False, build_nothing)
-NARROW = ("fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8")
+NARROW = ("fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8", "kv_fp8_e4m3")
 ON_GPU = Variant("mine-gpu", "my own step on a GPU", True, build_nothing)
 TAKEN = Variant("eager", "not the real one", False, build_nothing)
 
@@ -145,6 +145,7 @@ def test_what_cannot_be_built_is_bad_input(name: str, words: str) -> None:
         ("fused+prefetch", "fused+prefetch", "O weights prefetched into L2"),
         ("fused+bf16", "fused+bf16", "launches"),
         ("fused+head16+int8", "fused+int8+head16", "weights in INT8"),
+        ("fused+kv_fp8_e5m2-rope", "fused+kv_fp8_e5m2-rope", "K and V in FP8 (E5M2)"),
         ("fused+fp8_e5m2_cast", "fused+fp8_e5m2_cast", "E5M2 without scales"),
         (
             "fp8",
@@ -174,8 +175,7 @@ def test_a_short_name_is_taken(packages: None, monkeypatch: pytest.MonkeyPatch) 
 
 def test_what_no_kernel_reads_yet_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "FUSED_FORMATS", ("bf16", "int8"))
-    monkeypatch.setattr(registry, "FUSED_KV_FORMATS", ())
-    for name in ("fused+w8a8", "fused+fp8_e5m2", "fused+kv_fp8_e5m2"):
+    for name in ("fused+w8a8", "fused+fp8_e5m2", "fused+w8a8+kv_fp8_e5m2"):
         with pytest.raises(InputError, match="well-formed, but not built in this version"):
             find_variant(name)
     assert find_variant("fused+int8").spec == VariantSpec("fused", weight_format="int8")

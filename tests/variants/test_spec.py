@@ -20,6 +20,7 @@ loaded_formats = st.one_of(st.none(), st.sampled_from(LOADED_FORMATS))
 formats = st.one_of(st.none(), st.sampled_from(WEIGHT_FORMATS))
 narrow_formats = st.sampled_from([name for name in WEIGHT_FORMATS if name not in LOADED_FORMATS])
 kv_formats = st.one_of(st.none(), st.sampled_from(KV_FORMATS))
+parts_but_attention = st.frozensets(st.sampled_from(PARTS)).map(lambda parts: parts - {"attention"})
 specs = st.one_of(
     st.builds(VariantSpec, st.just("eager"), st.booleans(), weight_format=loaded_formats),
     st.builds(VariantSpec, st.just("compiled"), weight_format=loaded_formats),
@@ -28,8 +29,15 @@ specs = st.one_of(
         st.just("fused"),
         st.booleans(),
         weight_format=formats,
-        kv_format=kv_formats,
         without=st.frozensets(st.sampled_from(PARTS)),
+    ),
+    st.builds(
+        VariantSpec,
+        st.just("fused"),
+        st.booleans(),
+        weight_format=formats,
+        kv_format=kv_formats,
+        without=parts_but_attention,
     ),
     st.builds(
         VariantSpec,
@@ -46,7 +54,7 @@ specs = st.one_of(
         st.booleans(),
         st.just(True),
         formats,
-        without=st.frozensets(st.sampled_from(PARTS)).map(lambda parts: parts - {"attention"}),
+        without=parts_but_attention,
     ),
 )
 
@@ -111,6 +119,7 @@ def test_three_projections_cannot_rotate() -> None:
         ("fused+prefetsch", "did you mean prefetch"),
         ("fused-prefetch", "part to leave out 'prefetch' is unknown"),
         ("fused+prefetch-attention", "the attention kernel that prefetches"),
+        ("fused+kv_fp8_e5m2-attention", "PyTorch's attention reads no FP8"),
         ("eager+prefetch", "only fused kernels prefetch"),
         ("fused+bf16+int8", "repeats"),
         ("fused+kv_fp8_e4m3+kv_fp8_e5m2", "'\\+kv_fp8_e5m2' repeats"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -143,7 +143,7 @@ def load_model(
         if workload is not None:
             # Which matrices of a hub model have 8 bits is known when its weights are here.
             unknown = declared and source.hub_id is not None
-            weights, how = (0, None) if unknown else (model_bytes(skeleton), spec)
+            weights, how = (0, _without_format(spec)) if unknown else (model_bytes(skeleton), spec)
             require_memory(source.name, skeleton, workload, device, weights, how)
         if source.kind == "random":
             assert source.preset is not None
@@ -156,6 +156,13 @@ def load_model(
                 weights = model_bytes(skeleton)
                 require_memory(source.name, skeleton, workload, device, weights, spec)
         return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
+
+
+def _without_format(spec: VariantSpec | None) -> VariantSpec | None:
+    """The variant, but for how it stores weights."""
+    if spec is None:
+        return None
+    return replace(spec, weight_format=None, head16=False, embedding8=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,16 +36,18 @@ def require_memory(
     """Compare what `workload` needs at least with what is free on `device` and on the host.
 
     Counted are `weight_bytes`, which are still to be loaded, and what quantising as `spec` says
-    makes of them; K and V of every position; the logits, also in fp32; the widest activations of
-    the prefill, and the largest quantised matrix in the model's dtype; and on the host the lists of
-    token ids. Quantising itself needs the weights as they are loaded and one layer.
+    makes of them; K and V of every position, as `spec` stores them; the logits, also in fp32; the
+    widest activations of the prefill, and the largest quantised matrix in the model's dtype; and on
+    the host the lists of token ids. Quantising itself needs the weights as they are loaded and one
+    layer.
 
     Raises:
         MissingRequirement: it does not fit; says what is needed and what is free.
         ModelError: an architecture whose K and V cannot be counted.
     """
     try:
-        kv = KvBytes(model.config, workload.batch, model.dtype.itemsize).at(workload.cache_length)
+        size = (spec and spec.kv_bytes) or model.dtype.itemsize
+        kv = KvBytes(model.config, workload.batch, size).at(workload.cache_length)
         stored, quantising = weight_bytes, 0
         if (quantization := quantization_of(spec)) is not None:
             stored += quantized_bytes(model, quantization) - model_bytes(model)

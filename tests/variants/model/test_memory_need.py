@@ -57,6 +57,18 @@ def test_weights_cache_and_ids_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     assert ids.startswith("not enough memory")
 
 
+def test_k_and_v_in_fp8_need_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = DecodeWorkload(batch=8, context=16_000, new_tokens=384)
+    fp8 = VariantSpec("fused", cuda_graph=True, kv_format="fp8_e5m2")
+    half = 65_536 * 8 * 16_384
+    needed = 2 * LLAMA.parameters + half + 73_728 * 8 * 16_000 + 6 * 8 * 128_256
+    assert refuse(monkeypatch, workload, "cuda", needed, 100 * GB, fp8) is None
+    message = refuse(monkeypatch, workload, "cuda", needed - 1, 100 * GB, fp8)
+    assert message is not None
+    assert "K and V 8.59 GB" in message
+    assert refuse(monkeypatch, workload, "cuda", needed + half - 1, 100 * GB) is not None
+
+
 def test_a_quantised_variant_needs_less_to_decode_and_room_to_quantise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -8,6 +8,7 @@ import torch
 from msgspec.structs import asdict
 
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.kernels.host.kv_cache import KvScales
 from decodescope.kernels.host.launch import Launch
 from decodescope.kernels.host.operation import Operation, Tensors
 from decodescope.kernels.host.tile import Tile
@@ -100,8 +101,9 @@ class _Builder:
         rows = self._plan.cache.layer(index)
         source, norm = self._normed(f"{path}/input_norm", layer.input_norm, unadded=index > 0)
         path += "/attention" if norm is None else "/input_norm+attention"
-        q = self._queries(path, layer, source, norm, rows)
-        attended = self._attended(f"{path}/decode_attention", layer, q, rows)
+        scales = self._plan.cache.scales(index)
+        q = self._queries(path, layer, source, norm, rows, scales)
+        attended = self._attended(f"{path}/decode_attention", layer, q, rows, scales)
         self._add_product(f"{path}/o_proj", attended, layer.o, self._tiles.o)
 
     def _queries(
@@ -111,6 +113,7 @@ class _Builder:
         source: torch.Tensor,
         norm: Norm | None,
         rows: Pair,
+        scales: KvScales | None,
     ) -> torch.Tensor:
         """Write the new rows of K and V; returns the rotated queries [batch, heads, head_dim]."""
         plan, buffers, position = self._plan, self._buffers, self._buffers.position
@@ -126,6 +129,7 @@ class _Builder:
                 self._tiles.qkv,
                 plan.workspace,
                 layer.qk_norm,
+                scales,
             )
             self._add(f"{path}/qkv+rope+kv_write", fused)
             return buffers.q
@@ -134,7 +138,7 @@ class _Builder:
             self._add(f"{path}/qk_norm", RmsNorm(q, Norm(norms.q_weight, norms.eps), q))
             self._add(f"{path}/qk_norm", RmsNorm(k, Norm(norms.k_weight, norms.eps), k))
         self._add(f"{path}/rope", Rotate(q, k, plan.rope, position))
-        self._add(f"{path}/kv_write", KvWrite(k, v, *rows, position))
+        self._add(f"{path}/kv_write", KvWrite(k, v, *rows, position, scales))
         return q
 
     def _projected(
@@ -156,7 +160,9 @@ class _Builder:
             q = buffers.q
         return q, k, v
 
-    def _attended(self, path: str, layer: FusedLayer, q: torch.Tensor, rows: Pair) -> torch.Tensor:
+    def _attended(
+        self, path: str, layer: FusedLayer, q: torch.Tensor, rows: Pair, scales: KvScales | None
+    ) -> torch.Tensor:
         """Attention's output, [batch, heads * head_dim]."""
         plan, out = self._plan, self._buffers.attended
         flat = out.flatten(1)
@@ -174,6 +180,7 @@ class _Builder:
             plan.workspace,
             layer.window,
             layer.o if plan.prefetch else None,
+            scales,
         )
         self._add(path, fused)
         return flat

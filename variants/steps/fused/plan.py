@@ -91,7 +91,7 @@ def step_plan(
     return StepPlan(
         spec=spec,
         parts=parts,
-        cache=new_kv_cache(parts, batch, capacity, device),
+        cache=new_kv_cache(parts, batch, capacity, device, spec.kv_format),
         rope=rope,
         buffers=_new_buffers(parts, batch, capacity, device),
         tiles=tiles,

@@ -46,7 +46,7 @@ def build_fused(
         quantize_model(loaded.name, loaded.model, quantization)
     parts = fused_model(loaded.model)
     rope = rope_table(loaded.model, workload.cache_length, parts.device)
-    tiles = tiles or _tiles(loaded.name, parts, workload)
+    tiles = tiles or _tiles(spec, loaded.name, parts, workload)
     plan = step_plan(spec, parts, rope, workload, tiles)
     step = FusedStep(loaded, workload, plan, graphed=spec.cuda_graph)
     if device == "cuda":
@@ -77,6 +77,12 @@ class FusedStep(DecodeStep):
     def plan(self) -> StepPlan:
         """What the step works on."""
         return self._plan
+
+    def kv_bytes_read(self, position: int) -> int:
+        """Bytes of K and V, and of their scales, that a step at cache length `position` reads."""
+        scales = (self._plan.cache.k_scales, self._plan.cache.v_scales)
+        scale_bytes = sum(one.nbytes for one in scales if one is not None)
+        return super().kv_bytes_read(position) + scale_bytes
 
     def warm_up(self) -> None:
         """Compile the kernels and capture the graph, on meaningless tokens."""
@@ -156,8 +162,8 @@ class FusedStep(DecodeStep):
         return self._programs[keep_logits]
 
 
-def _tiles(name: str, parts: FusedModel, workload: DecodeWorkload) -> StepTiles:
-    shapes = step_shapes(parts, workload.batch, workload.cache_length)
+def _tiles(spec: VariantSpec, name: str, parts: FusedModel, workload: DecodeWorkload) -> StepTiles:
+    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec.kv_bytes)
     if parts.device.type != "cuda":
         return interpreter_tiles(shapes)
     gpu = this_target_gpu()

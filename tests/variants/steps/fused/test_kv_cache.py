@@ -1,3 +1,6 @@
+import weakref
+from typing import Any
+
 import pytest
 import torch
 from transformers import DynamicCache
@@ -13,6 +16,11 @@ def prefilled(name: str, batch: int, length: int, device: str) -> DynamicCache:
     past = DynamicCache(config=model.config)
     model(prompt_ids(name, batch, length).to(device), past_key_values=past, use_cache=True)
     return past
+
+
+def fill(cache: KvCache, past: DynamicCache, length: int) -> None:
+    for index, layer in enumerate(past.layers):
+        cache.fill(index, layer.keys, layer.values, length)
 
 
 def nan_cache(name: str, batch: int, capacity: int, device: str) -> KvCache:
@@ -39,7 +47,7 @@ def test_a_new_cache_is_laid_out_and_counted(dtype: torch.dtype, device: str) ->
 def test_a_prompt_goes_to_its_positions_and_nowhere_else(length: int, device: str) -> None:
     past = prefilled("llama-tied", 2, length, device)
     cache = nan_cache("llama-tied", 2, 9, device)
-    cache.fill(past, length)
+    fill(cache, past, length)
     for index, layer in enumerate(past.layers):
         k, v = cache.layer(index)
         assert torch.equal(k[:, :, :length], layer.keys)
@@ -52,7 +60,7 @@ def test_a_prompt_goes_to_its_positions_and_nowhere_else(length: int, device: st
 def test_a_window_goes_to_the_positions_it_came_from(length: int, device: str) -> None:
     past = prefilled("mistral", 2, length, device)
     cache = nan_cache("mistral", 2, 20, device)
-    cache.fill(past, length)
+    fill(cache, past, length)
     held = min(length, WINDOW - 1)
     k, _ = cache.layer(1)
     assert torch.equal(k[:, :, length - held : length], past.layers[1].keys)
@@ -86,23 +94,50 @@ def test_a_second_prompt_overwrites_the_first(device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "length", "claimed", "message"),
+    ("batch", "length", "index", "message"),
     [
-        (2, 10, 10, "10 tokens: this cache has 9 positions"),
-        (2, 5, 4, "layer 0 has seen 5, not 4"),
-        (1, 5, 5, r"K or V of shape \[1, 3, 5, 32\]: must be \[2, 3, 5, 32\]"),
+        (2, 10, 0, "10 tokens: this cache has 9 positions"),
+        (2, 5, 2, "layer 2: this cache has 2 layers"),
+        (1, 5, 0, r"K or V of shape \[1, 3, 5, 32\]: must be \[2, 3, 5, 32\]"),
     ],
 )
 def test_what_does_not_fit_is_refused(
-    batch: int, length: int, claimed: int, message: str, device: str
+    batch: int, length: int, index: int, message: str, device: str
 ) -> None:
-    past = prefilled("llama2", batch, length, device)
+    layer = prefilled("llama2", batch, length, device).layers[0]
     with pytest.raises(ValueError, match=message):
-        nan_cache("llama2", 2, 9, device).fill(past, claimed)
+        nan_cache("llama2", 2, 9, device).fill(index, layer.keys, layer.values, length)
 
 
-def test_a_cache_of_other_layers_is_refused(device: str) -> None:
+def test_a_layer_of_fewer_tokens_than_the_prompt_is_refused(device: str) -> None:
+    layer = prefilled("llama2", 2, 6, device).layers[0]
+    with pytest.raises(ValueError, match=r"\[2, 3, 6, 32\]: must be \[2, 3, 5, 32\]"):
+        nan_cache("llama2", 2, 9, device).fill(0, layer.keys, layer.values, 5)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_a_cache_of_other_layers_is_refused(layers: int, device: str) -> None:
+    model = build("llama2", device=device)
     cache = nan_cache("llama2", 2, 9, device)
-    fewer = KvCache(cache.k[:1], cache.v[:1])
-    with pytest.raises(ValueError, match="2 layers: this cache has 1"):
-        fewer.fill(prefilled("llama2", 2, 5, device), 5)
+    other = KvCache(*(one.repeat(2, 1, 1, 1, 1)[:layers] for one in (cache.k, cache.v)))
+    message = "layer 1: this cache has 1" if layers == 1 else "2 layers: this cache has 3"
+    with pytest.raises(ValueError, match=message):
+        prefill(model, prompt_ids("llama2", 2, 5).to(device), other)
+
+
+def test_a_prefill_holds_one_layer_at_a_time(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("llama2", device=device)
+    cache = new_kv_cache(fused_model(model), 2, 9, device)
+    held: list[weakref.ref[torch.Tensor]] = []
+    alive: list[int] = []
+    fill_layer = KvCache.fill
+
+    def watched(self: KvCache, index: int, *layer: Any) -> None:
+        alive.append(sum(one() is not None for one in held))
+        held.extend(weakref.ref(one) for one in layer[:2])
+        fill_layer(self, index, *layer)
+
+    monkeypatch.setattr(KvCache, "fill", watched)
+    prefill(model, prompt_ids("llama2", 2, 5).to(device), cache)
+    assert alive == [0, 0]
+    assert len(held) == 4

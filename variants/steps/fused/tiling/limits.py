@@ -44,8 +44,9 @@ def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> i
     if operation == "attention":
         lanes = power_of_2_from(shapes.head_dim)
         queries = max(MIN_DOT, power_of_2_from(shapes.heads // shapes.kv_heads))
-        # Blocks go to the products through shared memory: K, and V as well without tensor cores.
-        operands = 1 if element < 4 else 2
+        # Blocks go to the products through shared memory: K, and V as well without tensor cores. Of
+        # float8 both are there at once.
+        operands = 1 if element == 2 else 2
         blocks = operands * tile.columns * lanes * element
         return blocks + queries * 4 * (lanes + tile.columns) + 1024
     if shapes.batch == 1:
@@ -114,6 +115,8 @@ def attention_thread_bytes(element_bytes: int) -> int:
     """Bytes of K and V that an attention thread has room for.
 
     float32 products have no tensor cores and take registers themselves: with 512 bytes, Triton 3.6
-    spills 1.6 KB a thread on compute capability 9.0 at head_dim 128, with 256 below 0.2 KB.
+    spills 1.6 KB a thread on compute capability 9.0 at head_dim 128, with 256 below 0.2 KB. float8
+    becomes float16, twice as large: with 256 bytes it takes 159 registers, with 512 it takes 213,
+    and no third program has room.
     """
-    return 512 if element_bytes < 4 else 256
+    return 512 if element_bytes == 2 else 256
