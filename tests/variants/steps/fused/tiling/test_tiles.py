@@ -23,6 +23,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     StepTiles,
     TiledOperation,
 )
+from decodescope.variants.steps.fused.tiling.table import tile_key
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 from tests.helpers.sizes import H200, SMALL_GPU, any_shapes, preset_shapes
 
@@ -36,7 +37,7 @@ def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) ->
         assert tile.num_stages == 1
         lanes = triton.next_power_of_2(shapes.head_dim)
         block = tile.columns * lanes * 2 * shapes.kv_bytes
-        assert block // (32 * tile.num_warps) <= (512 if shapes.kv_bytes < 4 else 256)
+        assert block // (32 * tile.num_warps) <= (512 if shapes.kv_bytes == 2 else 256)
         return
     assert tile.splits == 1 or operation in ("o", "down")
     if shapes.batch > 1:
@@ -93,6 +94,18 @@ def test_attention_has_as_many_splits_as_fit_at_once(head_dim: int, splits: int)
     assert default_tiles(shapes, 132).attention.splits == splits
 
 
+def test_float8_rows_take_the_same_tiles_as_rows_of_two_bytes() -> None:
+    """Half the bytes a thread, because operands are float16, and so as many programs at once."""
+    shapes = preset_shapes("llama-3.1-8b", batch=8, capacity=16_512)
+    narrow = replace(shapes, kv_bytes=1)
+    tile = default_tiles(narrow, 132).attention
+    assert tile == default_tiles(shapes, 132).attention == Tile(1, 128, 4, splits=4)
+    assert tile_key("attention", narrow) != tile_key("attention", shapes)
+    assert tile_key("qkv", narrow) == tile_key("qkv", shapes)
+    assert Tile(1, 64, 4, splits=8) in candidates("attention", narrow, H200)
+    assert not fits(replace(tile, columns=256), "attention", narrow, H200)
+
+
 @pytest.mark.parametrize(
     ("name", "capacity", "around"),
     [
@@ -137,6 +150,15 @@ def test_attention_is_measured_around_its_default(
 @pytest.mark.parametrize(
     ("head_dim", "group", "element_bytes", "tile", "measured"),
     [
+        (64, 4, 1, Tile(1, 128, 4), 22_528),
+        (64, 4, 1, Tile(1, 256, 8), 43_008),
+        (80, 1, 1, Tile(1, 128, 4), 40_960),
+        (128, 4, 1, Tile(1, 64, 2), 22_528),
+        (128, 4, 1, Tile(1, 128, 4), 40_960),
+        (128, 4, 1, Tile(1, 256, 8), 77_824),
+        (128, 32, 1, Tile(1, 128, 4), 49_152),
+        (256, 4, 1, Tile(1, 128, 8), 77_824),
+        (256, 8, 1, Tile(1, 64, 4), 43_008),
         (64, 4, 2, Tile(1, 128, 4), 22_528),
         (64, 4, 2, Tile(1, 256, 4), 43_008),
         (80, 1, 2, Tile(1, 128, 4), 40_960),
@@ -154,7 +176,9 @@ def test_attention_needs_no_more_shared_memory_than_estimated(
     head_dim: int, group: int, element_bytes: int, tile: Tile, measured: int
 ) -> None:
     shapes = preset_shapes("llama-3.2-1b", element_bytes=element_bytes)
-    shapes = replace(shapes, head_dim=head_dim, heads=group * shapes.kv_heads)
+    shapes = replace(
+        shapes, head_dim=head_dim, heads=group * shapes.kv_heads, kv_bytes=element_bytes
+    )
     assert measured <= shared_bytes(tile, "attention", shapes) <= 1.4 * measured
 
 
