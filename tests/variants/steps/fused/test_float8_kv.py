@@ -18,7 +18,8 @@ from tests.helpers.fused_steps import decoded, fused, ids_of, load_family, promp
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 CONTEXT = families.ORIGINAL_MAX + 3
 # Attention multiplies in float16, which moves logits by about 2^-11. After it, an element of a
-# later layer that is near a tie may be stored as its neighbour: an eighth or a quarter of itself off.
+# later layer that is near a tie may be stored as its neighbour, an eighth or a quarter of itself
+# away.
 LOGIT_ERROR = {E4M3: 2.0**-8, E5M2: 2.0**-7}
 
 
