@@ -142,8 +142,10 @@ def load_model(
             quantized = _check_files(source, files, skeleton, source.folder)
         if workload is not None:
             # Which matrices of a hub model have 8 bits is known when its weights are here.
-            unknown = declared and source.hub_id is not None
-            weights, how = (0, _without_format(spec)) if unknown else (model_bytes(skeleton), spec)
+            weights, how = model_bytes(skeleton), spec
+            if declared and source.hub_id is not None:
+                weights = 0
+                how = spec and replace(spec, weight_format=None, head16=False, embedding8=False)
             require_memory(source.name, skeleton, workload, device, weights, how)
         if source.kind == "random":
             assert source.preset is not None
@@ -156,13 +158,6 @@ def load_model(
                 weights = model_bytes(skeleton)
                 require_memory(source.name, skeleton, workload, device, weights, spec)
         return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
-
-
-def _without_format(spec: VariantSpec | None) -> VariantSpec | None:
-    """The variant, but for how it stores weights."""
-    if spec is None:
-        return None
-    return replace(spec, weight_format=None, head16=False, embedding8=False)
 
 
 @dataclass(frozen=True, slots=True)
