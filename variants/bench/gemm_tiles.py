@@ -18,21 +18,22 @@ MAX_STAGES = 8
 MAX_SPLITS = 16
 
 # Rows of W, columns of a block, programs that share a multiprocessor: what keeps at least 32 KB of
-# weights under way in each, the most promising first. 64 rows are what one group of four warps
-# multiplies, 128 what two do.
+# weights under way in each, the most promising first. Four warps multiply 64 rows at once. Every
+# program reads the columns of x that belong to its own, so more rows read x less often from L2.
 _SIZES = (
     (64, 256, 2),
-    (64, 256, 1),
     (128, 256, 1),
+    (64, 256, 1),
+    (256, 128, 1),
     (64, 128, 4),
     (64, 512, 1),
-    (64, 512, 2),
     (128, 128, 2),
-    (64, 128, 3),
+    (64, 512, 2),
     (64, 256, 3),
     (128, 128, 1),
+    (64, 128, 3),
 )
-_WARPS = {64: 4, 128: 8}
+_WARPS = {64: 4, 128: 8, 256: 8}
 # A plain GEMM: rows of W, columns of a block, warps, stages. Those of Triton's tutorial for FP8,
 # and smaller ones, which give more multiprocessors work.
 _PLAIN_TILES = (
@@ -80,12 +81,14 @@ def rule_tiles(work: GemmWork, gpu: TargetGpu) -> tuple[Tile, ...]:
     """Tiles whose programs all run at once, the default first.
 
     Each has as many splits as fill the GPU once, and as many stages as its share of a
-    multiprocessor's shared memory holds. The two most promising are also given twice the splits:
-    the sums of some programs then overlap with the loads of others.
+    multiprocessor's shared memory holds. Few rows that would read more than half as much of x as of
+    W come last. The most promising one is also given twice the splits: the sums of some programs then
+    overlap with the loads of others.
     """
     tiles = []
-    for rows, columns, programs in _SIZES:
-        block_bytes = columns * (rows + padded_tokens(work.tokens) * work.x_bytes)
+    x_bytes = padded_tokens(work.tokens) * work.x_bytes
+    for rows, columns, programs in sorted(_SIZES, key=lambda size: -min(size[0], 2 * x_bytes)):
+        block_bytes = columns * (rows + x_bytes)
         stages = min(MAX_STAGES, (gpu.shared_bytes // programs - _RESERVED_BYTES) // block_bytes)
         if stages < 2:
             continue
@@ -93,8 +96,9 @@ def rule_tiles(work: GemmWork, gpu: TargetGpu) -> tuple[Tile, ...]:
         steps = -(-work.columns // columns)
         splits = max(1, min(gpu.multiprocessors * programs // blocks, MAX_SPLITS, steps))
         tiles.append(Tile(rows, columns, _WARPS[rows], stages, splits))
-    doubled = (replace(one, splits=2 * one.splits) for one in tiles[:2])
-    tiles += (one for one in doubled if one.splits <= min(MAX_SPLITS, -(-work.columns // 256)))
+    best = tiles[0]
+    if 2 * best.splits <= min(MAX_SPLITS, -(-work.columns // best.columns)):
+        tiles.append(replace(best, splits=2 * best.splits))
     return tuple(dict.fromkeys(tiles))
 
 
