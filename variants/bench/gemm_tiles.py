@@ -81,9 +81,9 @@ def rule_tiles(work: GemmWork, gpu: TargetGpu) -> tuple[Tile, ...]:
     """Tiles whose programs all run at once, the default first.
 
     Each has as many splits as fill the GPU once, and as many stages as its share of a
-    multiprocessor's shared memory holds. Few rows that would read more than half as much of x as of
-    W come last. The most promising one is also given twice the splits: the sums of some programs then
-    overlap with the loads of others.
+    multiprocessor's shared memory holds. Few rows that would read more than half as much of x as
+    of W come last. The most promising tile is also given twice the splits: the sums of some
+    programs then overlap with the loads of others.
     """
     tiles = []
     x_bytes = padded_tokens(work.tokens) * work.x_bytes
