@@ -35,6 +35,11 @@ class FusedLayer:
     down: WeightMatrix
     window: int | None
 
+    @property
+    def matrices(self) -> tuple[WeightMatrix, ...]:
+        """What its products read."""
+        return self.qkv, self.o, self.gate_up, self.down
+
 
 @dataclass(frozen=True, slots=True)
 class FusedModel:

@@ -14,6 +14,8 @@ from decodescope.variants.model.step_bytes import weight_bytes_read
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.fused.model_parts import fused_model
+from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from tests.helpers.fused_steps import assert_logits_agree, fused, ids_of, prompt_of
 from tests.variants.model.quantized_checkpoints import (
     INT8,
@@ -128,6 +130,16 @@ def test_matrices_that_are_partly_quantized_run_eagerly_only(device: str, tmp_pa
     torch.testing.assert_close(logits, expected.to(device)(ids_of(loaded, 1, 3)[None]).logits)
     with pytest.raises(ModelError, match=r"matrices of .*float8_e4m3fn.* in one layer"):
         fused(loaded, WORKLOAD)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_tiles_are_for_the_widest_elements(layer: int, device: str, tmp_path: Path) -> None:
+    skipped = [f"model.layers.{layer}.mlp.down_proj"]
+    config = {"quant_method": "fbgemm_fp8", "modules_to_not_convert": skipped}
+    expected = save_quantized(tmp_path, "llama2", Layout(config))
+    loaded = load(tmp_path, device)
+    assert step_shapes(fused_model(loaded.model), 1, 64).weight_bytes == 4
+    assert_agrees(loaded, expected)
 
 
 def test_another_format_is_refused_where_config_json_names_none(

@@ -99,8 +99,13 @@ class StepShapes:
 def step_shapes(
     model: "FusedModel", batch: int, capacity: int, kv_bytes: int | None = None
 ) -> StepShapes:
-    """The sizes of a step of `model`; `kv_bytes` None: K and V have the model's dtype."""
+    """The sizes of a step of `model`; `kv_bytes` None: K and V have the model's dtype.
+
+    Of matrices of several formats, as some quantized checkpoints have, the widest elements count:
+    a tile for them also fits narrower ones.
+    """
     activation_bytes = model.dtype.itemsize
+    matrices = (one for layer in model.layers for one in layer.matrices)
     return StepShapes(
         hidden=model.hidden,
         heads=model.heads,
@@ -111,7 +116,7 @@ def step_shapes(
         batch=batch,
         capacity=capacity,
         activation_bytes=activation_bytes,
-        weight_bytes=model.layers[0].down.data.element_size(),
+        weight_bytes=max(one.data.element_size() for one in matrices),
         head_bytes=model.head.data.element_size(),
         kv_bytes=kv_bytes or activation_bytes,
     )
