@@ -223,6 +223,20 @@ def test_kernels_decode_what_the_forward_pass_computes(device: str) -> None:
         assert other.figures().kl > 0.1
 
 
+@pytest.mark.gpu
+def test_decoded_text_keeps_the_bounds_and_its_error_does_not_grow() -> None:
+    formats = ",".join([BF16, *BOUNDS])
+    given = arguments("--device", "cuda", "--windows", "128", "--formats", formats)
+    for one in measured(given, "cuda")["formats"]:
+        assert one.no_steps is None
+        decoded, computed = one.steps.fp32, one.forward.fp32
+        assert decoded.positions == 128 * 512
+        assert decoded.perplexity_ratio < BOUNDS.get(one.format, 1.001)
+        assert decoded.kl < 1.3 * computed.kl
+        assert len(one.steps.growth.kl) == 8
+        assert max(one.steps.growth.kl) < 1.5 * one.steps.growth.kl[0]
+
+
 def test_a_record_has_every_format_and_what_is_missing(tmp_path: Path) -> None:
     stdlib = library(tmp_path, [f"module_{number}.py" for number in range(4000)])
     found = measured(
