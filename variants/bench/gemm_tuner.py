@@ -8,7 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
 
-from triton.runtime.errors import OutOfResources, PTXASError
+import torch
+from triton.compiler.errors import CompilationError
+from triton.errors import TritonError
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.operation import KernelOperation
@@ -41,8 +43,12 @@ def compile_all(candidates: Sequence[Candidate], operations: Operations) -> dict
     def refusal(candidate: Candidate) -> str | None:
         try:
             operations(candidate)[0].launch()
-        except (OutOfResources, PTXASError, ValueError) as error:
-            return str(error).partition("\n")[0]
+        except torch.OutOfMemoryError:
+            raise
+        except (TritonError, RuntimeError, ValueError) as error:
+            # A compilation error quotes the kernel first and ends with what is wrong.
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            return lines[-1 if isinstance(error, CompilationError) else 0]
         return None
 
     with ThreadPoolExecutor(COMPILERS) as pool:

@@ -117,22 +117,29 @@ class _Operation:
     def launch(self, pdl: bool = False) -> None:
         if self.tile.rows == 256:
             raise OutOfResources(300_000, 232_448, "shared memory")
+        if self.tile.rows == 512:
+            raise RuntimeError("PassManager::run failed\nwith a long report")
+        if self.tile.rows == 1024:
+            raise torch.OutOfMemoryError("CUDA out of memory")
         self.script.launched.append(self.tile)
 
 
 def test_finalists_are_ranked_by_later_rounds_and_refusals_come_last() -> None:
-    tiles = [Tile(rows, 32) for rows in (16, 32, 64, 128, 256)]
+    tiles = [Tile(rows, 32) for rows in (16, 32, 64, 128, 256, 512)]
     # The first is lucky once; the fourth is no finalist.
     script = Scripted({tiles[0]: [1.0, 9.0], tiles[1]: [3.0], tiles[2]: [2.0], tiles[3]: [4.0]})
     trials = ranked([Candidate(tile) for tile in tiles], script.operations, script)  # type: ignore[arg-type]
     assert [trial.candidate.tile for trial in trials] == [
-        tiles[2], tiles[1], tiles[0], tiles[3], tiles[4],
+        tiles[2], tiles[1], tiles[0], tiles[3], tiles[4], tiles[5],
     ]  # fmt: skip
-    assert [trial.launch_ns for trial in trials] == [2.0, 3.0, 9.0, 4.0, None]
-    assert trials[-1].refusal is not None
-    assert "shared memory" in trials[-1].refusal
+    assert [trial.launch_ns for trial in trials] == [2.0, 3.0, 9.0, 4.0, None, None]
+    assert trials[-2].refusal is not None
+    assert "shared memory" in trials[-2].refusal
+    assert trials[-1].refusal == "PassManager::run failed"
     with pytest.raises(MissingRequirement, match=r"no tile of a GEMM .* shared memory"):
         ranked([Candidate(tiles[4])], script.operations, script)  # type: ignore[arg-type]
+    with pytest.raises(torch.OutOfMemoryError):
+        ranked([Candidate(Tile(1024, 32))], script.operations, script)  # type: ignore[arg-type]
 
 
 class _OneThread:
