@@ -16,7 +16,7 @@ from torch import nn
 from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.weight_files import Shape, StoredTensor
 
-NARROW = {
+_NARROW = {
     "F8_E4M3": torch.float8_e4m3fn,
     "F8_E5M2": torch.float8_e5m2,
     "I8": torch.int8,
@@ -57,7 +57,9 @@ class NarrowMatrix:
 
 def is_narrow(tensors: Mapping[str, StoredTensor]) -> bool:
     """Whether a checkpoint holds weights of 8 bits or their scales."""
-    return any(tensor.dtype in NARROW or name.endswith(_SCALES) for name, tensor in tensors.items())
+    return any(
+        tensor.dtype in _NARROW or name.endswith(_SCALES) for name, tensor in tensors.items()
+    )
 
 
 def is_activation_scale(name: str) -> bool:
@@ -84,20 +86,20 @@ def narrow_matrices(
     weights = {f"{key}.weight" for key in linears}
     for key in skeleton.state_dict():
         dtype = tensors[key].dtype if key in tensors else "F32"
-        if dtype not in _FLOATS and not (key in weights and dtype in NARROW):
+        if dtype not in _FLOATS and not (key in weights and dtype in _NARROW):
             what = "" if key in weights else ", and not of a Linear layer"
             raise _refused(name, f"{key} is {dtype}{what}")
     scaled = declared or any(stored.endswith(_SCALES) for stored in tensors)
     found = {
         key: _matrix(name, key, module, tensors, scaled)
         for key, module in linears.items()
-        if f"{key}.weight" in tensors and tensors[f"{key}.weight"].dtype in NARROW
+        if f"{key}.weight" in tensors and tensors[f"{key}.weight"].dtype in _NARROW
     }
     used = {matrix.scale for matrix in found.values()}
     for stored in tensors:
         if stored.endswith(_SCALES) and stored not in used:
             weight = f"{stored.rpartition('.')[0]}.weight"
-            if weight in tensors and tensors[weight].dtype in NARROW:
+            if weight in tensors and tensors[weight].dtype in _NARROW:
                 raise _refused(name, f"{weight} is of no Linear layer that config.json describes")
             raise _refused(name, f"{stored} scales weights that are not of 8 bits")
     return found
@@ -124,7 +126,7 @@ def _matrix(
         )
     for scale in scales:
         _check_scale(name, scale, tensors[scale], rows)
-    dtype = NARROW[weight.dtype]
+    dtype = _NARROW[weight.dtype]
     return NarrowMatrix(rows, columns, dtype, f"{key}.weight", scales[0] if scales else None)
 
 
