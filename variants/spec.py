@@ -170,6 +170,17 @@ class VariantSpec:
         """Bytes of one element of K and V; None: those of the model's dtype."""
         return None if self.kv_format is None else 1
 
+    @property
+    def formats(self) -> "VariantSpec":
+        """`fused` with the same narrow formats of weights, K and V, and nothing else of it."""
+        return VariantSpec(
+            "fused",
+            weight_format=self.weight_format if self.narrow else None,
+            head16=self.head16,
+            embedding8=self.embedding8,
+            kv_format=self.kv_format,
+        )
+
     def uses(self, part: Part) -> bool:
         """Whether the fused kernels use `part`."""
         if part == "rope" and "qkv" in self.without:

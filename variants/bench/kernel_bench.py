@@ -29,6 +29,7 @@ from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.model.loading import torch_dtype
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
@@ -56,9 +57,10 @@ class Conditions:
 
 
 def run_kernel_bench(
-    model: str, workload: DecodeWorkload, say: Callable[[str], None]
+    model: str, workload: DecodeWorkload, spec: VariantSpec, say: Callable[[str], None]
 ) -> KernelBenchmark:
-    """Check and time the kernels of `model`'s decode step after `workload.context` tokens.
+    """Check and time the kernels of `model`'s decode step after `workload.context` tokens, with
+    weights, K and V stored as `spec` says.
 
     No weights are loaded: they are random numbers of the model's shapes. Needs what `require_gpu`
     checks.
@@ -68,7 +70,8 @@ def run_kernel_bench(
         ModelError: a model that the fused kernels cannot run.
         InputError: a batch that they cannot run.
     """
-    parts = shape_model(resolve_model(model), workload.batch, torch_dtype(workload.dtype), "cuda")
+    dtype = torch_dtype(workload.dtype)
+    parts = shape_model(resolve_model(model), workload.batch, dtype, "cuda", spec)
     gpu = torch.cuda.get_device_properties(0)
     conditions = Conditions(
         l2_bytes=gpu.L2_cache_size,
@@ -76,10 +79,10 @@ def run_kernel_bench(
         tolerance=TOLERANCES[workload.dtype],
         pdl=can_overlap(torch.device("cuda")),
     )
-    shapes = step_shapes(parts, workload.batch, workload.context + 1)
+    shapes = step_shapes(parts, workload.batch, workload.context + 1, spec.kv_bytes)
     chosen = tiles_for(shapes, this_target_gpu())
     with memory_errors("measuring kernels", "cuda"):
-        operands = Operands(parts, workload.batch, workload.context, chosen.tiles, "cuda")
+        operands = Operands(parts, workload.batch, workload.context, chosen.tiles, "cuda", spec)
         figures = measure_kernels(operands, conditions, Clock(), say)
     peak = conditions.peak
     return KernelBenchmark(
@@ -95,6 +98,7 @@ def run_kernel_bench(
         tile_sources=dict(chosen.sources),
         kernels=figures,
         environment=environment(),
+        variant=str(spec),
     )
 
 

@@ -62,8 +62,9 @@ class KernelCase:
 def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
     """The operations of a layer and the head in the step's order, then the embedding, and what a
     step launches if fusions are left out."""
-    embedding, *others = _operations(operands, VariantSpec("fused"), SHORT_CONTEXT)
-    _, *in_context = _operations(operands, VariantSpec("fused"), operands.context)
+    spec = operands.spec
+    embedding, *others = _operations(operands, spec, SHORT_CONTEXT)
+    _, *in_context = _operations(operands, spec, operands.context)
     names = iter(TILED_OPERATIONS)
     for short, long in zip(others, in_context, strict=True):
         operation = long if isinstance(long, DecodeAttention) else short
@@ -71,7 +72,7 @@ def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
         launches = 1 if short is others[-1] else len(operands.parts.layers)
         yield _case(operands, name, operation, launches)
     yield _case(operands, "embedding", embedding, 1)
-    bare = _operations(operands, VariantSpec("fused", without=frozenset(FUSIONS)), SHORT_CONTEXT)
+    bare = _operations(operands, replace(spec, without=frozenset(FUSIONS)), SHORT_CONTEXT)
     for left_out, kind in _UNFUSED.items():
         yield _case(operands, left_out, next(one for one in bare if isinstance(one, kind)), 0)
 

@@ -11,11 +11,13 @@ from decodescope.kernels.host.quantize import NARROW_DTYPES, quantized_rows
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.rope import RopeTable
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel
 from decodescope.variants.steps.fused.plan import step_workspace
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 
 SEED = 0
+_FUSED = VariantSpec("fused")
 
 # Norms and biases are random too: with 1 and 0, a kernel that leaves them out would pass.
 _NORM_STD = 0.2
@@ -26,12 +28,20 @@ class Operands:
     """Draws operands for one model (only the shapes of `parts` matter), batch and cache length; the
     same seed gives the same numbers on one device.
 
-    `context` tokens are in the KV cache before the step. One `workspace` serves all kernels.
+    `context` tokens are in the KV cache before the step. `spec` says how weights (of `parts`), K
+    and V are stored. One `workspace` serves all kernels.
     """
 
     def __init__(
-        self, parts: FusedModel, batch: int, context: int, tiles: StepTiles, device: str
+        self,
+        parts: FusedModel,
+        batch: int,
+        context: int,
+        tiles: StepTiles,
+        device: str,
+        spec: VariantSpec = _FUSED,
     ) -> None:
+        self.spec = spec
         self.parts = parts
         self.batch = batch
         self.context = context

@@ -86,6 +86,7 @@ class KernelBenchmark(Struct, frozen=True):
     tile_sources: dict[TiledOperation, TileSource]
     kernels: tuple[KernelFigures, ...]
     environment: Environment
+    variant: str = "fused"
 
     @property
     def errors(self) -> tuple[str, ...]:
@@ -193,6 +194,7 @@ class TuneBenchmark(Struct, frozen=True):
     after_ns: RoundSpread
     before_over_after: RoundSpread
     environment: Environment
+    variant: str = "fused"
 
     @property
     def errors(self) -> tuple[str, ...]:

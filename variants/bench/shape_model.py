@@ -17,15 +17,20 @@ from decodescope.variants.model.loading import (
     loaded_model,
     torch_dtype,
 )
+from decodescope.variants.model.quantize import quantization_of, quantize_model
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.support import require_support
 
 
-def shape_model(source: ModelSource, batch: int, dtype: torch.dtype, device: str) -> FusedModel:
-    """The parts of `source` on the meta device; fetches only config.json of a hub model.
+def shape_model(
+    source: ModelSource, batch: int, dtype: torch.dtype, device: str, spec: VariantSpec
+) -> FusedModel:
+    """The parts of `source` as `spec` stores them, on the meta device; fetches only config.json of
+    a hub model.
 
     Raises:
         ModelError: a configuration that is unreadable, or of a model the fused kernels cannot run.
@@ -33,25 +38,33 @@ def shape_model(source: ModelSource, batch: int, dtype: torch.dtype, device: str
         MissingRequirement: model not found, no Triton, or a GPU that is too old.
     """
     fields = find_files(source).config
-    require_support(source.name, fields, batch, device)
-    return fused_model(_built(source.name, fields, dtype, "meta"))
+    require_support(source.name, fields, batch, device, spec)
+    model = _built(source.name, fields, dtype, "meta")
+    if (quantization := quantization_of(spec)) is not None:
+        quantize_model(source.name, model, quantization)
+    return fused_model(model)
 
 
-def random_model(source: ModelSource, workload: DecodeWorkload, device: str) -> LoadedModel:
-    """`source` with random weights on `device`; fetches only config.json of a hub model.
+def random_model(
+    source: ModelSource, workload: DecodeWorkload, device: str, spec: VariantSpec
+) -> LoadedModel:
+    """`source` with random weights on `device`, stored as `spec` says; fetches only config.json of
+    a hub model.
 
     Raises:
         ModelError, InputError, MissingRequirement: as `shape_model`; or the workload needs more
             positions than the model allows, or GPU memory ran out.
     """
     fields = find_files(source).config
-    require_support(source.name, fields, workload.batch, device)
+    require_support(source.name, fields, workload.batch, device, spec)
     with memory_errors(f"building {source.name} in {workload.dtype}", device):
         if source.preset is not None:
             model = build_random(source.preset, device, torch_dtype(workload.dtype))
         else:
             model = _built(source.name, fields, torch_dtype(workload.dtype), device)
-    loaded = loaded_model(model, None, "random", source.name)
+        loaded = loaded_model(model, None, "random", source.name)
+        if (quantization := quantization_of(spec)) is not None:
+            quantize_model(source.name, model, quantization)
     check_fits(loaded, workload)
     return loaded
 

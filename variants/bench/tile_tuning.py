@@ -50,9 +50,15 @@ Passes = tuple[tuple[TunedOperation, ...], ...]
 
 
 def run_tuning(
-    model: str, workload: DecodeWorkload, table: Path | None, say: Callable[[str], None]
+    model: str,
+    workload: DecodeWorkload,
+    spec: VariantSpec,
+    table: Path | None,
+    say: Callable[[str], None],
 ) -> TuneBenchmark:
     """Tune the fused step of `model` in the middle of `workload` and keep the tiles for later runs.
+
+    `spec` says how weights, K and V are stored: tiles depend on the size of their elements.
 
     `table` is a file in the format of the shipped table that the tiles are added to; it is created
     if missing. Operations whose tile is measured already keep it, unless all are: then all are
@@ -67,9 +73,9 @@ def run_tuning(
     known = None if table is None else read_table(table)
     source = resolve_model(model)
     say(f"building {model} with random weights")
-    loaded = random_model(source, workload, "cuda")
+    loaded = random_model(source, workload, "cuda", spec)
     parts, gpu = fused_model(loaded.model), this_target_gpu()
-    shapes = step_shapes(parts, workload.batch, workload.cache_length)
+    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec.kv_bytes)
     start = tiles_for(shapes, gpu)
     operations = start.unmeasured or TILED_OPERATIONS
     measured = [name for name in TILED_OPERATIONS if name not in operations]
@@ -77,7 +83,7 @@ def run_tuning(
         say(f"measured before: {', '.join(measured)}")
     position = workload.context + workload.new_tokens // 2
     with memory_errors("tuning tiles", "cuda"):
-        step = build_fused(VariantSpec("fused"), loaded, workload, "cuda", start.tiles)
+        step = build_fused(spec, loaded, workload, "cuda", start.tiles)
         launch_with = launches_of(step, position)
         tiles, passes = tune_in_passes(launch_with, start.tiles, operations, shapes, gpu, say)
         say("measuring the step before and after")
@@ -106,6 +112,7 @@ def run_tuning(
         after_ns=after_ns,
         before_over_after=before_ns.over(after_ns),
         environment=environment(),
+        variant=str(spec),
     )
 
 

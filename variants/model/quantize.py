@@ -167,7 +167,8 @@ def _narrow(
     data = torch.empty_like(weight, dtype=NARROW_DTYPES[quantization.format])
     scale = torch.empty(rows, dtype=torch.float32, device=weight.device)
     step = max(1, _BLOCK // columns)
-    for first in range(0, rows, step):
+    # A model without memory has no values.
+    for first in range(0, 0 if weight.is_meta else rows, step):
         block = slice(first, first + step)
         rows_of = weight[block]
         broken = ~rows_of.isfinite().all(dim=1)

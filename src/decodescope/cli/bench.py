@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _MODEL, _BLOCK_MODEL = "llama-3.2-1b@random", "qwen2.5-0.5b@random"
 _CONTEXT = 1024
 # Below 16 a tile of the tensor cores would be mostly padding.
+_VARIANT = "fused"
 _SIZE = click.IntRange(16, 262_144)
 # The default context of `run`: tiles are chosen for its KV cache.
 _TUNE_CONTEXT = 128
@@ -90,12 +91,15 @@ class _KernelOptions:
     tune: bool
     tokens: int | None
     table: Path | None
+    variant: str
 
     def check(self) -> None:
         """Raises InputError: options that contradict each other, or a table that cannot be
         written."""
         if self.block and self.tune:
             raise InputError("--block and --tune: give one of the two")
+        if self.block and self.variant != _VARIANT:
+            raise InputError(f"--variant {self.variant}: not with --block, which has no formats")
         for name, value in (("--tokens", self.tokens), ("--table", self.table)):
             if value is not None and not self.tune:
                 raise InputError(f"{name} {value}: only with --tune")
@@ -136,6 +140,13 @@ class _KernelOptions:
     "--table",
     help="With --tune: a table of tiles to add the results to, such as the bundled one.",
 )
+@click.option(
+    "--variant",
+    metavar="V",
+    default=_VARIANT,
+    show_default=True,
+    help="A fused variant: its formats of weights, K and V are measured, such as fused+fp8_e4m3.",
+)
 @json_option
 @output_option
 def bench_kernels(as_json: bool, output: Path | None, **options: Any) -> None:
@@ -159,7 +170,13 @@ def _benchmark(
     from decodescope.variants.bench.result_tables import block_table, kernel_table, tune_table
     from decodescope.variants.machine.environment import require_gpu
     from decodescope.variants.model.workload import DecodeWorkload, parse_dtype
+    from decodescope.variants.registry import find_variant
 
+    spec = find_variant(chosen.variant).spec
+    if spec is None:
+        raise InputError(
+            f"--variant {chosen.variant}: only fused kernels are measured; choose a fused variant"
+        )
     context, tokens = _CONTEXT, 1
     if chosen.tune:
         context = _TUNE_CONTEXT
@@ -171,11 +188,13 @@ def _benchmark(
         if chosen.tune:
             from decodescope.variants.bench.tile_tuning import run_tuning
 
-            return run_tuning(chosen.model or _MODEL, workload, chosen.table, show), tune_table
+            model, table = chosen.model or _MODEL, chosen.table
+            return run_tuning(model, workload, spec.formats, table, show), tune_table
         if not chosen.block:
             from decodescope.variants.bench.kernel_bench import run_kernel_bench
 
-            return run_kernel_bench(chosen.model or _MODEL, workload, show), kernel_table
+            model = chosen.model or _MODEL
+            return run_kernel_bench(model, workload, spec.formats, show), kernel_table
         from decodescope.variants.bench.block_bench import CACHE_LENGTHS, DTYPES, run_block_bench
 
         lengths = CACHE_LENGTHS if chosen.context is None else (chosen.context,)

@@ -23,6 +23,7 @@ from decodescope.variants.bench.report import (
 )
 from decodescope.variants.machine import environment
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles
 from decodescope.variants.steps.fused.tiling.tuner import Trial, TunedOperation
 
@@ -38,7 +39,7 @@ class Done:
 class Asked:
     """What the benchmarks were called with, and what the kernel benchmark answers."""
 
-    kernels: list[tuple[str, DecodeWorkload]] = field(default_factory=list)
+    kernels: list[tuple[str, DecodeWorkload, str]] = field(default_factory=list)
     blocks: list[tuple[Any, ...]] = field(default_factory=list)
     tunings: list[tuple[Any, ...]] = field(default_factory=list)
     gemms: list[tuple[Any, ...]] = field(default_factory=list)
@@ -83,8 +84,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Benchmarks that measure nothing, on a machine that seems to have a GPU."""
     seen = Asked()
 
-    def kernels(model: str, workload: DecodeWorkload, say: object) -> KernelBenchmark:
-        seen.kernels.append((model, workload))
+    def kernels(
+        model: str, workload: DecodeWorkload, spec: VariantSpec, say: object
+    ) -> KernelBenchmark:
+        seen.kernels.append((model, workload, str(spec)))
         figures = KernelFigures(
             "o", "linear_residual", "2 x 2", 1, 64, None, 1, 1, True, None, 0.1, seen.error
         )
@@ -136,10 +139,11 @@ def test_kernels_are_measured_at_the_requested_shapes(
     printed = msgspec.json.decode(done.out, type=KernelBenchmark)
     assert printed == msgspec.json.decode(path.read_bytes(), type=KernelBenchmark)
     options = ("--model", "qwen3-0.6b@random", "--batch", "4", "--context", "77", "--dtype", "fp16")
+    options += ("--variant", "fp8")
     assert "qwen3-0.6b@random" in decodescope("bench", "kernels", *options).out
     assert asked.kernels == [
-        ("llama-3.2-1b@random", DecodeWorkload(1, 1024, 1, "bf16")),
-        ("qwen3-0.6b@random", DecodeWorkload(4, 77, 1, "fp16")),
+        ("llama-3.2-1b@random", DecodeWorkload(1, 1024, 1, "bf16"), "fused"),
+        ("qwen3-0.6b@random", DecodeWorkload(4, 77, 1, "fp16"), "fused+fp8_e4m3"),
     ]
     assert asked.blocks == []
 
@@ -176,10 +180,12 @@ def test_tiles_are_tuned_for_the_cache_of_the_run(
     assert "measuring 2 tiles" in done.err
     options = ("--model", "qwen3-0.6b@random", "--batch", "4", "--context", "77", "--tokens", "9")
     table = tmp_path / "tiles.json"
+    options += ("--variant", "fused+graph+int8+head16-pdl")
     assert decodescope("bench", "kernels", "--tune", *options, "--table", str(table)).code == 0
+    plain, narrow = VariantSpec("fused"), VariantSpec.parse("fused+int8+head16")
     assert asked.tunings == [
-        ("llama-3.2-1b@random", DecodeWorkload(1, 128, 128, "bf16"), None),
-        ("qwen3-0.6b@random", DecodeWorkload(4, 77, 9, "bf16"), table),
+        ("llama-3.2-1b@random", DecodeWorkload(1, 128, 128, "bf16"), plain, None),
+        ("qwen3-0.6b@random", DecodeWorkload(4, 77, 9, "bf16"), narrow, table),
     ]
     assert (asked.kernels, asked.blocks) == ([], [])
 
@@ -206,6 +212,9 @@ def test_the_ranking_marks_the_chosen_tile_and_says_why_one_is_not_possible(
         ("--table", "tiles.json"),
         ("--tune", "--tokens", "0"),
         ("--tune", "--table", "no/such/file"),
+        ("--variant", "eager"),
+        ("--variant", "fused+int9"),
+        ("--block", "--variant", "fp8"),
     ],
 )
 def test_bad_usage_is_one_line(

@@ -27,44 +27,56 @@ from decodescope.variants.bench.report import KernelBenchmark, KernelFigures, Ke
 from decodescope.variants.bench.result_tables import kernel_table
 from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.machine.read_peak import ReadPeak
+from decodescope.variants.model.quantize import quantization_of, quantize_model
 from decodescope.variants.model.source import resolve_model
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.families import FAMILIES
 
+FUSED = VariantSpec("fused")
 CONTEXT = 11
 TOLERANCES = {torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 
 
-def meta_parts(family: str, dtype: torch.dtype) -> FusedModel:
+def meta_parts(family: str, dtype: torch.dtype, spec: VariantSpec = FUSED) -> FusedModel:
     with torch.device("meta"):
         config = AutoConfig.for_model(**FAMILIES[family])
-        return fused_model(AutoModelForCausalLM.from_config(config, dtype=dtype))
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    if (quantization := quantization_of(spec)) is not None:
+        quantize_model(family, model, quantization)
+    return fused_model(model)
 
 
-def operands_of(family: str, dtype: torch.dtype, batch: int, device: str) -> Operands:
-    parts = meta_parts(family, dtype)
+def operands_of(
+    family: str, dtype: torch.dtype, batch: int, device: str, spec: VariantSpec = FUSED
+) -> Operands:
+    parts = meta_parts(family, dtype, spec)
     shapes = step_shapes(parts, batch, CONTEXT + 1)
     tiles = interpreter_tiles(shapes) if device == "cpu" else default_tiles(shapes, 132)
     tiles = replace(tiles, attention=Tile(1, 16, splits=2), o=replace(tiles.o, splits=2))
-    return Operands(parts, batch, CONTEXT, tiles, device)
+    return Operands(parts, batch, CONTEXT, tiles, device, spec)
 
 
 @pytest.mark.parametrize(
-    ("family", "dtype", "batch"),
+    ("family", "dtype", "batch", "variant"),
     [
-        ("llama-biased", torch.float32, 1),
-        ("qwen3", torch.float32, 3),
-        ("mistral", torch.float16, 1),
-        ("llama-head-80", torch.bfloat16, 1),
+        ("llama-biased", torch.float32, 1, "fused"),
+        ("qwen3", torch.float32, 3, "fused"),
+        ("mistral", torch.float16, 1, "fused"),
+        ("llama-head-80", torch.bfloat16, 1, "fused"),
+        ("llama-biased", torch.float32, 1, "fused+fp8_e4m3"),
+        ("llama-tied", torch.float32, 3, "fused+int8+embedding8"),
+        ("mistral", torch.float16, 1, "fused+fp8_e5m2_cast+head16"),
     ],
 )
 def test_every_kernel_agrees_with_its_reference_on_every_copy(
-    family: str, dtype: torch.dtype, batch: int, device: str
+    family: str, dtype: torch.dtype, batch: int, variant: str, device: str
 ) -> None:
-    for case in kernel_cases(operands_of(family, dtype, batch, device)):
+    spec = VariantSpec.parse(variant)
+    for case in kernel_cases(operands_of(family, dtype, batch, device, spec)):
         first, second = case.copies(2)
         second.launch(False)
         first.launch(False)
@@ -108,6 +120,25 @@ def test_bytes_are_those_of_the_tensors_a_launch_must_touch(device: str) -> None
     expected = {name: 2 * count + others.get(name, 0) for name, count in elements.items()}
     operands = operands_of("llama-biased", torch.float16, batch, device)
     assert {case.use.operation: case.use.bytes_moved for case in kernel_cases(operands)} == expected
+
+
+def test_bytes_of_narrow_weights_are_those_of_elements_and_scales(device: str) -> None:
+    spec = VariantSpec.parse("fused+int8")
+    narrow = operands_of("llama-biased", torch.float16, 1, device, spec)
+    wide = operands_of("llama-biased", torch.float16, 1, device)
+    layer = wide.parts.layers[0]
+    matrices = {
+        "qkv": layer.qkv,
+        "o": layer.o,
+        "gate_up": layer.gate_up,
+        "down": layer.down,
+        "head": wide.parts.head,
+    }
+    saved = {name: one.rows * (one.columns - 4) for name, one in matrices.items()}
+    for case, other in zip(kernel_cases(narrow), kernel_cases(wide), strict=True):
+        name = case.use.operation
+        assert other.use.operation == name
+        assert other.use.bytes_moved - case.use.bytes_moved == saved.get(name, 0)
 
 
 def test_a_window_bounds_the_bytes_of_attention(device: str) -> None:
@@ -243,11 +274,11 @@ def test_a_whole_benchmark_survives_json_and_fills_the_table(
 
 
 def test_a_presets_shapes_need_no_weights() -> None:
-    parts = shape_model(resolve_model("llama-3.1-8b@random"), 1, torch.bfloat16, "cpu")
+    parts = shape_model(resolve_model("llama-3.1-8b@random"), 1, torch.bfloat16, "cpu", FUSED)
     assert parts.embedding.data.is_meta
     assert (parts.hidden, parts.intermediate, parts.vocab) == (4096, 14336, 128256)
     assert (parts.heads, parts.kv_heads, parts.head_dim, len(parts.layers)) == (32, 8, 128, 32)
-    tiny = shape_model(resolve_model("tiny"), 1, torch.float32, "cpu")
+    tiny = shape_model(resolve_model("tiny"), 1, torch.float32, "cpu", FUSED)
     assert (tiny.hidden, len(tiny.layers)) == (256, 4)
 
 
@@ -256,7 +287,9 @@ def test_on_a_gpu_every_kernel_is_right_and_below_the_peak() -> None:
     from decodescope.variants.model.workload import DecodeWorkload
 
     workload = DecodeWorkload(batch=1, context=1024, new_tokens=1, dtype="bf16")
-    result = kernel_bench.run_kernel_bench("llama-3.2-1b@random", workload, lambda stage: None)
+    result = kernel_bench.run_kernel_bench(
+        "llama-3.2-1b@random", workload, FUSED, lambda stage: None
+    )
     assert result.errors == ()
     peak = result.measured_peak_bytes_per_s
     assert peak is not None

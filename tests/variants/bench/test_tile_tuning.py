@@ -22,6 +22,7 @@ from decodescope.variants.bench.tile_tuning import (
     tune_in_passes,
 )
 from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.quantize import Quantization, is_quantized
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
@@ -47,6 +48,7 @@ from tests.helpers.fake_clock import FakeClock
 from tests.helpers.sizes import H200
 
 START = StepTiles(*(Tile(1, 64),) * 6)
+FUSED = VariantSpec("fused")
 WORKLOAD = DecodeWorkload(1, 20, 8, "fp32")
 
 
@@ -141,7 +143,7 @@ def test_the_tiles_found_are_kept_and_written_down(
 ) -> None:
     table = tmp_path / "tiles.json"
     said: list[str] = []
-    result = run_tuning("llama-3.2-1b@random", WORKLOAD, table, said.append)
+    result = run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, said.append)
     parts = tile_tuning.fused_model(tuned_model.model)
     shapes = step_shapes(parts, 1, WORKLOAD.cache_length)
     start = interpreter_tiles(shapes)
@@ -171,7 +173,7 @@ def test_measured_operations_are_measured_again_only_if_all_are(
     monkeypatch.setattr(tile_tuning, "tiles_for", chosen)
     monkeypatch.setattr(tile_tuning, "tune_model", tuner)
     said: list[str] = []
-    run_tuning("llama-3.2-1b@random", WORKLOAD, table, said.append)
+    run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, said.append)
     expected = set(unmeasured or TILED_OPERATIONS)
     assert set(*tuner.operations) == expected
     assert {entry.key.operation for entry in cached_entries(H200, tmp_path / "cache")} == expected
@@ -188,7 +190,7 @@ def test_a_table_keeps_entries_of_other_gpus_and_shapes(
     parts = tile_tuning.fused_model(tuned_model.model)
     others = tile_entries(step_shapes(parts, 16, WORKLOAD.cache_length), START)
     table.write_bytes(encode_table({"Other": others, H200.name: others}))
-    run_tuning("llama-3.2-1b@random", WORKLOAD, table, silent)
+    run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, silent)
     written = decode_table(table.read_bytes())
     assert written["Other"] == others
     assert set(others) < set(written[H200.name])
@@ -202,7 +204,7 @@ def test_a_file_that_is_no_table_is_refused_before_any_work(
     table.write_bytes(data)
     monkeypatch.setattr(tile_tuning, "random_model", None)
     with pytest.raises(InputError, match="not a table of tiles"):
-        run_tuning("llama-3.2-1b@random", WORKLOAD, table, silent)
+        run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, silent)
     assert table.read_bytes() == data
 
 
@@ -219,7 +221,7 @@ def folder(tmp_path: Path) -> ModelSource:
 
 def test_a_model_is_built_without_its_weights(folder: ModelSource, device: str) -> None:
     workload = DecodeWorkload(1, 40, 24, "bf16")
-    loaded = random_model(folder, workload, device)
+    loaded = random_model(folder, workload, device, FUSED)
     assert (loaded.name, loaded.weights, loaded.max_context) == ("here", "random", 64)
     weights = loaded.model.model.layers[0].mlp.up_proj.weight
     assert weights.dtype == torch.bfloat16
@@ -228,8 +230,14 @@ def test_a_model_is_built_without_its_weights(folder: ModelSource, device: str) 
     assert not weights.requires_grad
 
 
+def test_a_model_is_built_in_the_format_that_is_tuned(folder: ModelSource, device: str) -> None:
+    spec = VariantSpec.parse("fused+int8+head16")
+    loaded = random_model(folder, DecodeWorkload(1, 40, 24, "bf16"), device, spec)
+    assert is_quantized(loaded.model, Quantization("int8", head=False))
+
+
 def test_a_workload_that_is_too_long_for_the_model_is_refused(
     folder: ModelSource, device: str
 ) -> None:
     with pytest.raises(ModelError, match="allows 64 positions"):
-        random_model(folder, DecodeWorkload(1, 40, 25, "bf16"), device)
+        random_model(folder, DecodeWorkload(1, 40, 25, "bf16"), device, FUSED)

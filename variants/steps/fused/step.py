@@ -168,5 +168,5 @@ def _tiles(spec: VariantSpec, name: str, parts: FusedModel, workload: DecodeWork
         return interpreter_tiles(shapes)
     gpu = this_target_gpu()
     chosen = tiles_for(shapes, gpu)
-    report_unmeasured(chosen, gpu, name, workload)
+    report_unmeasured(chosen, gpu, name, workload, spec)
     return chosen.tiles

@@ -11,6 +11,7 @@ from typing import Literal
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.tiling.candidates import candidates
 from decodescope.variants.steps.fused.tiling.limits import fits
 from decodescope.variants.steps.fused.tiling.shapes import (
@@ -76,7 +77,7 @@ def _by_key(entries: tuple[TileEntry, ...]) -> dict[TileKey, Tile]:
 
 
 def report_unmeasured(
-    chosen: ChosenTiles, gpu: TargetGpu, model: str, workload: DecodeWorkload
+    chosen: ChosenTiles, gpu: TargetGpu, model: str, workload: DecodeWorkload, spec: VariantSpec
 ) -> None:
     """Write to stderr which tiles are only defaults and the command that measures them.
 
@@ -86,6 +87,8 @@ def report_unmeasured(
         command = ["decodescope", "bench", "kernels", "--tune", "--model", model]
         command += ["--batch", str(workload.batch), "--context", str(workload.context)]
         command += ["--tokens", str(workload.new_tokens), "--dtype", workload.dtype]
+        if (formats := spec.formats) != VariantSpec("fused"):
+            command += ["--variant", str(formats)]
         names = ", ".join(chosen.unmeasured)
         _write_once(f"tiles not measured on {gpu.name} for {names}: {shlex.join(command)}\n")
 

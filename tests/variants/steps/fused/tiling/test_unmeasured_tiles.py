@@ -3,12 +3,14 @@
 import pytest
 
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.tiling.choice import ChosenTiles, report_unmeasured
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS
 from tests.helpers.sizes import H200, preset_shapes
 
 TILES = default_tiles(preset_shapes("llama-3.2-1b"), 132)
+FUSED = VariantSpec("fused", cuda_graph=True)
 MEASURED = dict.fromkeys(TILED_OPERATIONS, "table")
 
 
@@ -18,7 +20,7 @@ def test_unmeasured_tiles_are_reported_once_with_the_command(
     chosen = ChosenTiles(TILES, MEASURED | {"o": "default", "head": "default"})
     workload = DecodeWorkload(2, 300, 50, "fp16")
     for _ in range(2):
-        report_unmeasured(chosen, H200, "my models/one", workload)
+        report_unmeasured(chosen, H200, "my models/one", workload, FUSED)
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
         "tiles not measured on NVIDIA H200 for o, head: decodescope bench kernels --tune --model "
@@ -26,6 +28,13 @@ def test_unmeasured_tiles_are_reported_once_with_the_command(
     )
 
 
+def test_the_command_names_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ChosenTiles(TILES, MEASURED | {"o": "default"})
+    spec = VariantSpec.parse("fused+graph+int8+head16+kv_fp8_e5m2-pdl")
+    report_unmeasured(chosen, H200, "m", DecodeWorkload(), spec)
+    assert capsys.readouterr().err.endswith(" --variant fused+int8+head16+kv_fp8_e5m2\n")
+
+
 def test_measured_tiles_are_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    report_unmeasured(ChosenTiles(TILES, MEASURED), H200, "m", DecodeWorkload())
+    report_unmeasured(ChosenTiles(TILES, MEASURED), H200, "m", DecodeWorkload(), FUSED)
     assert capsys.readouterr().err == ""
