@@ -70,6 +70,8 @@ def operands_of(
         ("llama-biased", torch.float32, 1, "fused+fp8_e4m3"),
         ("llama-tied", torch.float32, 3, "fused+int8+embedding8"),
         ("mistral", torch.float16, 1, "fused+fp8_e5m2_cast+head16"),
+        ("qwen3", torch.float16, 1, "fused+kv_fp8_e4m3"),
+        ("mistral", torch.float16, 3, "fused+kv_fp8_e5m2"),
     ],
 )
 def test_every_kernel_agrees_with_its_reference_on_every_copy(
