@@ -119,7 +119,9 @@ def _split_k_gemm_kernel(
                 mask = (columns < K)[None, :]
                 w = tl.load(places, mask=mask, other=0.0, eviction_policy="evict_first")
         if narrow:
-            sums = tl.dot(w, tl.trans(x), sums, max_num_imprecise_acc=BLOCK)
+            # Not by max_num_imprecise_acc: in a pipelined loop Triton then adds the sums of the
+            # tensor cores before it has waited for them.
+            sums += tl.dot(w, tl.trans(x))
         else:
             if x.dtype == tl.bfloat16:
                 x = saturated_float16(x.to(tl.float32))
