@@ -72,9 +72,12 @@ def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
         launches = 1 if short is others[-1] else len(operands.parts.layers)
         yield _case(operands, name, operation, launches)
     yield _case(operands, "embedding", embedding, 1)
-    bare = _operations(operands, replace(spec, without=frozenset(FUSIONS)), SHORT_CONTEXT)
-    for left_out, kind in _UNFUSED.items():
-        yield _case(operands, left_out, next(one for one in bare if isinstance(one, kind)), 0)
+    # Only our own attention reads narrow K and V.
+    kept = {"attention"} if spec.kv_format else set()
+    left_out = frozenset(FUSIONS) - kept
+    bare = _operations(operands, replace(spec, without=left_out), SHORT_CONTEXT)
+    for name, kind in _UNFUSED.items():
+        yield _case(operands, name, next(one for one in bare if isinstance(one, kind)), 0)
 
 
 def _operations(operands: Operands, spec: VariantSpec, context: int) -> list[KernelOperation]:
