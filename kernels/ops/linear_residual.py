@@ -1,8 +1,8 @@
 """residual += W x + bias: the output projection of attention and the down projection of the MLP.
 
 Bytes moved: W and bias once, x once, the residual read and written. A separate addition would read
-and write the residual again. With splits, a batch also writes and reads splits * rows * batch
-floats of partial sums.
+and write the residual again. With splits, a batch also writes and reads
+`split_workspace` floats of partial sums.
 
 For long inner dimensions `tile.splits` programs share a row; `host/workspace.py` describes how
 their sums are added.
@@ -16,12 +16,13 @@ import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import finished, program_rows
+from decodescope.kernels.device.split_sums import split_sums
+from decodescope.kernels.device.weight_rows import finished, program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_activations, check_apart, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.product import product_options
-from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.linear import linear_reference
@@ -104,6 +105,7 @@ def _linear_residual_batched_kernel(
     split = tl.program_id(1)
     w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
     batched_product.prefetch_rows(w_ptr, inside, split, K, BLOCK, SPLITS, PDL)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
     wait_for_previous(PDL)
     token = tl.arange(0, TOKENS)
     mask = (rows < N)[:, None] & (token < BATCH)[None, :]
@@ -114,25 +116,20 @@ def _linear_residual_batched_kernel(
     sums = batched_product.products(
         w_ptr, inside, x_ptr, None, 0.0, split, BATCH, TOKENS, K, BLOCK, SPLITS, WIDENED, WORDS
     )
-    finishes = True
-    if SPLITS > 1:
-        padded = tl.num_programs(0) * ROWS
-        offsets = rows[:, None] * BATCH + token[None, :]
-        present = (token < BATCH)[None, :]
-        tl.store(partial_ptr + split * padded * BATCH + offsets, sums, mask=present)
-        # One thread counts for all: their stores must be done.
-        tl.debug_barrier()
-        finishes = tl.atomic_add(counter_ptr + block, 1, sem="acq_rel") == SPLITS - 1
-        if finishes:
-            sums = tl.zeros_like(sums)
-            for part in tl.static_range(SPLITS):
-                offset = part * padded * BATCH
-                sums += tl.load(partial_ptr + offset + offsets, mask=present, other=0.0)
-            tl.store(counter_ptr + block, 0)
+    sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)
     if finishes:
-        sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
-        sums += residual.to(tl.float32)
+        sums = sums * scale + bias + residual.to(tl.float32)
         tl.store(places, sums.to(residual_ptr.dtype.element_ty), mask=mask)
+
+
+def split_workspace(weight: WeightMatrix, tile: Tile, batch: int) -> tuple[int, int]:
+    """Floats and counters of workspace that a launch with this tile needs: for each split the sums
+    of all rows, rounded up to the tile, and a batch's tokens, padded; none without splits."""
+    if tile.splits == 1:
+        return 0, 0
+    blocks = triton.cdiv(weight.rows, tile.rows)
+    tokens = 1 if batch == 1 else padded_tokens(batch)
+    return tile.splits * blocks * tile.rows * tokens, blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +137,7 @@ class LinearResidual(KernelOperation):
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once.
 
     x [batch, columns], residual [batch, rows], both contiguous and of one dtype; batch 1..64. With
-    more than one split the workspace holds splits * rows (rounded up to the tile) * batch floats
-    and a counter for each block of rows.
+    more than one split the workspace holds as much as `split_workspace` says.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a residual in x's memory; a workspace
@@ -161,10 +157,7 @@ class LinearResidual(KernelOperation):
         check_apart("residual", residual, x)
         options = product_options(x, weight, tile, pdl)
         blocks = triton.cdiv(weight.rows, tile.rows)
-        shared_blocks = blocks if tile.splits > 1 else 0
-        self.workspace.check(
-            tile.splits * shared_blocks * tile.rows * batch, shared_blocks, x.device
-        )
+        self.workspace.check(*split_workspace(weight, tile, batch), x.device)
         return launch(
             _linear_residual_kernel if batch == 1 else _linear_residual_batched_kernel,
             (blocks, tile.splits),

@@ -12,7 +12,7 @@ import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import finished, paired_rows
+from decodescope.kernels.device.weight_rows import finished, paired_rows, scale_and_bias
 from decodescope.kernels.host.checks import (
     check_activations,
     check_apart,
@@ -88,11 +88,12 @@ def _norm_gate_up_batched_kernel(
     first = tl.program_id(0) * (ROWS // 2)
     rows = paired_rows(first, I, ROWS)
     batched_product.prefetch_rows(w_ptr, rows.to(tl.int64), 0, K, BLOCK, 1, PDL)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
     wait_for_previous(PDL)
     sums = batched_product.products(
         w_ptr, rows.to(tl.int64), x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
     )
-    sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], None)
+    sums = sums * scale + bias
     gate, up = batched_product.split_pairs(sums)
     units = first + tl.arange(0, ROWS // 2)
     token = tl.arange(0, TOKENS)

@@ -17,7 +17,7 @@ import triton.language as tl
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.choice import NO_KEY, choice_keys, chosen_index
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import finished, program_rows
+from decodescope.kernels.device.weight_rows import finished, program_rows, scale_and_bias
 from decodescope.kernels.host.checks import (
     check_activations,
     check_norm,
@@ -111,12 +111,13 @@ def _norm_head_batched_kernel(
     allow_next(PDL)
     w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), V, K, ROWS)
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
+    mask = (rows < V)[:, None]
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
     wait_for_previous(PDL)
     sums = batched_product.products(
         w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
     )
-    mask = (rows < V)[:, None]
-    sums = finished(sums, scale_ptr, bias_ptr, rows[:, None], mask)
+    sums = sums * scale + bias
     logits = sums.to(x_ptr.dtype.element_ty).to(tl.float32)
     token = tl.arange(0, TOKENS)
     present = token < BATCH

@@ -29,7 +29,7 @@ from decodescope.kernels.device.head_rows import (
     store_normed_heads,
 )
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import finished, paired_rows
+from decodescope.kernels.device.weight_rows import finished, paired_rows, scale_and_bias
 from decodescope.kernels.host.checks import (
     check_activations,
     check_apart,
@@ -205,6 +205,7 @@ def _norm_qkv_rope_batched_kernel(
     inside = paired_rows(first, D // 2, ROWS)
     w_ptr += head.to(tl.int64) * (D * K)
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, (head * D + inside)[:, None], None)
     position = tl.load(position_ptr)
     fits = (position >= 0) & (position < capacity)
     row = tl.minimum(tl.maximum(position, 0), table_rows - 1).to(tl.int64) * (D // 2)
@@ -218,7 +219,7 @@ def _norm_qkv_rope_batched_kernel(
     sums = batched_product.products(
         w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
     )
-    sums = finished(sums, scale_ptr, bias_ptr, (head * D + inside)[:, None], None)
+    sums = sums * scale + bias
     low, high = batched_product.split_pairs(sums)
     STORED: tl.constexpr = k_ptr.dtype.element_ty
     row_of = tl.arange(0, TOKENS).to(tl.int64)

@@ -6,7 +6,11 @@ import torch
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import QkNorm, WeightMatrix
 from decodescope.kernels.ops.linear import Linear, linear_reference
-from decodescope.kernels.ops.linear_residual import LinearResidual, linear_residual_reference
+from decodescope.kernels.ops.linear_residual import (
+    LinearResidual,
+    linear_residual_reference,
+    split_workspace,
+)
 from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_reference
 from decodescope.kernels.ops.norm_head import NormHead
 from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
@@ -48,9 +52,8 @@ def test_split_products_repeat_bit_for_bit(
     make = inputs(dtype)
     batch, rows, columns = 11, 1000, 14_336
     tile = Tile(tile.rows, tile.columns, tile.num_warps, tile.num_stages, splits)
-    blocks = -(-rows // tile.rows)
-    workspace = make.workspace(splits * blocks * tile.rows * batch, blocks)
     x, weight, residual = make.random(batch, columns), make.weight(rows, columns), None
+    workspace = make.workspace(*split_workspace(weight, tile, batch))
     for _ in range(20):
         out = make.random(batch, rows, seed=4)
         expected = linear_residual_reference(x, weight, out)

@@ -6,7 +6,11 @@ import torch
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace, new_workspace
-from decodescope.kernels.ops.linear_residual import LinearResidual, linear_residual_reference
+from decodescope.kernels.ops.linear_residual import (
+    LinearResidual,
+    linear_residual_reference,
+    split_workspace,
+)
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -136,8 +140,7 @@ def test_adds_the_product_of_a_batch(
     make = inputs(dtype)
     x, residual = make.random(batch, columns), make.random(batch, rows)
     weight = make.weight(rows, columns, scaled=rows % 2 == 1, biased=batch % 2 == 1)
-    blocks = -(-rows // tile.rows)
-    workspace = make.workspace(tile.splits * blocks * tile.rows * batch, blocks)
+    workspace = make.workspace(*split_workspace(weight, tile, batch))
     expected = linear_residual_reference(x, weight, residual)
     again = residual.clone()
     LinearResidual(x, weight, residual, tile, workspace).launch()
@@ -152,7 +155,9 @@ def test_a_batch_writes_no_further_than_its_rows(inputs) -> None:
     guarded = make.poisoned(5, 19)
     guarded[1:4] = 0
     x, weight = make.random(3, 24), make.weight(19, 24)
-    LinearResidual(x, weight, guarded[1:4], Tile(16, 16, splits=2), make.workspace(192, 2)).launch()
+    LinearResidual(
+        x, weight, guarded[1:4], Tile(16, 16, splits=2), make.workspace(1024, 2)
+    ).launch()
     assert guarded[[0, 4]].isnan().all()
     assert not guarded[1:4].isnan().any()
 
@@ -185,8 +190,8 @@ WORKSPACE = new_workspace(16, 2, "cpu")
         (X, RESIDUAL, SPLIT_TILE, new_workspace(16, 2, "meta"), "workspace on meta"),
         (X3, RESIDUAL3, Tile(8, 16), WORKSPACE, "tile of 8 x 16"),
         (X3, RESIDUAL3, Tile(16, 8), WORKSPACE, "tile of 16 x 8"),
-        (X3, RESIDUAL3, BATCH_TILE, new_workspace(2 * 16 * 3 - 1, 1, "cpu"), "needs 96 and 1"),
-        (X3, RESIDUAL3, BATCH_TILE, new_workspace(2 * 16 * 3, 0, "cpu"), "needs 96 and 1"),
+        (X3, RESIDUAL3, BATCH_TILE, new_workspace(2 * 16 * 16 - 1, 1, "cpu"), "needs 512 and 1"),
+        (X3, RESIDUAL3, BATCH_TILE, new_workspace(2 * 16 * 16, 0, "cpu"), "needs 512 and 1"),
     ],
 )
 def test_refuses(

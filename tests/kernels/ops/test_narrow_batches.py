@@ -9,7 +9,11 @@ from decodescope.kernels.host.quantize import quantized_rows
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.linear import Linear, linear_reference
-from decodescope.kernels.ops.linear_residual import LinearResidual, linear_residual_reference
+from decodescope.kernels.ops.linear_residual import (
+    LinearResidual,
+    linear_residual_reference,
+    split_workspace,
+)
 from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_reference
 from decodescope.kernels.ops.norm_head import NormHead, norm_head_reference
 from decodescope.kernels.ops.rms_norm import rms_norm_reference
@@ -155,8 +159,7 @@ def test_split_products_add_up_in_a_fixed_order(
     x, weight = make.random(batch, columns), make.narrow(rows, columns, format, biased=True)
     residual = make.random(batch, rows, seed=4)
     again, expected = residual.clone(), linear_residual_reference(x, weight, residual)
-    blocks = -(-rows // tile.rows)
-    workspace = make.workspace(tile.splits * blocks * tile.rows * batch, blocks)
+    workspace = make.workspace(*split_workspace(weight, tile, batch))
     LinearResidual(x, weight, residual, tile, workspace).launch()
     assert_close(residual, expected)
     LinearResidual(x, weight, again, tile, workspace).launch()
@@ -213,8 +216,7 @@ def test_pipelined_tiles(
     NormGateUp(x, norm, weight, gated, tile).launch()
     assert_close(gated, norm_gate_up_reference(x, norm, weight))
     split = replace(tile, splits=5)
-    blocks = -(-1000 // tile.rows)
-    workspace = make.workspace(5 * blocks * tile.rows * batch, blocks)
+    workspace = make.workspace(*split_workspace(weight, split, batch))
     results = []
     for _ in range(5):
         residual = make.random(batch, 1000, seed=4)

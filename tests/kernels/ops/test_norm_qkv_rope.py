@@ -125,6 +125,29 @@ def test_q_and_the_new_rows(
     assert_reset(case.workspace)
 
 
+@pytest.mark.parametrize("format", ["fp8_e4m3", "fp8_e5m2", "int8"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        Shape(64, 2, 1, 80, 3, Tile(64, 32), batch=5),
+        Shape(51, 1, 1, 42, 3, Tile(32, 64), batch=17),
+        Shape(48, 1, 1, 32, 3, Tile(64, 64), batch=64),
+    ],
+)
+def test_a_batch_of_narrow_weights(
+    shape: Shape, dtype: torch.dtype, format: str, inputs, assert_close, assert_reset
+) -> None:
+    make = inputs(dtype)
+    case = Case(make, shape, 1, qk=shape.hidden == 64)
+    case.qkv = make.narrow(shape.rows, shape.hidden, format, biased=shape.hidden == 48)
+    q, k_cache, v_cache = case.run()
+    new_rows = (q, k_cache[:, :, 1], v_cache[:, :, 1])
+    for out, expected in zip(new_rows, case.expected(1), strict=True):
+        assert_close(out, expected)
+    assert_reset(case.workspace)
+
+
 @pytest.mark.parametrize("qk", [False, True])
 @pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[6]])
 def test_a_second_run_gives_the_same_bits(shape: Shape, qk: bool, inputs) -> None:

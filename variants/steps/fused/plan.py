@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 
 import torch
-import triton
 
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.device.attention_splits import workspace_counters, workspace_floats
 from decodescope.kernels.device.overlap import can_overlap
-from decodescope.kernels.host.tile import Tile
-from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace, new_workspace
+from decodescope.kernels.ops.linear_residual import split_workspace
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.kernels.sampling.workspace import SamplingWorkspace, new_sampling_workspace
 from decodescope.variants.model.workload import DecodeWorkload
@@ -143,14 +141,8 @@ def step_workspace(
             workspace_floats(batch, parts.heads, parts.head_dim, splits),
             workspace_counters(batch, parts.heads, splits),
         ),
-        _split_sums(layer.o, tiles.o, batch),
-        _split_sums(layer.down, tiles.down, batch),
+        split_workspace(layer.o, tiles.o, batch),
+        split_workspace(layer.down, tiles.down, batch),
     ]
     floats, counters = (max(sizes) for sizes in zip(*needs, strict=True))
     return new_workspace(floats, counters, device)
-
-
-def _split_sums(weight: WeightMatrix, tile: Tile, batch: int) -> tuple[int, int]:
-    """Floats and counters of a product whose inner dimension may be split."""
-    blocks = triton.cdiv(weight.rows, tile.rows)
-    return tile.splits * blocks * tile.rows * batch, blocks
