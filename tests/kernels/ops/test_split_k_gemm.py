@@ -199,12 +199,16 @@ def test_refuses_wide_activations_with_scales_and_outputs_in_them() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("format", "x_dtype"), PAIRS)
-@pytest.mark.parametrize("tokens", [1, 16, 33, 64])
 @pytest.mark.parametrize(
-    "tile", [Tile(64, 256, 4, 3, 2), Tile(128, 128, 8, 4, 3), Tile(64, 128, 4, 4, 8)]
+    ("format", "x_dtype"),
+    [("fp8_e4m3", E4M3), ("fp8_e5m2", torch.bfloat16), ("int8", torch.float16)],
+)
+@pytest.mark.parametrize("tokens", [16, 33])
+@pytest.mark.parametrize(
+    ("columns", "tile"), [(8192, Tile(64, 256, 4, 3, 2)), (4001, Tile(128, 128, 8, 3, 5))]
 )
 def test_large_products_repeat_bit_for_bit(
+    columns: int,
     tile: Tile,
     tokens: int,
     format: str,
@@ -213,15 +217,47 @@ def test_large_products_repeat_bit_for_bit(
     assert_reset: Callable[..., None],
 ) -> None:
     make = inputs(torch.float32)
-    for columns in (8192, 4001):
-        weight = weight_of(make, 1001, columns, format)
-        x, x_scale = x_of(make, tokens, columns, x_dtype)
-        workspace, first = workspace_of(make, tokens, 1001, tile), None
+    weight = weight_of(make, 1001, columns, format)
+    x, x_scale = x_of(make, tokens, columns, x_dtype)
+    workspace, first = workspace_of(make, tokens, 1001, tile), None
+    for _ in range(20):
+        out = make.poisoned(tokens, 1001)
+        operation = SplitKGemm(x, x_scale, weight, out, tile, workspace)
+        operation.launch()
+        assert_exact(operation)
+        assert first is None or torch.equal(out, first)
+        first = out
+    assert_reset(workspace)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["fp8_e4m3", "int8"])
+def test_overlapping_launches_in_a_graph_repeat_single_ones(
+    kind: str, inputs: Callable[..., Any], assert_reset: Callable[..., None]
+) -> None:
+    make, tile = inputs(torch.float32), Tile(64, 256, 4, 3, 4)
+    weights = [weight_of(make, 1024, 1024, kind) for _ in range(2)]
+    x, _ = x_of(make, 5, 1024, torch.bfloat16)
+    middle = make.poisoned(5, 1024, dtype=torch.bfloat16)
+    out, workspace = make.poisoned(5, 1024), workspace_of(make, 5, 1024, tile)
+    chain = [
+        SplitKGemm(x, None, weights[0], middle, tile, workspace),
+        SplitKGemm(middle, None, weights[1], out, tile, workspace),
+    ]
+    for operation in chain:
+        operation.launch()
+    expected = out.clone()
+    graph = torch.cuda.CUDAGraph()
+    for operation in chain:
+        operation.launch(True)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
         for _ in range(10):
-            out = make.poisoned(tokens, 1001)
-            operation = SplitKGemm(x, x_scale, weight, out, tile, workspace)
-            operation.launch()
-            assert_exact(operation)
-            assert first is None or torch.equal(out, first)
-            first = out
-        assert_reset(workspace)
+            for operation in chain:
+                operation.launch(True)
+    for _ in range(20):
+        middle.fill_(float("nan"))
+        out.fill_(float("nan"))
+        graph.replay()
+        assert torch.equal(out, expected)
+    assert_reset(workspace)
