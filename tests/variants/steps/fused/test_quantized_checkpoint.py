@@ -7,12 +7,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from decodescope.analyzer.errors import ModelError
+from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_linear import QuantizedLinear
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.step_bytes import weight_bytes_read
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.eager import EagerStep
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
@@ -140,6 +142,23 @@ def test_tiles_are_for_the_widest_elements(layer: int, device: str, tmp_path: Pa
     loaded = load(tmp_path, device)
     assert step_shapes(fused_model(loaded.model), 1, 64).weight_bytes == 4
     assert_agrees(loaded, expected)
+
+
+@pytest.mark.parametrize("name", ["fbgemm", "compressed-tensors INT8"])
+def test_benches_measure_the_formats_of_the_files(name: str, tmp_path: Path) -> None:
+    save_quantized(tmp_path, "qwen2", LAYOUTS[name])
+    parts = shape_model(
+        resolve_model(str(tmp_path)), 1, torch.bfloat16, "cpu", VariantSpec("fused")
+    )
+    loaded = fused_model(load(tmp_path, "cpu").model)
+    for mine, theirs in zip(parts.layers, loaded.layers, strict=True):
+        for one, other in zip(mine.matrices, theirs.matrices, strict=True):
+            assert one.data.is_meta
+            assert one.data.shape == other.data.shape
+            assert (one.scale is None) == (other.scale is None)
+            expected = other.data.dtype if other.scale is not None else torch.bfloat16
+            assert one.data.dtype == expected
+    assert parts.head.data.dtype == torch.bfloat16
 
 
 def test_another_format_is_refused_where_config_json_names_none(
