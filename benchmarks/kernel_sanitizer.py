@@ -1,9 +1,9 @@
 """Runs every kernel under compute-sanitizer: memcheck (bounds) and racecheck (shared memory).
 
 Writes benchmarks/results/kernel-sanitizer.json. Each kernel is launched at small shapes that no
-tile divides, in every dtype, at batch 1 and 3, with and without overlap (PDL), and once more at a
-position past the end of every cache, where it must write nothing. With --run it only launches
-the kernels, for a sanitizer that is started by hand:
+tile divides, in every dtype and format, at batch 1 and 3, with and without overlap (PDL), and once
+more at a position past the end of every cache, where it must write nothing. With --run it only
+launches the kernels, for a sanitizer that is started by hand:
 compute-sanitizer --tool memcheck python -m benchmarks.kernel_sanitizer --run
 """
 
@@ -31,6 +31,8 @@ from decodescope.variants.bench.gemm_contenders import tuned_gemms
 from decodescope.variants.bench.gemm_operands import GemmOperands
 from decodescope.variants.bench.kernel_cases import kernel_cases
 from decodescope.variants.bench.operands import Operands
+from decodescope.variants.model.quantize import quantization_of, quantize_model
+from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
@@ -61,11 +63,14 @@ _WINDOWED = _SMALL | {"model_type": "mistral", "sliding_window": 77}
 
 # Not every pair: each one compiles all kernels.
 MODELS = (
-    (_BIASED, torch.float32),
-    (_BIASED, torch.bfloat16),
-    (_QK_NORMED, torch.float16),
-    (_QK_NORMED, torch.bfloat16),
-    (_WINDOWED, torch.bfloat16),
+    (_BIASED, torch.float32, "fused"),
+    (_BIASED, torch.bfloat16, "fused"),
+    (_QK_NORMED, torch.float16, "fused"),
+    (_QK_NORMED, torch.bfloat16, "fused"),
+    (_WINDOWED, torch.bfloat16, "fused"),
+    (_BIASED, torch.bfloat16, "fused+fp8_e4m3+kv_fp8_e4m3"),
+    (_QK_NORMED, torch.float16, "fused+int8+embedding8"),
+    (_WINDOWED, torch.bfloat16, "fused+fp8_e5m2_cast+head16+kv_fp8_e5m2"),
 )
 
 
@@ -77,17 +82,20 @@ class PastTheEnd(Operands):
         return super().position(PAST_THE_END)
 
 
-def meta_parts(fields: dict[str, Any], dtype: torch.dtype) -> FusedModel:
-    """The shapes of a model with this configuration."""
+def meta_parts(fields: dict[str, Any], dtype: torch.dtype, spec: VariantSpec) -> FusedModel:
+    """The shapes of a model with this configuration, stored as `spec` says."""
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**fields), dtype=dtype)
+    if (quantization := quantization_of(spec)) is not None:
+        quantize_model("a model", model, quantization)
     return fused_model(model)
 
 
-def tiles_to_try(parts: FusedModel, batch: int) -> Iterator[StepTiles]:
+def tiles_to_try(parts: FusedModel, batch: int, spec: VariantSpec) -> Iterator[StepTiles]:
     """The default tiles, and tiles whose programs share outputs."""
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    tiles = default_tiles(step_shapes(parts, batch, CONTEXT + 1), multiprocessors)
+    shapes = step_shapes(parts, batch, CONTEXT + 1, spec.kv_bytes)
+    tiles = default_tiles(shapes, multiprocessors)
     yield tiles
     yield replace(
         tiles,
@@ -101,10 +109,11 @@ def launch_all() -> int:
     """Launch every kernel in every way; returns the number of launches."""
     overlaps = can_overlap(torch.device("cuda"))
     launches = 0
-    for (fields, dtype), batch in product(MODELS, BATCHES):
-        parts = meta_parts(fields, dtype)
-        for tiles, kind in product(tiles_to_try(parts, batch), (Operands, PastTheEnd)):
-            operands = kind(parts, batch, CONTEXT, tiles, "cuda")
+    for (fields, dtype, variant), batch in product(MODELS, BATCHES):
+        spec = VariantSpec.parse(variant)
+        parts = meta_parts(fields, dtype, spec)
+        for tiles, kind in product(tiles_to_try(parts, batch, spec), (Operands, PastTheEnd)):
+            operands = kind(parts, batch, CONTEXT, tiles, "cuda", spec)
             for case in kernel_cases(operands):
                 copy = case.copies(1)[0]
                 for pdl in (False, True) if overlaps else (False,):

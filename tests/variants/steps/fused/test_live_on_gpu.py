@@ -13,6 +13,7 @@ from decodescope.analyzer.protocol import (
     AppMessage,
     Failure,
     Log,
+    Progress,
     Quit,
     State,
     Stats,
@@ -35,6 +36,7 @@ pytestmark = [
 # Fused kernels move the weights that graphs of compiled have recorded, and the other way round
 # compiled records what fused kernels have moved.
 SWITCHES = ("eager", "compiled", "fused", "fused+graph", "compiled", "fused+graph-rope", "eager")
+NARROW_SWITCHES = ("fused+graph", "fused+graph+fp8_e4m3", "fused+graph+int8", "fused+graph")
 
 
 class SwitchingChannel:
@@ -110,6 +112,35 @@ def test_every_variant_goes_on_writing_the_same_text(session: TorchSession, tmp_
             attribution = window["report"].attribution
             assert (attribution.partial, attribution.none) == (0, 0)
             assert window["calls"] == {1}
+
+
+def test_the_weights_come_back_for_the_variant_that_needs_them(
+    session: TorchSession, tmp_path: Path
+) -> None:
+    states: list[str] = []
+    texts: list[set[str]] = []
+    sizes: list[int] = []
+    loads: list[str] = []
+
+    def seen(message: WorkerMessage) -> None:
+        assert not isinstance(message, Failure | Log), message
+        if isinstance(message, State) and message.state == "building":
+            states.append(message.variant)
+            texts.append(set())
+            sizes.append(0)
+        elif isinstance(message, Stats):
+            texts[-1].add(message.text)
+            sizes[-1] = message.bytes_per_step
+        elif isinstance(message, Progress) and message.stage.startswith("loading the fp32"):
+            loads.append(states[-1])
+
+    channel = SwitchingChannel(NARROW_SWITCHES[1:], seen)
+    LiveLoop(session, channel, WindowFiles(tmp_path)).run(NARROW_SWITCHES[0])
+    assert states == list(NARROW_SWITCHES)
+    assert loads == ["fused+graph+int8", "fused+graph"]
+    wide = texts[0] | texts[-1]
+    assert all(max(wide, key=len).startswith(text) for text in wide)
+    assert max(sizes[1:3]) < 0.5 * min(sizes[0], sizes[-1])
 
 
 def test_a_dropped_fused_step_gives_its_memory_back(session: TorchSession) -> None:
