@@ -29,7 +29,7 @@ from decodescope.kernels.device.batched_product import prefetch_rows
 from decodescope.kernels.device.elements import as_float16, in_word_order, saturated_float16
 from decodescope.kernels.device.overlap import CAPABILITY, allow_next, wait_for_previous
 from decodescope.kernels.device.split_sums import split_sums
-from decodescope.kernels.device.weight_rows import program_rows
+from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_apart, check_float, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors
@@ -89,10 +89,7 @@ def _split_k_gemm_kernel(
     ahead = tl.minimum(split * _PREFETCHED, K - _PREFETCHED if K > _PREFETCHED else 0)
     prefetch_rows(w_ptr + ahead, inside, 0, K, BLOCK, 1, PDL)
     # Loaded before the loop, so that the end of the kernel does not wait for them.
-    if scale_ptr is not None:
-        scale = tl.load(scale_ptr + rows, mask=rows < N, other=0.0)
-    if bias_ptr is not None:
-        bias = tl.load(bias_ptr + rows, mask=rows < N, other=0.0).to(tl.float32)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], (rows < N)[:, None])
     wait_for_previous(PDL)
     token = tl.arange(0, TOKENS)
     if x_scale_ptr is not None:
@@ -132,10 +129,7 @@ def _split_k_gemm_kernel(
     if finishes:
         if x_scale_ptr is not None:
             sums *= x_scale[None, :]
-        if scale_ptr is not None:
-            sums *= scale[:, None]
-        if bias_ptr is not None:
-            sums += bias[:, None]
+        sums = sums * scale + bias
         tl.store(
             out_ptr + token[None, :] * N + rows[:, None],
             sums.to(out_ptr.dtype.element_ty),
