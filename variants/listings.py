@@ -9,7 +9,7 @@ from rich.text import Text
 from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.doctor import Check
 from decodescope.variants.model.presets import Preset
-from decodescope.variants.spec import FUSIONS
+from decodescope.variants.spec import FUSED_FORMATS, FUSIONS, LOADED_FORMATS
 
 _STATUS_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 _STATUS_MARK = {"ok": "ok", "warn": "!", "fail": "FAIL"}
@@ -45,10 +45,13 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
         if info.interpreted:
             here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
         table.add_row(info.name, info.summary, here)
+    narrow = [format for format in FUSED_FORMATS if format not in LOADED_FORMATS]
     table.caption = (
         "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "
         f"{', '.join(FUSIONS)}; pdl: programmatic dependent launch. +prefetch prefetches the O "
-        "projection's weights into L2 during attention."
+        "projection's weights into L2 during attention. Weights of fused variants may be stored in "
+        f"{', '.join(narrow)}; +head16 leaves lm_head in the run's dtype, +embedding8 stores the "
+        "embedding table so too."
     )
     table.caption_justify = "left"
     return table
