@@ -35,7 +35,17 @@ def fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetG
         return False
     if shapes.batch == 1:
         return _fits_vector(tile, operation, shapes)
-    return MIN_DOT <= tile.columns <= _MAX_COLUMNS
+    return MIN_DOT <= tile.columns <= _MAX_COLUMNS and not spills(tile, shapes)
+
+
+def spills(tile: Tile, shapes: StepShapes) -> bool:
+    """Whether a batched product is float32 and its blocks take more registers than there are.
+
+    It has no tensor cores: registers hold the blocks. Triton 3.6 was seen to keep within them up to
+    this size on compute capability 9.0, and to spill beyond it.
+    """
+    held = (tile.rows + padded_tokens(shapes.batch)) * tile.columns
+    return shapes.activation_bytes == 4 and held > 768 * tile.num_warps
 
 
 def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> int:

@@ -20,6 +20,7 @@ from decodescope.variants.steps.fused.tiling.limits import (
     most_elements,
     most_rows,
     shared_bytes,
+    spills,
     with_blocks_ahead,
 )
 from decodescope.variants.steps.fused.tiling.shapes import (
@@ -143,6 +144,8 @@ def _batched_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors
     warps = 4 if rows <= 64 else 8
     rows = min(rows, most_rows(operation, shapes))
     tile = Tile(rows, columns, warps, _BATCHED_STAGES, splits)
+    while spills(tile, shapes):
+        tile = replace(tile, columns=tile.columns // 2)
     while shared_bytes(tile, operation, shapes) > _BATCHED_SHARED_BYTES:
         tile = replace(tile, num_stages=tile.num_stages - 1)
     return tile
@@ -153,10 +156,8 @@ def _batched_columns(rows: int, operation: TiledOperation, shapes: StepShapes) -
     has activations of 16 tokens."""
     tokens = padded_tokens(shapes.batch)
     columns = _BATCHED_ROW_BYTES // shapes.activation_bytes
-    if shapes.activation_bytes == 4 and tokens > MIN_DOT:
-        # float32 products hold blocks in registers: with 64, Triton 3.6 spills them.
-        columns = 32
-    elif shapes.element_bytes(operation) < shapes.activation_bytes and rows < 128 and tokens <= 32:
+    narrow = shapes.element_bytes(operation) < shapes.activation_bytes == 2
+    if narrow and rows < 128 and tokens <= 32:
         columns *= 2
     return min(columns, max(MIN_DOT, power_of_2_from(shapes.shape(operation).columns)))
 
