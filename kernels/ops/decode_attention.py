@@ -105,6 +105,7 @@ def _decode_attention_kernel(
     LANES: tl.constexpr,
     BLOCK: tl.constexpr,
     LATER_BLOCK: tl.constexpr,
+    LATER_STAGES: tl.constexpr,
     SPLITS: tl.constexpr,
     SPLIT_ROWS: tl.constexpr,
     COMBINING_PROGRAMS: tl.constexpr,
@@ -210,7 +211,7 @@ def _decode_attention_kernel(
         later = tl.arange(0, LATER_BLOCK)
         # Without the test, programs with one block would compute the first copies' addresses too.
         if first + BLOCK < end:
-            for start in tl.range(first + BLOCK, end, LATER_BLOCK, num_stages=2):
+            for start in tl.range(first + BLOCK, end, LATER_BLOCK, num_stages=LATER_STAGES):
                 k_later = cache_block(k_words, start, end, capacity, word, D // WORD, LATER_BLOCK)
                 v_later = cache_block(v_words, start, end, capacity, word, D // WORD, LATER_BLOCK)
                 visible = start + later < end
@@ -306,9 +307,9 @@ class DecodeAttention(KernelOperation):
             D=head_dim,
             LANES=lanes,
             BLOCK=tile.columns,
-            LATER_BLOCK=_later_block(
-                tile, visible, batch, programs, multiprocessors, self.k_cache.element_size()
-            ),
+            LATER_BLOCK=_later_block(tile, visible, batch, programs, multiprocessors),
+            # As many bytes of either: with float8, one block arrives while another one is used.
+            LATER_STAGES=3 if self.k_cache.element_size() == 1 else 2,
             SPLITS=tile.splits,
             SPLIT_ROWS=triton.next_power_of_2(tile.splits),
             **combined.constants,
@@ -376,13 +377,11 @@ class DecodeAttention(KernelOperation):
         return (out,)
 
 
-def _later_block(
-    tile: Tile, visible: int, batch: int, programs: int, multiprocessors: int, element_bytes: int
-) -> int:
+def _later_block(tile: Tile, visible: int, batch: int, programs: int, multiprocessors: int) -> int:
     """Positions of each block after a split's first one; 0 compiles no such block.
 
     They are copied through shared memory, where the first K was, half a block each of K and V (of
-    float8 a whole one): with more than 48 KiB no other program fits on the multiprocessor. With
+    float8 two of them): with more than 48 KiB no other program fits on the multiprocessor. With
     copies the compiler uses 168 registers instead of 208 (head_dim 128), so that a third program
     has room.
 
@@ -392,7 +391,7 @@ def _later_block(
     crowded = batch == 1 and programs > multiprocessors
     if not crowded and visible - 1 <= tile.columns * tile.splits:
         return 0
-    return max(16, tile.columns // min(2, element_bytes))
+    return max(16, tile.columns // 2)
 
 
 def _multiprocessors(device: torch.device) -> int:

@@ -95,6 +95,8 @@ def _around_batched(start: Tile, operation: TiledOperation) -> Iterator[Tile]:
 def _around_attention(start: Tile) -> Iterator[Tile]:
     yield from _scaled(start, splits=2)
     yield from _scaled(start, splits=0.5)
+    # Three programs a multiprocessor in place of two.
+    yield from _scaled(start, splits=1.5)
     yield from _scaled(start, columns=0.5)
     yield from _scaled(start, num_warps=2)
     wide = replace(start, columns=2 * start.columns, splits=max(1, start.splits // 2))

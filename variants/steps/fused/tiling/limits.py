@@ -126,7 +126,7 @@ def attention_thread_bytes(element_bytes: int) -> int:
 
     float32 products have no tensor cores and take registers themselves: with 512 bytes, Triton 3.6
     spills 1.6 KB a thread on compute capability 9.0 at head_dim 128, with 256 below 0.2 KB. float8
-    becomes float16, twice as large: with 256 bytes it takes 159 registers, with 512 it takes 213,
+    becomes float16, twice as large: with 256 bytes it takes 142 registers, with 512 it takes 213,
     and no third program has room.
     """
     return 512 if element_bytes == 2 else 256

@@ -120,6 +120,7 @@ def test_float8_rows_take_the_same_tiles_as_rows_of_two_bytes() -> None:
                 Tile(1, 128, 4, splits=32),
                 Tile(1, 128, 4, splits=64),
                 Tile(1, 128, 4, splits=16),
+                Tile(1, 128, 4, splits=48),
                 Tile(1, 64, 4, splits=32),
                 Tile(1, 128, 8, splits=32),
                 Tile(1, 256, 8, splits=16),
