@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device.attention_blocks import head_scale, operand, row_scores
-from decodescope.kernels.device.elements import as_float32
+from decodescope.kernels.device.elements import as_float32, rounded
 
 MAX_SPLITS = 64
 MIN_SPLIT = 128
@@ -244,7 +244,7 @@ def combine_when_counted(
     out = tl.sum(weight[:, :, None] * acc, axis=0) + share[:, None] * as_float32(v_new)[None, :]
     tl.store(
         out_ptr + (kv_head * GROUP + query[:, None]) * D + lane[None, :],
-        (out * v_scale / total[:, None]).to(out_ptr.dtype.element_ty),
+        rounded(out * v_scale / total[:, None], out_ptr.dtype.element_ty),
         mask=inside & (query < written)[:, None],
     )
     tl.store(counter_ptr, 0)

@@ -101,10 +101,12 @@ def in_word_order(tile):
 
 @triton.jit
 def rounded(tile, dtype: tl.constexpr):
-    """float32 numbers as elements of `dtype`, rounded to nearest, ties to even. Of FP8 the largest
-    value stands for any beyond it, infinities too; NaN stays NaN."""
+    """float32 numbers as elements of `dtype`, rounded to nearest, ties to even. Of FP8 and float16
+    the largest value stands for any beyond it, infinities too; NaN stays NaN."""
     LARGEST: tl.constexpr = 57344.0 if dtype == tl.float8e5 else 448.0
-    if dtype.primitive_bitwidth != 8:
+    if dtype == tl.float16:
+        narrow = saturated_float16(tile)
+    elif dtype.primitive_bitwidth != 8:
         narrow = tile.to(dtype)
     elif INTERPRETED:
         narrow = _code(tile, LARGEST, dtype == tl.float8e5).to(dtype, bitcast=True)

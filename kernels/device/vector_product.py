@@ -8,13 +8,23 @@ float32, then the sums are reduced over threads once.
 
 RMSNorm is applied around the product: g[k] x[k] is multiplied, and the sum of x[k]^2, gathered on
 the way, scales the finished sums.
+
+FP8 and INT8 weights have half the bytes but as many elements, so that the CUDA cores' instructions
+would take as long as the memory: about 77 for 16 elements of a thread, 40 of them to convert,
+multiply and add. With 16 rows or more such a tile is therefore multiplied on the tensor cores, in
+float16: about 44 instructions. The inner dimension is divided into chunks, one or more for each
+warp, as the batch of a batched product; their sums are added. x becomes float16, after the norm
+where there is one.
 """
 
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.elements import as_float32
-from decodescope.kernels.device.overlap import allow_next, wait_for_previous
+from decodescope.kernels.device.elements import as_float16, as_float32, saturated_float16
+
+# Columns of a chunk on the tensor cores. Sums of short chunks wait less for each other.
+_CHUNK = tl.constexpr(64)
+_LEAST_ROWS = tl.constexpr(16)
 
 
 @triton.jit
@@ -35,7 +45,52 @@ def _vector(ptr, columns, K: tl.constexpr, MASKED: tl.constexpr):
 
 
 @triton.jit
+def _block_products(tile, x, sums):
+    """`sums` [chunks, rows, 8] + tile [rows, columns] times x [columns] on the tensor cores, a
+    chunk of the columns at a time. Their smallest product has 8 columns: x is repeated."""
+    CHUNKS: tl.constexpr = x.shape[0] // _CHUNK
+    chunks = tl.permute(tl.reshape(tile, (tile.shape[0], CHUNKS, _CHUNK)), (1, 0, 2))
+    if x.dtype != tl.float16:
+        x = saturated_float16(x.to(tl.float32))
+    x = tl.reshape(x, (CHUNKS, _CHUNK))
+    repeated = tl.broadcast_to(x[:, :, None], (CHUNKS, _CHUNK, 8))
+    return tl.dot(as_float16(chunks), repeated, sums)
+
+
+@triton.jit
+def first_blocks(
+    w_ptr,
+    rows,
+    g_ptr,
+    split,
+    K: tl.constexpr,
+    BLOCK: tl.constexpr,
+    SPLITS: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """What `products` can load before the previous kernel has ended: its first AHEAD blocks of W,
+    then its first block of g, or a zero without g."""
+    STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
+    # With splits, every block but the first of all may reach past K; without, only the last one.
+    UNEVEN: tl.constexpr = STEPS * SPLITS * BLOCK != K
+    ANY: tl.constexpr = UNEVEN and SPLITS > 1
+    columns = split * (STEPS * BLOCK) + tl.arange(0, BLOCK)
+    blocks = (_tile(w_ptr, rows, columns, K, ANY or (UNEVEN and STEPS == 1)),)
+    for step in tl.static_range(1, AHEAD):
+        here = columns + step * BLOCK
+        tile = _tile(w_ptr, rows, here, K, ANY or (UNEVEN and step == STEPS - 1))
+        # Triton unpacks no tuples.
+        blocks = blocks + (tile,)  # type: ignore[assignment]  # noqa: RUF005
+    if g_ptr is not None:
+        g = _vector(g_ptr, columns, K, ANY or (UNEVEN and STEPS == 1)).to(tl.float32)
+    else:
+        g = tl.zeros((BLOCK,), tl.float32)
+    return blocks + (g,)  # noqa: RUF005
+
+
+@triton.jit
 def products(
+    first,
     w_ptr,
     rows,
     x_ptr,
@@ -46,36 +101,53 @@ def products(
     BLOCK: tl.constexpr,
     SPLITS: tl.constexpr,
     AHEAD: tl.constexpr,
-    PDL: tl.constexpr,
 ):
     """sums[r] = sum over k of W[r, k] n[k] (float32), n = RMSNorm(x) with weight g and `eps`, or x
     if g_ptr is None.
 
-    rows [R] are row numbers from w_ptr on, all inside W. x, g: [K]. `split` of SPLITS takes its
-    part of k (with a norm, SPLITS is 1). Waits for the previous kernel after it has issued the
-    loads of the first AHEAD blocks of W and of the first block of g.
+    `first` is what `first_blocks` gave. rows [R] are row numbers from w_ptr on, all inside W. x, g:
+    [K]. `split` of SPLITS takes its part of k (with a norm, SPLITS is 1). Call it after
+    `wait_for_previous`.
     """
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
-    # With splits, every block but the first of all may reach past K; without, only the last one.
     UNEVEN: tl.constexpr = STEPS * SPLITS * BLOCK != K
     ANY: tl.constexpr = UNEVEN and SPLITS > 1
     LAST: tl.constexpr = STEPS - 1
-    allow_next(PDL)
+    NARROW: tl.constexpr = w_ptr.dtype.element_ty.primitive_bitwidth == 8
+    HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16
+    LARGE: tl.constexpr = rows.shape[0] >= _LEAST_ROWS and BLOCK >= _CHUNK
+    TENSOR_CORES: tl.constexpr = NARROW and HALF and LARGE
     columns = split * (STEPS * BLOCK) + tl.arange(0, BLOCK)
-    tiles = (_tile(w_ptr, rows, columns, K, ANY or (UNEVEN and STEPS == 1)),)
-    for step in tl.static_range(1, AHEAD):
-        tile = _tile(w_ptr, rows, columns + step * BLOCK, K, ANY or (UNEVEN and step == LAST))
-        # Triton unpacks no tuples.
-        tiles = tiles + (tile,)  # type: ignore[assignment]  # noqa: RUF005
-    if g_ptr is not None:
-        first_g = _vector(g_ptr, columns, K, ANY or (UNEVEN and STEPS == 1))
-    wait_for_previous(PDL)
-    x = _vector(x_ptr, columns, K, ANY or (UNEVEN and STEPS == 1)).to(tl.float32)
+    stored_x = _vector(x_ptr, columns, K, ANY or (UNEVEN and STEPS == 1))
+    x = stored_x.to(tl.float32)
     squares = x * x
+    if TENSOR_CORES:
+        if g_ptr is not None:
+            for step in tl.static_range(1, STEPS):
+                later = _vector(x_ptr, columns + step * BLOCK, K, UNEVEN and step == LAST)
+                squares += later.to(tl.float32) * later.to(tl.float32)
+            rstd = tl.rsqrt(tl.sum(squares, axis=0) / K + eps)
+            blocks = _block_products(first[0], x * (first[AHEAD] * rstd), None)
+        else:
+            # Not through float32: a float16 x is copied as it is.
+            blocks = _block_products(first[0], stored_x, None)
+        for step in tl.static_range(1, STEPS):
+            here = columns + step * BLOCK
+            x = _vector(x_ptr, here, K, ANY or (UNEVEN and step == LAST))
+            if g_ptr is not None:
+                g = _vector(g_ptr, here, K, UNEVEN and step == LAST).to(tl.float32)
+                x = x.to(tl.float32) * (g * rstd)
+            if step < AHEAD:
+                blocks = _block_products(first[step], x, blocks)
+            else:
+                tile = _tile(w_ptr, rows, here, K, ANY or (UNEVEN and step == LAST))
+                blocks = _block_products(tile, x, blocks)
+        # The columns of a block are equal.
+        return tl.max(tl.sum(blocks, axis=0), axis=1)
     if g_ptr is not None:
-        x *= first_g.to(tl.float32)
+        x *= first[AHEAD]
     # Not added to zeros: the compiler would keep that addition.
-    total = as_float32(tiles[0]) * x[None, :]
+    total = as_float32(first[0]) * x[None, :]
     for step in tl.static_range(1, STEPS):
         here = columns + step * BLOCK
         x = _vector(x_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
@@ -83,7 +155,7 @@ def products(
             squares += x * x
             x *= _vector(g_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
         if step < AHEAD:
-            total += as_float32(tiles[step]) * x[None, :]
+            total += as_float32(first[step]) * x[None, :]
         else:
             tile = _tile(w_ptr, rows, here, K, ANY or (UNEVEN and step == LAST))
             total += as_float32(tile) * x[None, :]

@@ -5,37 +5,39 @@ import triton.language as tl
 
 
 @triton.jit
-def program_rows(w_ptr, program, N, K: tl.constexpr, ROWS: tl.constexpr):
+def program_rows(w_ptr, program, N: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr):
     """A program's ROWS rows of W [N, K]: a pointer to the first, their numbers from there, and
     their numbers in W, which may reach past N.
 
     From the pointer, rows past the end repeat the last one instead of being masked: loads stay wide
     and plain. The pointer is advanced in 64 bits, because W may have more than 2^31 elements.
+    Without rows past the end, the numbers are constants, and so are the distances of the loads.
     """
     lane = tl.arange(0, ROWS)
     first = program * ROWS
     w_ptr += first.to(tl.int64) * K
-    return w_ptr, tl.minimum(lane, N - 1 - first), first + lane
+    inside = lane
+    if N % ROWS != 0:
+        inside = tl.minimum(lane, N - 1 - first)
+    return w_ptr, inside, first + lane
 
 
 @triton.jit
-def paired_rows(first, half, ROWS: tl.constexpr):
-    """Rows that alternate between [0, half) and [half, 2 half), from pair `first` on.
+def program_pairs(w_ptr, first, HALF: tl.constexpr, K: tl.constexpr, ROWS: tl.constexpr):
+    """Rows that alternate between [0, HALF) and [HALF, 2 HALF) of W, from pair `first` on: a
+    pointer to the first, their numbers from there, and their numbers in W.
 
     Rows past the end repeat the last pair.
     """
     lane = tl.arange(0, ROWS)
-    return tl.minimum(first + lane // 2, half - 1) + (lane % 2) * half
-
-
-@triton.jit
-def finished(sums, scale_ptr, bias_ptr, rows, mask):
-    """The sums (float32) of `rows` as outputs: times the row's scale, plus its bias.
-
-    Rows that are masked are undefined; `mask` may be None.
-    """
-    scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, mask)
-    return sums * scale + bias
+    pair = lane // 2
+    if HALF % (ROWS // 2) != 0:
+        pair = tl.minimum(pair, HALF - 1 - first)
+    second = lane % 2
+    rows = first + pair + second * HALF
+    if HALF * K >= 2**31:
+        second = second.to(tl.int64)
+    return w_ptr + first.to(tl.int64) * K, pair + second * HALF, rows
 
 
 @triton.jit

@@ -38,6 +38,16 @@ def check_tensor(
         raise ValueError(f"{name} has strides {tensor.stride()}: must be contiguous")
 
 
+def check_output(name: str, out: torch.Tensor, shape: tuple[int, ...], x: torch.Tensor) -> None:
+    """Raise `ValueError` unless `out` has this shape, x's device, and x's dtype.
+
+    One of the two may be float16 and the other bfloat16: products with narrow weights multiply
+    float16, so the steps that have them pass it on between their kernels.
+    """
+    halves = {out.dtype, x.dtype} == {torch.float16, torch.bfloat16}
+    check_tensor(name, out, shape, out.dtype if halves else x.dtype, x.device)
+
+
 def check_position(position: torch.Tensor, device: torch.device) -> None:
     """Raise `ValueError` unless `position` is int32 [1] on this device."""
     check_tensor("position", position, (1,), torch.int32, device)

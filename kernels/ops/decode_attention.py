@@ -40,14 +40,19 @@ from decodescope.kernels.device.attention_splits import (
     workspace_counters,
     workspace_floats,
 )
-from decodescope.kernels.device.elements import as_float32
+from decodescope.kernels.device.elements import as_float32, rounded
 from decodescope.kernels.device.l2_prefetch import (
     PREFETCH_PROGRAMS,
     prefetch_share,
     prefetchable_bytes,
 )
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_float, check_position, check_tensor
+from decodescope.kernels.host.checks import (
+    check_float,
+    check_output,
+    check_position,
+    check_tensor,
+)
 from decodescope.kernels.host.kv_cache import (
     KvScales,
     check_caches,
@@ -221,7 +226,7 @@ def _decode_attention_kernel(
 
     acc = joined(acc)
     if SPLITS == 1:
-        out = (acc * (v_scale / l)[:, None]).to(out_ptr.dtype.element_ty)
+        out = rounded(acc * (v_scale / l)[:, None], out_ptr.dtype.element_ty)
         tl.store(out_ptr + heads, out, mask=inside & (query < written)[:, None])
     else:
         store_split(
@@ -236,7 +241,8 @@ class DecodeAttention(KernelOperation):
 
     q, out [batch, heads, D], caches [batch, kv_heads, capacity, D], contiguous, of one float dtype,
     or the caches of float8, with `scales` or without: then q and the softmax's weights are rounded
-    to float16 (q beyond its range is its largest value), the sums stay float32.
+    to float16 (q beyond its range is its largest value), the sums stay float32. `check_output` says
+    which other dtype out may have.
     heads is a multiple of kv_heads (KV head h serves query heads h * group and up), D is even, 32
     to 256, batch 1 to 64. `position` int32 [1] on the device: earlier steps wrote the rows before
     it, the previous kernel writes its own row, later rows are not read. At a position outside the
@@ -338,8 +344,8 @@ class DecodeAttention(KernelOperation):
         if head_dim % 2 or not 32 <= head_dim <= 256:
             raise ValueError(f"head_dim {head_dim}: must be even, 32 to 256")
         check_float("q", q)
-        for name, tensor in (("q", q), ("out", self.out)):
-            check_tensor(name, tensor, (batch, heads, head_dim), q.dtype, q.device)
+        check_tensor("q", q, (batch, heads, head_dim), q.dtype, q.device)
+        check_output("out", self.out, (batch, heads, head_dim), q)
         caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
         check_caches(*caches, shape, q.dtype, q.device)
         check_position(self.position, q.device)

@@ -11,12 +11,12 @@ import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import finished, program_rows, scale_and_bias
+from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
 from decodescope.kernels.host.checks import (
     check_activations,
     check_apart,
     check_norm,
-    check_tensor,
+    check_output,
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
@@ -45,17 +45,21 @@ def _linear_kernel(
     bias_ptr,
     out_ptr,
     eps,
-    N,
+    N: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     PDL: tl.constexpr,
 ):
+    allow_next(PDL)
     w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), N, K, ROWS)
-    sums = vector_product.products(w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, PDL)
     mask = rows < N
-    sums = finished(sums, scale_ptr, bias_ptr, rows, mask)
+    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, mask)
+    wait_for_previous(PDL)
+    sums = vector_product.products(first, w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD)
+    sums = sums * scale + bias
     tl.store(out_ptr + rows, sums.to(out_ptr.dtype.element_ty), mask=mask)
 
 
@@ -68,7 +72,7 @@ def _linear_batched_kernel(
     bias_ptr,
     out_ptr,
     eps,
-    N,
+    N: tl.constexpr,
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
@@ -100,8 +104,8 @@ def _linear_batched_kernel(
 class Linear(KernelOperation):
     """out[b, n] = sum over k of W[n, k] n[b, k] + bias[n], n = RMSNorm(x), or x without a norm.
 
-    x [batch, columns], out [batch, rows], contiguous, of one dtype; batch 1..64. Sums are float32
-    and rounded once; the norm's factor is applied to the sum.
+    x [batch, columns], out [batch, rows], contiguous, of dtypes that `check_output` allows; batch
+    1..64. Sums are float32 and rounded once; the norm's factor is applied to the sum.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of more than
@@ -117,7 +121,7 @@ class Linear(KernelOperation):
     def launch(self, pdl: bool = False) -> Launch:
         x, weight = self.x, self.weight
         batch = check_activations(x, weight.columns, weight.data.device)
-        check_tensor("out", self.out, (batch, weight.rows), x.dtype, x.device)
+        check_output("out", self.out, (batch, weight.rows), x)
         check_norm(self.norm, weight.columns, x.device)
         check_apart("out", self.out, x)
         check_unsplit(self.tile)
@@ -130,7 +134,7 @@ class Linear(KernelOperation):
             *weight.pointers,
             self.out,
             eps,
-            weight.rows,
+            N=weight.rows,
             **product_options(x, weight, self.tile, pdl),
         )
 

@@ -17,8 +17,8 @@ import triton.language as tl
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
 from decodescope.kernels.device.split_sums import split_sums
-from decodescope.kernels.device.weight_rows import finished, program_rows, scale_and_bias
-from decodescope.kernels.host.checks import check_activations, check_apart, check_tensor
+from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
+from decodescope.kernels.host.checks import check_activations, check_apart, check_output
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.product import product_options
@@ -36,13 +36,6 @@ def linear_residual_reference(
 
 
 @triton.jit
-def _add_to_residual(sums, scale_ptr, bias_ptr, residual_ptr, rows, mask):
-    total = finished(sums, scale_ptr, bias_ptr, rows, mask)
-    total += tl.load(residual_ptr + rows, mask=mask, other=0.0).to(tl.float32)
-    tl.store(residual_ptr + rows, total.to(residual_ptr.dtype.element_ty), mask=mask)
-
-
-@triton.jit
 def _linear_residual_kernel(
     x_ptr,
     w_ptr,
@@ -51,7 +44,7 @@ def _linear_residual_kernel(
     residual_ptr,
     partial_ptr,
     counter_ptr,
-    N,
+    N: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -59,25 +52,25 @@ def _linear_residual_kernel(
     SPLITS: tl.constexpr,
     PDL: tl.constexpr,
 ):
+    allow_next(PDL)
     block = tl.program_id(0)
     split = tl.program_id(1)
     w_ptr, inside, rows = program_rows(w_ptr, block, N, K, ROWS)
+    mask = rows < N
+    first = vector_product.first_blocks(w_ptr, inside, None, split, K, BLOCK, SPLITS, AHEAD)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, mask)
+    wait_for_previous(PDL)
+    # Loaded before the sums, so that the end of the kernel does not wait for it. Only the last
+    # program of a block writes here, after all of them have arrived.
+    residual = tl.load(residual_ptr + rows, mask=mask, other=0.0).to(tl.float32)
     sums = vector_product.products(
-        w_ptr, inside, x_ptr, None, 0.0, split, K, BLOCK, SPLITS, AHEAD, PDL
+        first, w_ptr, inside, x_ptr, None, 0.0, split, K, BLOCK, SPLITS, AHEAD
     )
-    if SPLITS > 1:
-        padded = tl.num_programs(0) * ROWS
-        tl.store(partial_ptr + split * padded + rows, sums)
-        tl.debug_barrier()
-        arrived = tl.atomic_add(counter_ptr + block, 1, sem="acq_rel")
-        if arrived == SPLITS - 1:
-            total = tl.zeros((ROWS,), dtype=tl.float32)
-            for part in tl.static_range(SPLITS):
-                total += tl.load(partial_ptr + part * padded + rows)
-            _add_to_residual(total, scale_ptr, bias_ptr, residual_ptr, rows, rows < N)
-            tl.store(counter_ptr + block, 0)
-    else:
-        _add_to_residual(sums, scale_ptr, bias_ptr, residual_ptr, rows, rows < N)
+    column, finishes = split_sums(sums[:, None], partial_ptr, counter_ptr, block, split, SPLITS)
+    sums = tl.reshape(column, (ROWS,))
+    if finishes:
+        total = sums * scale + bias + residual
+        tl.store(residual_ptr + rows, total.to(residual_ptr.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -89,7 +82,7 @@ def _linear_residual_batched_kernel(
     residual_ptr,
     partial_ptr,
     counter_ptr,
-    N,
+    N: tl.constexpr,
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
@@ -136,8 +129,8 @@ def split_workspace(weight: WeightMatrix, tile: Tile, batch: int) -> tuple[int, 
 class LinearResidual(KernelOperation):
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once.
 
-    x [batch, columns], residual [batch, rows], both contiguous and of one dtype; batch 1..64. With
-    more than one split the workspace holds as much as `split_workspace` says.
+    x [batch, columns], residual [batch, rows], contiguous, of dtypes that `check_output` allows;
+    batch 1..64. With more than one split the workspace holds as much as `split_workspace` says.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a residual in x's memory; a workspace
@@ -153,7 +146,7 @@ class LinearResidual(KernelOperation):
     def launch(self, pdl: bool = False) -> Launch:
         x, weight, residual, tile = self.x, self.weight, self.residual, self.tile
         batch = check_activations(x, weight.columns, weight.data.device)
-        check_tensor("residual", residual, (batch, weight.rows), x.dtype, x.device)
+        check_output("residual", residual, (batch, weight.rows), x)
         check_apart("residual", residual, x)
         options = product_options(x, weight, tile, pdl)
         blocks = triton.cdiv(weight.rows, tile.rows)
@@ -166,7 +159,7 @@ class LinearResidual(KernelOperation):
             residual,
             self.workspace.partials,
             self.workspace.counters,
-            weight.rows,
+            N=weight.rows,
             SPLITS=tile.splits,
             **options,
         )

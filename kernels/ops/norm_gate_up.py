@@ -11,13 +11,14 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device import batched_product, vector_product
+from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import finished, paired_rows, scale_and_bias
+from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
 from decodescope.kernels.host.checks import (
     check_activations,
     check_apart,
     check_norm,
-    check_tensor,
+    check_output,
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
@@ -45,24 +46,26 @@ def _norm_gate_up_kernel(
     bias_ptr,
     out_ptr,
     eps,
-    I,  # noqa: E741 - the field's name for the intermediate size
+    I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
     PDL: tl.constexpr,
 ):
+    allow_next(PDL)
     # Rows of the tile alternate between G and U, so that one product serves both.
-    first = tl.program_id(0) * (ROWS // 2)
-    rows = paired_rows(first, I, ROWS)
-    sums = vector_product.products(
-        w_ptr, rows.to(tl.int64), x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, PDL
-    )
-    sums = finished(sums, scale_ptr, bias_ptr, rows, None)
+    unit = tl.program_id(0) * (ROWS // 2)
+    w_ptr, inside, rows = program_pairs(w_ptr, unit, I, K, ROWS)
+    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, None)
+    wait_for_previous(PDL)
+    sums = vector_product.products(first, w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD)
+    sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
-    units = first + tl.arange(0, ROWS // 2)
+    units = unit + tl.arange(0, ROWS // 2)
     activated = gate * tl.sigmoid(gate) * up
-    tl.store(out_ptr + units, activated.to(out_ptr.dtype.element_ty), mask=units < I)
+    tl.store(out_ptr + units, rounded(activated, out_ptr.dtype.element_ty), mask=units < I)
 
 
 @triton.jit
@@ -74,7 +77,7 @@ def _norm_gate_up_batched_kernel(
     bias_ptr,
     out_ptr,
     eps,
-    I,  # noqa: E741 - the field's name for the intermediate size
+    I: tl.constexpr,  # noqa: E741 - the field's name for the intermediate size
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
@@ -85,21 +88,21 @@ def _norm_gate_up_batched_kernel(
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    first = tl.program_id(0) * (ROWS // 2)
-    rows = paired_rows(first, I, ROWS)
-    batched_product.prefetch_rows(w_ptr, rows.to(tl.int64), 0, K, BLOCK, 1, PDL)
+    unit = tl.program_id(0) * (ROWS // 2)
+    w_ptr, inside, rows = program_pairs(w_ptr, unit, I, K, ROWS)
+    batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, rows.to(tl.int64), x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
+        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
     )
     sums = sums * scale + bias
     gate, up = batched_product.split_pairs(sums)
-    units = first + tl.arange(0, ROWS // 2)
+    units = unit + tl.arange(0, ROWS // 2)
     token = tl.arange(0, TOKENS)
     tl.store(
         out_ptr + token[None, :] * I + units[:, None],
-        (gate * tl.sigmoid(gate) * up).to(out_ptr.dtype.element_ty),
+        rounded(gate * tl.sigmoid(gate) * up, out_ptr.dtype.element_ty),
         mask=(units < I)[:, None] & (token < BATCH)[None, :],
     )
 
@@ -108,7 +111,8 @@ def _norm_gate_up_batched_kernel(
 class NormGateUp(KernelOperation):
     """out[b, i] = silu(G[i] . n[b]) * (U[i] . n[b]), n = RMSNorm(x), or x where `norm` is None.
 
-    x [batch, hidden], out [batch, intermediate], contiguous, of one dtype; batch 1..64. `gate_up`
+    x [batch, hidden], out [batch, intermediate], contiguous, of one dtype, or out in float16 for
+    narrow weights (`check_output`); batch 1..64. `gate_up`
     [2 * intermediate, hidden] holds G's rows, then U's. `tile.rows` counts rows of both, so half as
     many outputs.
 
@@ -129,7 +133,7 @@ class NormGateUp(KernelOperation):
             raise ValueError(f"gate_up of {gate_up.rows} rows: must hold as many gate as up rows")
         intermediate = gate_up.rows // 2
         batch = check_activations(x, gate_up.columns, gate_up.data.device)
-        check_tensor("out", self.out, (batch, intermediate), x.dtype, x.device)
+        check_output("out", self.out, (batch, intermediate), x)
         check_apart("out", self.out, x)
         check_norm(self.norm, gate_up.columns, x.device)
         check_unsplit(self.tile)
@@ -144,7 +148,7 @@ class NormGateUp(KernelOperation):
             *gate_up.pointers,
             self.out,
             eps,
-            intermediate,
+            I=intermediate,
             **product_options(x, gate_up, self.tile, pdl),
         )
 

@@ -17,7 +17,7 @@ import triton.language as tl
 from decodescope.kernels.device import batched_product, vector_product
 from decodescope.kernels.device.choice import NO_KEY, choice_keys, chosen_index
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import finished, program_rows, scale_and_bias
+from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
 from decodescope.kernels.host.checks import (
     check_activations,
     check_norm,
@@ -52,8 +52,8 @@ def _norm_head_kernel(
     key_ptr,
     counter_ptr,
     eps,
-    V,
     capacity,
+    V: tl.constexpr,
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -61,10 +61,14 @@ def _norm_head_kernel(
     CHOOSE: tl.constexpr,
     PDL: tl.constexpr,
 ):
+    allow_next(PDL)
     w_ptr, inside, rows = program_rows(w_ptr, tl.program_id(0), V, K, ROWS)
-    sums = vector_product.products(w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, PDL)
     mask = rows < V
-    sums = finished(sums, scale_ptr, bias_ptr, rows, mask)
+    first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, mask)
+    wait_for_previous(PDL)
+    sums = vector_product.products(first, w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD)
+    sums = sums * scale + bias
     # transformers chooses among logits of the model's dtype; ties there go to the lowest index.
     logits = sums.to(x_ptr.dtype.element_ty).to(tl.float32)
     if logits_ptr is not None:
@@ -96,8 +100,8 @@ def _norm_head_batched_kernel(
     key_ptr,
     counter_ptr,
     eps,
-    V,
     capacity,
+    V: tl.constexpr,
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
     K: tl.constexpr,
@@ -195,8 +199,8 @@ class NormHead(KernelOperation):
             self.workspace.keys,
             self.workspace.counters,
             eps,
-            head.rows,
             int(tokens.shape[1]) - 1,
+            V=head.rows,
             CHOOSE=self.choose,
             **product_options(x, head, self.tile, pdl),
         )

@@ -29,7 +29,7 @@ from decodescope.kernels.device.head_rows import (
     store_normed_heads,
 )
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.device.weight_rows import finished, paired_rows, scale_and_bias
+from decodescope.kernels.device.weight_rows import program_pairs, scale_and_bias
 from decodescope.kernels.host.checks import (
     check_activations,
     check_apart,
@@ -109,6 +109,7 @@ def _norm_qkv_rope_kernel(
     HALF_BLOCK: tl.constexpr,
     PDL: tl.constexpr,
 ):
+    allow_next(PDL)
     PAIRS: tl.constexpr = ROWS // 2
     CHUNKS: tl.constexpr = (D // 2 + PAIRS - 1) // PAIRS
     head = tl.program_id(0) // CHUNKS
@@ -122,10 +123,12 @@ def _norm_qkv_rope_kernel(
     cos = tl.load(cos_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     sin = tl.load(sin_ptr + row * (D // 2) + pairs, mask=turned, other=0.0)
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, 0, True, HEADS, KV_HEADS)
-    inside = paired_rows(first, D // 2, ROWS)
-    w_ptr += head.to(tl.int64) * (D * K)
-    sums = vector_product.products(w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD, PDL)
-    sums = finished(sums, scale_ptr, bias_ptr, head * D + inside, None)
+    w_ptr, inside, rows = program_pairs(w_ptr + head.to(tl.int64) * (D * K), first, D // 2, K, ROWS)
+    blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, head * D + rows, None)
+    wait_for_previous(PDL)
+    sums = vector_product.products(blocks, w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD)
+    sums = sums * scale + bias
     low, high = tl.split(tl.reshape(sums, (PAIRS, 2)))
     STORED: tl.constexpr = k_ptr.dtype.element_ty
     target = head_rows(q_ptr, k_ptr, v_ptr, head, 0, position, HEADS, KV_HEADS, capacity, D)
@@ -202,10 +205,9 @@ def _norm_qkv_rope_batched_kernel(
     CHUNKS: tl.constexpr = (D // 2 + PAIRS - 1) // PAIRS
     head = tl.program_id(0) // CHUNKS
     first = (tl.program_id(0) % CHUNKS) * PAIRS
-    inside = paired_rows(first, D // 2, ROWS)
-    w_ptr += head.to(tl.int64) * (D * K)
+    w_ptr, inside, rows = program_pairs(w_ptr + head.to(tl.int64) * (D * K), first, D // 2, K, ROWS)
+    scale, bias = scale_and_bias(scale_ptr, bias_ptr, (head * D + rows)[:, None], None)
     batched_product.prefetch_rows(w_ptr, inside, 0, K, BLOCK, 1, PDL)
-    scale, bias = scale_and_bias(scale_ptr, bias_ptr, (head * D + inside)[:, None], None)
     position = tl.load(position_ptr)
     fits = (position >= 0) & (position < capacity)
     row = tl.minimum(tl.maximum(position, 0), table_rows - 1).to(tl.int64) * (D // 2)

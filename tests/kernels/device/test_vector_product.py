@@ -3,7 +3,7 @@ import torch
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.vector_product import products
+from decodescope.kernels.device.vector_product import first_blocks, products
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
@@ -38,7 +38,8 @@ def _products_kernel(
     split = tl.program_id(0)
     lane = tl.arange(0, ROWS)
     rows = tl.minimum(lane, N - 1)
-    sums = products(w_ptr, rows, x_ptr, g_ptr, 1e-5, split, K, BLOCK, SPLITS, AHEAD, False)
+    first = first_blocks(w_ptr, rows, g_ptr, split, K, BLOCK, SPLITS, AHEAD)
+    sums = products(first, w_ptr, rows, x_ptr, g_ptr, 1e-5, split, K, BLOCK, SPLITS, AHEAD)
     tl.store(sums_ptr + split * ROWS + lane, sums)
 
 

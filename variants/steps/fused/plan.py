@@ -27,7 +27,8 @@ class StepBuffers:
     Of the whole generation: `tokens` int64 [batch, capacity + 1], the id at each position, and
     `position` int32 [1], the number of tokens in the KV cache. Of one step: the residual stream `x`
     [batch, hidden], `q` and `attended` [batch, heads, head_dim], `activation` [batch, intermediate]
-    and `logits` float32 [batch, vocabulary].
+    and `logits` float32 [batch, vocabulary]. With narrow weights, fused attention and SwiGLU give
+    `attended` and `activation` in float16, in which the next product multiplies.
 
     Used only if a fusion is left out: `normed` and `added` [batch, hidden], `qkv` [batch, rows],
     `k` and `v` [batch, KV heads, head_dim], `gate` and `up` as `activation`, `model_logits`.
@@ -91,7 +92,7 @@ def step_plan(
         parts=parts,
         cache=new_kv_cache(parts, batch, capacity, device, spec.kv_format),
         rope=rope,
-        buffers=_new_buffers(parts, batch, capacity, device),
+        buffers=_new_buffers(spec, parts, batch, capacity, device),
         tiles=tiles,
         workspace=step_workspace(parts, batch, tiles, device),
         visible=VisibleRows({layer.window for layer in parts.layers}, capacity, device),
@@ -104,18 +105,26 @@ def step_plan(
 
 
 def _new_buffers(
-    parts: FusedModel, batch: int, capacity: int, device: torch.device | str
+    spec: VariantSpec,
+    parts: FusedModel,
+    batch: int,
+    capacity: int,
+    device: torch.device | str,
 ) -> StepBuffers:
     def zeros(*shape: int, dtype: torch.dtype = parts.dtype) -> torch.Tensor:
         return torch.zeros(batch, *shape, dtype=dtype, device=device)
 
+    narrow = parts.layers[0].o.data.element_size() == 1
+    half = torch.float16 if narrow and parts.dtype == torch.bfloat16 else parts.dtype
     return StepBuffers(
         tokens=zeros(capacity + 1, dtype=torch.int64),
         position=torch.zeros(1, dtype=torch.int32, device=device),
         x=zeros(parts.hidden),
         q=zeros(parts.heads, parts.head_dim),
-        attended=zeros(parts.heads, parts.head_dim),
-        activation=zeros(parts.intermediate),
+        attended=zeros(
+            parts.heads, parts.head_dim, dtype=half if spec.uses("attention") else parts.dtype
+        ),
+        activation=zeros(parts.intermediate, dtype=half if spec.uses("gate_up") else parts.dtype),
         logits=zeros(parts.vocab, dtype=torch.float32),
         normed=zeros(parts.hidden),
         added=zeros(parts.hidden),
