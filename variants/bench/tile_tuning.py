@@ -133,8 +133,10 @@ def read_table(path: Path) -> TileTable:
 @torch.no_grad()
 def launches_of(step: FusedStep, position: int) -> LaunchWith:
     """A function that launches `step` with given tiles at `position`, on a random KV cache."""
-    for cache in (step.plan.cache.k, step.plan.cache.v):
-        cache.normal_()
+    # PyTorch draws no float8.
+    drawn = torch.float16 if step.plan.spec.kv_format else step.plan.parts.dtype
+    for layer in (*step.plan.cache.k, *step.plan.cache.v):
+        layer.copy_(torch.empty_like(layer, dtype=drawn).normal_())
     return lambda tiles: partial(step.with_tiles(tiles).launch_at, position)
 
 

@@ -109,11 +109,13 @@ def test_both_steps_are_timed_in_turn() -> None:
     assert len(before.rounds) == tile_tuning.ROUNDS
 
 
-def test_steps_are_launched_at_one_position_over_random_rows(device: str) -> None:
-    step = build_fused(VariantSpec("fused"), small_model(device), WORKLOAD, device)
+@pytest.mark.parametrize("spec", ["fused", "fused+kv_fp8_e4m3", "fused+kv_fp8_e5m2"])
+def test_steps_are_launched_at_one_position_over_random_rows(spec: str, device: str) -> None:
+    step = build_fused(VariantSpec.parse(spec), small_model(device), WORKLOAD, device)
     launch = launches_of(step, 23)(step.plan.tiles)
-    assert step.plan.cache.k.std() > 0.9
-    assert step.plan.cache.v.std() > 0.9
+    for cache in (step.plan.cache.k, step.plan.cache.v):
+        assert cache.float().std() > 0.9
+        assert not torch.equal(cache[0].float(), cache[-1].float())
     launch()
     launch()
     assert int(step.plan.buffers.position) == 24

@@ -243,3 +243,37 @@ def test_a_new_cache_takes_half_the_bytes(format: Any, dtype: torch.dtype, devic
     if cache.k_scales is not None:
         assert cache.k_scales.shape == (2, 3, 2)
         assert (cache.k_scales == 1).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("format", ["fp8_e4m3", "fp8_e5m2"])
+@pytest.mark.parametrize("batch", [1, 8])
+def test_one_graph_serves_prompts_of_other_scales(batch: int, format: str) -> None:
+    loaded = load_family("qwen3", "cuda", torch.bfloat16)
+    workload = DecodeWorkload(batch, 33, 12)
+    steps = [fused(loaded, workload, f"{name}+kv_{format}") for name in ("fused", "fused+graph")]
+    for seed in range(3):
+        prompt = prompt_of(loaded, workload, seed)
+        for step in steps:
+            step.prefill(prompt)
+        launched, replayed = (decoded(step, 6) for step in steps)
+        assert torch.equal(launched, replayed)
+        ids = ids_of(loaded, batch, seed)
+        logits = [step.forced_step(ids) for step in steps]
+        assert torch.equal(*logits)
+        caches = [step.plan.cache for step in steps]
+        assert torch.equal(*(cache.k.view(torch.uint8) for cache in caches))
+
+
+@pytest.mark.gpu
+def test_a_step_does_not_synchronise() -> None:
+    loaded = load_family("qwen3", "cuda", torch.bfloat16)
+    workload = DecodeWorkload(2, 5, 20)
+    step = fused(loaded, workload, "fused+graph+kv_fp8_e4m3")
+    step.prefill(prompt_of(loaded, workload))
+    step.step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        decoded(step, 10)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
