@@ -1,5 +1,6 @@
 """Models quantised in place: what is replaced, what it becomes, and what memory that takes."""
 
+import gc
 import weakref
 from typing import Any, get_args
 
@@ -276,12 +277,14 @@ def test_on_a_gpu_the_peak_is_the_model_and_one_layer() -> None:
 
     model = build_random(PRESETS["llama-3.2-1b"], "cuda", torch.bfloat16)
     whole, layer = model_bytes(model), model_bytes(model.model.layers[0])
-    torch.cuda.synchronize()
-    others = torch.cuda.memory_allocated() - whole
+    gc.collect()
+    torch.cuda.empty_cache()
+    others, reserved = torch.cuda.memory_allocated() - whole, torch.cuda.memory_reserved()
     torch.cuda.reset_peak_memory_stats()
     how = Quantization("fp8_e4m3")
     expected = quantized_bytes(model, how)
     quantize_model("1b", model, how)
     assert torch.cuda.max_memory_allocated() <= others + whole + layer
     assert torch.cuda.memory_allocated() == pytest.approx(others + expected, rel=0.01)
-    assert torch.cuda.memory_reserved() <= 1.1 * (others + expected)
+    # The driver has most of what was freed: other processes can use it.
+    assert reserved - torch.cuda.memory_reserved() >= 0.75 * (whole - expected)
