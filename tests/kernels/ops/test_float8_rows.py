@@ -119,7 +119,7 @@ def unquantised(operation: NormQkvRope) -> NormQkvRope:
 
 @pytest.mark.parametrize("stored", FORMATS)
 @pytest.mark.parametrize("qk", [False, True])
-@pytest.mark.parametrize("batch", [1, 3, 16])
+@pytest.mark.parametrize("batch", [1, 3, 16, 33])
 def test_the_projections_rows_are_rounded_once(
     batch: int, qk: bool, stored: torch.dtype, inputs, assert_reset
 ) -> None:
