@@ -1,7 +1,7 @@
 """Runs every kernel under compute-sanitizer: memcheck (bounds) and racecheck (shared memory).
 
 Writes benchmarks/results/kernel-sanitizer.json. Each kernel is launched at small shapes that no
-tile divides, in every dtype and format, at batch 1 and 3, with and without overlap (PDL), and once
+tile divides, in every dtype and format, at batch 1 and 33, with and without overlap (PDL), and once
 more at a position past the end of every cache, where it must write nothing. With --run it only
 launches the kernels, for a sanitizer that is started by hand:
 compute-sanitizer --tool memcheck python -m benchmarks.kernel_sanitizer --run
@@ -41,7 +41,7 @@ from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 TOOLS = ("memcheck", "racecheck")
 DEFAULT_PATH = Path("/usr/local/cuda/bin/compute-sanitizer")
 MODULE = "benchmarks.kernel_sanitizer"
-BATCHES = (1, 3)
+BATCHES = (1, 33)
 CONTEXT = 301
 PAST_THE_END = 10_000
 
@@ -58,6 +58,8 @@ _BIASED = _SMALL | {
     "attention_bias": True,
     "mlp_bias": True,
 }
+# Rows of whole words, which narrow weights are loaded as in tiles of 64 rows.
+_WORDS = _SMALL | {"model_type": "qwen2", "hidden_size": 336, "intermediate_size": 528}
 _QK_NORMED = _SMALL | {"model_type": "qwen3", "head_dim": 48}
 _WINDOWED = _SMALL | {"model_type": "mistral", "sliding_window": 77}
 
@@ -70,6 +72,7 @@ MODELS = (
     (_WINDOWED, torch.bfloat16, "fused"),
     (_BIASED, torch.bfloat16, "fused+fp8_e4m3+kv_fp8_e4m3"),
     (_QK_NORMED, torch.float16, "fused+int8+embedding8"),
+    (_WORDS, torch.bfloat16, "fused+int8"),
     (_WINDOWED, torch.bfloat16, "fused+fp8_e5m2_cast+head16+kv_fp8_e5m2"),
 )
 
@@ -97,12 +100,18 @@ def tiles_to_try(parts: FusedModel, batch: int, spec: VariantSpec) -> Iterator[S
     shapes = step_shapes(parts, batch, CONTEXT + 1, spec.kv_bytes)
     tiles = default_tiles(shapes, multiprocessors)
     yield tiles
-    yield replace(
+    splitting = replace(
         tiles,
         attention=replace(tiles.attention, splits=3),
         o=replace(tiles.o, splits=2),
         down=replace(tiles.down, splits=3),
     )
+    yield splitting
+    if batch > 1 and parts.hidden % 16 == 0:
+        for name in ("qkv", "o", "gate_up", "down", "head"):
+            wide = replace(splitting.of(name), rows=64, columns=64)
+            splitting = splitting.with_tile(name, wide)
+        yield splitting
 
 
 def launch_all() -> int:
