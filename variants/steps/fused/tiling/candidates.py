@@ -19,7 +19,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
-MAX_CANDIDATES = 14
+MAX_CANDIDATES = 16
 
 
 def candidates(operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> tuple[Tile, ...]:
@@ -50,12 +50,40 @@ def _around(start: Tile, operation: TiledOperation, shapes: StepShapes) -> Itera
 
 def _around_vector(start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
     columns, size = shapes.shape(operation).columns, shapes.element_bytes(operation)
+    if size == 1 and shapes.activation_bytes == 2:
+        yield from _narrow_tiles(operation, columns)
+        return
     sizes = tuple(_vector_sizes(start, operation, power_of_2_from(columns)))
     for tile in sizes:
         yield with_blocks_ahead(tile, columns, size)
     # More rows than registers hold at once: their later blocks are loaded after the wait.
     for tile in sizes:
         yield replace(tile, num_stages=1)
+
+
+# Rows, columns and warps of FP8 and INT8 tiles: tensor cores from 16 rows on, CUDA cores below.
+_NARROW_SIZES = (
+    (16, 1024, 4),
+    (32, 512, 2),
+    (8, 4096, 4),
+    (16, 512, 1),
+    (16, 512, 2),
+    (16, 2048, 4),
+    (32, 512, 4),
+    (4, 8192, 8),
+    (4, 2048, 4),
+    (8, 2048, 4),
+    (16, 1024, 2),
+    (16, 512, 4),
+)
+
+
+def _narrow_tiles(operation: TiledOperation, columns: int) -> Iterator[Tile]:
+    for rows, block, warps in _NARROW_SIZES:
+        tile = Tile(rows, min(block, power_of_2_from(columns)), warps)
+        splits = (4, 2, 1) if operation in SPLITTING and columns > 4 * block else (1,)
+        for count in splits:
+            yield with_blocks_ahead(replace(tile, splits=count), columns, 1)
 
 
 def _vector_sizes(start: Tile, operation: TiledOperation, whole: int) -> Iterator[Tile]:

@@ -60,8 +60,10 @@ def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> i
         blocks = operands * tile.columns * lanes * element
         return blocks + queries * 4 * (lanes + tile.columns) + 1024
     if shapes.batch == 1:
-        # Sums of each warp, and x, which threads exchange where a row is too short for all of them.
-        return 4 * MAX_WARPS * tile.rows + 4 * min(tile.columns, 4096)
+        # Sums of each warp, and x, which threads exchange where a row is too short for all of them;
+        # narrow weights on their way to the tensor cores.
+        block = tile.rows * tile.columns if element == 1 else 0
+        return 4 * MAX_WARPS * tile.rows + 4 * min(tile.columns, 4096) + block
     tokens = padded_tokens(shapes.batch) * shapes.activation_bytes
     return tile.num_stages * (tile.rows * element + tokens) * tile.columns + 1024
 
@@ -72,7 +74,7 @@ def _fits_vector(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> b
     elements = tile.rows * tile.columns // (32 * tile.num_warps)
     block_bytes = elements * shapes.element_bytes(operation)
     return (
-        elements <= most_elements(ahead)
+        elements <= most_elements(ahead, shapes.element_bytes(operation))
         and block_bytes * ahead <= MAX_THREAD_BYTES
         # With less, some threads would load what others load.
         and (block_bytes >= LOAD_BYTES or tile.num_warps == 1)
@@ -116,9 +118,13 @@ def with_blocks_ahead(tile: Tile, columns: int, element_bytes: int) -> Tile:
     return replace(tile, num_stages=max(1, min(tile.blocks(columns), held)))
 
 
-def most_elements(blocks: int) -> int:
-    """Elements of a block that a thread has room for; sums over several blocks need as many."""
-    return MAX_THREAD_ELEMENTS if blocks == 1 else MAX_THREAD_ELEMENTS // 2
+def most_elements(blocks: int, element_bytes: int) -> int:
+    """Elements of a block that a thread has room for; sums over several blocks need as many.
+
+    Narrow elements stay packed until they are multiplied: twice as many have room.
+    """
+    most = 2 * MAX_THREAD_ELEMENTS if element_bytes == 1 else MAX_THREAD_ELEMENTS
+    return most if blocks == 1 else most // 2
 
 
 def attention_thread_bytes(element_bytes: int) -> int:

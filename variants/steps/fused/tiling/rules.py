@@ -35,6 +35,10 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 # Fewer leave multiprocessors without work, or with too few bytes in flight.
 _PROGRAMS_PER_MULTIPROCESSOR = 2
 _MIN_BLOCK = 512
+# Of narrow weights: rows for each multiprocessor from which on tiles of 32 win, and columns that
+# programs share.
+_MANY_ROWS = 128
+_LONG_ROW = 8192
 _MAX_ROWS = 256
 _BATCHED_STAGES = 4
 _BATCHED_ROW_BYTES = 256
@@ -81,11 +85,13 @@ def _vector_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors:
     """All the weights of a few rows, loaded at once: in one block, or in several if one block would
     need much padding."""
     shape, size = shapes.shape(operation), shapes.element_bytes(operation)
+    if size == 1 and shapes.activation_bytes == 2:
+        return _narrow_tile(operation, shapes, multiprocessors)
     program_bytes, thread_bytes = _VECTOR_BYTES[operation]
     least = least_rows(operation, 1)
     columns = _vector_columns(shape.columns, least, size)
     # Narrow elements fill a thread's float32 sums before they fill its bytes.
-    elements = most_elements(-(-shape.columns // columns))
+    elements = most_elements(-(-shape.columns // columns), size)
     thread_bytes = min(thread_bytes, elements * size)
     row_bytes = -(-shape.columns // columns) * columns * size
     programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
@@ -105,6 +111,26 @@ def _vector_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors:
     return with_blocks_ahead(Tile(rows, columns, warps), shape.columns, size)
 
 
+def _narrow_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
+    """FP8 and INT8 on the tensor cores: small programs, so that many are under way at once.
+
+    What won, or came close to it, on an H200 at the shapes of Llama 3.2 1B and 3.1 8B.
+    """
+    shape = shapes.shape(operation)
+    if shape.rows >= _MANY_ROWS * multiprocessors:
+        rows, columns, warps = 32, 512, 2
+    else:
+        rows, columns, warps = 16, 1024, 4
+    rows = min(rows, most_rows(operation, shapes))
+    columns = min(columns, power_of_2_from(shape.columns))
+    # Less than a load of 16 bytes a thread would be loaded twice.
+    warps = max(1, min(warps, rows * columns // (32 * LOAD_BYTES)))
+    splits = 1
+    if operation in SPLITTING and shape.columns >= _LONG_ROW:
+        splits = min(4, -(-shape.columns // columns))
+    return with_blocks_ahead(Tile(rows, columns, warps, splits=splits), shape.columns, 1)
+
+
 def _vector_columns(columns: int, rows: int, element_bytes: int) -> int:
     """The longest block that registers hold for `rows` and that adds an eighth of padding at most.
 
@@ -115,11 +141,11 @@ def _vector_columns(columns: int, rows: int, element_bytes: int) -> int:
     whole = power_of_2_from(columns)
     block = whole
     while block >= _MIN_BLOCK:
-        most = min(most_elements(whole // block), MAX_THREAD_BYTES // element_bytes)
+        most = min(most_elements(whole // block, element_bytes), MAX_THREAD_BYTES // element_bytes)
         if rows * block <= threads * most and -columns % block * 8 <= columns:
             return block
         block //= 2
-    most = min(most_elements(1), MAX_THREAD_BYTES // element_bytes)
+    most = min(most_elements(1, element_bytes), MAX_THREAD_BYTES // element_bytes)
     return whole if rows * whole <= threads * most else _MIN_BLOCK
 
 

@@ -52,7 +52,8 @@ class StepShapes:
     """The sizes of a model and its workload that tiles depend on.
 
     `capacity` is the length of the KV cache. The sizes of one element are those of activations (in
-    the model's dtype), of the layers' matrices, of lm_head, and of K and V.
+    the model's dtype), of the layers' matrices, of lm_head, and of K and V. `int8`: narrow weights
+    are integers, whose conversion takes more instructions than that of FP8.
     """
 
     hidden: int
@@ -67,6 +68,7 @@ class StepShapes:
     weight_bytes: int
     head_bytes: int
     kv_bytes: int
+    int8: bool = False
 
     def element_bytes(self, operation: TiledOperation) -> int:
         """The size of one element of what `operation` reads: weights, or K and V."""
@@ -119,6 +121,7 @@ def step_shapes(
         weight_bytes=max(one.data.element_size() for one in matrices),
         head_bytes=model.head.data.element_size(),
         kv_bytes=kv_bytes or activation_bytes,
+        int8=model.layers[0].down.format == "int8",
     )
 
 

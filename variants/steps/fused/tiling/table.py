@@ -10,8 +10,9 @@ measured, `key`, and the best tile for it:
 
 rows, columns and unit are those of `Shape`; batch is rounded up to a power of two; element_bytes is
 the size of a weight, or of an element of K and V: 1 for FP8 and INT8, 2 for bf16 and fp16, 4 for
-fp32. Keys are unique. A GEMM by itself has `unit` 1, and its tokens are `batch`. Tiles measured on
-this machine are kept in the user's cache folder, a file for each kind of GPU.
+fp32; and `"int8": true` tells integers from FP8. Keys are unique. A GEMM by itself has `unit` 1,
+and its tokens are `batch`. Tiles measured on this machine are kept in the user's cache folder, a
+file for each kind of GPU.
 """
 
 import re
@@ -38,7 +39,7 @@ from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 GemmKind = Literal["gemm_w8a8", "gemm_w8a16", "gemm_int8"]
 
 
-class TileKey(Struct, frozen=True, forbid_unknown_fields=True):
+class TileKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a tile was measured for; operations with the same key have the same best tile."""
 
     operation: TiledOperation | GemmKind
@@ -47,6 +48,7 @@ class TileKey(Struct, frozen=True, forbid_unknown_fields=True):
     unit: int
     batch: int
     element_bytes: int
+    int8: bool = False
 
 
 class TileEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,7 +65,8 @@ def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
     """The key of one operation of a step."""
     shape = shapes.shape(operation)
     batch, size = power_of_2_from(shapes.batch), shapes.element_bytes(operation)
-    return TileKey(operation, shape.rows, shape.columns, shape.unit, batch, size)
+    int8 = shapes.int8 and size == 1 and operation != "attention"
+    return TileKey(operation, shape.rows, shape.columns, shape.unit, batch, size, int8)
 
 
 def tile_entries(
