@@ -51,9 +51,16 @@ def compile_all(candidates: Sequence[Candidate], operations: Operations) -> dict
             return lines[-1 if isinstance(error, CompilationError) else 0]
         return None
 
-    with ThreadPoolExecutor(COMPILERS) as pool:
+    with ThreadPoolExecutor(COMPILERS, initializer=_bind_thread) as pool:
         found = zip(candidates, pool.map(refusal, candidates), strict=True)
         return {candidate: why for candidate, why in found if why is not None}
+
+
+def _bind_thread() -> None:
+    """Make the GPU's context the thread's own: tensor maps are encoded by the driver, which, other
+    than the runtime, does not do that by itself."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 def ranked(
