@@ -42,6 +42,7 @@ def compile_all(candidates: Sequence[Candidate], operations: Operations) -> dict
 
     def refusal(candidate: Candidate) -> str | None:
         try:
+            _bind_thread()
             operations(candidate)[0].launch()
         except torch.OutOfMemoryError:
             raise
@@ -51,14 +52,14 @@ def compile_all(candidates: Sequence[Candidate], operations: Operations) -> dict
             return lines[-1 if isinstance(error, CompilationError) else 0]
         return None
 
-    with ThreadPoolExecutor(COMPILERS, initializer=_bind_thread) as pool:
+    with ThreadPoolExecutor(COMPILERS) as pool:
         found = zip(candidates, pool.map(refusal, candidates), strict=True)
         return {candidate: why for candidate, why in found if why is not None}
 
 
 def _bind_thread() -> None:
-    """Make the GPU's context the thread's own: tensor maps are encoded by the driver, which, other
-    than the runtime, does not do that by itself."""
+    """Make the GPU's context that of the thread: the driver encodes tensor maps, and unlike the
+    runtime it does not choose a context by itself."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
