@@ -266,6 +266,7 @@ def test_one_graph_serves_prompts_of_other_scales(batch: int, format: str) -> No
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("default")  # from the sync debug mode
 def test_a_step_does_not_synchronise() -> None:
     loaded = load_family("qwen3", "cuda", torch.bfloat16)
     workload = DecodeWorkload(2, 5, 20)
