@@ -56,7 +56,7 @@ def as_float16(tile):
 @triton.jit
 def saturated_float16(tile):
     """float32 rounded to float16; what is beyond its range becomes +-65504. NaN stays NaN."""
-    if INTERPRETED:
+    if INTERPRETED or tile.numel == 1:
         half = tl.where(tile != tile, tile, tl.clamp(tile, -65504.0, 65504.0)).to(tl.float16)
     else:
         half = tl.inline_asm_elementwise(

@@ -178,7 +178,10 @@ def test_a_prompt_is_stored_to_half_a_unit(
     ):
         expected = codes(rows.double(), stored.dtype, scale)
         digits, least = (3, 2.0**-9) if format == "fp8_e4m3" else (2, 2.0**-16)
-        half = (2.0 ** expected.abs().log2().floor() * 2.0**-digits).clamp(min=least) / 2
+        # Not by log2: the GPU's is a little off at powers of two.
+        _, exponents = torch.frexp(expected)
+        unit = torch.ldexp(torch.ones_like(expected), exponents - 1 - digits)
+        half = torch.where(expected == 0, 0.0, unit.clamp(min=least) / 2)
         assert ((stored[:, :, :6].double() - expected).abs() <= half).all()
         assert (stored[:, :, 6:].view(torch.uint8) == 0x7F).all()
     assert (cache.k[0].view(torch.uint8) == 0x7F).all()

@@ -69,6 +69,7 @@ def test_a_batch(name: str, device: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("default")  # from torch.compile
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("variant", ["eager", "compiled", "fused+graph"])
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=list(LAYOUTS))
