@@ -12,9 +12,8 @@ the way, scales the finished sums.
 FP8 and INT8 weights have half the bytes but as many elements, so that the CUDA cores' instructions
 would take as long as the memory: about 77 for 16 elements of a thread, 40 of them to convert,
 multiply and add. With 16 rows or more such a tile is therefore multiplied on the tensor cores, in
-float16: about 44 instructions. The inner dimension is divided into chunks, one or more for each
-warp, as the batch of a batched product; their sums are added. x becomes float16, after the norm
-where there is one.
+float16: 21 to 40 instructions. The inner dimension is cut into chunks, which are the batch of a
+batched product and whose sums are added. x is float16, after the norm where there is one.
 """
 
 import triton
