@@ -24,6 +24,8 @@ from decodescope.kernels.device.elements import as_float16, as_float32, saturate
 # Columns of a chunk on the tensor cores. Sums of short chunks wait less for each other.
 _CHUNK = tl.constexpr(64)
 _LEAST_ROWS = tl.constexpr(16)
+# The tensor cores multiply 8 vectors at least; Triton 3.4 asks for 16.
+_COPIES = tl.constexpr(8 if tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 5) else 16)
 
 
 @triton.jit
@@ -45,14 +47,14 @@ def _vector(ptr, columns, K: tl.constexpr, MASKED: tl.constexpr):
 
 @triton.jit
 def _block_products(tile, x, sums):
-    """`sums` [chunks, rows, 8] + tile [rows, columns] times x [columns] on the tensor cores, a
-    chunk of the columns at a time. Their smallest product has 8 columns: x is repeated."""
+    """`sums` [chunks, rows, copies] + tile [rows, columns] times x [columns] on the tensor cores,
+    a chunk of the columns at a time. x is repeated for the smallest product they have."""
     CHUNKS: tl.constexpr = x.shape[0] // _CHUNK
     chunks = tl.permute(tl.reshape(tile, (tile.shape[0], CHUNKS, _CHUNK)), (1, 0, 2))
     if x.dtype != tl.float16:
         x = saturated_float16(x.to(tl.float32))
     x = tl.reshape(x, (CHUNKS, _CHUNK))
-    repeated = tl.broadcast_to(x[:, :, None], (CHUNKS, _CHUNK, 8))
+    repeated = tl.broadcast_to(x[:, :, None], (CHUNKS, _CHUNK, _COPIES))
     return tl.dot(as_float16(chunks), repeated, sums)
 
 
@@ -141,8 +143,8 @@ def products(
             else:
                 tile = _tile(w_ptr, rows, here, K, ANY or (UNEVEN and step == LAST))
                 blocks = _block_products(tile, x, blocks)
-        # The 8 columns of a block are equal, and so is an eighth of their sum, NaN included.
-        return tl.sum(tl.sum(blocks, axis=0), axis=1) * 0.125
+        # The copies are equal, and so is a power of two of them divided by it, NaN included.
+        return tl.sum(tl.sum(blocks, axis=0), axis=1) / _COPIES
     if g_ptr is not None:
         x *= first[AHEAD]
     # Not added to zeros: the compiler would keep that addition.
