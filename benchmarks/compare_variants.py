@@ -37,10 +37,19 @@ RUN_FIELDS = (
 )  # fmt: skip
 
 
+def what_is_compared(arguments: argparse.Namespace) -> list[str]:
+    """The options that `decodescope compare` and this script share."""
+    options = ["--model", arguments.model, "--variants", arguments.variants]
+    options += ["--repeats", str(arguments.repeats)]
+    for name in ("batch", "context", "tokens"):
+        if (value := getattr(arguments, name)) is not None:
+            options += [f"--{name}", str(value)]
+    return options
+
+
 def compared(arguments: argparse.Namespace) -> dict[str, Any]:
     """The JSON of one `decodescope compare`, which writes its files to `arguments.out`."""
-    command = ["compare", "--model", arguments.model, "--variants", arguments.variants]
-    command += ["--repeats", str(arguments.repeats)]
+    command = ["compare", *what_is_compared(arguments)]
     with tempfile.TemporaryDirectory() as scratch:
         return printed_json(*command, "--out", str(Path(arguments.out or scratch).resolve()))
 
@@ -110,8 +119,7 @@ def token_table(record: dict[str, Any]) -> Table:
 
 def recorded_command(arguments: argparse.Namespace) -> str:
     """The command that measures this again, without its output files."""
-    command = ["python", "-m", "benchmarks.compare_variants", "--model", arguments.model]
-    command += ["--variants", arguments.variants, "--repeats", str(arguments.repeats)]
+    command = ["python", "-m", "benchmarks.compare_variants", *what_is_compared(arguments)]
     return shlex.join(command)
 
 
@@ -121,6 +129,8 @@ def main() -> None:
     parser.add_argument("--model", default="llama-3.2-1b@random")
     parser.add_argument("--variants", default="eager,compiled")
     parser.add_argument("--repeats", type=int, default=5)
+    for option in ("--batch", "--context", "--tokens"):
+        parser.add_argument(option, type=int, help="as of decodescope compare")
     parser.add_argument("--out", type=Path, help="keep traces, Markdown and HTML here")
     parser.add_argument("-o", "--output", type=output_path, help="instead of compare-<model>.json")
     arguments = parser.parse_args()

@@ -1,11 +1,17 @@
 """What the benchmark of variants keeps of a comparison's windows."""
 
+from argparse import Namespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from benchmarks.compare_variants import idle_share_of_graph_span, token_table, window_summary
+from benchmarks.compare_variants import (
+    idle_share_of_graph_span,
+    recorded_command,
+    token_table,
+    window_summary,
+)
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.formatting import UNKNOWN
 from tests.helpers.rich_report import text_of
@@ -63,3 +69,12 @@ def test_the_table_has_a_row_for_each_variant() -> None:
         ["fused", "100", "90.0", "to", "110", "2.00", "82", "82", UNKNOWN, "25.0", "%"],
         ["fused+graph", "200", "200", "to", "200", "2.00", "1", "82", "3.0", "%", "0.0", "%"],
     ]  # fmt: skip
+
+
+def test_the_record_names_the_options_that_measure_it_again() -> None:
+    given = {"model": "m@random", "variants": "fused,fp8", "repeats": 3}
+    options = Namespace(**given, batch=16, context=None, tokens=128)
+    assert recorded_command(options) == (
+        "python -m benchmarks.compare_variants --model m@random --variants fused,fp8 --repeats 3 "
+        "--batch 16 --tokens 128"
+    )
