@@ -14,7 +14,7 @@ Source: FlashAttention-2 (arXiv 2307.08691), section 3.
 import triton
 import triton.language as tl
 
-from decodescope.kernels.device.elements import as_float16, as_float32
+from decodescope.kernels.device.elements import as_float16, as_float32, saturated_float16
 
 # Two words, four elements: the even ones of both, then the odd ones of both.
 _E4M3_PAIRS = tl.constexpr("""{
@@ -30,7 +30,6 @@ _E5M2_PAIRS = tl.constexpr("""{
     prmt.b32 $0, $2, 0, 0x2404;
     and.b32 $1, $2, 0xff00ff00;
 }""")
-_LARGEST = tl.constexpr(65504.0)
 
 
 @triton.jit
@@ -68,9 +67,7 @@ def operand(q, STORED: tl.constexpr):
     """q as products with a cache of the type STORED take it: for float8 in float16, in which a
     value beyond its range, an infinite one too, is the largest one."""
     if STORED.primitive_bitwidth == 8:
-        # NaN stays NaN.
-        q = tl.clamp(q.to(tl.float32), -_LARGEST, _LARGEST, propagate_nan=tl.PropagateNan.ALL)
-        q = q.to(tl.float16)
+        q = saturated_float16(q.to(tl.float32))
     return q
 
 
