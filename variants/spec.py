@@ -27,13 +27,7 @@ WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
 KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
 # Models are loaded in these; the fused kernels read these, and K and V in these.
 LOADED_FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp16", "fp32")
-FUSED_FORMATS: tuple[WeightFormat, ...] = (
-    *LOADED_FORMATS,
-    "fp8_e4m3",
-    "fp8_e5m2",
-    "fp8_e5m2_cast",
-    "int8",
-)
+FUSED_FORMATS = WEIGHT_FORMATS
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 PARTS: tuple[Part, ...] = (*FUSIONS, "pdl")
 

@@ -12,6 +12,10 @@ for that: float16 makes another pass over x first and multiplies g[k] times the 
 Narrow weights (FP8, INT8) are stored and copied as they are, converted to float16 on the way to the
 tensor cores, which is exact, and multiplied by x rounded to float16. What is beyond its range (only
 in bfloat16) becomes +-65504. For a float32 model they are converted to float32.
+
+E4M3 x is multiplied by FP8 weights as both are stored. The tensor cores of Hopper add FP8 products
+with about 14 bits, so the sum of each block is added in float32, as in DeepSeek-V3 (arXiv
+2412.19437, 3.3.2).
 """
 
 import triton
@@ -67,6 +71,7 @@ def products(
     w_ptr,
     rows,
     x_ptr,
+    x_scale_ptr,
     g_ptr,
     eps,
     split,
@@ -79,7 +84,7 @@ def products(
     WORDS: tl.constexpr,
 ):
     """sums[r, b] = sum over k of W[r, k] n[b, k] (float32), n = RMSNorm(x) with weight g and `eps`,
-    or x if g_ptr is None.
+    or x if g_ptr is None. E4M3 x [BATCH, K] has a scale for each token, which multiplies its sums.
 
     rows [R] are row numbers from w_ptr on, all inside W; x [BATCH, K], g [K]. Result [R, TOKENS],
     zero for the padding. `split` of SPLITS takes its part of k (with a norm, SPLITS is 1). With
@@ -89,7 +94,8 @@ def products(
     EVEN: tl.constexpr = K % BLOCK == 0
     stored: tl.constexpr = w_ptr.dtype.element_ty
     dtype: tl.constexpr = x_ptr.dtype.element_ty
-    NARROW: tl.constexpr = stored.primitive_bitwidth == 8 and dtype != tl.float32
+    FP8_X: tl.constexpr = dtype.primitive_bitwidth == 8
+    NARROW: tl.constexpr = stored.primitive_bitwidth == 8 and not FP8_X and dtype != tl.float32
     wide: tl.constexpr = tl.float32 if WIDENED else dtype
     operand: tl.constexpr = tl.float16 if NARROW else wide
     WORD: tl.constexpr = 4 if WORDS else 1
@@ -107,6 +113,8 @@ def products(
     squares = tl.zeros((TOKENS,), dtype=tl.float32)
     lane_squares = tl.zeros((TOKENS, BLOCK // _TOGETHER), dtype=tl.float32)
     first = split * (STEPS * BLOCK)
+    if x_scale_ptr is not None:
+        x_scale = tl.load(x_scale_ptr + token, mask=token < BATCH, other=0.0)
     if NORM_FIRST:
         squares = _square_sums(x_rows, present, K)
     # A block of g is too narrow for an asynchronous copy: it is loaded one step ahead by hand.
@@ -140,10 +148,14 @@ def products(
             x = in_word_order(x)
         elif operand == tl.float16:
             w = as_float16(w)
-        else:
+        elif not FP8_X:
             w = as_float32(w).to(operand)
             x = x.to(operand)
-        if operand == tl.float32:
+        if FP8_X:
+            # Not by max_num_imprecise_acc: in a pipelined loop Triton then adds the sums of the
+            # tensor cores before it has waited for them.
+            sums += tl.dot(w, tl.trans(x))
+        elif operand == tl.float32:
             # One chain of thousands of additions would lose a decimal digit: each block is summed
             # separately. Without the limit the compiler would chain them again.
             sums += tl.dot(w, tl.trans(x), input_precision="ieee", max_num_imprecise_acc=BLOCK)
@@ -151,6 +163,8 @@ def products(
             sums = tl.dot(w, tl.trans(x), sums)
     if g_ptr is not None and not NORM_FIRST:
         sums *= tl.rsqrt(tl.sum(lane_squares, axis=1) / K + eps)[None, :]
+    if x_scale_ptr is not None:
+        sums *= x_scale[None, :]
     return sums
 
 

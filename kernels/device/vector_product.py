@@ -51,7 +51,9 @@ def _block_products(tile, x, sums):
     a chunk of the columns at a time. x is repeated for the smallest product they have."""
     CHUNKS: tl.constexpr = x.shape[0] // _CHUNK
     chunks = tl.permute(tl.reshape(tile, (tile.shape[0], CHUNKS, _CHUNK)), (1, 0, 2))
-    if x.dtype != tl.float16:
+    if x.dtype.primitive_bitwidth == 8:
+        x = as_float16(x)
+    elif x.dtype != tl.float16:
         x = saturated_float16(x.to(tl.float32))
     x = tl.reshape(x, (CHUNKS, _CHUNK))
     repeated = tl.broadcast_to(x[:, :, None], (CHUNKS, _CHUNK, _COPIES))
@@ -95,6 +97,7 @@ def products(
     w_ptr,
     rows,
     x_ptr,
+    x_scale_ptr,
     g_ptr,
     eps,
     split,
@@ -104,7 +107,7 @@ def products(
     AHEAD: tl.constexpr,
 ):
     """sums[r] = sum over k of W[r, k] n[k] (float32), n = RMSNorm(x) with weight g and `eps`, or x
-    if g_ptr is None.
+    if g_ptr is None. E4M3 x has one scale, which multiplies the sums.
 
     `first` is what `first_blocks` gave. rows [R] are row numbers from w_ptr on, all inside W. x, g:
     [K]. `split` of SPLITS takes its part of k (with a norm, SPLITS is 1). Call it after
@@ -115,12 +118,14 @@ def products(
     ANY: tl.constexpr = UNEVEN and SPLITS > 1
     LAST: tl.constexpr = STEPS - 1
     NARROW: tl.constexpr = w_ptr.dtype.element_ty.primitive_bitwidth == 8
-    HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth == 16
+    HALF: tl.constexpr = x_ptr.dtype.element_ty.primitive_bitwidth <= 16
     LARGE: tl.constexpr = rows.shape[0] >= _LEAST_ROWS and BLOCK >= _CHUNK
     TENSOR_CORES: tl.constexpr = NARROW and HALF and LARGE
     columns = split * (STEPS * BLOCK) + tl.arange(0, BLOCK)
+    if x_scale_ptr is not None:
+        x_scale = tl.load(x_scale_ptr)
     stored_x = _vector(x_ptr, columns, K, ANY or (UNEVEN and STEPS == 1))
-    x = stored_x.to(tl.float32)
+    x = as_float32(stored_x)
     squares = x * x
     if TENSOR_CORES:
         if g_ptr is not None:
@@ -144,14 +149,17 @@ def products(
                 tile = _tile(w_ptr, rows, here, K, ANY or (UNEVEN and step == LAST))
                 blocks = _block_products(tile, x, blocks)
         # The copies are equal, and so is a power of two of them divided by it, NaN included.
-        return tl.sum(tl.sum(blocks, axis=0), axis=1) / _COPIES
+        sums = tl.sum(tl.sum(blocks, axis=0), axis=1) / _COPIES
+        if x_scale_ptr is not None:
+            sums *= x_scale
+        return sums
     if g_ptr is not None:
         x *= first[AHEAD]
     # Not added to zeros: the compiler would keep that addition.
     total = as_float32(first[0]) * x[None, :]
     for step in tl.static_range(1, STEPS):
         here = columns + step * BLOCK
-        x = _vector(x_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
+        x = as_float32(_vector(x_ptr, here, K, ANY or (UNEVEN and step == LAST)))
         if g_ptr is not None:
             squares += x * x
             x *= _vector(g_ptr, here, K, ANY or (UNEVEN and step == LAST)).to(tl.float32)
@@ -164,4 +172,6 @@ def products(
     sums = tl.sum(total, axis=1)
     if g_ptr is not None:
         sums *= tl.rsqrt(square_sum / K + eps)
+    if x_scale_ptr is not None:
+        sums *= x_scale
     return sums

@@ -2,6 +2,7 @@
 
 import torch
 
+from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, QkNorm
 from decodescope.kernels.host.workspace import MAX_BATCH
@@ -42,10 +43,13 @@ def check_output(name: str, out: torch.Tensor, shape: tuple[int, ...], x: torch.
     """Raise `ValueError` unless `out` has this shape, x's device, and x's dtype.
 
     One of the two may be float16 and the other bfloat16: products with narrow weights multiply
-    float16, so the steps that have them pass it on between their kernels.
+    float16, so the steps that have them pass it on between their kernels. Beside E4M3 x, `out` has
+    any dtype of the kernels.
     """
-    halves = {out.dtype, x.dtype} == {torch.float16, torch.bfloat16}
-    check_tensor(name, out, shape, out.dtype if halves else x.dtype, x.device)
+    if x.dtype == FP8_X:
+        check_float(name, out)
+    free = x.dtype == FP8_X or {out.dtype, x.dtype} == {torch.float16, torch.bfloat16}
+    check_tensor(name, out, shape, out.dtype if free else x.dtype, x.device)
 
 
 def check_position(position: torch.Tensor, device: torch.device) -> None:
@@ -54,7 +58,7 @@ def check_position(position: torch.Tensor, device: torch.device) -> None:
 
 
 def check_activations(x: torch.Tensor, features: int, device: torch.device) -> int:
-    """The batch of activations x [batch, features].
+    """The batch of activations x [batch, features], of a dtype of the kernels or E4M3.
 
     Raises:
         ValueError: another shape, dtype or device, strides, a batch outside 1 to `MAX_BATCH`.
@@ -62,7 +66,8 @@ def check_activations(x: torch.Tensor, features: int, device: torch.device) -> i
     if x.dim() != 2 or not 1 <= x.shape[0] <= MAX_BATCH:
         raise ValueError(f"x {list(x.shape)}: must be [1 to {MAX_BATCH}, {features}]")
     batch = int(x.shape[0])
-    check_float("x", x)
+    if x.dtype != FP8_X:
+        check_float("x", x)
     check_tensor("x", x, (batch, features), x.dtype, device)
     return batch
 

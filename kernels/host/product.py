@@ -3,18 +3,79 @@
 Batch 1 runs on the CUDA cores (`device/vector_product.py`), batch 2 to 64 on the tensor cores
 (`device/batched_product.py`). Both kernels of an operation take the same arguments, followed by the
 compile-time constants of `product_options`.
+
+x is what the model computes in, or E4M3 with a float32 scale for each token (W8A8): x[b, k] =
+codes[b, k] x_scale[b]. It is then multiplied by FP8 weights as it is, on the FP8 tensor cores.
 """
 
 from typing import Any
 
 import torch
 
+from decodescope.kernels.host.checks import check_tensor
+from decodescope.kernels.host.operation import KernelOperation, Tensors
+from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 
+FP8_TENSOR_CORES = (8, 9)
 
-def norm_arguments(norm: Norm | None) -> tuple[torch.Tensor | None, float]:
-    """The norm's weight and eps as kernel arguments."""
+
+class Product(KernelOperation):
+    """A product of activations `x` with weights. E4M3 x has a scale for each token, `x_scale`
+    float32 [batch]; for any other dtype it is None."""
+
+    __slots__ = ()
+
+    x_scale: torch.Tensor | None
+
+    @property
+    def values(self) -> torch.Tensor:
+        """x with its scales applied, for references."""
+        if self.x_scale is None:
+            return self.x
+        return self.x.double() * self.x_scale.double()[:, None]
+
+    def inputs(self, position: int) -> Tensors:
+        return self.x, *self.scales_of_x, *self.weights
+
+    @property
+    def scales_of_x(self) -> Tensors:
+        """What a launch reads of the scales of x."""
+        return () if self.x_scale is None else (self.x_scale,)
+
+
+def check_x_scale(x: torch.Tensor, x_scale: torch.Tensor | None, weight: WeightMatrix) -> None:
+    """Raise `ValueError` unless x [batch, columns] and its scales are what `Product` says, and
+    E4M3 x meets FP8 weights, on a GPU with FP8 tensor cores."""
+    narrow = x.dtype == FP8_X
+    if (x_scale is None) == narrow:
+        needed = "one for each token" if narrow else "None"
+        raise ValueError(f"x_scale with x of {x.dtype}: must be {needed}")
+    if x_scale is None:
+        return
+    check_tensor("x_scale", x_scale, (int(x.shape[0]),), torch.float32, x.device)
+    if weight.data.dtype not in (torch.float8_e4m3fn, torch.float8_e5m2):
+        raise ValueError(
+            f"{weight.format} weights with x of {x.dtype}: x must be float16 or bfloat16"
+        )
+    if x.is_cuda and torch.cuda.get_device_capability(x.device) < FP8_TENSOR_CORES:
+        raise ValueError(
+            f"x is {x.dtype}: this GPU has no FP8 tensor cores (compute capability 8.9 or later); "
+            "x must be float16 or bfloat16"
+        )
+
+
+def norm_arguments(
+    norm: Norm | None, x_scale: torch.Tensor | None
+) -> tuple[torch.Tensor | None, float]:
+    """The norm's weight and eps as kernel arguments.
+
+    Raises:
+        ValueError: a norm and scales of x, which are those of the normalised x.
+    """
+    if norm is not None and x_scale is not None:
+        raise ValueError("a norm with x_scale: the launch that quantises x applies the norm")
     return (None, 0.0) if norm is None else (norm.weight, norm.eps)
 
 
@@ -22,7 +83,7 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
     """Compile-time constants and launch options of the product of `weight` and x [batch, columns].
 
     Raises:
-        ValueError: several tokens with a tile below 16 x 16.
+        ValueError: several tokens with a tile below 16 x 16 (of E4M3 x, 16 x 32).
     """
     options: dict[str, Any] = {
         "K": weight.columns,
@@ -34,10 +95,11 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
     batch = int(x.shape[0])
     if batch == 1:
         return options | {"AHEAD": tile.blocks_ahead(weight.columns)}
-    if tile.rows < MIN_DOT or tile.columns < MIN_DOT:
+    least = 2 * MIN_DOT if x.dtype == FP8_X else MIN_DOT
+    if tile.rows < MIN_DOT or tile.columns < least:
         raise ValueError(
             f"tile of {tile.rows} x {tile.columns}: the tensor cores need at least "
-            f"{MIN_DOT} x {MIN_DOT}"
+            f"{MIN_DOT} x {least}"
         )
     # In the interpreter, tl.dot reads bfloat16 as the integers that store it, and casts to bfloat16
     # truncate: bfloat16 is multiplied in float32 there.
@@ -60,7 +122,7 @@ def _loads_words(x: torch.Tensor, weight: WeightMatrix, tile: Tile) -> bool:
     """
     return (
         weight.data.element_size() == 1
-        and x.dtype != torch.float32
+        and x.dtype in (torch.float16, torch.bfloat16)
         and weight.columns % 16 == 0
         and tile.rows >= 64
         and tile.num_warps >= 4

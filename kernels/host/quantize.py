@@ -21,8 +21,11 @@ NARROW_DTYPES: dict[NarrowFormat, torch.dtype] = {
     "int8": torch.int8,
 }
 
+# Activations beside FP8 weights.
+FP8_X = torch.float8_e4m3fn
+
 # float32 keeps no more digits of a quotient by a smaller scale. A row below it becomes zeros.
-_LEAST_SCALE = torch.finfo(torch.float32).tiny
+LEAST_SCALE = torch.finfo(torch.float32).tiny
 
 
 def largest_value(dtype: torch.dtype) -> float:
@@ -59,7 +62,7 @@ def quantized_rows(
     scale: torch.Tensor | None = None
     if scaled:
         scale = largest / most
-        scale = torch.where(scale < _LEAST_SCALE, 1.0, scale)
+        scale = torch.where(scale < LEAST_SCALE, 1.0, scale)
         # `values` may be the caller's own memory.
         values = values / scale[:, None]
     values = values.clamp(-most, most)

@@ -20,8 +20,8 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
-from decodescope.kernels.host.product import norm_arguments, product_options
+from decodescope.kernels.host.operation import Tensors
+from decodescope.kernels.host.product import Product, check_x_scale, norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.rms_norm import rms_norm_reference
@@ -39,6 +39,7 @@ def linear_reference(
 @triton.jit
 def _linear_kernel(
     x_ptr,
+    x_scale_ptr,
     g_ptr,
     w_ptr,
     scale_ptr,
@@ -58,7 +59,9 @@ def _linear_kernel(
     first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, mask)
     wait_for_previous(PDL)
-    sums = vector_product.products(first, w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD)
+    sums = vector_product.products(
+        first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+    )
     sums = sums * scale + bias
     tl.store(out_ptr + rows, sums.to(out_ptr.dtype.element_ty), mask=mask)
 
@@ -66,6 +69,7 @@ def _linear_kernel(
 @triton.jit
 def _linear_batched_kernel(
     x_ptr,
+    x_scale_ptr,
     g_ptr,
     w_ptr,
     scale_ptr,
@@ -89,7 +93,20 @@ def _linear_batched_kernel(
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
+        w_ptr,
+        inside,
+        x_ptr,
+        x_scale_ptr,
+        g_ptr,
+        eps,
+        0,
+        BATCH,
+        TOKENS,
+        K,
+        BLOCK,
+        1,
+        WIDENED,
+        WORDS,
     )
     sums = sums * scale + bias
     token = tl.arange(0, TOKENS)
@@ -101,11 +118,12 @@ def _linear_batched_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class Linear(KernelOperation):
+class Linear(Product):
     """out[b, n] = sum over k of W[n, k] n[b, k] + bias[n], n = RMSNorm(x), or x without a norm.
 
     x [batch, columns], out [batch, rows], contiguous, of dtypes that `check_output` allows; batch
-    1..64. Sums are float32 and rounded once; the norm's factor is applied to the sum.
+    1..64; or x E4M3 with `x_scale` and FP8 weights (`Product`), without a norm. Sums are float32
+    and rounded once; the norm's factor is applied to the sum.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of more than
@@ -117,19 +135,22 @@ class Linear(KernelOperation):
     out: torch.Tensor
     tile: Tile
     norm: Norm | None = None
+    x_scale: torch.Tensor | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         x, weight = self.x, self.weight
         batch = check_activations(x, weight.columns, weight.data.device)
+        check_x_scale(x, self.x_scale, weight)
         check_output("out", self.out, (batch, weight.rows), x)
         check_norm(self.norm, weight.columns, x.device)
         check_apart("out", self.out, x)
         check_unsplit(self.tile)
-        g, eps = norm_arguments(self.norm)
+        g, eps = norm_arguments(self.norm, self.x_scale)
         return launch(
             _linear_kernel if batch == 1 else _linear_batched_kernel,
             (triton.cdiv(weight.rows, self.tile.rows),),
             x,
+            self.x_scale,
             g,
             *weight.pointers,
             self.out,
@@ -139,4 +160,4 @@ class Linear(KernelOperation):
         )
 
     def reference(self, position: int) -> Tensors:
-        return (linear_reference(self.x, self.weight, self.norm),)
+        return (linear_reference(self.values, self.weight, self.norm),)

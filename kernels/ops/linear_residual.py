@@ -20,8 +20,8 @@ from decodescope.kernels.device.split_sums import split_sums
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_activations, check_apart, check_output
 from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
-from decodescope.kernels.host.product import product_options
+from decodescope.kernels.host.operation import Tensors
+from decodescope.kernels.host.product import Product, check_x_scale, product_options
 from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
@@ -38,6 +38,7 @@ def linear_residual_reference(
 @triton.jit
 def _linear_residual_kernel(
     x_ptr,
+    x_scale_ptr,
     w_ptr,
     scale_ptr,
     bias_ptr,
@@ -64,7 +65,7 @@ def _linear_residual_kernel(
     # program of a block writes here, after all of them have arrived.
     residual = tl.load(residual_ptr + rows, mask=mask, other=0.0).to(tl.float32)
     sums = vector_product.products(
-        first, w_ptr, inside, x_ptr, None, 0.0, split, K, BLOCK, SPLITS, AHEAD
+        first, w_ptr, inside, x_ptr, x_scale_ptr, None, 0.0, split, K, BLOCK, SPLITS, AHEAD
     )
     column, finishes = split_sums(sums[:, None], partial_ptr, counter_ptr, block, split, SPLITS)
     sums = tl.reshape(column, (ROWS,))
@@ -76,6 +77,7 @@ def _linear_residual_kernel(
 @triton.jit
 def _linear_residual_batched_kernel(
     x_ptr,
+    x_scale_ptr,
     w_ptr,
     scale_ptr,
     bias_ptr,
@@ -107,7 +109,20 @@ def _linear_residual_batched_kernel(
     # program of a block writes here, after all of them have arrived.
     residual = tl.load(places, mask=mask, other=0.0)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, None, 0.0, split, BATCH, TOKENS, K, BLOCK, SPLITS, WIDENED, WORDS
+        w_ptr,
+        inside,
+        x_ptr,
+        x_scale_ptr,
+        None,
+        0.0,
+        split,
+        BATCH,
+        TOKENS,
+        K,
+        BLOCK,
+        SPLITS,
+        WIDENED,
+        WORDS,
     )
     sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)
     if finishes:
@@ -126,11 +141,12 @@ def split_workspace(weight: WeightMatrix, tile: Tile, batch: int) -> tuple[int, 
 
 
 @dataclass(frozen=True, slots=True)
-class LinearResidual(KernelOperation):
+class LinearResidual(Product):
     """residual[b, n] += sum over k of W[n, k] x[b, k] + bias[n], in place, rounded once.
 
     x [batch, columns], residual [batch, rows], contiguous, of dtypes that `check_output` allows;
-    batch 1..64. With more than one split the workspace holds as much as `split_workspace` says.
+    batch 1..64; or x E4M3 with `x_scale` and FP8 weights (`Product`). With more than one split the
+    workspace holds as much as `split_workspace` says.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; a residual in x's memory; a workspace
@@ -142,10 +158,12 @@ class LinearResidual(KernelOperation):
     residual: torch.Tensor
     tile: Tile
     workspace: Workspace
+    x_scale: torch.Tensor | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         x, weight, residual, tile = self.x, self.weight, self.residual, self.tile
         batch = check_activations(x, weight.columns, weight.data.device)
+        check_x_scale(x, self.x_scale, weight)
         check_output("residual", residual, (batch, weight.rows), x)
         check_apart("residual", residual, x)
         options = product_options(x, weight, tile, pdl)
@@ -155,6 +173,7 @@ class LinearResidual(KernelOperation):
             _linear_residual_kernel if batch == 1 else _linear_residual_batched_kernel,
             (blocks, tile.splits),
             x,
+            self.x_scale,
             *weight.pointers,
             residual,
             self.workspace.partials,
@@ -172,4 +191,4 @@ class LinearResidual(KernelOperation):
         return (self.residual,)
 
     def reference(self, position: int) -> Tensors:
-        return (linear_residual_reference(self.x, self.weight, self.residual),)
+        return (linear_residual_reference(self.values, self.weight, self.residual),)

@@ -22,8 +22,8 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
-from decodescope.kernels.host.product import norm_arguments, product_options
+from decodescope.kernels.host.operation import Tensors
+from decodescope.kernels.host.product import Product, check_x_scale, norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.linear import linear_reference
@@ -40,6 +40,7 @@ def norm_gate_up_reference(
 @triton.jit
 def _norm_gate_up_kernel(
     x_ptr,
+    x_scale_ptr,
     g_ptr,
     w_ptr,
     scale_ptr,
@@ -60,7 +61,9 @@ def _norm_gate_up_kernel(
     first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, None)
     wait_for_previous(PDL)
-    sums = vector_product.products(first, w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD)
+    sums = vector_product.products(
+        first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+    )
     sums = sums * scale + bias
     gate, up = tl.split(tl.reshape(sums, (ROWS // 2, 2)))
     units = unit + tl.arange(0, ROWS // 2)
@@ -71,6 +74,7 @@ def _norm_gate_up_kernel(
 @triton.jit
 def _norm_gate_up_batched_kernel(
     x_ptr,
+    x_scale_ptr,
     g_ptr,
     w_ptr,
     scale_ptr,
@@ -94,7 +98,20 @@ def _norm_gate_up_batched_kernel(
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], None)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
+        w_ptr,
+        inside,
+        x_ptr,
+        x_scale_ptr,
+        g_ptr,
+        eps,
+        0,
+        BATCH,
+        TOKENS,
+        K,
+        BLOCK,
+        1,
+        WIDENED,
+        WORDS,
     )
     sums = sums * scale + bias
     gate, up = batched_product.split_pairs(sums)
@@ -108,11 +125,12 @@ def _norm_gate_up_batched_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class NormGateUp(KernelOperation):
+class NormGateUp(Product):
     """out[b, i] = silu(G[i] . n[b]) * (U[i] . n[b]), n = RMSNorm(x), or x where `norm` is None.
 
     x [batch, hidden], out [batch, intermediate], contiguous, of one dtype, or out in float16 for
-    narrow weights (`check_output`); batch 1..64. `gate_up`
+    narrow weights (`check_output`); batch 1..64; or x E4M3 with `x_scale` and FP8 weights
+    (`Product`), without a norm. `gate_up`
     [2 * intermediate, hidden] holds G's rows, then U's. `tile.rows` counts rows of both, so half as
     many outputs.
 
@@ -126,6 +144,7 @@ class NormGateUp(KernelOperation):
     gate_up: WeightMatrix
     out: torch.Tensor
     tile: Tile
+    x_scale: torch.Tensor | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         x, gate_up = self.x, self.gate_up
@@ -133,17 +152,19 @@ class NormGateUp(KernelOperation):
             raise ValueError(f"gate_up of {gate_up.rows} rows: must hold as many gate as up rows")
         intermediate = gate_up.rows // 2
         batch = check_activations(x, gate_up.columns, gate_up.data.device)
+        check_x_scale(x, self.x_scale, gate_up)
         check_output("out", self.out, (batch, intermediate), x)
         check_apart("out", self.out, x)
         check_norm(self.norm, gate_up.columns, x.device)
         check_unsplit(self.tile)
         if self.tile.rows < 2:
             raise ValueError("a tile of one row holds no pair of gate and up")
-        g, eps = norm_arguments(self.norm)
+        g, eps = norm_arguments(self.norm, self.x_scale)
         return launch(
             _norm_gate_up_kernel if batch == 1 else _norm_gate_up_batched_kernel,
             (triton.cdiv(intermediate, self.tile.rows // 2),),
             x,
+            self.x_scale,
             g,
             *gate_up.pointers,
             self.out,
@@ -153,4 +174,4 @@ class NormGateUp(KernelOperation):
         )
 
     def reference(self, position: int) -> Tensors:
-        return (norm_gate_up_reference(self.x, self.norm, self.gate_up),)
+        return (norm_gate_up_reference(self.values, self.norm, self.gate_up),)

@@ -26,12 +26,14 @@ from decodescope.kernels.host.checks import (
     check_unsplit,
 )
 from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
-from decodescope.kernels.host.product import norm_arguments, product_options
+from decodescope.kernels.host.operation import Tensors
+from decodescope.kernels.host.product import Product, check_x_scale, norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
 from decodescope.kernels.ops.linear import linear_reference
+
+_DTYPES = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 
 
 def norm_head_reference(x: torch.Tensor, norm: Norm | None, head: WeightMatrix) -> torch.Tensor:
@@ -42,6 +44,7 @@ def norm_head_reference(x: torch.Tensor, norm: Norm | None, head: WeightMatrix) 
 @triton.jit
 def _norm_head_kernel(
     x_ptr,
+    x_scale_ptr,
     g_ptr,
     w_ptr,
     scale_ptr,
@@ -58,6 +61,7 @@ def _norm_head_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     AHEAD: tl.constexpr,
+    DTYPE: tl.constexpr,
     CHOOSE: tl.constexpr,
     PDL: tl.constexpr,
 ):
@@ -67,10 +71,12 @@ def _norm_head_kernel(
     first = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows, mask)
     wait_for_previous(PDL)
-    sums = vector_product.products(first, w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD)
+    sums = vector_product.products(
+        first, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+    )
     sums = sums * scale + bias
     # transformers chooses among logits of the model's dtype; ties there go to the lowest index.
-    logits = sums.to(x_ptr.dtype.element_ty).to(tl.float32)
+    logits = sums.to(DTYPE).to(tl.float32)
     if logits_ptr is not None:
         tl.store(logits_ptr + rows, logits, mask=mask)
     if CHOOSE:
@@ -90,6 +96,7 @@ def _norm_head_kernel(
 @triton.jit
 def _norm_head_batched_kernel(
     x_ptr,
+    x_scale_ptr,
     g_ptr,
     w_ptr,
     scale_ptr,
@@ -107,6 +114,7 @@ def _norm_head_batched_kernel(
     K: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    DTYPE: tl.constexpr,
     CHOOSE: tl.constexpr,
     WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
@@ -119,10 +127,23 @@ def _norm_head_batched_kernel(
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, rows[:, None], mask)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
+        w_ptr,
+        inside,
+        x_ptr,
+        x_scale_ptr,
+        g_ptr,
+        eps,
+        0,
+        BATCH,
+        TOKENS,
+        K,
+        BLOCK,
+        1,
+        WIDENED,
+        WORDS,
     )
     sums = sums * scale + bias
-    logits = sums.to(x_ptr.dtype.element_ty).to(tl.float32)
+    logits = sums.to(DTYPE).to(tl.float32)
     token = tl.arange(0, TOKENS)
     present = token < BATCH
     if logits_ptr is not None:
@@ -147,14 +168,15 @@ def _norm_head_batched_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class NormHead(KernelOperation):
+class NormHead(Product):
     """tokens[b, position + 1] = argmax over v of H[v] . n[b], the lowest v of equal ones; then
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
-    x [batch, hidden], contiguous, batch 1..64; tokens int64 [batch, capacity + 1]; position int32
-    [1]. At a position outside `tokens` no token is written, and the position still advances. The
-    logits, rounded to x's dtype as transformers rounds them, are written to `logits` (float32
-    [batch, vocabulary]) if given; with `choose` off nothing else happens.
+    x [batch, hidden], contiguous, batch 1..64; or x E4M3 with `x_scale` and FP8 weights
+    (`Product`), without a norm; tokens int64 [batch, capacity + 1]; position int32 [1]. At a
+    position outside `tokens` no token is written, and the position still advances. The logits,
+    rounded to the model's `dtype` (None: x's) as transformers rounds them, are written to `logits`
+    (float32 [batch, vocabulary]) if given; with `choose` off nothing else happens.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace, a tile of more
@@ -171,10 +193,13 @@ class NormHead(KernelOperation):
     workspace: Workspace
     logits: torch.Tensor | None = None
     choose: bool = True
+    x_scale: torch.Tensor | None = None
+    dtype: torch.dtype | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         x, head, tokens, logits = self.x, self.head, self.tokens, self.logits
         batch = check_activations(x, head.columns, head.data.device)
+        check_x_scale(x, self.x_scale, head)
         if tokens.dim() != 2 or tokens.shape[1] < 1:
             raise ValueError(f"tokens {list(tokens.shape)}: must be [{batch}, capacity + 1]")
         check_tensor("tokens", tokens, (batch, int(tokens.shape[1])), torch.int64, x.device)
@@ -183,14 +208,17 @@ class NormHead(KernelOperation):
             check_tensor("logits", logits, (batch, head.rows), torch.float32, x.device)
         if logits is None and not self.choose:
             raise ValueError("neither logits nor a choice: nothing to do")
+        if self.dtype not in ((None, x.dtype) if self.x_scale is None else _DTYPES):
+            raise ValueError(f"dtype {self.dtype} with x of {x.dtype}: must be the model's")
         check_norm(self.norm, head.columns, x.device)
         check_unsplit(self.tile)
         self.workspace.check(0, 1, x.device)
-        g, eps = norm_arguments(self.norm)
+        g, eps = norm_arguments(self.norm, self.x_scale)
         return launch(
             _norm_head_kernel if batch == 1 else _norm_head_batched_kernel,
             (triton.cdiv(head.rows, self.tile.rows),),
             x,
+            self.x_scale,
             g,
             *head.pointers,
             logits,
@@ -201,6 +229,7 @@ class NormHead(KernelOperation):
             eps,
             int(tokens.shape[1]) - 1,
             V=head.rows,
+            DTYPE=_DTYPES[self.dtype or x.dtype],
             CHOOSE=self.choose,
             **product_options(x, head, self.tile, pdl),
         )
@@ -210,4 +239,4 @@ class NormHead(KernelOperation):
 
     def reference(self, position: int) -> Tensors:
         """The logits, not the chosen tokens."""
-        return (norm_head_reference(self.x, self.norm, self.head),)
+        return (norm_head_reference(self.values, self.norm, self.head),)

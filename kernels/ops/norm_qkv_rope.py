@@ -34,6 +34,7 @@ from decodescope.kernels.host.checks import (
     check_activations,
     check_apart,
     check_norm,
+    check_output,
     check_position,
     check_qk_norm,
     check_tensor,
@@ -47,8 +48,8 @@ from decodescope.kernels.host.kv_cache import (
     scale_tensors,
 )
 from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors, parameters
-from decodescope.kernels.host.product import norm_arguments, product_options
+from decodescope.kernels.host.operation import Tensors, parameters
+from decodescope.kernels.host.product import Product, check_x_scale, norm_arguments, product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
 from decodescope.kernels.host.workspace import Workspace
@@ -79,6 +80,7 @@ def norm_qkv_rope_reference(
 @triton.jit
 def _norm_qkv_rope_kernel(
     x_ptr,
+    x_scale_ptr,
     g_ptr,
     w_ptr,
     scale_ptr,
@@ -127,7 +129,9 @@ def _norm_qkv_rope_kernel(
     blocks = vector_product.first_blocks(w_ptr, inside, g_ptr, 0, K, BLOCK, 1, AHEAD)
     scale, bias = scale_and_bias(scale_ptr, bias_ptr, head * D + rows, None)
     wait_for_previous(PDL)
-    sums = vector_product.products(blocks, w_ptr, inside, x_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD)
+    sums = vector_product.products(
+        blocks, w_ptr, inside, x_ptr, x_scale_ptr, g_ptr, eps, 0, K, BLOCK, 1, AHEAD
+    )
     sums = sums * scale + bias
     low, high = tl.split(tl.reshape(sums, (PAIRS, 2)))
     STORED: tl.constexpr = k_ptr.dtype.element_ty
@@ -167,6 +171,7 @@ def _norm_qkv_rope_kernel(
 @triton.jit
 def _norm_qkv_rope_batched_kernel(
     x_ptr,
+    x_scale_ptr,
     g_ptr,
     w_ptr,
     scale_ptr,
@@ -219,7 +224,20 @@ def _norm_qkv_rope_batched_kernel(
     inverse = inverse_scales(k_scale_ptr, v_scale_ptr, head, token, token < BATCH, HEADS, KV_HEADS)
     wait_for_previous(PDL)
     sums = batched_product.products(
-        w_ptr, inside, x_ptr, g_ptr, eps, 0, BATCH, TOKENS, K, BLOCK, 1, WIDENED, WORDS
+        w_ptr,
+        inside,
+        x_ptr,
+        x_scale_ptr,
+        g_ptr,
+        eps,
+        0,
+        BATCH,
+        TOKENS,
+        K,
+        BLOCK,
+        1,
+        WIDENED,
+        WORDS,
     )
     sums = sums * scale + bias
     low, high = batched_product.split_pairs(sums)
@@ -261,12 +279,13 @@ def _norm_qkv_rope_batched_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class NormQkvRope(KernelOperation):
+class NormQkvRope(Product):
     """q = rotate(Wq n), K[position] = rotate(Wk n), V[position] = Wv n, n = RMSNorm(x) (x itself
     where `norm` is None). Biases are added before QK-norm, which comes right before the rotation.
 
     x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous,
-    of one dtype, or the caches of float8 (kv_cache.py: divided by `scales`, rounded, saturating);
+    of one dtype (x may also be E4M3 with `x_scale` and FP8 weights, `Product`, without a norm), or
+    the caches of float8 (kv_cache.py: divided by `scales`, rounded, saturating);
     `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this
     order; position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a
     position outside the cache only q is written, rotated as at the nearest position of the table.
@@ -291,6 +310,7 @@ class NormQkvRope(KernelOperation):
     workspace: Workspace
     qk_norm: QkNorm | None = None
     scales: KvScales | None = None
+    x_scale: torch.Tensor | None = None
 
     def launch(self, pdl: bool = False) -> Launch:
         x, qkv, qk_norm, rope = self.x, self.qkv, self.qk_norm, self.rope
@@ -300,12 +320,13 @@ class NormQkvRope(KernelOperation):
         kv_heads, capacity = int(self.k_cache.shape[1]), int(self.k_cache.shape[2])
         normed_heads = heads + kv_heads if qk_norm else 0
         self.workspace.check(normed_heads * head_dim * batch, normed_heads, x.device)
-        g, eps = norm_arguments(self.norm)
+        g, eps = norm_arguments(self.norm, self.x_scale)
         chunks = triton.cdiv(head_dim // 2, self.tile.rows // 2)
         return launch(
             _norm_qkv_rope_kernel if batch == 1 else _norm_qkv_rope_batched_kernel,
             ((heads + 2 * kv_heads) * chunks,),
             x,
+            self.x_scale,
             g,
             *qkv.pointers,
             rope.cos,
@@ -334,6 +355,7 @@ class NormQkvRope(KernelOperation):
         """Check the fields as the class documents them; returns the batch."""
         q, k_cache, qkv, rope, device = self.q, self.k_cache, self.qkv, self.rope, self.x.device
         batch = check_activations(self.x, qkv.columns, qkv.data.device)
+        check_x_scale(self.x, self.x_scale, qkv)
         if q.dim() != 3 or k_cache.dim() != 4:
             raise ValueError(
                 f"q {list(q.shape)}, k_cache {list(k_cache.shape)}: must be [{batch}, heads, D] "
@@ -351,10 +373,12 @@ class NormQkvRope(KernelOperation):
         if rope.positions < capacity:
             raise ValueError(f"a table of {rope.positions} positions: the cache has {capacity}")
         check_tensor("cos", rope.cos, (rope.positions, head_dim // 2), torch.float32, device)
-        check_tensor("q", q, (batch, heads, head_dim), self.x.dtype, device)
+        if self.x_scale is None:
+            check_tensor("q", q, (batch, heads, head_dim), self.x.dtype, device)
+        check_output("q", q, (batch, heads, head_dim), self.x)
         check_apart("q", q, self.x)
         caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
-        check_caches(*caches, shape, self.x.dtype, device)
+        check_caches(*caches, shape, q.dtype, device)
         check_position(self.position, device)
         check_norm(self.norm, qkv.columns, device)
         check_qk_norm(self.qk_norm, head_dim, device)
@@ -365,14 +389,14 @@ class NormQkvRope(KernelOperation):
 
     def inputs(self, position: int) -> Tensors:
         matrix = *parameters(self.norm), *parameters(self.qkv)
-        return self.x, *matrix, *scale_tensors(self.scales)
+        return self.x, *self.scales_of_x, *matrix, *scale_tensors(self.scales)
 
     def outputs(self, position: int) -> Tensors:
         return self.q, self.k_cache[:, :, position], self.v_cache[:, :, position]
 
     def reference(self, position: int) -> Tensors:
         sizes = position, self.q.shape[1], self.k_cache.shape[1]
-        product = self.x, self.norm, self.qkv
+        product = self.values, self.norm, self.qkv
         q, *rows = norm_qkv_rope_reference(*product, self.rope, *sizes, self.qk_norm)
         written = zip(rows, scale_pointers(self.scales), strict=True)
         return q, *(codes(one, self.k_cache.dtype, scale) for one, scale in written)

@@ -32,14 +32,13 @@ from decodescope.kernels.device.split_sums import split_sums
 from decodescope.kernels.device.weight_rows import program_rows, scale_and_bias
 from decodescope.kernels.host.checks import check_apart, check_float, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
-from decodescope.kernels.host.operation import KernelOperation, Tensors
+from decodescope.kernels.host.operation import Tensors
+from decodescope.kernels.host.product import Product, check_x_scale
+from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import MAX_BATCH, Workspace
 from decodescope.kernels.ops.linear import linear_reference
-
-FP8_X = torch.float8_e4m3fn
-FP8_TENSOR_CORES = (8, 9)
 
 _NARROW = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 _WIDE_X = (torch.float16, torch.bfloat16)
@@ -138,7 +137,7 @@ def _split_k_gemm_kernel(
 
 
 @dataclass(frozen=True, slots=True)
-class SplitKGemm(KernelOperation):
+class SplitKGemm(Product):
     """out[m, n] = x_scale[m] * sum over k of W[n, k] x[m, k] + bias[n].
 
     W (FP8 or INT8) has its own scale for each row. x [tokens, columns] is E4M3, with FP8 weights
@@ -198,12 +197,8 @@ class SplitKGemm(KernelOperation):
             num_stages=tile.num_stages,
         )
 
-    def inputs(self, position: int) -> Tensors:
-        scales = () if self.x_scale is None else (self.x_scale,)
-        return self.x, *scales, *self.weights
-
     def reference(self, position: int) -> Tensors:
-        return (split_k_gemm_reference(self.x, self.x_scale, self.weight),)
+        return (linear_reference(self.values, self.weight),)
 
     def _check(self) -> None:
         x, weight, tile = self.x, self.weight, self.tile
@@ -218,29 +213,13 @@ class SplitKGemm(KernelOperation):
         check_float("out", self.out)
         check_tensor("out", self.out, (tokens, weight.rows), self.out.dtype, device)
         check_apart("out", self.out, x)
-        if x.dtype == FP8_X:
-            _check_fp8(x, weight)
-        if (self.x_scale is None) == (x.dtype == FP8_X):
-            needed = "one for each token" if x.dtype == FP8_X else "None"
-            raise ValueError(f"x_scale with x of {x.dtype}: must be {needed}")
-        if self.x_scale is not None:
-            check_tensor("x_scale", self.x_scale, (tokens,), torch.float32, device)
+        check_x_scale(x, self.x_scale, weight)
         least = 2 * MIN_DOT if x.dtype == FP8_X else MIN_DOT
         if not MIN_DOT <= tile.rows <= _MOST_ROWS or tile.columns < least:
             raise ValueError(
                 f"tile of {tile.rows} x {tile.columns}: must have {MIN_DOT} to {_MOST_ROWS} rows "
                 f"and at least {least} columns"
             )
-
-
-def _check_fp8(x: torch.Tensor, weight: WeightMatrix) -> None:
-    if weight.format == "int8":
-        raise ValueError(f"int8 weights with x of {x.dtype}: x must be float16 or bfloat16")
-    if x.is_cuda and torch.cuda.get_device_capability(x.device) < FP8_TENSOR_CORES:
-        raise ValueError(
-            f"x is {x.dtype}: this GPU has no FP8 tensor cores (compute capability 8.9 or later); "
-            "x must be float16 or bfloat16"
-        )
 
 
 def _described(

@@ -1,4 +1,8 @@
-"""The operations of one decode step, in their order: 5 a layer and 2 with every fusion."""
+"""The operations of one decode step, in their order: 5 a layer and 2 with every fusion.
+
+With E4M3 activations (`w8a8`) a launch before each product quantises what it reads, and applies the
+norm: 9 a layer and 3.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -21,6 +25,7 @@ from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.kernels.ops.norm_gate_up import NormGateUp
 from decodescope.kernels.ops.norm_head import NormHead
 from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
+from decodescope.kernels.ops.quantize_rows import QuantizeRows
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.kernels.ops.rope import Rotate
@@ -37,6 +42,16 @@ from decodescope.variants.steps.fused.torch_operators import (
 )
 
 Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What a product reads: x, the norm that it has to apply itself, if any, and the scales of E4M3
+    x."""
+
+    x: torch.Tensor
+    norm: Norm | None = None
+    scale: torch.Tensor | None = None
 
 
 def step_operations(plan: StepPlan, keep_logits: bool = False) -> tuple[PlacedOperation, ...]:
@@ -99,10 +114,11 @@ class _Builder:
 
     def _attention(self, path: str, index: int, layer: FusedLayer) -> None:
         rows = self._plan.cache.layer(index)
-        source, norm = self._normed(f"{path}/input_norm", layer.input_norm, unadded=index > 0)
-        path += "/attention" if norm is None else "/input_norm+attention"
+        added = index == 0
+        source = self._normed(f"{path}/input_norm", layer.input_norm, layer.qkv, added)
+        path += "/attention" if source.norm is None else "/input_norm+attention"
         scales = self._plan.cache.scales(index)
-        q = self._queries(path, layer, source, norm, rows, scales)
+        q = self._queries(path, layer, source, rows, scales)
         attended = self._attended(f"{path}/decode_attention", layer, q, rows, scales)
         self._add_product(f"{path}/o_proj", attended, layer.o, self._tiles.o)
 
@@ -110,8 +126,7 @@ class _Builder:
         self,
         path: str,
         layer: FusedLayer,
-        source: torch.Tensor,
-        norm: Norm | None,
+        source: _Source,
         rows: Pair,
         scales: KvScales | None,
     ) -> torch.Tensor:
@@ -119,8 +134,8 @@ class _Builder:
         plan, buffers, position = self._plan, self._buffers, self._buffers.position
         if self._spec.uses("rope"):
             fused = NormQkvRope(
-                source,
-                norm,
+                source.x,
+                source.norm,
                 layer.qkv,
                 plan.rope,
                 position,
@@ -130,10 +145,11 @@ class _Builder:
                 plan.workspace,
                 layer.qk_norm,
                 scales,
+                source.scale,
             )
             self._add(f"{path}/qkv+rope+kv_write", fused)
             return buffers.q
-        q, k, v = self._projected(f"{path}/qkv", layer, source, norm)
+        q, k, v = self._projected(f"{path}/qkv", layer, source)
         if (norms := layer.qk_norm) is not None:
             self._add(f"{path}/qk_norm", RmsNorm(q, Norm(norms.q_weight, norms.eps), q))
             self._add(f"{path}/qk_norm", RmsNorm(k, Norm(norms.k_weight, norms.eps), k))
@@ -141,19 +157,17 @@ class _Builder:
         self._add(f"{path}/kv_write", KvWrite(k, v, *rows, position, scales))
         return q
 
-    def _projected(
-        self, path: str, layer: FusedLayer, source: torch.Tensor, norm: Norm | None
-    ) -> Tensors:
+    def _projected(self, path: str, layer: FusedLayer, source: _Source) -> Tensors:
         """Q, K and V [batch, heads, head_dim] as the products give them; Q is contiguous."""
-        buffers, tile = self._buffers, _unsplit(self._tiles.qkv)
+        buffers, tile = self._buffers, self._tiles.qkv
         outputs = (buffers.q, buffers.k, buffers.v)
         if not self._spec.uses("qkv"):
             rows = [out[0].numel() for out in outputs]
             for weight, out in zip(_row_blocks(layer.qkv, rows), outputs, strict=True):
-                self._add(path, Linear(source, weight, out.flatten(1), tile, norm))
+                self._linear(path, source, weight, out.flatten(1), tile)
             return outputs
-        self._add(path, Linear(source, layer.qkv, buffers.qkv, tile, norm))
-        heads = buffers.qkv.view(len(source), -1, self._plan.parts.head_dim)
+        self._linear(path, source, layer.qkv, buffers.qkv, tile)
+        heads = buffers.qkv.view(len(source.x), -1, self._plan.parts.head_dim)
         q, k, v = torch.split(heads, [out.shape[1] for out in outputs], dim=1)
         if not q.is_contiguous():
             self._torch(path, buffers.q.copy_, q)
@@ -188,37 +202,40 @@ class _Builder:
     def _mlp(self, path: str, layer: FusedLayer) -> None:
         buffers, tile = self._buffers, self._tiles.gate_up
         name = "post_attention_norm"
-        source, norm = self._normed(f"{path}/{name}", layer.post_attention_norm, unadded=True)
-        path += "/mlp" if norm is None else f"/{name}+mlp"
+        source = self._normed(f"{path}/{name}", layer.post_attention_norm, layer.gate_up)
+        path += "/mlp" if source.norm is None else f"/{name}+mlp"
         if self._spec.uses("gate_up"):
-            fused = NormGateUp(source, norm, layer.gate_up, buffers.activation, tile)
+            fused = NormGateUp(
+                source.x, source.norm, layer.gate_up, buffers.activation, tile, source.scale
+            )
             self._add(f"{path}/gate_up+silu", fused)
         else:
             halves = _row_blocks(layer.gate_up, [self._plan.parts.intermediate] * 2)
             for weight, out in zip(halves, (buffers.gate, buffers.up), strict=True):
-                self._add(f"{path}/gate_up", Linear(source, weight, out, _unsplit(tile), norm))
+                self._linear(f"{path}/gate_up", source, weight, out, tile)
             self._add(f"{path}/silu", Swiglu(buffers.gate, buffers.up, buffers.activation))
         self._add_product(f"{path}/down_proj", buffers.activation, layer.down, self._tiles.down)
 
     def _head(self, keep_logits: bool) -> None:
         parts, buffers, tile = self._plan.parts, self._buffers, self._tiles.head
-        source, norm = self._normed("model/final_norm", parts.final_norm, unadded=True)
-        path = "model/lm_head" if norm is None else "model/final_norm+lm_head"
+        source = self._normed("model/final_norm", parts.final_norm, parts.head)
+        path = "model/lm_head" if source.norm is None else "model/final_norm+lm_head"
         if not self._spec.uses("head"):
-            tile = _unsplit(tile)
-            self._add(path, Linear(source, parts.head, buffers.model_logits, tile, norm))
+            self._linear(path, source, parts.head, buffers.model_logits, tile)
             return
         greedy = self._plan.sampling is None
         fused = NormHead(
-            source,
-            norm,
+            source.x,
+            source.norm,
             parts.head,
             buffers.tokens,
             buffers.position,
             tile,
             self._plan.workspace,
             buffers.logits if keep_logits or not greedy else None,
-            choose=greedy,
+            greedy,
+            source.scale,
+            parts.dtype,
         )
         self._add(path, fused)
 
@@ -235,29 +252,45 @@ class _Builder:
         elif not fused:
             self._torch("sampling", choose_largest, logits, buffers.position, buffers.tokens)
 
-    def _normed(self, path: str, norm: Norm, unadded: bool) -> tuple[torch.Tensor, Norm | None]:
-        """What the next projection reads, and the norm that it has to apply itself, if any.
+    def _normed(self, path: str, norm: Norm, weight: WeightMatrix, added: bool = False) -> _Source:
+        """What the product with `weight` reads of the residual stream after `norm`.
 
-        `path` is that of a norm in a launch of its own. `unadded`: the output of the projection
-        before is not in the residual stream yet if additions are left to the norms.
+        `path` is that of a norm in a launch of its own. Unless `added`, the output of the
+        projection before is not in the residual stream yet if additions are left to the norms.
         """
         x, out = self._buffers.x, self._buffers.normed
         if self._spec.uses("norm"):
-            return x, norm
-        if unadded and not self._spec.uses("residual"):
+            return self._quantized(f"{path}+quantize", _Source(x, norm), weight)
+        if not added and not self._spec.uses("residual"):
             self._add(path, RmsNormResidual(self._buffers.added, x, norm, out))
         else:
             self._add(path, RmsNorm(x, norm, out))
-        return out, None
+        return self._quantized(f"{path.rpartition('/')[0]}/quantize", _Source(out), weight)
+
+    def _quantized(self, path: str, source: _Source, weight: WeightMatrix) -> _Source:
+        """`source` with the norm applied, in E4M3, if the product with `weight` takes it so."""
+        if self._spec.weight_format != "w8a8" or weight.data.element_size() > 1:
+            return source
+        codes = self._buffers.codes[: source.x.numel()].view(source.x.shape)
+        self._add(path, QuantizeRows(source.x, source.norm, codes, self._buffers.scales))
+        return _Source(codes, scale=self._buffers.scales)
+
+    def _linear(
+        self, path: str, source: _Source, weight: WeightMatrix, out: torch.Tensor, tile: Tile
+    ) -> None:
+        tile = _unsplit(tile)
+        self._add(path, Linear(source.x, weight, out, tile, source.norm, source.scale))
 
     def _add_product(self, path: str, x: torch.Tensor, weight: WeightMatrix, tile: Tile) -> None:
         """Add W x to the residual stream, or leave that to the norm that comes next."""
         buffers = self._buffers
+        source = self._quantized(f"{path.rpartition('/')[0]}/quantize", _Source(x), weight)
         if self._spec.uses("residual"):
-            fused = LinearResidual(x, weight, buffers.x, tile, self._plan.workspace)
+            memory = buffers.x, tile, self._plan.workspace
+            fused = LinearResidual(source.x, weight, *memory, source.scale)
             self._add(f"{path}+residual", fused)
             return
-        self._add(path, Linear(x, weight, buffers.added, _unsplit(tile)))
+        self._linear(path, source, weight, buffers.added, tile)
         if self._spec.uses("norm"):
             self._torch(f"{path.rpartition('/')[0]}/residual", buffers.x.add_, buffers.added)
 

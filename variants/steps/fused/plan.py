@@ -7,6 +7,7 @@ import torch
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.device.attention_splits import workspace_counters, workspace_floats
 from decodescope.kernels.device.overlap import can_overlap
+from decodescope.kernels.host.quantize import FP8_X
 from decodescope.kernels.host.workspace import Workspace, new_workspace
 from decodescope.kernels.ops.linear_residual import split_workspace
 from decodescope.kernels.ops.rope import RopeTable
@@ -30,6 +31,9 @@ class StepBuffers:
     and `logits` float32 [batch, vocabulary]. With narrow weights, fused attention and SwiGLU give
     `attended` and `activation` in float16, in which the next product multiplies.
 
+    With E4M3 activations, `codes` (flat, as many as the widest product reads) and their `scales`
+    float32 [batch] hold what each product reads in turn.
+
     Used only if a fusion is left out: `normed` and `added` [batch, hidden], `qkv` [batch, rows],
     `k` and `v` [batch, KV heads, head_dim], `gate` and `up` as `activation`, `model_logits`.
     """
@@ -41,6 +45,8 @@ class StepBuffers:
     attended: torch.Tensor
     activation: torch.Tensor
     logits: torch.Tensor
+    codes: torch.Tensor
+    scales: torch.Tensor
     normed: torch.Tensor
     added: torch.Tensor
     qkv: torch.Tensor
@@ -115,7 +121,9 @@ def _new_buffers(
         return torch.zeros(batch, *shape, dtype=dtype, device=device)
 
     narrow = parts.layers[0].o.data.element_size() == 1
-    half = torch.float16 if narrow and parts.dtype == torch.bfloat16 else parts.dtype
+    w8a8 = spec.weight_format == "w8a8"
+    widest = max(parts.hidden, parts.heads * parts.head_dim, parts.intermediate)
+    half = torch.float16 if narrow and not w8a8 and parts.dtype == torch.bfloat16 else parts.dtype
     return StepBuffers(
         tokens=zeros(capacity + 1, dtype=torch.int64),
         position=torch.zeros(1, dtype=torch.int32, device=device),
@@ -126,6 +134,8 @@ def _new_buffers(
         ),
         activation=zeros(parts.intermediate, dtype=half if spec.uses("gate_up") else parts.dtype),
         logits=zeros(parts.vocab, dtype=torch.float32),
+        codes=zeros(widest if w8a8 else 0, dtype=FP8_X).flatten(),
+        scales=zeros(dtype=torch.float32),
         normed=zeros(parts.hidden),
         added=zeros(parts.hidden),
         qkv=zeros((parts.heads + 2 * parts.kv_heads) * parts.head_dim),
