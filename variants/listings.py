@@ -9,7 +9,7 @@ from rich.text import Text
 from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.doctor import Check
 from decodescope.variants.model.presets import Preset
-from decodescope.variants.spec import FUSED_FORMATS, FUSIONS, LOADED_FORMATS
+from decodescope.variants.spec import FUSIONS, LOADED_FORMATS, WEIGHT_FORMATS
 
 _STATUS_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 _STATUS_MARK = {"ok": "ok", "warn": "!", "fail": "FAIL"}
@@ -45,7 +45,7 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
         if info.interpreted:
             here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
         table.add_row(info.name, info.summary, here)
-    narrow = [format for format in FUSED_FORMATS if format not in LOADED_FORMATS]
+    narrow = [format for format in WEIGHT_FORMATS if format not in LOADED_FORMATS]
     table.caption = (
         "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "
         f"{', '.join(FUSIONS)}; pdl: programmatic dependent launch. +prefetch prefetches the O "

@@ -16,10 +16,10 @@ from decodescope.analyzer.errors import DecodescopeError, InputError, MissingReq
 from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.machine.environment import interpreting
 from decodescope.variants.spec import (
-    FUSED_FORMATS,
     KERNELS,
     LOADED_FORMATS,
     PARTS,
+    WEIGHT_FORMATS,
     VariantSpec,
     WeightFormat,
     kernels_of,
@@ -174,7 +174,7 @@ def find_variant(name: str) -> Variant:
     spec = VariantSpec.parse(name)
     if str(spec) in known:
         return known[str(spec)]
-    if spec.kernels == "fused" and spec.weight_format in (None, *FUSED_FORMATS):
+    if spec.kernels == "fused":
         return _fused(spec)
     raise InputError(
         f"variant {name}: well-formed, but not built in this version; built: {', '.join(known)}"
@@ -226,12 +226,14 @@ _FORMAT_NAMES: dict[WeightFormat | None, str] = {
     "fp8_e5m2": "FP8 (E5M2)",
     "fp8_e5m2_cast": "FP8 (E5M2 without scales)",
     "int8": "INT8",
-    "w8a8": "FP8 (E4M3), as activations",
+    "w8a8": "FP8 (E4M3), activations as well",
 }
 
 
 def _fused(spec: VariantSpec) -> Variant:
-    summary = "our Triton kernels, five launches a layer"
+    summary = (
+        f"our Triton kernels, {'nine' if spec.weight_format == 'w8a8' else 'five'} launches a layer"
+    )
     if left_out := [part for part in PARTS if part in spec.without]:
         summary = f"our Triton kernels without {', '.join(left_out)}"
     if spec.narrow:
@@ -272,7 +274,7 @@ _BUILT_IN = (
     _fused(VariantSpec("fused", cuda_graph=True)),
     *(
         _fused(VariantSpec("fused", cuda_graph=True, weight_format=format))
-        for format in FUSED_FORMATS
+        for format in WEIGHT_FORMATS
         if format not in LOADED_FORMATS
     ),
     _fused(VariantSpec("fused", cuda_graph=True, kv_format="fp8_e4m3")),

@@ -25,9 +25,8 @@ Part = Fusion | Literal["pdl"]
 KERNELS: tuple[Kernels, ...] = get_args(Kernels)
 WEIGHT_FORMATS: tuple[WeightFormat, ...] = get_args(WeightFormat)
 KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
-# Models are loaded in these; the fused kernels read these, and K and V in these.
+# Models are loaded in these.
 LOADED_FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp16", "fp32")
-FUSED_FORMATS = WEIGHT_FORMATS
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 PARTS: tuple[Part, ...] = (*FUSIONS, "pdl")
 
@@ -51,7 +50,8 @@ class VariantSpec:
     narrow format holds the layers' matrices and lm_head, with one scale for each output channel:
 
     - fp8_e4m3, fp8_e5m2, int8: the model's dtype for activations. `fp8_e5m2_cast` has no scales.
-    - w8a8: E4M3 weights, and E4M3 activations with one scale for each token.
+    - w8a8: E4M3 weights, and E4M3 activations with one scale for each token. With `head16` lm_head
+      keeps its activations as well.
 
     With `head16` lm_head keeps the workload's dtype; with `embedding8` the embedding table has the
     narrow format as well. `without` names what `fused` kernels, which use every part by default,

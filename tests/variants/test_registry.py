@@ -23,7 +23,6 @@ from decodescope.variants.registry import (
     is_interpreted,
     require_variant,
 )
-from decodescope.variants.spec import VariantSpec
 
 
 def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
@@ -171,14 +170,6 @@ def test_a_short_name_is_taken(packages: None, monkeypatch: pytest.MonkeyPatch) 
     listed = {info.name: info.unavailable for info in available_variants("cpu")}
     assert "'fp8' is taken" in str(listed["mine"])
     assert find_variant("fp8").name == "fused+graph+fp8_e4m3"
-
-
-def test_what_no_kernel_reads_yet_is_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "FUSED_FORMATS", ("bf16", "int8"))
-    for name in ("fused+w8a8", "fused+fp8_e5m2", "fused+w8a8+kv_fp8_e5m2"):
-        with pytest.raises(InputError, match="well-formed, but not built in this version"):
-            find_variant(name)
-    assert find_variant("fused+int8").spec == VariantSpec("fused", weight_format="int8")
 
 
 def test_weights_of_another_dtype_than_the_runs_are_refused() -> None:
