@@ -231,9 +231,8 @@ _FORMAT_NAMES: dict[WeightFormat | None, str] = {
 
 
 def _fused(spec: VariantSpec) -> Variant:
-    summary = (
-        f"our Triton kernels, {'nine' if spec.weight_format == 'w8a8' else 'five'} launches a layer"
-    )
+    launches = "nine" if spec.weight_format == "w8a8" else "five"
+    summary = f"our Triton kernels, {launches} launches a layer"
     if left_out := [part for part in PARTS if part in spec.without]:
         summary = f"our Triton kernels without {', '.join(left_out)}"
     if spec.narrow:

@@ -30,7 +30,7 @@ _PATTERNS = tuple(
                    r"|linear|baddbmm|mv)\b|mkldnn_linear|wgmma|_mm_|dot_kernel"
                    r"|_linear_(residual_)?(batched_)?kernel|_norm_(qkv_rope|gate_up|head)_"),
         ("reduction", r"reduce|norm|softmax|cunn_|triton_(red|per)_|argmax|topk|sort|cumsum|scan"
-                      r"|aten::(mean|sum|amax|max)\b|MeanOps"),
+                      r"|aten::(mean|sum|amax|max)\b|MeanOps|_quantize_rows_"),
         ("elementwise", r"elementwise|triton_poi_|silu|gelu|swiglu|rotary|rope|sigmoid|aten::(mul"
                         r"|add|sub|div|neg|cos|sin|pow|rsqrt|where|exp|sqrt|lt|le|gt|ge|eq)"),
     )
