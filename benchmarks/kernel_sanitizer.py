@@ -73,6 +73,8 @@ MODELS = (
     (_BIASED, torch.bfloat16, "fused+fp8_e4m3+kv_fp8_e4m3"),
     (_QK_NORMED, torch.float16, "fused+int8+embedding8"),
     (_WORDS, torch.bfloat16, "fused+int8"),
+    (_WORDS, torch.bfloat16, "fused+w8a8"),
+    (_BIASED, torch.bfloat16, "fused+w8a8+head16"),
     (_WINDOWED, torch.bfloat16, "fused+fp8_e5m2_cast+head16+kv_fp8_e5m2"),
 )
 
@@ -97,7 +99,7 @@ def meta_parts(fields: dict[str, Any], dtype: torch.dtype, spec: VariantSpec) ->
 def tiles_to_try(parts: FusedModel, batch: int, spec: VariantSpec) -> Iterator[StepTiles]:
     """The default tiles, and tiles whose programs share outputs."""
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
-    shapes = step_shapes(parts, batch, CONTEXT + 1, spec.kv_bytes)
+    shapes = step_shapes(parts, batch, CONTEXT + 1, spec.kv_bytes, spec.fp8_x)
     tiles = default_tiles(shapes, multiprocessors)
     yield tiles
     splitting = replace(

@@ -231,7 +231,7 @@ _FORMAT_NAMES: dict[WeightFormat | None, str] = {
 
 
 def _fused(spec: VariantSpec) -> Variant:
-    launches = "nine" if spec.weight_format == "w8a8" else "five"
+    launches = "nine" if spec.fp8_x else "five"
     summary = f"our Triton kernels, {launches} launches a layer"
     if left_out := [part for part in PARTS if part in spec.without]:
         summary = f"our Triton kernels without {', '.join(left_out)}"
@@ -274,9 +274,10 @@ _BUILT_IN = (
     *(
         _fused(VariantSpec("fused", cuda_graph=True, weight_format=format))
         for format in WEIGHT_FORMATS
-        if format not in LOADED_FORMATS
+        if format not in (*LOADED_FORMATS, "w8a8")
     ),
     _fused(VariantSpec("fused", cuda_graph=True, kv_format="fp8_e4m3")),
+    _fused(VariantSpec("fused", cuda_graph=True, weight_format="w8a8")),
 )
 
 

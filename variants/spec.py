@@ -160,6 +160,11 @@ class VariantSpec:
         return self.weight_format is not None and self.weight_format not in LOADED_FORMATS
 
     @property
+    def fp8_x(self) -> bool:
+        """Whether products with narrow weights read E4M3 activations."""
+        return self.weight_format == "w8a8"
+
+    @property
     def kv_bytes(self) -> int | None:
         """Bytes of one element of K and V; None: those of the model's dtype."""
         return None if self.kv_format is None else 1

@@ -83,23 +83,22 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
     """Compile-time constants and launch options of the product of `weight` and x [batch, columns].
 
     Raises:
-        ValueError: several tokens with a tile below 16 x 16 (of E4M3 x, 16 x 32).
+        ValueError: several tokens with a tile below 16 x 16.
     """
+    batch = int(x.shape[0])
     options: dict[str, Any] = {
         "K": weight.columns,
         "ROWS": tile.rows,
-        "BLOCK": tile.columns,
+        "BLOCK": tile.columns if batch == 1 else _block(x, tile),
         "PDL": pdl,
         "num_warps": tile.num_warps,
     }
-    batch = int(x.shape[0])
     if batch == 1:
         return options | {"AHEAD": tile.blocks_ahead(weight.columns)}
-    least = 2 * MIN_DOT if x.dtype == FP8_X else MIN_DOT
-    if tile.rows < MIN_DOT or tile.columns < least:
+    if tile.rows < MIN_DOT or tile.columns < MIN_DOT:
         raise ValueError(
             f"tile of {tile.rows} x {tile.columns}: the tensor cores need at least "
-            f"{MIN_DOT} x {least}"
+            f"{MIN_DOT} x {MIN_DOT}"
         )
     # In the interpreter, tl.dot reads bfloat16 as the integers that store it, and casts to bfloat16
     # truncate: bfloat16 is multiplied in float32 there.
@@ -111,6 +110,11 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
         "WORDS": _loads_words(x, weight, tile),
         "num_stages": tile.num_stages,
     }
+
+
+def _block(x: torch.Tensor, tile: Tile) -> int:
+    """Columns of a block: FP8 tensor cores multiply 32 at least, which is two of a narrow tile."""
+    return max(2 * MIN_DOT, tile.columns) if x.dtype == FP8_X else tile.columns
 
 
 def _loads_words(x: torch.Tensor, weight: WeightMatrix, tile: Tile) -> bool:

@@ -65,11 +65,14 @@ def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
     spec = operands.spec
     embedding, *others = _operations(operands, spec, SHORT_CONTEXT)
     _, *in_context = _operations(operands, spec, operands.context)
-    names = iter(TILED_OPERATIONS)
+    names = list(TILED_OPERATIONS)
     for short, long in zip(others, in_context, strict=True):
         operation = long if isinstance(long, DecodeAttention) else short
-        name = next(names) if "tile" in operation.arguments else operation.kernel
-        launches = 1 if short is others[-1] else len(operands.parts.layers)
+        launches = 1 if names[0] == "head" else len(operands.parts.layers)
+        if "tile" in operation.arguments:
+            name: str = names.pop(0)
+        else:
+            name = f"{operation.kernel} {names[0]}"
         yield _case(operands, name, operation, launches)
     yield _case(operands, "embedding", embedding, 1)
     # Only our own attention reads narrow K and V.

@@ -165,6 +165,7 @@ SHAPES = [
     (5, 33, 77, Tile(16, 64)),
     (17, 64, 128, Tile(64, 64, num_stages=3)),
     (64, 18, 131, Tile(16, 64)),
+    (3, 20, 80, Tile(16, 16)),
 ]
 
 
@@ -279,7 +280,7 @@ X, SCALE, OUT = torch.zeros(3, 32).to(E4M3), torch.ones(3), torch.zeros(3, 16)
         ({"weight": WeightMatrix(torch.zeros(16, 32, dtype=torch.int8))}, "int8 weights with x"),
         ({"norm": Norm(torch.zeros(32), 1e-5)}, "a norm with x_scale"),
         ({"out": torch.zeros(3, 16).to(E4M3)}, "out is torch.float8_e4m3fn"),
-        ({"tile": Tile(16, 16)}, "at least 16 x 32"),
+        ({"tile": Tile(16, 8)}, "at least 16 x 16"),
     ],
 )
 def test_products_refuse_what_does_not_fit(change: dict[str, Any], complaint: str) -> None:

@@ -72,6 +72,8 @@ def operands_of(
         ("mistral", torch.float16, 1, "fused+fp8_e5m2_cast+head16"),
         ("qwen3", torch.float16, 1, "fused+kv_fp8_e4m3"),
         ("mistral", torch.float16, 3, "fused+kv_fp8_e5m2"),
+        ("qwen3", torch.float16, 1, "fused+w8a8"),
+        ("llama-biased", torch.float32, 3, "fused+w8a8+head16"),
     ],
 )
 def test_every_kernel_agrees_with_its_reference_on_every_copy(
@@ -84,6 +86,19 @@ def test_every_kernel_agrees_with_its_reference_on_every_copy(
         first.launch(False)
         for copy in (second, first):
             assert copy.relative_error(False) < TOLERANCES[dtype], case.use.operation
+
+
+def test_each_launch_that_quantises_is_a_case(device: str) -> None:
+    spec = VariantSpec.parse("fused+w8a8")
+    operands = operands_of("llama-biased", torch.float16, 3, device, spec)
+    layers = len(operands.parts.layers)
+    launches = {case.use.operation: case.use.launches_per_step for case in kernel_cases(operands)}
+    found = {name: count for name, count in launches.items() if name.startswith("quantize_rows")}
+    assert found == {
+        **{f"quantize_rows {name}": layers for name in ("qkv", "o", "gate_up", "down")},
+        "quantize_rows head": 1,
+    }
+    assert launches["head"] == 1
 
 
 def test_plain_products_agree_with_their_reference_too(device: str) -> None:

@@ -269,7 +269,7 @@ class _Builder:
 
     def _quantized(self, path: str, source: _Source, weight: WeightMatrix) -> _Source:
         """`source` with the norm applied, in E4M3, if the product with `weight` takes it so."""
-        if self._spec.weight_format != "w8a8" or weight.data.element_size() > 1:
+        if not self._spec.fp8_x or weight.data.element_size() > 1:
             return source
         codes = self._buffers.codes[: source.x.numel()].view(source.x.shape)
         self._add(path, QuantizeRows(source.x, source.norm, codes, self._buffers.scales))

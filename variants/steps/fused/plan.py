@@ -121,9 +121,9 @@ def _new_buffers(
         return torch.zeros(batch, *shape, dtype=dtype, device=device)
 
     narrow = parts.layers[0].o.data.element_size() == 1
-    w8a8 = spec.weight_format == "w8a8"
     widest = max(parts.hidden, parts.heads * parts.head_dim, parts.intermediate)
-    half = torch.float16 if narrow and not w8a8 and parts.dtype == torch.bfloat16 else parts.dtype
+    multiplied_in_half = narrow and not spec.fp8_x and parts.dtype == torch.bfloat16
+    half = torch.float16 if multiplied_in_half else parts.dtype
     return StepBuffers(
         tokens=zeros(capacity + 1, dtype=torch.int64),
         position=torch.zeros(1, dtype=torch.int32, device=device),
@@ -134,7 +134,7 @@ def _new_buffers(
         ),
         activation=zeros(parts.intermediate, dtype=half if spec.uses("gate_up") else parts.dtype),
         logits=zeros(parts.vocab, dtype=torch.float32),
-        codes=zeros(widest if w8a8 else 0, dtype=FP8_X).flatten(),
+        codes=zeros(widest if spec.fp8_x else 0, dtype=FP8_X).flatten(),
         scales=zeros(dtype=torch.float32),
         normed=zeros(parts.hidden),
         added=zeros(parts.hidden),

@@ -163,7 +163,7 @@ class FusedStep(DecodeStep):
 
 
 def _tiles(spec: VariantSpec, name: str, parts: FusedModel, workload: DecodeWorkload) -> StepTiles:
-    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec.kv_bytes)
+    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec.kv_bytes, spec.fp8_x)
     if parts.device.type != "cuda":
         return interpreter_tiles(shapes)
     gpu = this_target_gpu()

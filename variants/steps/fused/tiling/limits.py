@@ -64,7 +64,8 @@ def shared_bytes(tile: Tile, operation: TiledOperation, shapes: StepShapes) -> i
         # narrow weights on their way to the tensor cores.
         block = tile.rows * tile.columns if element == 1 else 0
         return 4 * MAX_WARPS * tile.rows + 4 * min(tile.columns, 4096) + block
-    tokens = padded_tokens(shapes.batch) * shapes.activation_bytes
+    x_bytes = 1 if shapes.fp8_x and element == 1 else shapes.activation_bytes
+    tokens = padded_tokens(shapes.batch) * x_bytes
     return tile.num_stages * (tile.rows * element + tokens) * tile.columns + 1024
 
 

@@ -53,7 +53,8 @@ class StepShapes:
 
     `capacity` is the length of the KV cache. The sizes of one element are those of activations (in
     the model's dtype), of the layers' matrices, of lm_head, and of K and V. `int8`: narrow weights
-    are integers, whose conversion takes more instructions than that of FP8.
+    are integers, whose conversion takes more instructions than that of FP8. `fp8_x`: products with
+    narrow weights read E4M3 activations.
     """
 
     hidden: int
@@ -69,6 +70,7 @@ class StepShapes:
     head_bytes: int
     kv_bytes: int
     int8: bool = False
+    fp8_x: bool = False
 
     def element_bytes(self, operation: TiledOperation) -> int:
         """The size of one element of what `operation` reads: weights, or K and V."""
@@ -99,7 +101,11 @@ class StepShapes:
 
 
 def step_shapes(
-    model: "FusedModel", batch: int, capacity: int, kv_bytes: int | None = None
+    model: "FusedModel",
+    batch: int,
+    capacity: int,
+    kv_bytes: int | None = None,
+    fp8_x: bool = False,
 ) -> StepShapes:
     """The sizes of a step of `model`; `kv_bytes` None: K and V have the model's dtype.
 
@@ -122,6 +128,7 @@ def step_shapes(
         head_bytes=model.head.data.element_size(),
         kv_bytes=kv_bytes or activation_bytes,
         int8=model.layers[0].down.format == "int8",
+        fp8_x=fp8_x,
     )
 
 

@@ -10,9 +10,9 @@ measured, `key`, and the best tile for it:
 
 rows, columns and unit are those of `Shape`; batch is rounded up to a power of two; element_bytes is
 the size of a weight, or of an element of K and V: 1 for FP8 and INT8, 2 for bf16 and fp16, 4 for
-fp32; and `"int8": true` tells integers from FP8. Keys are unique. A GEMM by itself has `unit` 1,
-and its tokens are `batch`. Tiles measured on this machine are kept in the user's cache folder, a
-file for each kind of GPU.
+fp32; `"int8": true` tells integers from FP8, and `"fp8_x": true` that x is E4M3 as well. Keys are
+unique. A GEMM by itself has `unit` 1, and its tokens are `batch`. Tiles measured on this machine
+are kept in the user's cache folder, a file for each kind of GPU.
 """
 
 import re
@@ -49,6 +49,7 @@ class TileKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     batch: int
     element_bytes: int
     int8: bool = False
+    fp8_x: bool = False
 
 
 class TileEntry(Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,8 +66,9 @@ def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
     """The key of one operation of a step."""
     shape = shapes.shape(operation)
     batch, size = power_of_2_from(shapes.batch), shapes.element_bytes(operation)
-    int8 = shapes.int8 and size == 1 and operation != "attention"
-    return TileKey(operation, shape.rows, shape.columns, shape.unit, batch, size, int8)
+    narrow = size == 1 and operation != "attention"
+    flags = shapes.int8 and narrow, shapes.fp8_x and narrow
+    return TileKey(operation, shape.rows, shape.columns, shape.unit, batch, size, *flags)
 
 
 def tile_entries(

@@ -57,6 +57,17 @@ def test_a_table_survives_json(shapes: StepShapes) -> None:
     assert decode_table(encode_table(table)) == table
 
 
+def test_e4m3_activations_have_tiles_of_their_own() -> None:
+    """The products with narrow weights are other kernels with them; attention and a head in the
+    model's dtype are not."""
+    narrow = replace(SHAPES, weight_bytes=1)
+    fp8_x = replace(narrow, fp8_x=True)
+    same = {name for name in TILED_OPERATIONS if tile_key(name, narrow) == tile_key(name, fp8_x)}
+    assert same == {"attention", "head"}
+    (entry,) = tile_entries(fp8_x, TUNED, ["o"])
+    assert b'"element_bytes": 1,\n    "fp8_x": true\n' in encode_table({"A": (entry,)})
+
+
 def test_an_entry_reads_as_documented() -> None:
     (entry,) = decode_table(b'{"NVIDIA H200":[' + ENTRY + b"]}")["NVIDIA H200"]
     assert entry == TileEntry(tile_key("o", SHAPES), TUNED.o)
