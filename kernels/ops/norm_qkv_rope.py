@@ -375,7 +375,8 @@ class NormQkvRope(Product):
         check_tensor("cos", rope.cos, (rope.positions, head_dim // 2), torch.float32, device)
         if self.x_scale is None:
             check_tensor("q", q, (batch, heads, head_dim), self.x.dtype, device)
-        check_output("q", q, (batch, heads, head_dim), self.x)
+        else:
+            check_output("q", q, (batch, heads, head_dim), self.x)
         check_apart("q", q, self.x)
         caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
         check_caches(*caches, shape, q.dtype, device)
