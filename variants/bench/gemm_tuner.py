@@ -4,24 +4,19 @@ A candidate runs on every copy of the weights in turn, so each launch reads them
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import median
-
-import torch
-from triton.compiler.errors import CompilationError
-from triton.errors import TritonError
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.variants.bench.gemm_tiles import Candidate
 from decodescope.variants.machine.clock import Call, Clock
+from decodescope.variants.machine.compile_ahead import launch_all
 
 TUNING_LAUNCHES = 24
 REPLAYS = 8
 FINALISTS = 3
 FINAL_ROUNDS = 5
-COMPILERS = 16
 
 Operations = Callable[[Candidate], Sequence[KernelOperation]]
 
@@ -36,34 +31,6 @@ class GemmTrial:
     refusal: str | None = None
 
 
-def compile_all(candidates: Sequence[Candidate], operations: Operations) -> dict[Candidate, str]:
-    """Launch each candidate once, several at a time, because each must be compiled first; returns
-    why some cannot run."""
-
-    def refusal(candidate: Candidate) -> str | None:
-        try:
-            _bind_thread()
-            operations(candidate)[0].launch()
-        except torch.OutOfMemoryError:
-            raise
-        except (TritonError, RuntimeError, ValueError) as error:
-            # A compilation error quotes the kernel first and ends with what is wrong.
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            return lines[-1 if isinstance(error, CompilationError) else 0]
-        return None
-
-    with ThreadPoolExecutor(COMPILERS) as pool:
-        found = zip(candidates, pool.map(refusal, candidates), strict=True)
-        return {candidate: why for candidate, why in found if why is not None}
-
-
-def _bind_thread() -> None:
-    """Make the GPU's context that of the thread: the driver encodes tensor maps, and unlike the
-    runtime it does not choose a context by itself."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
 def ranked(
     candidates: Sequence[Candidate], operations: Operations, clock: Clock
 ) -> tuple[GemmTrial, ...]:
@@ -75,7 +42,7 @@ def ranked(
     Raises:
         MissingRequirement: none can run; says why the first cannot.
     """
-    refused = compile_all(candidates, operations)
+    refused = launch_all(candidates, lambda candidate: operations(candidate)[0].launch())
     graphs = {
         candidate: _graph(operations(candidate), clock)
         for candidate in candidates

@@ -36,6 +36,7 @@ from decodescope.variants.bench.gemm_tiles import (
 )
 from decodescope.variants.bench.gemm_tuner import FINAL_ROUNDS, FINALISTS, REPLAYS, ranked
 from decodescope.variants.bench.result_tables import gemm_table
+from decodescope.variants.machine import compile_ahead
 from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.steps.fused.tiling.table import GemmKind, keep_tiles
 from tests.helpers.fake_clock import FakeClock
@@ -161,7 +162,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> GemmOperands:
     """Matrices for the interpreter, and few launches: each takes milliseconds."""
     monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
     monkeypatch.setattr(gemm_tuner, "TUNING_LAUNCHES", 1)
-    monkeypatch.setattr(gemm_tuner, "ThreadPoolExecutor", _OneThread)
+    monkeypatch.setattr(compile_ahead, "ThreadPoolExecutor", _OneThread)
     monkeypatch.setattr(gemm_tuner, "FINAL_ROUNDS", 1)
     monkeypatch.setattr(gemm_bench, "ROUNDS", 2)
     some = (Candidate(Tile(16, 32, splits=2)), Candidate(Tile(32, 64)))

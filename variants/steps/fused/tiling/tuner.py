@@ -12,6 +12,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.clock import Clock
+from decodescope.variants.machine.compile_ahead import launch_all
 from decodescope.variants.steps.fused.tiling.candidates import candidates
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes, StepTiles, TiledOperation
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
@@ -111,7 +112,11 @@ def tune_model(
     """
     choices = {operation: candidates(operation, shapes, gpu) for operation in operations}
     number = sum(len(tiles) for tiles in choices.values())
-    say(f"measuring {number} tiles of {', '.join(choices)} on {gpu.name}")
+    say(f"compiling and measuring {number} tiles of {', '.join(choices)} on {gpu.name}")
+    trials = (start.with_tile(name, tile) for name, tiles in choices.items() for tile in tiles)
+    # The kernels that all steps share, first. What refuses a tile here does so again below.
+    launch_with(start)()
+    launch_all(trials, lambda tiles: launch_with(tiles)())
     clock = Clock()
     return tune(start, choices, lambda tiles: graph_step_ns(launch_with(tiles), clock), say)
 

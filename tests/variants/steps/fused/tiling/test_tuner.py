@@ -205,7 +205,8 @@ def test_a_model_is_tuned_over_all_candidates(monkeypatch: pytest.MonkeyPatch) -
     found = tune_model(launch_with, START, TILED_OPERATIONS, SHAPES, H200, said.append)
     assert found.tiles == StepTiles(**{name: CHOICES[name][-1] for name in TILED_OPERATIONS})
     number = sum(len(tiles) for tiles in CHOICES.values())
-    assert said[0] == f"measuring {number} tiles of {', '.join(TILED_OPERATIONS)} on NVIDIA H200"
+    names = ", ".join(TILED_OPERATIONS)
+    assert said[0] == f"compiling and measuring {number} tiles of {names} on NVIDIA H200"
     assert len(said) == 1 + len(TILED_OPERATIONS)
     assert "of the step saved" in said[1]
 
