@@ -39,17 +39,28 @@ def check_tensor(
         raise ValueError(f"{name} has strides {tensor.stride()}: must be contiguous")
 
 
-def check_output(name: str, out: torch.Tensor, shape: tuple[int, ...], x: torch.Tensor) -> None:
-    """Raise `ValueError` unless `out` has this shape, x's device, and x's dtype.
+def check_output(
+    name: str,
+    out: torch.Tensor,
+    shape: tuple[int, ...],
+    x: torch.Tensor,
+    strided: bool = False,
+) -> None:
+    """Raise `ValueError` unless `out` has this shape, x's device, and x's dtype or one that
+    `goes_with` it."""
+    dtype = out.dtype if goes_with(x, out.dtype) else x.dtype
+    check_tensor(name, out, shape, dtype, x.device, strided=strided)
 
-    One of the two may be float16 and the other bfloat16: products with narrow weights multiply
-    float16, so the steps that have them pass it on between their kernels. Beside E4M3 x, `out` has
-    any dtype of the kernels.
+
+def goes_with(x: torch.Tensor, dtype: torch.dtype) -> bool:
+    """Whether a model that computes in `dtype` may have x between its kernels.
+
+    One may be float16 and the other bfloat16: products with narrow weights multiply float16, so the
+    steps that have them pass it on. E4M3 x goes with any dtype of the kernels.
     """
     if x.dtype == FP8_X:
-        check_float(name, out)
-    free = x.dtype == FP8_X or {out.dtype, x.dtype} == {torch.float16, torch.bfloat16}
-    check_tensor(name, out, shape, out.dtype if free else x.dtype, x.device)
+        return dtype in FLOATS
+    return x.dtype == dtype or {x.dtype, dtype} == {torch.float16, torch.bfloat16}
 
 
 def check_position(position: torch.Tensor, device: torch.device) -> None:

@@ -24,6 +24,7 @@ from decodescope.kernels.host.checks import (
     check_position,
     check_tensor,
     check_unsplit,
+    goes_with,
 )
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import Tensors
@@ -208,7 +209,7 @@ class NormHead(Product):
             check_tensor("logits", logits, (batch, head.rows), torch.float32, x.device)
         if logits is None and not self.choose:
             raise ValueError("neither logits nor a choice: nothing to do")
-        if self.dtype not in ((None, x.dtype) if self.x_scale is None else _DTYPES):
+        if self.dtype is not None and not goes_with(x, self.dtype):
             raise ValueError(f"dtype {self.dtype} with x of {x.dtype}: must be the model's")
         check_norm(self.norm, head.columns, x.device)
         check_unsplit(self.tile)

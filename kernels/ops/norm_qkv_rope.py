@@ -373,10 +373,7 @@ class NormQkvRope(Product):
         if rope.positions < capacity:
             raise ValueError(f"a table of {rope.positions} positions: the cache has {capacity}")
         check_tensor("cos", rope.cos, (rope.positions, head_dim // 2), torch.float32, device)
-        if self.x_scale is None:
-            check_tensor("q", q, (batch, heads, head_dim), self.x.dtype, device)
-        else:
-            check_output("q", q, (batch, heads, head_dim), self.x)
+        check_output("q", q, (batch, heads, head_dim), self.x)
         check_apart("q", q, self.x)
         caches, shape = (k_cache, self.v_cache, self.scales), (batch, kv_heads, capacity, head_dim)
         check_caches(*caches, shape, q.dtype, device)

@@ -12,8 +12,9 @@ import torch
 import triton
 import triton.language as tl
 
+from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_float, check_norm, check_tensor
+from decodescope.kernels.host.checks import check_float, check_norm, check_output, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.weights import Norm
@@ -59,15 +60,16 @@ def _rms_norm_kernel(
     out_ptr += group * out_group_stride + row * out_row_stride
     x = tl.load(x_ptr + column, mask=mask, other=0.0).to(tl.float32)
     out = normed(x, weight, features, eps)
-    tl.store(out_ptr + column, out.to(out_ptr.dtype.element_ty), mask=mask)
+    tl.store(out_ptr + column, rounded(out, out_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
 class RmsNorm(KernelOperation):
     """out = x / sqrt(mean(x^2) + eps) * weight, row by row; computed in float32 and rounded once.
 
-    x and out [rows, features] or [batch, heads, features], of one dtype; all dimensions but the
-    last may be strided. out may be x itself: a row is read before it is written.
+    x and out [rows, features] or [batch, heads, features], of dtypes that `check_output` allows;
+    all dimensions but the last may be strided. out may be x itself: a row is read before it is
+    written.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; more than `MAX_FEATURES` features.
@@ -85,7 +87,7 @@ class RmsNorm(KernelOperation):
             )
         check_float("x", x)
         check_tensor("x", x, tuple(x.shape), x.dtype, x.device, strided=True)
-        check_tensor("out", out, tuple(x.shape), x.dtype, x.device, strided=True)
+        check_output("out", out, tuple(x.shape), x, strided=True)
         features = int(x.shape[-1])
         check_norm_weight(norm, features, x.device)
         batched = x.dim() == 3

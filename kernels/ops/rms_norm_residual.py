@@ -10,8 +10,9 @@ import torch
 import triton
 import triton.language as tl
 
+from decodescope.kernels.device.elements import rounded
 from decodescope.kernels.device.overlap import allow_next, wait_for_previous
-from decodescope.kernels.host.checks import check_float, check_tensor
+from decodescope.kernels.host.checks import check_float, check_output, check_tensor
 from decodescope.kernels.host.launch import Launch, launch
 from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.weights import Norm
@@ -54,14 +55,15 @@ def _rms_norm_residual_kernel(
     tl.store(residual_ptr + start + column, total, mask=mask)
     # The norm of the rounded sum, as if a second kernel had read it back.
     out = normed(total.to(tl.float32), weight, features, eps)
-    tl.store(out_ptr + start + column, out.to(out_ptr.dtype.element_ty), mask=mask)
+    tl.store(out_ptr + start + column, rounded(out, out_ptr.dtype.element_ty), mask=mask)
 
 
 @dataclass(frozen=True, slots=True)
 class RmsNormResidual(KernelOperation):
     """residual += x in place, rounded to its dtype; then out = RMSNorm(residual) as in `RmsNorm`.
 
-    x, residual, out [rows, features], contiguous, of one dtype. out may be x, never the residual.
+    x, residual, out [rows, features], contiguous; x and residual of one dtype, out of one that
+    `check_output` allows. out may be x, never the residual.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; out is the residual; more than
@@ -79,8 +81,9 @@ class RmsNormResidual(KernelOperation):
             raise ValueError(f"x {list(x.shape)}: must be [rows, features]")
         rows, features = int(x.shape[0]), int(x.shape[1])
         check_float("x", x)
-        for name, tensor in (("x", x), ("residual", residual), ("out", out)):
-            check_tensor(name, tensor, (rows, features), x.dtype, x.device)
+        check_tensor("x", x, (rows, features), x.dtype, x.device)
+        check_tensor("residual", residual, (rows, features), x.dtype, x.device)
+        check_output("out", out, (rows, features), x)
         if out.data_ptr() == residual.data_ptr():
             raise ValueError("out is the residual: both results need a tensor of their own")
         check_norm_weight(norm, features, x.device)

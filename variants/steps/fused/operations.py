@@ -258,7 +258,8 @@ class _Builder:
         `path` is that of a norm in a launch of its own. Unless `added`, the output of the
         projection before is not in the residual stream yet if additions are left to the norms.
         """
-        x, out = self._buffers.x, self._buffers.normed
+        buffers, x = self._buffers, self._buffers.x
+        out = buffers.normed_half if weight.data.element_size() == 1 else buffers.normed
         if self._spec.uses("norm"):
             return self._quantized(f"{path}+quantize", _Source(x, norm), weight)
         if not added and not self._spec.uses("residual"):

@@ -48,6 +48,7 @@ class StepBuffers:
     codes: torch.Tensor
     scales: torch.Tensor
     normed: torch.Tensor
+    normed_half: torch.Tensor
     added: torch.Tensor
     qkv: torch.Tensor
     k: torch.Tensor
@@ -137,6 +138,7 @@ def _new_buffers(
         codes=zeros(widest if spec.fp8_x else 0, dtype=FP8_X).flatten(),
         scales=zeros(dtype=torch.float32),
         normed=zeros(parts.hidden),
+        normed_half=zeros(parts.hidden, dtype=half),
         added=zeros(parts.hidden),
         qkv=zeros((parts.heads + 2 * parts.kv_heads) * parts.head_dim),
         k=zeros(parts.kv_heads, parts.head_dim),
