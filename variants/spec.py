@@ -57,8 +57,8 @@ class VariantSpec:
     narrow format as well. `without` names what `fused` kernels, which use every part by default,
     leave out:
 
-    - norm: RMSNorm inside the projections; without it, separate launches (which also add to the
-      residual if that is left out too).
+    - norm: RMSNorm inside the projections; without it, and for a batch, separate launches (which
+      also add to the residual if that is left out too).
     - qkv: Q, K and V in one launch; without it, three, and rope is left out as well.
     - rope: rotation and KV-cache write in the QKV launch; without it, separate launches.
     - attention: split-KV attention over the visible positions; without it, PyTorch's

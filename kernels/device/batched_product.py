@@ -30,7 +30,8 @@ from decodescope.kernels.device.elements import (
 )
 
 _LINE_BYTES = tl.constexpr(128)
-_PREFETCHED_LINES = tl.constexpr(8)
+# More would be evicted from the L2 cache before it is used.
+_PREFETCHED_COLUMNS = tl.constexpr(256)
 # Columns of x that a thread loads at once, and adds up at once: with many tokens, registers are
 # few.
 _TOGETHER = tl.constexpr(8)
@@ -46,7 +47,7 @@ def prefetch_rows(
     SPLITS: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Prefetch the first KiB of this program's part of each row into the L2 cache.
+    """Prefetch the first columns of this program's part of each row into the L2 cache.
 
     Arguments as in `products`. This uses the time before `wait_for_previous`, when the loop itself
     must not start yet. Without PDL there is no such time.
@@ -54,7 +55,8 @@ def prefetch_rows(
     if PDL:
         LINE: tl.constexpr = _LINE_BYTES * 8 // w_ptr.dtype.element_ty.primitive_bitwidth
         STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
-        columns = split * (STEPS * BLOCK) + tl.arange(0, _PREFETCHED_LINES) * LINE
+        lines = tl.arange(0, _PREFETCHED_COLUMNS // LINE)
+        columns = split * (STEPS * BLOCK) + lines * LINE
         pointers = w_ptr + rows[:, None] * K + tl.minimum(columns, K - 1)[None, :]
         tl.inline_asm_elementwise(
             "prefetch.global.L2 [$1]; mov.b32 $0, 0;",

@@ -45,6 +45,8 @@ def scale_and_bias(scale_ptr, bias_ptr, rows, mask):
     """The scales and biases of `rows` in float32, 1 and -0 where there are none. No earlier kernel
     writes them: loaded before the product, they cost no latency after it."""
     scale = 1.0 if scale_ptr is None else tl.load(scale_ptr + rows, mask=mask)
-    # x + 0 is not x for -0, so that the compiler would keep the addition.
-    bias = -0.0 if bias_ptr is None else tl.load(bias_ptr + rows, mask=mask).to(tl.float32)
+    # x + 0 is not x for -0, so that the compiler would keep the addition, and Triton writes -0.0
+    # as 0.
+    no_bias = tl.full((), 1 << 31, tl.uint32).to(tl.float32, bitcast=True)
+    bias = no_bias if bias_ptr is None else tl.load(bias_ptr + rows, mask=mask).to(tl.float32)
     return scale, bias

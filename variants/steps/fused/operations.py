@@ -1,7 +1,7 @@
 """The operations of one decode step, in their order: 5 a layer and 2 with every fusion.
 
-With E4M3 activations (`w8a8`) a launch before each product quantises what it reads, and applies the
-norm: 9 a layer and 3.
+The norms of a batch are launches of their own: 7 a layer and 3. With E4M3 activations (`w8a8`) a
+launch before each product quantises what it reads, and applies the norm: 9 a layer and 3.
 """
 
 from collections.abc import Callable, Iterator
@@ -93,6 +93,9 @@ class _Builder:
         self._spec = plan.spec
         self._buffers = plan.buffers
         self._tiles = plan.tiles
+        self._single = len(plan.buffers.x) == 1
+        # In a product, every program would norm all tokens of a batch.
+        self._norm_inside = plan.spec.uses("norm") and (self._single or plan.spec.fp8_x)
 
     def step(self, keep_logits: bool) -> None:
         parts, buffers = self._plan.parts, self._buffers
@@ -259,10 +262,10 @@ class _Builder:
         projection before is not in the residual stream yet if additions are left to the norms.
         """
         buffers, x = self._buffers, self._buffers.x
-        out = buffers.normed_half if weight.data.element_size() == 1 else buffers.normed
-        if self._spec.uses("norm"):
+        if self._norm_inside and (self._single or weight.data.element_size() == 1):
             return self._quantized(f"{path}+quantize", _Source(x, norm), weight)
-        if not added and not self._spec.uses("residual"):
+        out = buffers.normed_half if weight.data.element_size() == 1 else buffers.normed
+        if not (added or self._norm_inside or self._spec.uses("residual")):
             self._add(path, RmsNormResidual(self._buffers.added, x, norm, out))
         else:
             self._add(path, RmsNorm(x, norm, out))
@@ -292,7 +295,7 @@ class _Builder:
             self._add(f"{path}+residual", fused)
             return
         self._linear(path, source, weight, buffers.added, tile)
-        if self._spec.uses("norm"):
+        if self._norm_inside:
             self._torch(f"{path.rpartition('/')[0]}/residual", buffers.x.add_, buffers.added)
 
 

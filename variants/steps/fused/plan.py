@@ -28,14 +28,16 @@ class StepBuffers:
     Of the whole generation: `tokens` int64 [batch, capacity + 1], the id at each position, and
     `position` int32 [1], the number of tokens in the KV cache. Of one step: the residual stream `x`
     [batch, hidden], `q` and `attended` [batch, heads, head_dim], `activation` [batch, intermediate]
-    and `logits` float32 [batch, vocabulary]. With narrow weights, fused attention and SwiGLU give
-    `attended` and `activation` in float16, in which the next product multiplies.
+    and `logits` float32 [batch, vocabulary]. With narrow weights, norms of their own, fused
+    attention and SwiGLU give `normed_half`, `attended` and `activation` in float16, in which the
+    next product multiplies.
 
     With E4M3 activations, `codes` (flat, as many as the widest product reads) and their `scales`
     float32 [batch] hold what each product reads in turn.
 
-    Used only if a fusion is left out: `normed` and `added` [batch, hidden], `qkv` [batch, rows],
-    `k` and `v` [batch, KV heads, head_dim], `gate` and `up` as `activation`, `model_logits`.
+    `normed` [batch, hidden] is what norms of their own give for other weights. Used only if a
+    fusion is left out: `added` [batch, hidden], `qkv` [batch, rows], `k` and `v` [batch, KV heads,
+    head_dim], `gate` and `up` as `activation`, `model_logits`.
     """
 
     tokens: torch.Tensor

@@ -20,7 +20,7 @@ MAX_THREAD_ELEMENTS = 128
 LOAD_BYTES = 16
 MAX_WARPS = 8
 
-_MAX_COLUMNS = 512
+MAX_COLUMNS = 512
 
 
 def fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> bool:
@@ -35,7 +35,7 @@ def fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetG
         return False
     if shapes.batch == 1:
         return _fits_vector(tile, operation, shapes)
-    return MIN_DOT <= tile.columns <= _MAX_COLUMNS and not spills(tile, shapes)
+    return MIN_DOT <= tile.columns <= MAX_COLUMNS and not spills(tile, shapes)
 
 
 def spills(tile: Tile, shapes: StepShapes) -> bool:
@@ -90,7 +90,7 @@ def _fits_attention(tile: Tile, shapes: StepShapes) -> bool:
     block_bytes = 2 * tile.columns * lanes * shapes.kv_bytes
     blocks = shapes.shape("attention").columns // tile.columns
     return (
-        MIN_DOT <= tile.columns <= _MAX_COLUMNS
+        MIN_DOT <= tile.columns <= MAX_COLUMNS
         and tile.num_stages == 1
         and tile.splits <= max(1, min(MAX_SPLITS, blocks))
         and block_bytes <= 32 * tile.num_warps * attention_thread_bytes(shapes.kv_bytes)

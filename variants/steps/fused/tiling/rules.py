@@ -11,6 +11,7 @@ from decodescope.kernels.device.attention_splits import default_splits
 from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
 from decodescope.variants.steps.fused.tiling.limits import (
     LOAD_BYTES,
+    MAX_COLUMNS,
     MAX_PRODUCT_SPLITS,
     MAX_THREAD_BYTES,
     MAX_WARPS,
@@ -42,6 +43,7 @@ _LONG_ROW = 8192
 _MAX_ROWS = 256
 _BATCHED_STAGES = 4
 _BATCHED_ROW_BYTES = 256
+_BATCHED_BLOCK_BYTES = 16 * 1024
 # Two programs fit on a multiprocessor of compute capability 9.0, one on 8.6 and 8.9.
 _BATCHED_SHARED_BYTES = 97 * 1024
 
@@ -153,17 +155,20 @@ def _batched_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors
     """A loop over blocks of 16 KiB of weights; products that add to the residual may split it.
 
     64 rows of 16-bit weights win on an H200 even where they occupy two multiprocessors of three.
-    128 rows of narrow weights read as few activations for each byte of weights.
+    128 rows of narrow weights read as few 16-bit activations for each byte of weights, but a
+    multiprocessor without work costs more; E4M3 activations are as few with 64.
     """
     shape = shapes.shape(operation)
     programs = _PROGRAMS_PER_MULTIPROCESSOR * multiprocessors
-    rows = 32 if shapes.activation_bytes == 4 else 128 // shapes.element_bytes(operation)
+    converted = shapes.element_bytes(operation) < shapes.activation_bytes and not shapes.fp8_x
+    rows = 32 if shapes.activation_bytes == 4 else 128 if converted else 64
+    least, enough = (32, multiprocessors) if converted else (MIN_DOT, multiprocessors // 2)
     while True:
         columns = _batched_columns(rows, operation, shapes)
         # Each split of this many steps still fills the pipeline.
         deep = shape.columns // (columns * _BATCHED_STAGES)
         most = min(MAX_PRODUCT_SPLITS, max(1, deep)) if operation in SPLITTING else 1
-        if rows <= MIN_DOT or shape.rows // rows * most >= multiprocessors // 2:
+        if rows <= least or shape.rows // rows * most >= enough:
             break
         rows //= 2
     splits = max(1, min(most, programs // -(-shape.rows // rows)))
@@ -178,13 +183,13 @@ def _batched_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors
 
 
 def _batched_columns(rows: int, operation: TiledOperation, shapes: StepShapes) -> int:
-    """256 bytes of a row. Of narrow weights in fewer than 128 rows, twice as many columns as that
-    has activations of 16 tokens."""
+    """256 bytes of activations; for few tokens, 16 KiB of narrow weights in rows that are not
+    split."""
     tokens = padded_tokens(shapes.batch)
     columns = _BATCHED_ROW_BYTES // shapes.activation_bytes
     narrow = shapes.element_bytes(operation) < shapes.activation_bytes == 2
-    if narrow and rows < 128 and tokens <= 32:
-        columns *= 2
+    if narrow and tokens <= 32 and operation not in SPLITTING:
+        columns = min(_BATCHED_BLOCK_BYTES // rows, MAX_COLUMNS)
     return min(columns, max(MIN_DOT, power_of_2_from(shapes.shape(operation).columns)))
 
 

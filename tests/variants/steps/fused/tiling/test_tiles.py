@@ -237,8 +237,8 @@ def test_a_batch_reads_few_activations_for_each_byte_of_narrow_weights() -> None
     tiles = default_tiles(preset_shapes("llama-3.1-8b", 16, element_bytes=1), 132)
     assert tiles.gate_up == tiles.head == Tile(128, 128, 8, 4)
     assert tiles.down == Tile(128, 128, 8, 4, splits=8)
-    # 128 rows would leave two multiprocessors of three without work.
-    assert tiles.qkv == Tile(64, 256, 4, 4)
+    # 64 rows would leave a multiprocessor of four without work.
+    assert tiles.qkv == Tile(32, 512, 4, 3)
 
 
 @pytest.mark.parametrize("element_bytes", [1, 2, 4])
