@@ -48,6 +48,8 @@ def check_output(
 ) -> None:
     """Raise `ValueError` unless `out` has this shape, x's device, and x's dtype or one that
     `goes_with` it."""
+    if x.dtype == FP8_X:
+        check_float(name, out)
     dtype = out.dtype if goes_with(x, out.dtype) else x.dtype
     check_tensor(name, out, shape, dtype, x.device, strided=strided)
 

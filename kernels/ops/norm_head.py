@@ -209,7 +209,8 @@ class NormHead(Product):
             check_tensor("logits", logits, (batch, head.rows), torch.float32, x.device)
         if logits is None and not self.choose:
             raise ValueError("neither logits nor a choice: nothing to do")
-        if self.dtype is not None and not goes_with(x, self.dtype):
+        dtype = self.dtype or x.dtype
+        if not goes_with(x, dtype):
             raise ValueError(f"dtype {self.dtype} with x of {x.dtype}: must be the model's")
         check_norm(self.norm, head.columns, x.device)
         check_unsplit(self.tile)
@@ -230,7 +231,7 @@ class NormHead(Product):
             eps,
             int(tokens.shape[1]) - 1,
             V=head.rows,
-            DTYPE=_DTYPES[self.dtype or x.dtype],
+            DTYPE=_DTYPES[dtype],
             CHOOSE=self.choose,
             **product_options(x, head, self.tile, pdl),
         )
