@@ -13,9 +13,10 @@ Narrow weights (FP8, INT8) are stored and copied as they are, converted to float
 tensor cores, which is exact, and multiplied by x rounded to float16. What is beyond its range (only
 in bfloat16) becomes +-65504. For a float32 model they are converted to float32.
 
-E4M3 x is multiplied by FP8 weights as both are stored. The tensor cores of Hopper add FP8 products
-with about 14 bits, so the sum of each block is added in float32, as in DeepSeek-V3 (arXiv
-2412.19437, 3.3.2).
+E4M3 x is multiplied by FP8 weights as both are stored. The tensor cores of Ada and Hopper add FP8
+products with about 14 bits (SageAttention2, arXiv 2411.10958; DeepSeek-V3, arXiv 2412.19437,
+3.3.2), so the sum of each block, times the token's scale, is added in float32. As a bare sum,
+Triton would add it inside the tensor cores on GPUs other than Hopper.
 """
 
 import triton
@@ -156,7 +157,7 @@ def products(
         if FP8_X:
             # Not by max_num_imprecise_acc: in a pipelined loop Triton then adds the sums of the
             # tensor cores before it has waited for them.
-            sums += tl.dot(w, tl.trans(x))
+            sums += tl.dot(w, tl.trans(x)) * x_scale[None, :]
         elif operand == tl.float32:
             # One chain of thousands of additions would lose a decimal digit: each block is summed
             # separately. Without the limit the compiler would chain them again.
@@ -165,8 +166,6 @@ def products(
             sums = tl.dot(w, tl.trans(x), sums)
     if g_ptr is not None and not NORM_FIRST:
         sums *= tl.rsqrt(tl.sum(lane_squares, axis=1) / K + eps)[None, :]
-    if x_scale_ptr is not None:
-        sums *= x_scale[None, :]
     return sums
 
 

@@ -7,11 +7,11 @@ W is the side of the tensor cores with many rows and the tokens are the narrow s
 32 or 64, so no row of W is read twice. `tile.splits` programs share a block of rows: few rows still
 give every multiprocessor work. Their sums are added in a fixed order (`device/split_sums.py`).
 
-E4M3 x is multiplied as it is, with E4M3 or E5M2 weights. The tensor cores of Hopper add FP8
-products with about 14 bits, so the sum of each block is added in float32. x of 16 bits is
-multiplied in float16, which holds every FP8 and INT8 element exactly; weights are converted on the
-way from shared memory to the tensor cores. Blocks come through tensor descriptors (the copy engine,
-TMA), which take rows of a multiple of 16 bytes; other rows are loaded by pointers.
+E4M3 x is multiplied as it is, with E4M3 or E5M2 weights, and the sum of each block, times the
+token's scale, is added in float32 (why: `device/batched_product.py`). x of 16 bits is multiplied in
+float16, which holds every FP8 and INT8 element exactly; weights are converted on the way from
+shared memory to the tensor cores. Blocks come through tensor descriptors (the copy engine, TMA),
+which take rows of a multiple of 16 bytes; other rows are loaded by pointers.
 
 Sources: split-K as in TK-GEMM (Hoque, Wright, Yang et al., "Accelerating Llama3 FP8 Inference with
 Triton Kernels", PyTorch blog, 2024), here without atomic additions; short sums on the tensor cores
@@ -117,7 +117,7 @@ def _split_k_gemm_kernel(
         if narrow:
             # Not by max_num_imprecise_acc: in a pipelined loop Triton then adds the sums of the
             # tensor cores before it has waited for them.
-            sums += tl.dot(w, tl.trans(x))
+            sums += tl.dot(w, tl.trans(x)) * x_scale[None, :]
         else:
             if x.dtype == tl.bfloat16:
                 x = saturated_float16(x.to(tl.float32))
@@ -126,8 +126,6 @@ def _split_k_gemm_kernel(
             sums = tl.dot(w, tl.trans(x), sums)
     sums, finishes = split_sums(sums, partial_ptr, counter_ptr, block, split, SPLITS)
     if finishes:
-        if x_scale_ptr is not None:
-            sums *= x_scale[None, :]
         sums = sums * scale + bias
         tl.store(
             out_ptr + token[None, :] * N + rows[:, None],
