@@ -4,7 +4,8 @@ Scores every format against the same model in fp32 and in bf16, with the same id
 its ratio, KL, top-1 agreement, error of the logits. There are two ways to the logits:
 
 - forward: the forward pass of transformers on the quantised weights, over whole windows of text.
-  Runs anywhere. Not for W8A8 and FP8 K and V, which are rounded by the kernels alone.
+  Runs anywhere. For W8A8, what each product reads is rounded as the kernels round it. Not for FP8
+  K and V, which only the kernels round.
 - steps: the fused kernels decode the text's own ids after a short prompt. This is what users run;
   on the CPU it needs TRITON_INTERPRET=1, and then few windows and positions.
 
@@ -49,7 +50,7 @@ FORMATS = (
         for name in ("fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8")
         for words in ("", "+head16", "+embedding8")
     ),
-    *("w8a8", "kv_fp8_e4m3", "kv_fp8_e5m2", "fp8_e4m3+kv_fp8_e4m3"),
+    *("w8a8", "w8a8+head16", "kv_fp8_e4m3", "kv_fp8_e5m2", "fp8_e4m3+kv_fp8_e4m3"),
 )
 # What `tiny` was trained with: its validation perplexity is that of such windows.
 WINDOW = 1024

@@ -3,15 +3,19 @@
 import copy
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch import nn
 
 from benchmarks.quality_scores import Distributions, Tally
 from decodescope.analyzer.errors import DecodescopeError
+from decodescope.kernels.host.quantize import quantized_rows
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.quantize import quantization_of, quantize_model
+from decodescope.variants.model.quantized_linear import QuantizedLinear
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import VariantSpec
@@ -53,9 +57,40 @@ def made_formats(
 
 
 def has_forward(name: str) -> bool:
-    """Whether the forward pass of transformers on the stored weights is this format."""
-    spec = VariantSpec.parse(f"fused+{name}")
-    return spec.weight_format != "w8a8" and spec.kv_format is None
+    """Whether a forward pass of transformers can round as this format does."""
+    return VariantSpec.parse(f"fused+{name}").kv_format is None
+
+
+@contextmanager
+def quantized_activations(model: nn.Module) -> Iterator[None]:
+    """Within it, every product of `model` with quantised weights reads its activations rounded to
+    E4M3 with a scale for each token, as the kernels of W8A8 do."""
+
+    def rounded(module: nn.Module, inputs: tuple[torch.Tensor]) -> torch.Tensor:
+        (x,) = inputs
+        codes, scale = quantized_rows(x.flatten(0, -2), "fp8_e4m3")
+        assert scale is not None
+        return (codes.float() * scale[:, None]).to(x.dtype).view_as(x)
+
+    modules = [module for module in model.modules() if isinstance(module, QuantizedLinear)]
+    hooks = [module.register_forward_pre_hook(rounded) for module in modules]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def activations_as_in(one: Format) -> AbstractContextManager[None]:
+    """Within it, the format's transformers model rounds activations as its kernels do."""
+    fp8_x = VariantSpec.parse(f"fused+{one.name}").fp8_x
+    return quantized_activations(one.loaded.model) if fp8_x else nullcontext()
+
+
+def forward_logits(one: Format, ids: torch.Tensor) -> torch.Tensor:
+    """Logits of transformers on the weights and activations of the format."""
+    with activations_as_in(one):
+        return _forward(one.loaded.model, ids)
 
 
 def decoded_logits(
@@ -89,7 +124,7 @@ def score(
         ids, next_ids = part[:, :-1].to(device), part[:, 1:].to(device)
         references = {"fp32": _forward(upcast, ids), BF16: _forward(loaded.model, ids)}
         ways = [
-            (one.forward, _forward(one.loaded.model, ids), 0, ids.shape[1])
+            (one.forward, forward_logits(one, ids), 0, ids.shape[1])
             for one in formats
             if has_forward(one.name)
         ]

@@ -5,16 +5,11 @@ bounds of other steps leave no room for. It happens to 1 in 10^6 values of float
 here; FP8 tensor cores, whose sums have about 14 bits, get a bound of their own.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
 import torch
 
-from decodescope.kernels.host.quantize import quantized_rows
+from benchmarks.quality_formats import quantized_activations
 from decodescope.kernels.ops.quantize_rows import QuantizeRows
-from decodescope.variants.model.quantized_linear import QuantizedLinear
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.fused.operations import step_operations
 from tests.helpers import families
@@ -30,24 +25,6 @@ from tests.helpers.fused_steps import (
 CONTEXT = families.ORIGINAL_MAX - 2
 # Of the logits of FP8 tensor cores; without the quantisation of x they are at least twice as far.
 TENSOR_CORE_ERROR = 1e-2
-
-
-@contextmanager
-def quantized_activations(model: Any) -> Iterator[None]:
-    """Every product with quantised weights reads E4M3 activations with a scale for each token."""
-
-    def rounded(module: QuantizedLinear, inputs: tuple[torch.Tensor]) -> torch.Tensor:
-        (x,) = inputs
-        codes, scale = quantized_rows(x.flatten(0, -2), "fp8_e4m3")
-        assert scale is not None
-        return (codes.to(x.dtype) * scale[:, None]).view_as(x)
-
-    modules = [module for module in model.modules() if isinstance(module, QuantizedLinear)]
-    assert modules
-    hooks = [module.register_forward_pre_hook(rounded) for module in modules]
-    yield
-    for hook in hooks:
-        hook.remove()
 
 
 def assert_agrees(family: str, spec: str, batch: int, device: str) -> None:
