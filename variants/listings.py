@@ -9,7 +9,7 @@ from rich.text import Text
 from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.doctor import Check
 from decodescope.variants.model.presets import Preset
-from decodescope.variants.spec import FUSIONS, LOADED_FORMATS, WEIGHT_FORMATS
+from decodescope.variants.spec import FUSIONS, KV_FORMATS, LOADED_FORMATS, WEIGHT_FORMATS
 
 _STATUS_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 _STATUS_MARK = {"ok": "ok", "warn": "!", "fail": "FAIL"}
@@ -45,13 +45,14 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
         if info.interpreted:
             here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
         table.add_row(info.name, info.summary, here)
-    narrow = [format for format in WEIGHT_FORMATS if format not in LOADED_FORMATS]
+    narrow = [format for format in WEIGHT_FORMATS if format not in (*LOADED_FORMATS, "w8a8")]
     table.caption = (
         "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "
         f"{', '.join(FUSIONS)}; pdl: programmatic dependent launch. +prefetch prefetches the O "
         "projection's weights into L2 during attention. Weights of fused variants may be stored in "
-        f"{', '.join(narrow)}; +head16 leaves lm_head in the run's dtype, +embedding8 stores the "
-        "embedding table so too."
+        f"{', '.join(narrow)}; with +w8a8, weights and what they multiply are fp8_e4m3. "
+        "+head16 leaves lm_head in the run's dtype, +embedding8 stores the embedding table so too. "
+        f"{', '.join(f'+kv_{format}' for format in KV_FORMATS)}: K and V in FP8."
     )
     table.caption_justify = "left"
     return table

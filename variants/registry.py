@@ -226,7 +226,7 @@ _FORMAT_NAMES: dict[WeightFormat | None, str] = {
     "fp8_e5m2": "FP8 (E5M2)",
     "fp8_e5m2_cast": "FP8 (E5M2 without scales)",
     "int8": "INT8",
-    "w8a8": "FP8 (E4M3), activations as well",
+    "w8a8": "FP8 (E4M3)",
 }
 
 
@@ -236,7 +236,8 @@ def _fused(spec: VariantSpec) -> Variant:
     if left_out := [part for part in PARTS if part in spec.without]:
         summary = f"our Triton kernels without {', '.join(left_out)}"
     if spec.narrow:
-        summary += f", weights in {_FORMAT_NAMES[spec.weight_format]}"
+        what = "weights and activations" if spec.fp8_x else "weights"
+        summary += f", {what} in {_FORMAT_NAMES[spec.weight_format]}"
     if spec.kv_format is not None:
         summary += f", K and V in {_FORMAT_NAMES[spec.kv_format]}"
     if spec.prefetch:

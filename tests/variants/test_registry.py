@@ -152,6 +152,12 @@ def test_what_cannot_be_built_is_bad_input(name: str, words: str) -> None:
             r"weights in FP8 (E4M3), replayed as one CUDA graph a token",
         ),
         ("fp8", "fused+graph+fp8_e4m3", "(short name: fp8)"),
+        (
+            "fused+w8a8",
+            "fused+w8a8",
+            "nine launches a layer, weights and activations in FP8 (E4M3)",
+        ),
+        ("fused+w8a8-norm", "fused+w8a8-norm", "without norm, weights and activations in FP8"),
     ],
 )
 def test_every_combination_of_fused_kernels_has_a_name(
