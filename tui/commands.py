@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from textual.binding import Binding
 
-CHOICE_KEYS = "123456789"
+# In the order of the choices.
+CHOICE_KEYS = "1234567890"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ def bindings() -> list[Binding]:
     keys = [Binding(c.key, c.action, c.title, show=False) for c in COMMANDS
             if c.action != "command_palette"]  # fmt: skip
     keys.extend(
-        Binding(key, f"choose({key})", f"Choose number {key}", show=False) for key in CHOICE_KEYS
+        Binding(key, f"choose({number})", f"Choose number {number}", show=False)
+        for number, key in enumerate(CHOICE_KEYS, 1)
     )
     return keys
 
@@ -70,6 +72,7 @@ def footer(kind: str, choices: int) -> tuple[Command, ...]:
         without = ("pause", "capture", "restart", "freeze")
         shown = [command for command in shown if command.action not in without]
     if choices > 1 and kind != "replay":
-        keys, noun = f"1\u2013{min(choices, 9)}", "file" if kind == "trace" else "variant"
+        keys = f"1\u2013{choices}" if choices < len(CHOICE_KEYS) else "0\u20139"
+        noun = "file" if kind == "trace" else "variant"
         shown.insert(0, Command("next_choice", keys, label=noun, priority=2))
     return tuple(shown)

@@ -12,6 +12,7 @@ from decodescope.analyzer.protocol import (
     Resume,
     State,
     SwitchVariant,
+    VariantInfo,
 )
 from decodescope.analyzer.schema.report import SamplingSettings
 from tests.helpers.scripted import (
@@ -67,6 +68,19 @@ async def test_number_keys_switch_variants_that_can_run(session):
         for key in ("1", "3", "9", "2"):
             await pilot.press(key)
     assert session.link.sent == [SwitchVariant("compiled")]
+
+
+async def test_the_tenth_variant_has_a_key_as_well(session):
+    named = tuple(VariantInfo(f"number-{number}", "kernels") for number in range(1, 12))
+    async with session.app.run_test(size=(120, 60)) as pilot:
+        session.link.say(replace(hello(), variants=named), State("running", "number-9"))
+        await settle(pilot)
+        shown = text_of(session.app)
+        await pilot.press("0")
+    assert session.link.sent == [SwitchVariant("number-10")]
+    assert "0 number-10" in shown
+    assert "  number-11" in shown
+    assert "0\u20139 variant" in shown.splitlines()[-1]
 
 
 async def test_pause_and_resume(session):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from rich.style import Style
 
+from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.model.view import Choice, Moment, View
 from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 
@@ -40,7 +41,8 @@ class VariantsPanel(Panel[VariantsData]):
         names = min(max(len(choice.name) for choice in data.choices), width // 2)
         rows = [self._line(data, index, names, width) for index in shown]
         hidden = total - len(shown)
-        return Sheet(rows, data.title, f"{hidden} more" if hidden else "keys 1\u20139")
+        keys = f"keys {0 if total >= len(CHOICE_KEYS) else 1}\u20139"
+        return Sheet(rows, data.title, f"{hidden} more" if hidden else keys)
 
     def _line(self, data: VariantsData, index: int, names: int, width: int) -> Row:
         choice, inks = data.choices[index], self._brush.inks
@@ -48,7 +50,7 @@ class VariantsPanel(Panel[VariantsData]):
         click = Style.from_meta({"@click": f"app.choose({index + 1})"})
         pointer = self._brush.glyphs.pointer if current else " "
         row = Row().add(pointer, inks.variant(index) + click)
-        number = str(index + 1) if index < 9 else " "
+        number = CHOICE_KEYS[index] if index < len(CHOICE_KEYS) else " "
         if choice.unavailable is not None:
             row.add(f"{number} ", inks.faint + click).left(choice.name, names, inks.faint + click)
             return row.left(f" \u2013 {choice.unavailable}", width - row.cells, inks.faint + click)
