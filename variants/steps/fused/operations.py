@@ -263,13 +263,13 @@ class _Builder:
         """
         buffers, x = self._buffers, self._buffers.x
         if self._norm_inside and (self._single or weight.data.element_size() == 1):
-            return self._quantized(f"{path}+quantize", _Source(x, norm), weight)
+            return self._quantized(f"{path}/quantize", _Source(x, norm), weight)
         out = buffers.normed_half if weight.data.element_size() == 1 else buffers.normed
         if not (added or self._norm_inside or self._spec.uses("residual")):
             self._add(path, RmsNormResidual(self._buffers.added, x, norm, out))
         else:
             self._add(path, RmsNorm(x, norm, out))
-        return self._quantized(f"{path.rpartition('/')[0]}/quantize", _Source(out), weight)
+        return self._quantized(f"{path}/quantize", _Source(out), weight)
 
     def _quantized(self, path: str, source: _Source, weight: WeightMatrix) -> _Source:
         """`source` with the norm applied, in E4M3, if the product with `weight` takes it so."""

@@ -9,10 +9,13 @@ import pytest
 import torch
 
 from benchmarks.quality_formats import quantized_activations
+from decodescope.analyzer.comparing.range_alignment import align_ranges
+from decodescope.analyzer.schema.report import RangeReport
 from decodescope.kernels.ops.quantize_rows import QuantizeRows
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.fused.operations import step_operations
 from tests.helpers import families
+from tests.helpers.comparison_reports import range_of
 from tests.helpers.fused_steps import (
     assert_logits_agree,
     both,
@@ -106,7 +109,26 @@ def test_each_product_has_one_launch_before_it(
     placed = [one for one in step_operations(step.plan) if isinstance(one.operation, QuantizeRows)]
     assert len(placed) == in_all
     assert sum("layer.0" in one.path for one in placed) == in_layer
-    assert all("quantize" in one.path[-1] for one in placed)
+    assert all(one.path[-1] == "quantize" for one in placed)
+
+
+def ranges_of(words: str, device: str) -> list[RangeReport]:
+    step = fused(load_family("llama2", device), DecodeWorkload(1, 3, 4, "bf16"), f"fused{words}")
+    paths = [one.path for one in step_operations(step.plan)]
+    opened = dict.fromkeys(path[:depth] for path in paths for depth in range(1, len(path) + 1))
+    return [range_of("/".join(path), 1) for path in opened]
+
+
+@pytest.mark.parametrize("base", ["", "-norm", "+fp8_e4m3"])
+def test_the_parts_of_a_layer_are_compared_with_those_of_other_variants(
+    base: str, device: str
+) -> None:
+    rows = align_ranges(ranges_of(base, device), ranges_of("+w8a8", device), 1, 1)
+    parts = [row for row in rows if row.path.rpartition("/")[0] in ("model", "model/layer.*")]
+    assert len(parts) >= 5
+    for row in parts:
+        assert row.gpu_ops.base is not None
+        assert row.gpu_ops.other is not None
 
 
 def test_16_bit_models_keep_the_range_of_their_dtype_up_to_the_codes(device: str) -> None:
