@@ -5,9 +5,8 @@ many rows, and the tokens are the narrow side, padded to a power of two from 16 
 few rows of W and loops over the inner dimension in blocks, while the next ones are copied to shared
 memory (`num_stages`). Sums are float32.
 
-RMSNorm is applied around the product: g[k] x[k], rounded to the model's dtype, is multiplied, and
-the sum of x[k]^2, gathered on the way, scales the finished sums. The range of float16 is too narrow
-for that: float16 makes another pass over x first and multiplies g[k] times the normalised x[k].
+No norm is applied here: every program would repeat it for all tokens, and x would pass through
+registers on its way to the tensor cores.
 
 Narrow weights (FP8, INT8) are stored and copied as they are, converted to float16 on the way to the
 tensor cores, which is exact, and multiplied by x rounded to float16. What is beyond its range (only
@@ -33,9 +32,6 @@ from decodescope.kernels.device.elements import (
 _LINE_BYTES = tl.constexpr(128)
 # More would be evicted from the L2 cache before it is used.
 _PREFETCHED_COLUMNS = tl.constexpr(256)
-# Columns of x that a thread loads at once, and adds up at once: with many tokens, registers are
-# few.
-_TOGETHER = tl.constexpr(8)
 
 
 @triton.jit
@@ -75,8 +71,6 @@ def products(
     rows,
     x_ptr,
     x_scale_ptr,
-    g_ptr,
-    eps,
     split,
     BATCH: tl.constexpr,
     TOKENS: tl.constexpr,
@@ -86,12 +80,11 @@ def products(
     WIDENED: tl.constexpr,
     WORDS: tl.constexpr,
 ):
-    """sums[r, b] = sum over k of W[r, k] n[b, k] (float32), n = RMSNorm(x) with weight g and `eps`,
-    or x if g_ptr is None. E4M3 x [BATCH, K] has a scale for each token, which multiplies its sums.
+    """sums[r, b] = sum over k of W[r, k] x[b, k] (float32), times x_scale[b] if x is E4M3.
 
-    rows [R] are row numbers from w_ptr on, all inside W; x [BATCH, K], g [K]. Result [R, TOKENS],
-    zero for the padding. `split` of SPLITS takes its part of k (with a norm, SPLITS is 1). With
-    WORDS, W is loaded as words of four narrow elements. Call it after `wait_for_previous`.
+    rows [R] are row numbers from w_ptr on, all inside W; x [BATCH, K]. Result [R, TOKENS], zero for
+    the padding. `split` of SPLITS takes its part of k. With WORDS, W is loaded as words of four
+    narrow elements. Call it after `wait_for_previous`.
     """
     STEPS: tl.constexpr = (K + SPLITS * BLOCK - 1) // (SPLITS * BLOCK)
     EVEN: tl.constexpr = K % BLOCK == 0
@@ -102,8 +95,6 @@ def products(
     wide: tl.constexpr = tl.float32 if WIDENED else dtype
     operand: tl.constexpr = tl.float16 if NARROW else wide
     WORD: tl.constexpr = 4 if WORDS else 1
-    # g x that is not yet divided by x's norm may be too large or too small for float16.
-    NORM_FIRST: tl.constexpr = g_ptr is not None and operand == tl.float16
     token = tl.arange(0, TOKENS)
     lane = tl.arange(0, BLOCK)
     words = tl.arange(0, BLOCK // WORD)
@@ -113,16 +104,9 @@ def products(
     w_rows = w_ptr + rows[:, None] * (K // WORD)
     x_rows = x_ptr + tl.minimum(token, BATCH - 1)[:, None] * K
     sums = tl.zeros((rows.shape[0], TOKENS), dtype=tl.float32)
-    squares = tl.zeros((TOKENS,), dtype=tl.float32)
-    lane_squares = tl.zeros((TOKENS, BLOCK // _TOGETHER), dtype=tl.float32)
     first = split * (STEPS * BLOCK)
     if x_scale_ptr is not None:
         x_scale = tl.load(x_scale_ptr + token, mask=token < BATCH, other=0.0)
-    if NORM_FIRST:
-        squares = _square_sums(x_rows, present, K)
-    # A block of g is too narrow for an asynchronous copy: it is loaded one step ahead by hand.
-    if g_ptr is not None:
-        g = tl.load(g_ptr + first + lane, mask=first + lane < K, other=0.0)
     for start in range(first, tl.minimum(first + STEPS * BLOCK, K), BLOCK):
         columns = start + lane
         w_columns = start // WORD + words
@@ -135,15 +119,6 @@ def products(
                 w_rows + w_columns[None, :], mask=inside, other=0.0, eviction_policy="evict_first"
             )
             x = tl.load(x_rows + columns[None, :], mask=present & (columns < K)[None, :], other=0.0)
-        if g_ptr is not None:
-            next_g = tl.load(g_ptr + columns + BLOCK, mask=columns + BLOCK < K, other=0.0)
-            x = x.to(tl.float32)
-            if NORM_FIRST:
-                x *= tl.rsqrt(squares / K + eps)[:, None]
-            else:
-                lane_squares += _summed_together(x * x)
-            x *= g.to(tl.float32)[None, :]
-            g = next_g
         if operand == tl.float16:
             x = x if x.dtype == tl.float16 else saturated_float16(x.to(tl.float32))
         if WORDS:
@@ -164,31 +139,7 @@ def products(
             sums += tl.dot(w, tl.trans(x), input_precision="ieee", max_num_imprecise_acc=BLOCK)
         else:
             sums = tl.dot(w, tl.trans(x), sums)
-    if g_ptr is not None and not NORM_FIRST:
-        sums *= tl.rsqrt(tl.sum(lane_squares, axis=1) / K + eps)[None, :]
     return sums
-
-
-@triton.jit
-def _square_sums(x_rows, present, K: tl.constexpr):
-    """The sum of squares of each row of x, float32 [tokens]; rows that are not `present` have 0."""
-    TOKENS: tl.constexpr = x_rows.shape[0]
-    # As much as registers hold: each block costs a latency.
-    BLOCK: tl.constexpr = 16384 // TOKENS
-    lane = tl.arange(0, BLOCK)
-    squares = tl.zeros((TOKENS, BLOCK // _TOGETHER), dtype=tl.float32)
-    for start in range(0, K, BLOCK):
-        inside = present & (start + lane < K)[None, :]
-        x = tl.load(x_rows + (start + lane)[None, :], mask=inside, other=0.0).to(tl.float32)
-        squares += _summed_together(x * x)
-    return tl.sum(squares, axis=1)
-
-
-@triton.jit
-def _summed_together(tile):
-    """[tokens, columns] with each `_TOGETHER` columns, which one thread has, added up."""
-    COLUMNS: tl.constexpr = tile.shape[1] // _TOGETHER
-    return tl.sum(tl.reshape(tile, (tile.shape[0], COLUMNS, _TOGETHER)), axis=2)
 
 
 @triton.jit

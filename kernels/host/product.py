@@ -2,7 +2,7 @@
 
 Batch 1 runs on the CUDA cores (`device/vector_product.py`), batch 2 to 64 on the tensor cores
 (`device/batched_product.py`). Both kernels of an operation take the same arguments, followed by the
-compile-time constants of `product_options`.
+compile-time constants of `product_options`. Only the kernels of batch 1 apply a norm.
 
 x is what the model computes in, or E4M3 with a float32 scale for each token (W8A8): x[b, k] =
 codes[b, k] x_scale[b]. It is then multiplied by FP8 weights as it is, on the FP8 tensor cores.
@@ -23,7 +23,7 @@ FP8_TENSOR_CORES = (8, 9)
 
 class Product(KernelOperation):
     """A product of activations `x` with weights. E4M3 x has a scale for each token, `x_scale`
-    float32 [batch]; for any other dtype it is None."""
+    float32 [batch]; for any other dtype it is None. A norm needs a batch of 1 and no `x_scale`."""
 
     __slots__ = ()
 
@@ -67,15 +67,17 @@ def check_x_scale(x: torch.Tensor, x_scale: torch.Tensor | None, weight: WeightM
 
 
 def norm_arguments(
-    norm: Norm | None, x_scale: torch.Tensor | None
+    norm: Norm | None, batch: int = 1, x_scale: torch.Tensor | None = None
 ) -> tuple[torch.Tensor | None, float]:
     """The norm's weight and eps as kernel arguments.
 
     Raises:
-        ValueError: a norm and scales of x, which are those of the normalised x.
+        ValueError: a norm of several tokens, or with scales of x, which are those of normalised x.
     """
     if norm is not None and x_scale is not None:
         raise ValueError("a norm with x_scale: the launch that quantises x applies the norm")
+    if norm is not None and batch > 1:
+        raise ValueError(f"a norm of {batch} tokens: needs a launch of its own, RmsNorm")
     return (None, 0.0) if norm is None else (norm.weight, norm.eps)
 
 

@@ -97,8 +97,6 @@ def _linear_batched_kernel(
         inside,
         x_ptr,
         x_scale_ptr,
-        g_ptr,
-        eps,
         0,
         BATCH,
         TOKENS,
@@ -122,8 +120,8 @@ class Linear(Product):
     """out[b, n] = sum over k of W[n, k] n[b, k] + bias[n], n = RMSNorm(x), or x without a norm.
 
     x [batch, columns], out [batch, rows], contiguous, of dtypes that `check_output` allows; batch
-    1..64; or x E4M3 with `x_scale` and FP8 weights (`Product`), without a norm. Sums are float32
-    and rounded once; the norm's factor is applied to the sum.
+    1..64; or x E4M3 with `x_scale` and FP8 weights (`Product`). Sums are float32 and rounded once;
+    the norm's factor is applied to the sum.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of more than
@@ -145,7 +143,7 @@ class Linear(Product):
         check_norm(self.norm, weight.columns, x.device)
         check_apart("out", self.out, x)
         check_unsplit(self.tile)
-        g, eps = norm_arguments(self.norm, self.x_scale)
+        g, eps = norm_arguments(self.norm, batch, self.x_scale)
         return launch(
             _linear_kernel if batch == 1 else _linear_batched_kernel,
             (triton.cdiv(weight.rows, self.tile.rows),),

@@ -113,8 +113,6 @@ def _linear_residual_batched_kernel(
         inside,
         x_ptr,
         x_scale_ptr,
-        None,
-        0.0,
         split,
         BATCH,
         TOKENS,

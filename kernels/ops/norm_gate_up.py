@@ -102,8 +102,6 @@ def _norm_gate_up_batched_kernel(
         inside,
         x_ptr,
         x_scale_ptr,
-        g_ptr,
-        eps,
         0,
         BATCH,
         TOKENS,
@@ -130,9 +128,8 @@ class NormGateUp(Product):
 
     x [batch, hidden], out [batch, intermediate], contiguous, of one dtype, or out in float16 for
     narrow weights (`check_output`); batch 1..64; or x E4M3 with `x_scale` and FP8 weights
-    (`Product`), without a norm. `gate_up`
-    [2 * intermediate, hidden] holds G's rows, then U's. `tile.rows` counts rows of both, so half as
-    many outputs.
+    (`Product`). `gate_up` [2 * intermediate, hidden] holds G's rows, then U's. `tile.rows` counts
+    rows of both, so half as many outputs.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices; out in x's memory; a tile of one row
@@ -159,7 +156,7 @@ class NormGateUp(Product):
         check_unsplit(self.tile)
         if self.tile.rows < 2:
             raise ValueError("a tile of one row holds no pair of gate and up")
-        g, eps = norm_arguments(self.norm, self.x_scale)
+        g, eps = norm_arguments(self.norm, batch, self.x_scale)
         return launch(
             _norm_gate_up_kernel if batch == 1 else _norm_gate_up_batched_kernel,
             (triton.cdiv(intermediate, self.tile.rows // 2),),

@@ -132,8 +132,6 @@ def _norm_head_batched_kernel(
         inside,
         x_ptr,
         x_scale_ptr,
-        g_ptr,
-        eps,
         0,
         BATCH,
         TOKENS,
@@ -174,10 +172,10 @@ class NormHead(Product):
     position += 1. n = RMSNorm(x), or x where `norm` is None.
 
     x [batch, hidden], contiguous, batch 1..64; or x E4M3 with `x_scale` and FP8 weights
-    (`Product`), without a norm; tokens int64 [batch, capacity + 1]; position int32 [1]. At a
-    position outside `tokens` no token is written, and the position still advances. The logits,
-    rounded to the model's `dtype` (None: x's) as transformers rounds them, are written to `logits`
-    (float32 [batch, vocabulary]) if given; with `choose` off nothing else happens.
+    (`Product`); tokens int64 [batch, capacity + 1]; position int32 [1]. At a position outside
+    `tokens` no token is written, and the position still advances. The logits, rounded to the
+    model's `dtype` (None: x's) as transformers rounds them, are written to `logits` (float32
+    [batch, vocabulary]) if given; with `choose` off nothing else happens.
 
     Raises:
         ValueError: other shapes, dtypes, layouts or devices, too small a workspace, a tile of more
@@ -215,7 +213,7 @@ class NormHead(Product):
         check_norm(self.norm, head.columns, x.device)
         check_unsplit(self.tile)
         self.workspace.check(0, 1, x.device)
-        g, eps = norm_arguments(self.norm, self.x_scale)
+        g, eps = norm_arguments(self.norm, batch, self.x_scale)
         return launch(
             _norm_head_kernel if batch == 1 else _norm_head_batched_kernel,
             (triton.cdiv(head.rows, self.tile.rows),),

@@ -228,8 +228,6 @@ def _norm_qkv_rope_batched_kernel(
         inside,
         x_ptr,
         x_scale_ptr,
-        g_ptr,
-        eps,
         0,
         BATCH,
         TOKENS,
@@ -284,10 +282,10 @@ class NormQkvRope(Product):
     where `norm` is None). Biases are added before QK-norm, which comes right before the rotation.
 
     x [batch, hidden], q [batch, heads, D], caches [batch, kv_heads, capacity, D], all contiguous,
-    of one dtype (x may also be E4M3 with `x_scale` and FP8 weights, `Product`, without a norm), or
-    the caches of float8 (kv_cache.py: divided by `scales`, rounded, saturating);
-    `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this
-    order; position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a
+    of one dtype (q of one that `check_output` allows; x may also be E4M3 with `x_scale` and FP8
+    weights, `Product`), or the caches of float8 (kv_cache.py: divided by `scales`, rounded,
+    saturating); `qkv` [(heads + 2 kv_heads) * D, hidden] holds the rows of Q, K, V in this order;
+    position int32 [1] on the device. `tile.rows` counts rows of both halves of a head. At a
     position outside the cache only q is written, rotated as at the nearest position of the table.
     QK-norm needs a float of workspace for each row of Q and K and each token, and a counter for
     each of their heads.
@@ -320,7 +318,7 @@ class NormQkvRope(Product):
         kv_heads, capacity = int(self.k_cache.shape[1]), int(self.k_cache.shape[2])
         normed_heads = heads + kv_heads if qk_norm else 0
         self.workspace.check(normed_heads * head_dim * batch, normed_heads, x.device)
-        g, eps = norm_arguments(self.norm, self.x_scale)
+        g, eps = norm_arguments(self.norm, batch, self.x_scale)
         chunks = triton.cdiv(head_dim // 2, self.tile.rows // 2)
         return launch(
             _norm_qkv_rope_kernel if batch == 1 else _norm_qkv_rope_batched_kernel,

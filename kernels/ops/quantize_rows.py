@@ -134,7 +134,7 @@ class QuantizeRows(KernelOperation):
         check_norm(self.norm, features, device)
         check_apart("out", self.out, x)
         check_apart("scale", self.scale, x)
-        g, eps = norm_arguments(self.norm, None)
+        g, eps = norm_arguments(self.norm)
         block = triton.next_power_of_2(features)
         return launch(
             _quantize_rows_kernel,

@@ -11,6 +11,7 @@ import torch
 from transformers import DynamicCache
 
 from decodescope.kernels.host.launch import Launch
+from decodescope.kernels.ops.linear_residual import LinearResidual
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel
@@ -124,7 +125,7 @@ class EagerBlock:
 
 
 class FusedBlock:
-    """The block's three operations of a fused step; the result replaces `x` [batch, hidden]."""
+    """The block's operations of a fused step, up to O; the result replaces `x` [batch, hidden]."""
 
     def __init__(self, subject: Subject) -> None:
         inputs, parts = subject.inputs, subject.parts
@@ -139,7 +140,9 @@ class FusedBlock:
         plan.buffers.q.fill_(float("nan"))
         plan.buffers.attended.fill_(float("nan"))
         self.x = plan.buffers.x.copy_(inputs.x)
-        self._operations = [placed.operation for placed in step_operations(plan)[1:4]]
+        _, *operations = (placed.operation for placed in step_operations(plan))
+        ends = [isinstance(one, LinearResidual) for one in operations]
+        self._operations = operations[: ends.index(True) + 1]
         self._pdl = subject.pdl
         self._launches: dict[bool, list[Launch]] = {}
 
@@ -147,10 +150,10 @@ class FusedBlock:
         """`follows`: another block was launched right before, so even the first launch may overlap
         with it."""
         if follows not in self._launches:
-            overlaps = (self._pdl and follows, self._pdl, self._pdl)
-            pairs = zip(self._operations, overlaps, strict=True)
             self._launches[follows] = [
-                one for operation, pdl in pairs for one in operation.run(pdl)
+                one
+                for index, operation in enumerate(self._operations)
+                for one in operation.run(self._pdl and (follows or index > 0))
             ]
             return
         for launch in self._launches[follows]:

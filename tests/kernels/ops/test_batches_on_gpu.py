@@ -14,6 +14,7 @@ from decodescope.kernels.ops.linear_residual import (
 from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_reference
 from decodescope.kernels.ops.norm_head import NormHead
 from decodescope.kernels.ops.norm_qkv_rope import NormQkvRope
+from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rope import RopeTable
 
 pytestmark = pytest.mark.gpu
@@ -35,13 +36,13 @@ def test_pipelined_tiles(
     batch: int, columns: int, dtype: torch.dtype, tile: Tile, inputs, assert_close
 ) -> None:
     make = inputs(dtype)
-    x, weight, norm = make.random(batch, columns), make.weight(1000, columns), make.norm(columns)
+    x, weight = make.random(batch, columns), make.weight(1000, columns)
     out = make.poisoned(batch, 1000)
-    Linear(x, weight, out, tile, norm).launch()
-    assert_close(out, linear_reference(x, weight, norm))
+    Linear(x, weight, out, tile).launch()
+    assert_close(out, linear_reference(x, weight))
     gated = make.poisoned(batch, 500)
-    NormGateUp(x, norm, weight, gated, tile).launch()
-    assert_close(gated, norm_gate_up_reference(x, norm, weight))
+    NormGateUp(x, None, weight, gated, tile).launch()
+    assert_close(gated, norm_gate_up_reference(x, None, weight))
 
 
 @pytest.mark.parametrize(("dtype", "tile"), CASES)
@@ -94,7 +95,7 @@ def test_overlapping_launches_change_no_bit(batch: int, qk: bool, inputs) -> Non
     wide, split = Tile(64, 128, 4, 4), Tile(32, 128, 4, 6, splits=4)
 
     def decode(pdl: bool) -> list[torch.Tensor]:
-        x = make.random(batch, hidden, seed=6)
+        x, normed = make.random(batch, hidden, seed=6), make.poisoned(batch, hidden)
         q = make.poisoned(batch, heads, head_dim)
         k_cache = torch.zeros(batch, kv_heads, capacity, head_dim, dtype=x.dtype, device=x.device)
         v_cache = torch.zeros_like(k_cache)
@@ -104,9 +105,10 @@ def test_overlapping_launches_change_no_bit(batch: int, qk: bool, inputs) -> Non
         position = torch.zeros(1, dtype=torch.int32, device=x.device)
         for _ in range(8):
             for layer in range(4):
+                RmsNorm(x, norm, normed).launch(pdl and layer > 0)
                 NormQkvRope(
-                    x,
-                    norm,
+                    normed,
+                    None,
                     qkv,
                     rope,
                     position,
@@ -116,11 +118,13 @@ def test_overlapping_launches_change_no_bit(batch: int, qk: bool, inputs) -> Non
                     Tile(32, 128, 4, 6),
                     workspace,
                     head_norm if qk else None,
-                ).launch(pdl and layer > 0)
+                ).launch(pdl)
                 LinearResidual(q.view(batch, -1), out_proj, x, split, workspace).launch(pdl)
-                NormGateUp(x, norm, gate_up, act, wide).launch(pdl)
+                RmsNorm(x, norm, normed).launch(pdl)
+                NormGateUp(normed, None, gate_up, act, wide).launch(pdl)
                 LinearResidual(act, down, x, split, workspace).launch(pdl)
-            NormHead(x, norm, head, tokens, position, wide, workspace, logits).launch(pdl)
+            RmsNorm(x, norm, normed).launch(pdl)
+            NormHead(normed, None, head, tokens, position, wide, workspace, logits).launch(pdl)
         return [x, q, k_cache, v_cache, logits, tokens, position]
 
     plain = decode(pdl=False)

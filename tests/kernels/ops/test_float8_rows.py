@@ -96,7 +96,7 @@ def projection(
     shape = (batch, kv_heads, capacity, head_dim)
     return NormQkvRope(
         make.random(batch, 70),
-        make.norm(70),
+        make.norm(70) if batch == 1 else None,
         make.weight(rows * head_dim, 70, biased=True),
         RopeTable(angles.cos(), angles.sin()),
         make.position(2),

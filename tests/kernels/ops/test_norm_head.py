@@ -196,17 +196,17 @@ def test_logits_of_a_batch_and_the_largest_of_them(
     assert_reset,
 ) -> None:
     make = inputs(dtype)
-    x, norm = make.random(batch, hidden), make.norm(hidden)
+    x = make.random(batch, hidden)
     head = make.weight(vocabulary, hidden, scaled=vocabulary % 2 == 1, biased=batch == 2)
     tokens, position = history(9, make.device, batch), make.position(4)
     workspace = make.workspace(0, 1)
     logits = make.poisoned(batch, vocabulary, dtype=torch.float32)
-    NormHead(x, norm, head, tokens, position, tile, workspace, logits).launch()
-    assert_close(logits.to(dtype), norm_head_reference(x, norm, head))
+    NormHead(x, None, head, tokens, position, tile, workspace, logits).launch()
+    assert_close(logits.to(dtype), norm_head_reference(x, None, head))
     assert torch.equal(logits, logits.to(dtype).float())
     assert torch.equal(tokens[:, 5], logits.argmax(-1))
     assert position.item() == 5
-    NormHead(x, norm, head, tokens, position, tile, workspace).launch()
+    NormHead(x, None, head, tokens, position, tile, workspace).launch()
     assert torch.equal(tokens[:, 6], tokens[:, 5])
     assert (tokens[:, [0, 1, 2, 3, 4, 7, 8]] == UNWRITTEN).all()
     assert_reset(workspace)
@@ -320,11 +320,21 @@ CORRECT = {
         (
             {
                 "x": torch.zeros(2, 8),
+                "norm": None,
                 "tokens": torch.zeros(2, 3, dtype=torch.int64),
                 "logits": None,
                 "tile": Tile(8, 16),
             },
             "at least 16 x 16",
+        ),
+        (
+            {
+                "x": torch.zeros(2, 8),
+                "tokens": torch.zeros(2, 3, dtype=torch.int64),
+                "logits": None,
+                "tile": Tile(16, 16),
+            },
+            "a norm of 2 tokens",
         ),
         ({"workspace": new_workspace(0, 0, "cpu")}, "needs 0 and 1"),
         ({"workspace": new_workspace(0, 1, "meta")}, "workspace on meta"),

@@ -58,7 +58,7 @@ class Case:
     ) -> None:
         self.make, self.shape, self.at = make, shape, at
         self.x = make.random(shape.batch, shape.hidden) * size
-        self.norm = make.norm(shape.hidden) if normed else None
+        self.norm = make.norm(shape.hidden) if normed and shape.batch == 1 else None
         odd = shape.heads % 2 == 1
         self.qkv = make.weight(shape.rows, shape.hidden, scaled=odd, biased=shape.kv_heads == 1)
         # All angles differ, and the attention scaling is not 1.

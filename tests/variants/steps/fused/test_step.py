@@ -8,6 +8,7 @@ import torch
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.step_bytes import weight_bytes_read
@@ -112,6 +113,32 @@ def test_tokens_are_drawn_as_for_transformers_logits(
     assert step.plan.buffers.position.item() == step.position == 10
     step.reset(7)
     assert torch.equal(decoded(step, 1), tokens[:, :1])
+
+
+@pytest.mark.parametrize(
+    ("words", "batch", "norms", "dtype"),
+    [
+        ("", 1, 0, torch.bfloat16),
+        ("-norm", 1, 5, torch.bfloat16),
+        ("", 2, 5, torch.bfloat16),
+        ("+fp8_e4m3", 2, 5, torch.float16),
+        ("+w8a8", 2, 0, torch.bfloat16),
+        ("+w8a8+head16", 2, 1, torch.bfloat16),
+    ],
+)
+def test_norms_of_a_batch_are_launches_of_their_own(
+    words: str, batch: int, norms: int, dtype: torch.dtype, device: str
+) -> None:
+    """Two layers and the head. Narrow weights take x in float16."""
+    loaded = load_family("llama2", device, torch.bfloat16)
+    step = fused(loaded, DecodeWorkload(batch, 3, 4, "bf16"), f"fused{words}")
+    found = [
+        (placed.path[-1], placed.operation.out.dtype)
+        for placed in step_operations(step.plan)
+        if isinstance(placed.operation, RmsNorm)
+    ]
+    paths = ["input_norm", "post_attention_norm"] * 2 + ["final_norm"]
+    assert found == [(path, dtype) for path in (paths[-norms:] if norms else [])]
 
 
 def test_going_back_repeats_the_same_bits(device: str) -> None:
