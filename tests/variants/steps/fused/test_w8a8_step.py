@@ -2,7 +2,8 @@
 
 A value that lies at the border of two codes may become one here and the other there, which the
 bounds of other steps leave no room for. It happens to 1 in 10^6 values of float32 sums, and to none
-here; FP8 tensor cores, whose sums have about 14 bits, get a bound of their own.
+here. FP8 tensor cores, whose sums have about 14 bits, may move a value of a token to another code;
+what follows may then be as far off as two quantisations are from each other.
 """
 
 import pytest
@@ -26,7 +27,8 @@ from tests.helpers.fused_steps import (
 )
 
 CONTEXT = families.ORIGINAL_MAX - 2
-# Of the logits of FP8 tensor cores; without the quantisation of x they are at least twice as far.
+# Of most tokens' logits from FP8 tensor cores; without the quantisation of x they are at least
+# twice as far.
 TENSOR_CORE_ERROR = 1e-2
 
 
@@ -39,9 +41,12 @@ def assert_agrees(family: str, spec: str, batch: int, device: str) -> None:
     logits = step.forced_step(ids)
     if device == "cpu" or batch == 1:
         assert_logits_agree(logits, expected)
-    else:
-        error = (logits - expected).norm(dim=-1) / expected.norm(dim=-1)
-        assert error.max() < TENSOR_CORE_ERROR
+        return
+    _, exact = both(loaded, DecodeWorkload(batch, CONTEXT, 2, "fp32"), spec)
+    quantisation = (exact.forced_step(ids) - expected).norm(dim=-1)
+    error = (logits - expected).norm(dim=-1)
+    assert (error / expected.norm(dim=-1)).median() < TENSOR_CORE_ERROR
+    assert (error < 2 * quantisation).all()
 
 
 @pytest.mark.parametrize("family", families.FAMILIES)
