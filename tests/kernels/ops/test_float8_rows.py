@@ -17,6 +17,8 @@ from tests.helpers.kernel_inputs import at, random
 
 E4M3, E5M2 = torch.float8_e4m3fn, torch.float8_e5m2
 FORMATS = [E4M3, E5M2]
+# The rounding of float32 sums may differ by this.
+NEARLY_ONE = (1 - 2.0**-20, 1 + 2.0**-20)
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 
 
@@ -127,12 +129,16 @@ def test_the_projections_rows_are_rounded_once(
     plain = unquantised(operation)
     operation.launch()
     plain.launch()
-    assert torch.equal(operation.q, plain.q)
+    # Of two kernels, the compiler may fuse a rotation's products with its sum in two ways.
+    torch.testing.assert_close(operation.q, plain.q, rtol=2.0**-20, atol=2.0**-20)
     scales = (operation.scales.k, operation.scales.v) if operation.scales else (None, None)
     caches = (operation.k_cache, plain.k_cache), (operation.v_cache, plain.v_cache)
     for (narrow, wide), scale in zip(caches, scales, strict=True):
-        right = codes(wide[:, :, 2], stored, scale).to(stored)
-        assert torch.equal(bits(narrow[:, :, 2]), bits(right))
+        given, row = narrow[:, :, 2].float(), wide[:, :, 2]
+        near = [codes(row * factor, stored, scale).to(stored).float() for factor in NEARLY_ONE]
+        assert (torch.minimum(*near) <= given).all()
+        assert (given <= torch.maximum(*near)).all()
+        assert (near[0] != near[1]).float().mean() < 1e-3
         assert (bits(narrow[:, :, [0, 1, 3]]) == 0x7F).all()
     assert_reset(operation.workspace)
 

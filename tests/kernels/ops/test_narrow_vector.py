@@ -90,7 +90,8 @@ def test_a_float16_x_is_added_to_a_bfloat16_residual(splits: int, format, inputs
 @pytest.mark.parametrize("batch", [1, 3])
 def test_gate_and_up_pass_float16_on(batch: int, format, inputs) -> None:
     make = inputs(torch.bfloat16)
-    x, norm, weight = make.random(batch, 96), make.norm(96), make.narrow(70, 96, format)
+    x, weight = make.random(batch, 96), make.narrow(70, 96, format)
+    norm = make.norm(96) if batch == 1 else None
     out = make.poisoned(batch, 35, dtype=torch.float16)
     NormGateUp(x, norm, weight, out, Tile(32, 64)).launch()
     # The error of gate counts again in silu.

@@ -183,16 +183,20 @@ def test_a_token_is_one_launch_call_and_every_op_has_its_range(
     layers = len(loaded.model.model.layers)
     assert report.launches.graph_launches == len(report.steps) == 3
     assert {step.launch_calls for step in report.steps} == {1}
-    assert {step.gpu_ops for step in report.steps} == {5 * layers + 2}
+    expected = 5 * layers + 2 if batch == 1 else 7 * layers + 3
+    assert {step.gpu_ops for step in report.steps} == {expected}
     attribution = report.attribution
     assert attribution is not None
     assert (attribution.partial, attribution.none) == (0, 0)
     paths = {one.path: one for one in report.ranges}
+    parts = ["input_norm+attention", "post_attention_norm+mlp", "final_norm+lm_head"]
+    if batch > 1:
+        parts = [one for part in parts for one in part.split("+")]
+    *in_layers, head = parts
     for number in range(layers):
-        layer = f"decode_step/model/layer.{number}"
-        for part in ("input_norm+attention", "post_attention_norm+mlp"):
-            assert paths[f"{layer}/{part}"].confidence == "exact"
-    assert "decode_step/model/final_norm+lm_head" in paths
+        for part in in_layers:
+            assert paths[f"decode_step/model/layer.{number}/{part}"].confidence == "exact"
+    assert f"decode_step/model/{head}" in paths
 
 
 def measured_window(
