@@ -189,12 +189,11 @@ def test_a_token_is_one_launch_call_and_every_op_has_its_range(
     assert attribution is not None
     assert (attribution.partial, attribution.none) == (0, 0)
     paths = {one.path: one for one in report.ranges}
-    parts = ["input_norm+attention", "post_attention_norm+mlp", "final_norm+lm_head"]
+    parts, head = ["input_norm+attention", "post_attention_norm+mlp"], "final_norm+lm_head"
     if batch > 1:
-        parts = [one for part in parts for one in part.split("+")]
-    *in_layers, head = parts
+        parts, head = [one for part in parts for one in part.split("+")], "lm_head"
     for number in range(layers):
-        for part in in_layers:
+        for part in parts:
             assert paths[f"decode_step/model/layer.{number}/{part}"].confidence == "exact"
     assert f"decode_step/model/{head}" in paths
 
