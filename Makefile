@@ -25,8 +25,8 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 run: $(READY)  ## set up and start the app (no terminal: print one run's summary); ARGS="--model ..."
 	$(PY) -m decodescope $(ARGS)
 
-test: $(READY)  ## all tests that need no GPU
-	$(PY) -m pytest -m "not gpu" $(ARGS)
+test: $(READY)  ## all tests that need no GPU, in two processes; ARGS="tests/tui -x" chooses, in one
+	$(PY) -m pytest -m "not gpu" $(or $(ARGS),-n 2 --dist worksteal)
 
 check: $(READY)  ## formatting, lint, types, import rules
 	$(PY) -m ruff format --check .

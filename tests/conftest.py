@@ -3,6 +3,7 @@
 Tests with the fixture `device` use the GPU if there is one: `make test-gpu` runs them too.
 """
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -15,6 +16,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # torch reads this once, here and in child processes. Its threads spin while they wait: on busy
 # cores a layer of the bundled model took 15 ms with two threads and under 1 ms with one.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# pytest imports readline, which sets these for child processes, and so for workers of pytest-xdist.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
 
 # The time an example takes depends on the machine, not on the code.
 settings.register_profile("untimed", deadline=None)
@@ -45,6 +50,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if gpu_items and not _has_cuda():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: a collection of garbage need not look at them."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -144,7 +144,9 @@ async def test_a_crash_of_the_analysis_is_an_error_on_screen(session, trace_file
     monkeypatch.setattr(background, "analyse_files", lambda paths, at: [][1])
     async with session.app.run_test(size=(120, 30)) as pilot:
         await session.run(pilot, ready(trace_file))
-        assert "the analysis failed (IndexError" in text_of(session.app)
+        # The lines break where the trace's folder lets them.
+        words = text_of(session.app).replace("▌", " ").split()
+        assert "the analysis failed (IndexError" in " ".join(words)
 
 
 async def test_escape_sequences_in_the_text_do_not_reach_the_terminal(session):

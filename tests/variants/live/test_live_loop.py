@@ -30,10 +30,10 @@ from tests.helpers import fake_session as fakes
 @pytest.fixture(autouse=True)
 def few_objects_to_look_at():
     """The loop collects garbage several times, and a test session holds the objects of hundreds of
-    modules. The loop itself ends with nothing frozen."""
+    modules. The loop itself ends with nothing frozen, and the session goes on as it was."""
     gc.freeze()
     yield
-    gc.unfreeze()
+    gc.freeze()
 
 
 class Run:
