@@ -96,44 +96,30 @@ def test_a_narrow_format_gives_the_tokens_of_the_quantised_model(format: NarrowF
 
 
 @pytest.mark.slow
-def test_a_comparison_scores_narrow_formats(tmp_path: Path) -> None:
-    families.build("llama-tied", torch.float32).save_pretrained(tmp_path / "m")
-    asked = ("compare", "--model", str(tmp_path / "m"), "--device", "cpu", "--variants")
-    done = decodescope(
-        *asked, "fused+int8,eager,fused+fp8_e4m3", "--tokens", "3", "--context", "4",
-        "--repeats", "1", "--json",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    compared = msgspec.json.decode(done.stdout, type=Comparison)
-    assert [run.variant for run in compared.runs] == ["fused+int8", "eager", "fused+fp8_e4m3"]
-    errors = {run.variant: run.accuracy.logit_rel_error for run in compared.runs if run.accuracy}
-    assert errors["eager"] == 0
-    assert 1e-4 < errors["fused+int8"] < errors["fused+fp8_e4m3"] < 0.2
-    findings = {finding.code for finding in compared.comparison.findings}
-    assert "accuracy_missing" not in findings
-    sizes = {run.variant: run.bytes_per_step for run in compared.runs}
-    assert sizes["fused+int8"] == sizes["fused+fp8_e4m3"] < 0.5 * sizes["eager"]
-
-
-@pytest.mark.slow
 def test_a_comparison_gives_accuracy_and_no_ratio(tmp_path: Path) -> None:
     families.build("llama-tied", torch.float32).save_pretrained(tmp_path / "m")
-    asked = ("compare", "--model", str(tmp_path / "m"), "--device", "cpu", "--variants")
+    variants = ["fused+int8", "eager", "fused", "fused+fp8_e4m3"]
     done = decodescope(
-        *asked, "eager,fused", "--tokens", "3", "--context", "4", "--repeats", "1",
+        "compare", "--model", str(tmp_path / "m"), "--device", "cpu", "--variants",
+        ",".join(variants), "--tokens", "3", "--context", "4", "--repeats", "1",
         "--out", str(tmp_path / "out"), "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     compared = msgspec.json.decode(done.stdout, type=Comparison)
-    eager, fused = compared.runs
-    assert fused.output_token_ids == eager.output_token_ids
-    assert (eager.interpreted, fused.interpreted) == (False, True)
-    assert eager.tokens_per_s is not None
-    assert fused.accuracy is not None
-    assert fused.accuracy.positions == INTERPRETED_POSITIONS
-    assert fused.accuracy.logit_rel_error < 1e-4
-    (pair,) = compared.comparison.pairs
-    assert pair.speed is None
+    assert [run.variant for run in compared.runs] == variants
+    runs = {run.variant: run for run in compared.runs}
+    assert runs["fused"].output_token_ids == runs["eager"].output_token_ids
+    assert [name for name, run in runs.items() if not run.interpreted] == ["eager"]
+    assert runs["eager"].tokens_per_s is not None
+    scores = {name: run.accuracy for name, run in runs.items() if run.accuracy is not None}
+    assert {score.positions for score in scores.values()} == {INTERPRETED_POSITIONS}
+    errors = {name: score.logit_rel_error for name, score in scores.items()}
+    assert errors["eager"] == 0
+    assert errors["fused"] < 1e-4 < errors["fused+int8"] < errors["fused+fp8_e4m3"] < 0.2
+    assert "accuracy_missing" not in {finding.code for finding in compared.comparison.findings}
+    sizes = {name: run.bytes_per_step for name, run in runs.items()}
+    assert sizes["fused+int8"] == sizes["fused+fp8_e4m3"] < 0.5 * sizes["eager"]
+    assert [pair.speed for pair in compared.comparison.pairs] == [None] * 3
     assert list(compared.windows) == ["eager"]
     for name in ("comparison.md", "comparison.html"):
         assert "interpreted" in (tmp_path / "out" / name).read_text()
