@@ -57,6 +57,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """What is frozen at the end is never freed, and libraries report it as leaked."""
+    gc.unfreeze()
+
+
 @pytest.fixture
 def device() -> str:
     """Where models and kernels run: the GPU, or the CPU with kernels in Triton's interpreter."""
