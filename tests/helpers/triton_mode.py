@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 
 def _patch_language_once_a_launch() -> None:
     """The interpreter replaces the functions of `triton.language` for a launch, and again at every
-    call of a device function, which changes nothing and takes three quarters of a launch's time.
+    call of a device function, which changes nothing and takes about half of the time.
 
     What differs between functions is only which of Triton's modules their own module imports.
     """
