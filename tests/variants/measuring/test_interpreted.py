@@ -119,7 +119,7 @@ def test_a_comparison_gives_accuracy_and_no_ratio(tmp_path: Path) -> None:
     assert "accuracy_missing" not in {finding.code for finding in compared.comparison.findings}
     sizes = {name: run.bytes_per_step for name, run in runs.items()}
     assert sizes["fused+int8"] == sizes["fused+fp8_e4m3"] < 0.5 * sizes["eager"]
-    assert [pair.speed for pair in compared.comparison.pairs] == [None] * 3
+    assert {pair.speed for pair in compared.comparison.pairs} == {None}
     assert list(compared.windows) == ["eager"]
     for name in ("comparison.md", "comparison.html"):
         assert "interpreted" in (tmp_path / "out" / name).read_text()
