@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,15 +15,21 @@ from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-operation, kernel, capability, types, constants = json.loads(sys.argv[1])
-module = importlib.import_module(f"decodescope.kernels.ops.{operation}")
-kernel = getattr(module, kernel)
-constants |= dict.fromkeys(set(kernel.arg_names) - set(types) - set(constants))
-signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
-source = ASTSource(kernel, signature, constants)
-made = compile(source, target=GPUTarget("cuda", capability, 32), options={"num_stages": 3})
-print(made.asm["ttgir"])
+kernels, capabilities, sizes = json.loads(sys.argv[1])
+made = {}
+for operation, (name, types, constants) in kernels.items():
+    kernel = getattr(importlib.import_module(f"decodescope.kernels.ops.{operation}"), name)
+    constants |= sizes
+    constants |= dict.fromkeys(set(kernel.arg_names) - set(types) - set(constants))
+    signature = {name: types.get(name, "constexpr") for name in kernel.arg_names}
+    for capability in capabilities:
+        source = ASTSource(kernel, signature, constants)
+        target = GPUTarget("cuda", capability, 32)
+        text = compile(source, target=target, options={"num_stages": 3}).asm["ttgir"]
+        made[f"{operation} {capability}"] = text
+print(json.dumps(made))
 """
+CAPABILITIES = [89, 90, 120]
 TYPES = {"x_ptr": "*fp8e4nv", "w_ptr": "*fp8e4nv", "out_ptr": "*bf16"}
 TYPES |= dict.fromkeys(("x_scale_ptr", "scale_ptr", "partial_ptr"), "*fp32")
 SIZES = {"N": 256, "K": 1024, "TOKENS": 16, "ROWS": 64, "BLOCK": 128, "PDL": False}
@@ -42,24 +47,30 @@ KERNELS = {
 }
 
 
-@pytest.mark.parametrize("capability", [89, 90, 120])
-@pytest.mark.parametrize("operation", KERNELS)
-def test_sums_of_fp8_blocks_are_added_outside_the_tensor_cores(
-    operation: str, capability: int, tmp_path: Path
-) -> None:
-    """Every product on the tensor cores begins with zeros, not with the sum of earlier blocks."""
-    kernel, types, constants = KERNELS[operation]
-    given = json.dumps([operation, kernel, capability, types, SIZES | constants])
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Triton's code of each kernel for each GPU."""
     environment = {name: text for name, text in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
-        [sys.executable, "-c", COMPILE, given],
-        env=environment | {"TRITON_CACHE_DIR": str(tmp_path)},
+        [sys.executable, "-c", COMPILE, json.dumps([KERNELS, CAPABILITIES, SIZES])],
+        env=environment | {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton"))},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    begun = re.findall(r"(?:tt\.dot|warp_group_dot) %\S+, %\S+, (%\w+)", done.stdout)
+    made: dict[str, str] = json.loads(done.stdout)
+    return made
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("operation", KERNELS)
+def test_sums_of_fp8_blocks_are_added_outside_the_tensor_cores(
+    operation: str, capability: int, compiled: dict[str, str]
+) -> None:
+    """Every product on the tensor cores begins with zeros, not with the sum of earlier blocks."""
+    code = compiled[f"{operation} {capability}"]
+    begun = re.findall(r"(?:tt\.dot|warp_group_dot) %\S+, %\S+, (%\w+)", code)
     assert begun
     for one in begun:
-        assert f"{one} = arith.constant dense<0.000000e+00>" in done.stdout
+        assert f"{one} = arith.constant dense<0.000000e+00>" in code
