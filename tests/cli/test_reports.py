@@ -107,7 +107,7 @@ def test_ranks_without_a_common_clock_are_not_merged(decodescope: Command, tmp_p
         ("text.json", b"not a trace"),
         ("other.json", b'{"answer": 42}'),
         ("number.json", b"7"),
-        ("cut.json.gz", gzip.compress(b'{"traceEvents": [' + b" " * 4000)[:30]),
+        ("cut.json.gz", gzip.compress(b'{"traceEvents": [' + b" " * 4000, mtime=0)[:30]),
         ("broken.dsrec", b"DSREC"),
         ("database.sqlite", b"SQLite format 3\x00" + bytes(4000)),
     ],

@@ -40,7 +40,7 @@ def archive(kind: str) -> bytes:
 KNOWN = [
     (execution_trace("1.0.1", 1), "execution trace .*torch.profiler.profile"),
     (execution_trace("1.1.1-chakra.0.0.4", 500), "execution trace .*no times and no GPU ops"),
-    (gzip.compress(execution_trace("1.0.1", 1)), "execution trace"),
+    (gzip.compress(execution_trace("1.0.1", 1), mtime=0), "execution trace"),
     (b'{"schema_version": 1, "runs": []}', "a result of decodescope, not a trace"),
     (b"\n\x0e\x40\xd2\x09\x50\x01\x62\x06\x08\x01\x12\x02ab", "a Perfetto trace"),
     (b"\x28\xb5\x2f\xfd" + bytes(50), "zstd -dc FILE"),
@@ -48,7 +48,7 @@ KNOWN = [
     (bzip2(RECORDED), "bzip2 -dc FILE"),
     (archive("zip"), "a zip archive"),
     (archive("tar"), "a tar archive"),
-    (gzip.compress(archive("tar")), "a tar archive"),
+    (gzip.compress(archive("tar"), mtime=0), "a tar archive"),
     (RECORDED.decode().encode("utf-16"), "UTF-16"),
     (pickle.dumps({"segments": []}), "a pickle"),
 ]
