@@ -30,7 +30,7 @@ from decodescope.kernels.device.elements import (
 )
 
 _LINE_BYTES = tl.constexpr(128)
-# More would be evicted from the L2 cache before it is used.
+# More makes a step slower (docs/decisions.md, 77).
 _PREFETCHED_COLUMNS = tl.constexpr(256)
 
 
