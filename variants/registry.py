@@ -231,8 +231,8 @@ _FORMAT_NAMES: dict[WeightFormat | None, str] = {
 
 
 def _fused(spec: VariantSpec) -> Variant:
-    launches = "nine" if spec.fp8_x else "five"
-    summary = f"our Triton kernels, {launches} launches a layer"
+    launches = "nine launches a layer" if spec.fp8_x else "five launches a layer (a batch: seven)"
+    summary = f"our Triton kernels, {launches}"
     if left_out := [part for part in PARTS if part in spec.without]:
         summary = f"our Triton kernels without {', '.join(left_out)}"
     if spec.narrow:

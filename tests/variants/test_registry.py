@@ -137,7 +137,7 @@ def test_what_cannot_be_built_is_bad_input(name: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("name", "canonical", "words"),
     [
-        ("fused", "fused", "five launches a layer"),
+        ("fused", "fused", "five launches a layer (a batch: seven)"),
         ("fused+graph", "fused+graph", "CUDA graph"),
         ("fused-pdl-rope", "fused-rope-pdl", "without rope, pdl"),
         ("fused-rope+graph", "fused+graph-rope", "without rope, replayed"),
