@@ -98,7 +98,9 @@ def test_a_narrow_format_gives_the_tokens_of_the_quantised_model(format: NarrowF
 @pytest.mark.slow
 def test_a_comparison_gives_accuracy_and_no_ratio(tmp_path: Path) -> None:
     families.build("llama-tied", torch.float32).save_pretrained(tmp_path / "m")
-    variants = ["fused+int8", "eager", "fused", "fused+fp8_e4m3"]
+    # `fused` merges matrices, whose sums a CPU may add in another order. eager comes after it, as
+    # the reference does.
+    variants = ["fused+int8", "fused", "eager", "fused+fp8_e4m3"]
     done = decodescope(
         "compare", "--model", str(tmp_path / "m"), "--device", "cpu", "--variants",
         ",".join(variants), "--tokens", "3", "--context", "4", "--repeats", "1",
@@ -114,7 +116,7 @@ def test_a_comparison_gives_accuracy_and_no_ratio(tmp_path: Path) -> None:
     scores = {name: run.accuracy for name, run in runs.items() if run.accuracy is not None}
     assert {score.positions for score in scores.values()} == {INTERPRETED_POSITIONS}
     errors = {name: score.logit_rel_error for name, score in scores.items()}
-    assert errors["eager"] < 1e-5
+    assert errors["eager"] == 0
     assert errors["fused"] < 1e-4 < errors["fused+int8"] < errors["fused+fp8_e4m3"] < 0.2
     assert "accuracy_missing" not in {finding.code for finding in compared.comparison.findings}
     sizes = {name: run.bytes_per_step for name, run in runs.items()}
