@@ -129,12 +129,18 @@ def test_the_projections_rows_are_rounded_once(
     plain = unquantised(operation)
     operation.launch()
     plain.launch()
-    # Of two kernels, the compiler may fuse a rotation's products with its sum in two ways.
-    torch.testing.assert_close(operation.q, plain.q, rtol=2.0**-20, atol=2.0**-20)
+    if operation.q.is_cuda:
+        # Two kernels: for 33 tokens, Triton 3.6 adds the blocks' sums in different instructions.
+        torch.testing.assert_close(operation.q, plain.q, rtol=2.0**-20, atol=2.0**-20)
+    else:
+        assert torch.equal(operation.q, plain.q)
     scales = (operation.scales.k, operation.scales.v) if operation.scales else (None, None)
     caches = (operation.k_cache, plain.k_cache), (operation.v_cache, plain.v_cache)
     for (narrow, wide), scale in zip(caches, scales, strict=True):
         given, row = narrow[:, :, 2].float(), wide[:, :, 2]
+        if not row.is_cuda:
+            right = codes(row, stored, scale).to(stored)
+            assert torch.equal(bits(narrow[:, :, 2]), bits(right))
         near = [codes(row * factor, stored, scale).to(stored).float() for factor in NEARLY_ONE]
         assert (torch.minimum(*near) <= given).all()
         assert (given <= torch.maximum(*near)).all()
@@ -150,8 +156,7 @@ def test_the_projections_rows_are_rounded_once(
 def test_rows_of_narrow_models(
     stored: torch.dtype, dtype: torch.dtype, batch: int, qk: bool, inputs
 ) -> None:
-    """Each element is the nearest code, but for what rounding in the product may move: batched, g x
-    is rounded to `dtype` (truncated to bfloat16 by the interpreter)."""
+    """Each element is the nearest code, but for what rounding in the product may move."""
     operation = projection(inputs, dtype, batch, qk, stored, head_dim=34)
     operation.launch()
     digits, least = (3, 2.0**-9) if stored == E4M3 else (2, 2.0**-16)
