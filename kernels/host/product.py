@@ -15,7 +15,7 @@ import torch
 from decodescope.kernels.host.checks import check_tensor
 from decodescope.kernels.host.operation import KernelOperation, Tensors
 from decodescope.kernels.host.quantize import FP8_X
-from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
+from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_tokens
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 
 FP8_TENSOR_CORES = (8, 9)
@@ -95,6 +95,8 @@ def product_options(x: torch.Tensor, weight: WeightMatrix, tile: Tile, pdl: bool
         "PDL": pdl,
         "num_warps": tile.num_warps,
     }
+    if tile.max_registers < MAX_REGISTERS:
+        options["maxnreg"] = tile.max_registers
     if batch == 1:
         return options | {"AHEAD": tile.blocks_ahead(weight.columns)}
     if tile.rows < MIN_DOT or tile.columns < MIN_DOT:

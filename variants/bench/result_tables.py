@@ -13,7 +13,7 @@ from decodescope.analyzer.formatting import (
     shorten,
 )
 from decodescope.analyzer.schema.report import Environment
-from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
 from decodescope.variants.bench.gemm_report import PEERS, GemmBenchmark, GemmFigures
 from decodescope.variants.bench.gemm_tiles import Candidate
 from decodescope.variants.bench.report import (
@@ -79,7 +79,8 @@ def tune_table(result: TuneBenchmark) -> RenderableType:
     )
     ranges = " to ".join(_step_range(spread) for spread in (result.before_ns, result.after_ns))
     notes = [
-        "tile: rows x columns, warps, stages, splits; each measured in the whole step",
+        "tile: rows x columns, warps, stages, splits, r: most registers; each measured in the "
+        "whole step",
         f"step µs: {ranges}; before/after {_ratio(result.before_over_after)}",
     ]
     return _page(title, table, notes, result.errors, result.environment)
@@ -128,7 +129,8 @@ def _candidate(candidate: Candidate | None) -> str:
 
 def _tile(tile: Tile) -> str:
     sizes = (tile.num_warps, tile.num_stages, tile.splits)
-    return f"{tile.rows} x {tile.columns}, {', '.join(map(str, sizes))}"
+    limit = f", r{tile.max_registers}" if tile.max_registers < MAX_REGISTERS else ""
+    return f"{tile.rows} x {tile.columns}, {', '.join(map(str, sizes))}{limit}"
 
 
 def _mark(trial: Trial, tuned: TunedOperation) -> str:

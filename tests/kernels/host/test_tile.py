@@ -30,6 +30,12 @@ def test_refuses_no_stage_and_no_split(counts: dict[str, int]) -> None:
         Tile(4, 64, **counts)
 
 
+@pytest.mark.parametrize("registers", [0, -1, 256])
+def test_refuses_registers_that_no_thread_has(registers: int) -> None:
+    with pytest.raises(ValueError, match=f"max_registers {registers}: must be 1 to 255"):
+        Tile(4, 64, max_registers=registers)
+
+
 @pytest.mark.parametrize(
     ("columns", "tile", "blocks"),
     [

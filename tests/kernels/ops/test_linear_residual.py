@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from decodescope.kernels.host.product import product_options
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.host.workspace import Workspace, new_workspace
@@ -76,6 +77,19 @@ def test_splits_add_up(
         results.append(residual)
     assert torch.equal(*results)
     assert workspace.partials[needed:].isnan().all()
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_a_limit_of_registers_changes_no_bit(batch: int, inputs) -> None:
+    make = inputs(torch.bfloat16)
+    x, weight, tile = make.random(batch, 1100), make.weight(37, 1100), Tile(16, 512, 1, 2)
+    residual, again = (make.random(batch, 37, seed=4) for _ in range(2))
+    LinearResidual(x, weight, residual, tile, make.workspace(0, 0)).launch()
+    limited = replace(tile, max_registers=64)
+    assert product_options(x, weight, limited, False)["maxnreg"] == 64
+    assert "maxnreg" not in product_options(x, weight, tile, False)
+    LinearResidual(x, weight, again, limited, make.workspace(0, 0)).launch()
+    assert torch.equal(residual, again)
 
 
 @pytest.mark.parametrize("splits", [1, 3])

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
 from decodescope.variants.steps.fused.tiling.limits import (
+    SHARED_REGISTERS,
     SPLITTING,
     fits,
     shared_bytes,
@@ -23,7 +24,8 @@ MAX_CANDIDATES = 16
 
 
 def candidates(operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> tuple[Tile, ...]:
-    """At most `MAX_CANDIDATES` tiles to measure, the default first, then the most promising.
+    """Tiles to measure, the default first, then the most promising: at most `MAX_CANDIDATES`, at
+    batch 1 each with and without a limit of registers.
 
     Raises:
         MissingRequirement: none fits the GPU's shared memory; names the limit.
@@ -37,7 +39,10 @@ def candidates(operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) ->
             f"no tile for {operation} fits: {gpu.name} has {gpu.shared_bytes} bytes of shared "
             f"memory for a program, and the smallest tile needs {least}"
         )
-    return tuple(fitting[:MAX_CANDIDATES])
+    fitting = fitting[:MAX_CANDIDATES]
+    if shapes.batch == 1 and operation != "attention":
+        return tuple(both for tile in fitting for both in (tile, _other_limit(tile)))
+    return tuple(fitting)
 
 
 def _around(start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:
@@ -46,6 +51,16 @@ def _around(start: Tile, operation: TiledOperation, shapes: StepShapes) -> Itera
     if shapes.batch > 1:
         return _around_batched(start, operation)
     return _around_vector(start, operation, shapes)
+
+
+def _other_limit(tile: Tile) -> Tile:
+    """The same tile without a limit of registers, or with one that 512 threads fit under.
+
+    Left to itself, the compiler gives a thread up to 255, so that its loads do not wait for each
+    other. Then programs do, where fewer of them fit on a multiprocessor.
+    """
+    limited = tile.max_registers < MAX_REGISTERS
+    return replace(tile, max_registers=MAX_REGISTERS if limited else SHARED_REGISTERS)
 
 
 def _around_vector(start: Tile, operation: TiledOperation, shapes: StepShapes) -> Iterator[Tile]:

@@ -19,6 +19,8 @@ MAX_THREAD_BYTES = 256
 MAX_THREAD_ELEMENTS = 128
 LOAD_BYTES = 16
 MAX_WARPS = 8
+# With so many, two programs of `MAX_WARPS` share the 65,536 registers of a multiprocessor.
+SHARED_REGISTERS = 128
 
 MAX_COLUMNS = 512
 

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from decodescope.kernels.device.attention_splits import default_splits
-from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
+from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_tokens
 from decodescope.variants.steps.fused.tiling.limits import (
     LOAD_BYTES,
     MAX_COLUMNS,
     MAX_PRODUCT_SPLITS,
     MAX_THREAD_BYTES,
     MAX_WARPS,
+    SHARED_REGISTERS,
     SPLITTING,
     attention_thread_bytes,
     least_rows,
@@ -110,7 +111,10 @@ def _vector_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors:
         power_of_2_from(-(-rows * row_bytes // (32 * thread_bytes))),
         power_of_2_to(rows * columns * size // (32 * LOAD_BYTES)),
     )
-    return with_blocks_ahead(Tile(rows, columns, warps), shape.columns, size)
+    # A multiprocessor that has only one program at a time reads nothing while that one ends.
+    registers = SHARED_REGISTERS if warps == MAX_WARPS and size == 2 else MAX_REGISTERS
+    tile = Tile(rows, columns, warps, max_registers=registers)
+    return with_blocks_ahead(tile, shape.columns, size)
 
 
 def _narrow_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:

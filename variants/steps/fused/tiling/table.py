@@ -6,7 +6,7 @@ measured, `key`, and the best tile for it:
     {"NVIDIA H200": [{"key": {"operation": "down", "rows": 2048, "columns": 8192, "unit": 1,
                               "batch": 1, "element_bytes": 2},
                       "tile": {"rows": 2, "columns": 8192, "num_warps": 8, "num_stages": 1,
-                               "splits": 1}}]}
+                               "splits": 1, "max_registers": 128}}]}
 
 rows, columns and unit are those of `Shape`; batch is rounded up to a power of two; element_bytes is
 the size of a weight, or of an element of K and V: 1 for FP8 and INT8, 2 for bf16 and fp16, 4 for

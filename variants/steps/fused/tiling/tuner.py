@@ -10,7 +10,7 @@ from statistics import median
 
 from triton.runtime.errors import OutOfResources, PTXASError
 
-from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
 from decodescope.variants.machine.clock import Clock
 from decodescope.variants.machine.compile_ahead import launch_all
 from decodescope.variants.steps.fused.tiling.candidates import candidates
@@ -167,4 +167,6 @@ def _said(found: TunedOperation) -> str:
     outcome = "kept" if found.chosen == found.before else f"{found.gain:.1%} of the step saved"
     tile = found.chosen
     sizes = f"{tile.rows} x {tile.columns}, {tile.num_warps} warps, {tile.splits} splits"
+    if tile.max_registers < MAX_REGISTERS:
+        sizes += f", {tile.max_registers} registers"
     return f"{found.operation}: {sizes} ({outcome}; {len(found.ranking)} measured{left_out})"

@@ -69,7 +69,7 @@ def test_the_tiles_measured_on_the_h200_are_the_defaults_there() -> None:
         attention=Tile(1, 128, 4, splits=16),
         o=Tile(4, 2048, 2),
         gate_up=Tile(8, 2048, 4),
-        down=Tile(4, 8192, 8),
+        down=Tile(4, 8192, 8, max_registers=128),
         head=Tile(8, 2048, 4),
     )
 
@@ -98,6 +98,25 @@ def test_an_attention_block_has_128_positions_or_what_registers_hold(
 def test_attention_has_as_many_splits_as_fit_at_once(head_dim: int, splits: int) -> None:
     shapes = replace(preset_shapes("llama-3.2-1b", 1, 32_768), head_dim=head_dim)
     assert default_tiles(shapes, 132).attention.splits == splits
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "element_bytes", "registers"),
+    [
+        ("llama-3.1-8b", "down", 2, 128),
+        ("llama-3.1-8b", "gate_up", 2, 255),
+        ("llama-3.1-8b", "down", 1, 255),
+        ("llama-3.1-8b", "down", 4, 255),
+    ],
+)
+def test_two_programs_of_eight_warps_share_a_multiprocessor(
+    name: str, operation: TiledOperation, element_bytes: int, registers: int
+) -> None:
+    shapes = preset_shapes(name, element_bytes=element_bytes)
+    tile = default_tiles(shapes, 132).of(operation)
+    assert tile.max_registers == registers
+    limited = {one.max_registers for one in candidates(operation, shapes, H200)}
+    assert limited == {128, 255}
 
 
 def test_float8_rows_take_the_same_tiles_as_rows_of_two_bytes() -> None:
@@ -273,7 +292,9 @@ def test_candidates_begin_with_the_default_and_are_few_and_accepted(
     for operation in TILED_OPERATIONS:
         found = candidates(operation, shapes, gpu)
         assert found[0] == tiles.of(operation)
-        assert len(set(found)) == len(found) <= MAX_CANDIDATES
+        limits = 2 if shapes.batch == 1 and operation != "attention" else 1
+        assert len(set(found)) == len(found) <= MAX_CANDIDATES * limits
+        assert len({replace(tile, max_registers=255) for tile in found}) * limits == len(found)
         for tile in found:
             check_accepted(tile, operation, shapes)
             assert shared_bytes(tile, operation, shapes) <= gpu.shared_bytes
