@@ -13,13 +13,13 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
@@ -78,6 +78,9 @@ MODELS = (
     (_WINDOWED, torch.bfloat16, "fused+fp8_e5m2_cast+head16+kv_fp8_e5m2"),
 )
 
+# Each runs in a process of its own: one for each model, and one for the GEMMs of `bench gemm`.
+PARTS = range(len(MODELS) + 1)
+
 
 class PastTheEnd(Operands):
     """Operands of a step that is replayed after the caches are full."""
@@ -85,6 +88,14 @@ class PastTheEnd(Operands):
     def position(self, value: int) -> torch.Tensor:
         """A position that no cache, table or token buffer has."""
         return super().position(PAST_THE_END)
+
+
+class Ran(NamedTuple):
+    """What a process launched, the errors found (None if it did not finish), and how it ended."""
+
+    launches: int | None
+    errors: int | None
+    exit_code: int
 
 
 def meta_parts(fields: dict[str, Any], dtype: torch.dtype, spec: VariantSpec) -> FusedModel:
@@ -116,13 +127,16 @@ def tiles_to_try(parts: FusedModel, batch: int, spec: VariantSpec) -> Iterator[S
         yield splitting
 
 
-def launch_all() -> int:
-    """Launch every kernel in every way; returns the number of launches."""
+def launch_part(part: int) -> int:
+    """Launch the kernels of one of `PARTS` in every way; returns the number of launches."""
     overlaps = can_overlap(torch.device("cuda"))
+    if part == len(MODELS):
+        return launch_gemms(overlaps)
+    fields, dtype, variant = MODELS[part]
+    spec = VariantSpec.parse(variant)
+    parts = meta_parts(fields, dtype, spec)
     launches = 0
-    for (fields, dtype, variant), batch in product(MODELS, BATCHES):
-        spec = VariantSpec.parse(variant)
-        parts = meta_parts(fields, dtype, spec)
+    for batch in BATCHES:
         for tiles, kind in product(tiles_to_try(parts, batch, spec), (Operands, PastTheEnd)):
             operands = kind(parts, batch, CONTEXT, tiles, "cuda", spec)
             for case in kernel_cases(operands):
@@ -131,7 +145,7 @@ def launch_all() -> int:
                     copy.launch(pdl)
                     launches += 1
             torch.cuda.synchronize()
-    return launches + launch_gemms(overlaps)
+    return launches
 
 
 def launch_gemms(overlaps: bool) -> int:
@@ -148,24 +162,42 @@ def launch_gemms(overlaps: bool) -> int:
     return launches
 
 
-def checked(sanitizer: Path, tool: str) -> dict[str, Any]:
-    """One tool's outcome; `errors` is null if it could not finish."""
-    command = [str(sanitizer), "--tool", tool, sys.executable, "-m", MODULE, "--run"]
+def checker(sanitizer: Path, tool: str) -> tuple[str, ...]:
+    """The command that runs another one under a tool."""
+    return str(sanitizer), "--tool", tool
+
+
+def run_part(under: tuple[str, ...], part: int) -> Ran:
+    """Launch one part in a process of its own, under another command."""
+    command = [*under, sys.executable, "-m", MODULE, "--run", str(part)]
     # torch's allocator returns parts of large blocks, whose ends memcheck would not see.
     variables = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     done = subprocess.run(
         command, capture_output=True, text=True, env=variables, cwd=ROOT, check=False
     )
     output = done.stdout + done.stderr
-    sys.stderr.write(output[-4000:])
     launches = re.search(r"^launches: (\d+)$", output, re.MULTILINE)
+    errors = error_count(output) if launches else None
+    if done.returncode or (under and errors != 0):
+        sys.stderr.write(f"part {part}: {output[-4000:]}\n")
+    return Ran(int(launches[1]) if launches else None, errors, done.returncode)
+
+
+def outcome(tool: str, runs: Sequence[Ran]) -> dict[str, Any]:
+    """One tool's sums over all parts; null where a part could not finish."""
     return {
         "tool": tool,
         "command": f"compute-sanitizer --tool {tool} python -m {MODULE} --run",
-        "errors": error_count(output) if launches else None,
-        "launches": int(launches[1]) if launches else None,
-        "exit_code": done.returncode,
+        "errors": total([run.errors for run in runs]),
+        "launches": total([run.launches for run in runs]),
+        "exit_code": max((run.exit_code for run in runs), key=abs),
     }
+
+
+def total(counts: Sequence[int | None]) -> int | None:
+    """The sum; None if a count is missing."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def error_count(output: str) -> int | None:
@@ -186,28 +218,36 @@ def version(sanitizer: Path) -> str | None:
 def main() -> int:
     """The command line; 0 if no tool found an error."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", action="store_true", help="launch the kernels, check nothing")
+    parser.add_argument(
+        "--run", type=int, nargs="*", choices=PARTS, metavar="PART",
+        help="launch the kernels, of all models or of these, and check nothing",
+    )  # fmt: skip
     parser.add_argument("--sanitizer", type=Path, help="where compute-sanitizer is")
     arguments = parser.parse_args()
     if not has_gpu("kernel_sanitizer"):
         return 3
-    if arguments.run:
-        sys.stderr.write(f"launches: {launch_all()}\n")
+    if arguments.run is not None:
+        launches = [launch_part(part) for part in arguments.run or PARTS]
+        sys.stderr.write(f"launches: {sum(launches)}\n")
         return 0
-    sanitizer = arguments.sanitizer or shutil.which("compute-sanitizer") or DEFAULT_PATH
-    if not Path(sanitizer).is_file():
+    sanitizer = Path(arguments.sanitizer or shutil.which("compute-sanitizer") or DEFAULT_PATH)
+    if not sanitizer.is_file():
         sys.stderr.write("kernel_sanitizer: no compute-sanitizer; name it with --sanitizer\n")
         return 3
-    # An unchecked run compiles the kernels once: both tools find them in Triton's cache.
-    subprocess.run([sys.executable, "-m", MODULE, "--run"], cwd=ROOT, check=True)
-    with ThreadPoolExecutor() as pool:
-        outcomes = list(pool.map(partial(checked, Path(sanitizer)), TOOLS))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        # An unchecked run compiles the kernels once: both tools find them in Triton's cache.
+        if any(run.exit_code for run in pool.map(partial(run_part, ()), PARTS)):
+            return 1
+        runs = {
+            tool: pool.map(partial(run_part, checker(sanitizer, tool)), PARTS) for tool in TOOLS
+        }
+        outcomes = [outcome(tool, list(parts)) for tool, parts in runs.items()]
     record = {
-        "sanitizer_version": version(Path(sanitizer)),
+        "sanitizer_version": version(sanitizer),
         "tools": outcomes,
     }
     write_record(RESULTS / "kernel-sanitizer.json", record, f"python -m {MODULE}")
-    return 0 if all(outcome["errors"] == 0 for outcome in outcomes) else 1
+    return 0 if all(one["errors"] == 0 for one in outcomes) else 1
 
 
 if __name__ == "__main__":
