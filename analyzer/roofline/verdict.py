@@ -58,14 +58,14 @@ _GRAPH_ADVICE = (
     "the step is a graph: launch the next replay before this one ends, without reading its token"
 )
 _ADVICE: Mapping[Bound, str] = {
-    "memory": "only fewer bytes make it faster: FP8 or INT8 weights, a shorter KV cache; a larger "
-    "batch reads the weights once for more tokens",
     "compute": "lower precision, a smaller batch or fewer FLOPs make it faster",
     "communication": "compare the ranks (`decodescope analyze RANK0 RANK1 …`): a collective also "
     "waits for the slowest one; then overlap it, or use fewer devices",
     "kernels": "start with the kernels that take most of the busy time "
     "(`decodescope analyze FILE --by kernel`)",
 }
+# In a word of a variant's name: elements of one byte.
+_NARROW = ("fp8", "int8", "w8a8")
 _SMALL_GAPS_ADVICE = (
     "let the next kernel start early (variant fused+graph: programmatic dependent launch), or fuse"
 )
@@ -300,11 +300,29 @@ def _next(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[str]:
         yield _launch_advice(evidence)
     elif bound == "unknown":
         yield _how_to_know(evidence)
+    elif bound == "memory":
+        yield _fewer_bytes(evidence.capture.variant if evidence.capture else "")
     else:
         yield _ADVICE[bound]
     small_ns = spent.idle_ns["graph_internal"] + spent.idle_ns["kernel_floor"]
     if bound in ("memory", "kernels") and spent.share(small_ns) >= 0.05:
         yield _SMALL_GAPS_ADVICE
+
+
+def _fewer_bytes(variant: str) -> str:
+    """How a step reads less: what the variant's name does not say yet."""
+    words = variant.split("+")
+    of_cache = [word for word in words if word.startswith("kv_")]
+    of_weights = [word for word in words if any(one in word for one in _NARROW)]
+    less = ["a shorter KV cache"]
+    if not of_cache:
+        less.insert(0, "K and V in FP8 (+kv_fp8_e4m3)")
+    if of_weights == of_cache:
+        less.insert(0, "FP8 or INT8 weights")
+    return (
+        f"only fewer bytes make it faster: {', '.join(less)}; a larger batch reads the weights "
+        "once for more tokens"
+    )
 
 
 def _launch_advice(evidence: Evidence) -> str:

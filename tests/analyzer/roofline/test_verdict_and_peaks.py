@@ -172,6 +172,27 @@ def test_the_rules_of_the_verdict(
     assert found.next
 
 
+@pytest.mark.parametrize(
+    ("variant", "less"),
+    [
+        ("fused+graph", "FP8 or INT8 weights, K and V in FP8 (+kv_fp8_e4m3), a shorter KV cache"),
+        ("fused+kv_fp8_e5m2", "FP8 or INT8 weights, a shorter KV cache"),
+        ("fused+graph+fp8_e4m3", "K and V in FP8 (+kv_fp8_e4m3), a shorter KV cache"),
+        ("fused+int8+head16", "K and V in FP8 (+kv_fp8_e4m3), a shorter KV cache"),
+        ("torchao-fp8", "K and V in FP8 (+kv_fp8_e4m3), a shorter KV cache"),
+        ("fused+w8a8+kv_fp8_e4m3", "a shorter KV cache"),
+    ],
+)
+def test_advice_leaves_out_what_a_memory_bound_step_does_already(variant: str, less: str) -> None:
+    capture = msgspec.structs.replace(CAPTURE, variant=variant)
+    found = judged(device(0), 9, capture, FAST)
+    assert found.bound == "memory"
+    assert found.next == (
+        f"only fewer bytes make it faster: {less}; a larger batch reads the weights once for more "
+        "tokens",
+    )
+
+
 def with_flops(step_share: float, **changes: object) -> CaptureInfo:
     """A capture whose step of `SLOW` ns does that share of an H200's bf16 peak."""
     flops = round(step_share * 989.5e12 * SLOW / 1e9)

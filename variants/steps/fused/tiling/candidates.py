@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
@@ -20,7 +21,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 )
 from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
-MAX_CANDIDATES = 16
+MAX_CANDIDATES = 24
 
 
 def candidates(operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> tuple[Tile, ...]:
@@ -81,12 +82,13 @@ _NARROW_SIZES = (
     (16, 1024, 4),
     (32, 512, 2),
     (8, 4096, 4),
+    (4, 8192, 8),
     (16, 512, 1),
     (16, 512, 2),
     (16, 2048, 4),
-    (32, 512, 4),
-    (4, 8192, 8),
     (4, 2048, 4),
+    (32, 512, 4),
+    (32, 1024, 4),
     (8, 2048, 4),
     (16, 1024, 2),
     (16, 512, 4),
@@ -94,11 +96,11 @@ _NARROW_SIZES = (
 
 
 def _narrow_tiles(operation: TiledOperation, columns: int) -> Iterator[Tile]:
-    for rows, block, warps in _NARROW_SIZES:
-        tile = Tile(rows, min(block, power_of_2_from(columns)), warps)
-        splits = (4, 2, 1) if operation in SPLITTING and columns > 4 * block else (1,)
-        for count in splits:
-            yield with_blocks_ahead(replace(tile, splits=count), columns, 1)
+    for some in ((4, 1), (2,)) if operation in SPLITTING else ((1,),):
+        for (rows, block, warps), splits in product(_NARROW_SIZES, some):
+            tile = Tile(rows, min(block, power_of_2_from(columns)), warps, splits=splits)
+            if splits == 1 or columns > 4 * block:
+                yield with_blocks_ahead(tile, columns, 1)
 
 
 def _vector_sizes(start: Tile, operation: TiledOperation, whole: int) -> Iterator[Tile]:
