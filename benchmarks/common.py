@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -42,19 +43,28 @@ def has_gpu(script: str) -> bool:
 def printed_json(*arguments: str, checkout: Path = ROOT) -> dict[str, Any]:
     """The JSON that a decodescope command prints when it runs from `checkout`.
 
-    If the command fails, its exit code ends this script; its line is on stderr.
+    If the command fails, its exit code ends this script; its line is on stderr. An interruption is
+    passed on, and what the command then prints of what it has measured is returned.
     """
     paths = [str(checkout / "src"), os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-m", "decodescope", *arguments, "--json"],
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         cwd=checkout,
-        check=False,
-    )
-    if done.returncode:
-        raise SystemExit(done.returncode)
-    found: dict[str, Any] = json.loads(done.stdout)
+        # Ctrl-C reaches this script alone: a second signal would end the command at once.
+        start_new_session=True,
+    ) as process:
+        interrupted = False
+        try:
+            printed, _ = process.communicate()
+        except KeyboardInterrupt:
+            interrupted = True
+            process.send_signal(signal.SIGINT)
+            printed, _ = process.communicate()
+    if process.returncode and not (interrupted and printed):
+        raise SystemExit(process.returncode)
+    found: dict[str, Any] = json.loads(printed)
     return found
 
 

@@ -1,8 +1,11 @@
 """Every script's record names its command and environment; scripts that need a GPU refuse early."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 
@@ -47,6 +50,51 @@ def test_a_command_that_lacks_a_gpu_ends_its_script_with_one_line(
     (line,) = done.stderr.splitlines()
     assert line.startswith("decodescope: ")
     assert list(tmp_path.iterdir()) == []
+
+
+# A command that has measured a round, or none yet, when it is interrupted.
+COMMAND = """
+import signal, sys, time
+def end(number, frame):
+    print({printed}, end="")
+    sys.exit(130)
+signal.signal(signal.SIGINT, end)
+open("started", "w").close()
+time.sleep(60)
+"""
+SCRIPT = """
+import sys
+from pathlib import Path
+from benchmarks.common import printed_json, write_record
+from decodescope.cli.ending import end_with
+def main():
+    write_record(Path("record.json"), printed_json(checkout=Path.cwd()), "again")
+end_with(main)
+"""
+
+
+@pytest.mark.parametrize(("printed", "files"), [("'{\"rounds\": 1}'", ["record.json"]), ("''", [])])
+def test_an_interrupted_command_is_recorded_as_far_as_it_came(
+    printed: str, files: list[str], repository: Path, tmp_path: Path
+) -> None:
+    module = tmp_path / "src" / "decodescope"
+    module.mkdir(parents=True)
+    (module / "__init__.py").touch()
+    (module / "__main__.py").write_text(COMMAND.format(printed=printed))
+    with subprocess.Popen(
+        [sys.executable, "-c", SCRIPT],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{repository / 'src'}:{repository}"},
+        start_new_session=True,
+    ) as script:
+        while not (tmp_path / "started").exists():
+            assert script.poll() is None
+            time.sleep(0.02)
+        os.killpg(script.pid, signal.SIGINT)
+    assert script.returncode == 130
+    assert [path.name for path in tmp_path.glob("*.json")] == files
+    for name in files:
+        assert json.loads((tmp_path / name).read_bytes())["rounds"] == 1
 
 
 def test_a_script_that_fails_ends_with_70_after_its_traceback(
