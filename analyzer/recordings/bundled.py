@@ -4,5 +4,6 @@ from pathlib import Path
 
 
 def bundled_recordings() -> tuple[Path, ...]:
-    """Their paths, by name."""
-    return tuple(sorted(Path(__file__).parent.glob("*.dsrec")))
+    """Their paths, by name: `fused+graph` comes before `fused+graph+int8`."""
+    found = Path(__file__).parent.glob("*.dsrec")
+    return tuple(sorted(found, key=lambda path: path.stem))
