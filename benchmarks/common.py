@@ -40,11 +40,12 @@ def has_gpu(script: str) -> bool:
     return found
 
 
-def printed_json(*arguments: str, checkout: Path = ROOT) -> dict[str, Any]:
+def printed_json(*arguments: str, checkout: Path = ROOT, partial: bool = False) -> dict[str, Any]:
     """The JSON that a decodescope command prints when it runs from `checkout`.
 
     If the command fails, its exit code ends this script; its line is on stderr. An interruption is
-    passed on, and what the command then prints of what it has measured is returned.
+    passed on and ends this script too, but with `partial`, what the command still prints of what it
+    has measured is returned first.
     """
     paths = [str(checkout / "src"), os.environ.get("PYTHONPATH", "")]
     with subprocess.Popen(
@@ -55,15 +56,17 @@ def printed_json(*arguments: str, checkout: Path = ROOT) -> dict[str, Any]:
         # Ctrl-C reaches this script alone: a second signal would end the command at once.
         start_new_session=True,
     ) as process:
-        interrupted = False
         try:
             printed, _ = process.communicate()
+            failed = process.returncode
         except KeyboardInterrupt:
-            interrupted = True
             process.send_signal(signal.SIGINT)
             printed, _ = process.communicate()
-    if process.returncode and not (interrupted and printed):
-        raise SystemExit(process.returncode)
+            if not (partial and printed):
+                raise
+            failed = 0
+    if failed:
+        raise SystemExit(failed)
     found: dict[str, Any] = json.loads(printed)
     return found
 

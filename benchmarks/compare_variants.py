@@ -51,7 +51,8 @@ def compared(arguments: argparse.Namespace) -> dict[str, Any]:
     """The JSON of one `decodescope compare`, which writes its files to `arguments.out`."""
     command = ["compare", *what_is_compared(arguments)]
     with tempfile.TemporaryDirectory() as scratch:
-        return printed_json(*command, "--out", str(Path(arguments.out or scratch).resolve()))
+        out = str(Path(arguments.out or scratch).resolve())
+        return printed_json(*command, "--out", out, partial=True)
 
 
 def launch_summary(launches: dict[str, Any]) -> dict[str, Any]:

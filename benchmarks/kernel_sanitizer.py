@@ -1,6 +1,7 @@
 """Runs every kernel under compute-sanitizer: memcheck (bounds) and racecheck (shared memory).
 
-Writes benchmarks/results/kernel-sanitizer.json. Each kernel is launched at small shapes that no
+Writes benchmarks/results/kernel-sanitizer.json. Models are checked side by side, each in processes
+of its own. Each kernel is launched at small shapes that no
 tile divides, in every dtype and format, at batch 1 and 33, with and without overlap (PDL), and once
 more at a position past the end of every cache, where it must write nothing. With --run it only
 launches the kernels, for a sanitizer that is started by hand:
@@ -44,6 +45,8 @@ MODULE = "benchmarks.kernel_sanitizer"
 BATCHES = (1, 33)
 CONTEXT = 301
 PAST_THE_END = 10_000
+# Room that a process is given: its context, small tensors and the sanitizer's records.
+PROCESS_BYTES = 2 << 30
 
 _SMALL: dict[str, Any] = {
     "vocab_size": 1009, "hidden_size": 330, "intermediate_size": 523, "num_hidden_layers": 1,
@@ -162,11 +165,6 @@ def launch_gemms(overlaps: bool) -> int:
     return launches
 
 
-def checker(sanitizer: Path, tool: str) -> tuple[str, ...]:
-    """The command that runs another one under a tool."""
-    return str(sanitizer), "--tool", tool
-
-
 def run_part(under: tuple[str, ...], part: int) -> Ran:
     """Launch one part in a process of its own, under another command."""
     command = [*under, sys.executable, "-m", MODULE, "--run", str(part)]
@@ -208,6 +206,12 @@ def error_count(output: str) -> int | None:
     return max(found) if found else None
 
 
+def processes_at_once() -> int:
+    """As many as have a core and room on the GPU each."""
+    memory_bytes = torch.cuda.get_device_properties(0).total_memory
+    return max(1, min(os.cpu_count() or 1, memory_bytes // PROCESS_BYTES))
+
+
 def version(sanitizer: Path) -> str | None:
     """The sanitizer's version; None if it prints none."""
     done = subprocess.run([str(sanitizer), "--version"], capture_output=True, text=True, check=True)
@@ -234,13 +238,12 @@ def main() -> int:
     if not sanitizer.is_file():
         sys.stderr.write("kernel_sanitizer: no compute-sanitizer; name it with --sanitizer\n")
         return 3
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(processes_at_once()) as pool:
         # An unchecked run compiles the kernels once: both tools find them in Triton's cache.
         if any(run.exit_code for run in pool.map(partial(run_part, ()), PARTS)):
             return 1
-        runs = {
-            tool: pool.map(partial(run_part, checker(sanitizer, tool)), PARTS) for tool in TOOLS
-        }
+        under = {tool: (str(sanitizer), "--tool", tool) for tool in TOOLS}
+        runs = {tool: pool.map(partial(run_part, under[tool]), PARTS) for tool in TOOLS}
         outcomes = [outcome(tool, list(parts)) for tool, parts in runs.items()]
     record = {
         "sanitizer_version": version(sanitizer),

@@ -159,3 +159,19 @@ def attend_block(
         faded = acc[half] * fade[:, None]
         added = added + (_dot(p, v_halves[half], faded, INTERPRETED),)  # type: ignore[assignment]  # noqa: RUF005
     return largest, l, added
+
+
+def later_block(block: int, splits: int, visible: int, crowded: bool) -> int:
+    """Positions of each block after a split's first one, of `block`; 0 compiles no such block.
+
+    They are copied through shared memory, where the first K was, half a block each of K and V (of
+    float8 two of them): with more than 48 KiB no other program fits on the multiprocessor. With
+    copies the compiler uses 168 registers instead of 208 (head_dim 128), so that a third program
+    has room.
+
+    If programs share multiprocessors (`crowded`), that pays even where the first blocks hold all of
+    the `visible` rows but the new token's. Otherwise more registers are better.
+    """
+    if not crowded and visible - 1 <= block * splits:
+        return 0
+    return max(16, block // 2)

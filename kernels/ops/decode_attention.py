@@ -25,6 +25,7 @@ from decodescope.kernels.device.attention_blocks import (
     halves,
     head_scale,
     joined,
+    later_block,
     operand,
     row_scores,
     words,
@@ -313,7 +314,10 @@ class DecodeAttention(KernelOperation):
             D=head_dim,
             LANES=lanes,
             BLOCK=tile.columns,
-            LATER_BLOCK=_later_block(tile, visible, batch, programs, multiprocessors),
+            # At batch 1 it was measured that later blocks pay where programs share multiprocessors.
+            LATER_BLOCK=later_block(
+                tile.columns, tile.splits, visible, batch == 1 and programs > multiprocessors
+            ),
             # As many bytes of either: with float8, one block arrives while another one is used.
             LATER_STAGES=3 if self.k_cache.element_size() == 1 else 2,
             SPLITS=tile.splits,
@@ -381,23 +385,6 @@ class DecodeAttention(KernelOperation):
             self.q, *caches, position, self.scale, self.window, self.scales
         )
         return (out,)
-
-
-def _later_block(tile: Tile, visible: int, batch: int, programs: int, multiprocessors: int) -> int:
-    """Positions of each block after a split's first one; 0 compiles no such block.
-
-    They are copied through shared memory, where the first K was, half a block each of K and V (of
-    float8 two of them): with more than 48 KiB no other program fits on the multiprocessor. With
-    copies the compiler uses 168 registers instead of 208 (head_dim 128), so that a third program
-    has room.
-
-    If programs share multiprocessors, that pays even where the first blocks hold all of the
-    `visible` rows but the new token's (measured at batch 1). Otherwise more registers are better.
-    """
-    crowded = batch == 1 and programs > multiprocessors
-    if not crowded and visible - 1 <= tile.columns * tile.splits:
-        return 0
-    return max(16, tile.columns // 2)
 
 
 def _multiprocessors(device: torch.device) -> int:

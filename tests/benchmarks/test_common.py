@@ -68,21 +68,29 @@ from pathlib import Path
 from benchmarks.common import printed_json, write_record
 from decodescope.cli.ending import end_with
 def main():
-    write_record(Path("record.json"), printed_json(checkout=Path.cwd()), "again")
+    found = printed_json(checkout=Path.cwd(), partial={partial})
+    write_record(Path("record.json"), found, "again")
 end_with(main)
 """
 
 
-@pytest.mark.parametrize(("printed", "files"), [("'{\"rounds\": 1}'", ["record.json"]), ("''", [])])
+@pytest.mark.parametrize(
+    ("printed", "partial", "files"),
+    [
+        ("'{\"rounds\": 1}'", True, ["record.json"]),
+        ("'{\"rounds\": 1}'", False, []),
+        ("''", True, []),
+    ],
+)
 def test_an_interrupted_command_is_recorded_as_far_as_it_came(
-    printed: str, files: list[str], repository: Path, tmp_path: Path
+    printed: str, partial: bool, files: list[str], repository: Path, tmp_path: Path
 ) -> None:
     module = tmp_path / "src" / "decodescope"
     module.mkdir(parents=True)
     (module / "__init__.py").touch()
     (module / "__main__.py").write_text(COMMAND.format(printed=printed))
     with subprocess.Popen(
-        [sys.executable, "-c", SCRIPT],
+        [sys.executable, "-c", SCRIPT.format(partial=partial)],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": f"{repository / 'src'}:{repository}"},
         start_new_session=True,
