@@ -23,15 +23,19 @@ from decodescope.variants.steps.step import DecodeStep
 def build(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
     """`compiled` on a copy of the model whose linear layers hold E4M3 weights with a scale a row.
 
-    The copy leaves the model's own weights to the variants that are scored after it. Inductor keeps
-    its own settings: those that torchao would set search the tiles of every kernel in turn, which
-    had not finished after 80 s for a 1B model on an H200.
+    The copy leaves the model's own weights to the variants that are scored after it. Inductor
+    multiplies with the stored weights only where it may search its kernels' tiles; otherwise it
+    first writes every matrix to memory in bf16 (`decomposition.mm` in torch/_inductor). So the
+    search is on, as in gpt-fast, for the rest of the process. torchao's own settings also search
+    along every diagonal, which they do not need for this.
     """
+    from torch._inductor import config as inductor_settings
     from torchao.quantization import (  # type: ignore[import-not-found]
         Float8WeightOnlyConfig,
         quantize_,
     )
 
+    inductor_settings.coordinate_descent_tuning = True
     model = deepcopy(loaded.model)
     quantize_(model, Float8WeightOnlyConfig(set_inductor_config=False))
     step = build_compiled(replace(loaded, model=model), workload, device)
