@@ -17,6 +17,7 @@ BOUNDS = {
     "fused+graph+fp8_e4m3": "memory",
     "fused+graph+fp8_e5m2": "memory",
     "fused+graph+int8": "kernels",
+    "fused+graph+kv_fp8_e4m3": "memory",
     "fused+graph+w8a8": "kernels",
 }
 RECORDINGS = sorted(FOLDER.glob("*.dsrec"))
