@@ -14,6 +14,7 @@ import torch
 from rich import box
 from rich.table import Table
 
+from decodescope.analyzer.bench.measured_process import running
 from decodescope.analyzer.files import write_json
 from decodescope.analyzer.formatting import UNKNOWN, percent
 from decodescope.variants.machine.environment import environment
@@ -48,7 +49,7 @@ def printed_json(*arguments: str, checkout: Path = ROOT, partial: bool = False) 
     has measured is returned first.
     """
     paths = [str(checkout / "src"), os.environ.get("PYTHONPATH", "")]
-    with subprocess.Popen(
+    with running(
         [sys.executable, "-m", "decodescope", *arguments, "--json"],
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},

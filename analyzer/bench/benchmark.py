@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Struct
 
 from decodescope.analyzer.bench.large_trace import make_trace
+from decodescope.analyzer.bench.measured_process import running
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.provenance import host_facts, package_version
 from decodescope.analyzer.recordings.recording import read_recording
@@ -139,15 +140,16 @@ def _measure(command: list[str]) -> _Figures:
     """What the process reports about itself, and the time from its start to its end."""
     began = time.perf_counter_ns()
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=False)
+        with running(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            printed, errors = process.communicate(timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
         raise DecodescopeError(f"the measured process takes over {_TIMEOUT_S} s") from error
     command_ns = time.perf_counter_ns() - began
-    if done.returncode:
-        reason = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    if process.returncode:
+        reason = errors.decode(errors="replace").strip().splitlines()[-1:]
         raise DecodescopeError(f"the measured process failed: {' '.join(reason)}")
     try:
-        figures = msgspec.json.decode(b"".join(done.stdout.splitlines()[-1:]), type=_Figures)
+        figures = msgspec.json.decode(b"".join(printed.splitlines()[-1:]), type=_Figures)
     except msgspec.MsgspecError as error:
         raise DecodescopeError("the measured process printed no figures") from error
     return {"command_ns": command_ns, **figures}
