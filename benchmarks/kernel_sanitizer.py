@@ -1,10 +1,10 @@
 """Runs every kernel under compute-sanitizer: memcheck (bounds) and racecheck (shared memory).
 
 Writes benchmarks/results/kernel-sanitizer.json. Models are checked side by side, each in processes
-of its own. Each kernel is launched at small shapes that no
-tile divides, in every dtype and format, at batch 1 and 33, with and without overlap (PDL), and once
-more at a position past the end of every cache, where it must write nothing. With --run it only
-launches the kernels, for a sanitizer that is started by hand:
+of its own. Each kernel is launched at small shapes that no tile divides, in every dtype and format,
+at batch 1 and 33, with and without overlap (PDL), and once more at a position past the end of every
+cache, where it must write nothing. With --run it only launches the kernels, for a sanitizer that is
+started by hand:
 compute-sanitizer --tool memcheck python -m benchmarks.kernel_sanitizer --run
 """
 
