@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version): PyTorch, transformers, Textual and the test tools."
 	@echo "It takes about 2.4 GB of disk with a CPU build of PyTorch, about 8 GB with the CUDA build, once."
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[run,dev]'
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[run,serve,dev]'
 	@touch $@
 	@echo "Ready: $$(du -sh $(VENV) | cut -f1) in $(VENV)."
 
