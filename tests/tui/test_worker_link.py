@@ -332,14 +332,14 @@ async def test_garbage_from_the_worker_is_a_fatal_failure(tmp_path):
 
 
 async def test_a_worker_that_ignores_quit_is_killed(tmp_path, monkeypatch):
-    monkeypatch.setattr("decodescope.tui.link.worker._QUIT_GRACE_S", 0.3)
-    monkeypatch.setattr("decodescope.tui.link.worker._TERMINATE_GRACE_S", 0.3)
+    monkeypatch.setattr("decodescope.tui.link.process._TERMINATE_GRACE_S", 0.3)
     body = (
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         + sending(encode_frame(Progress("deaf")))
         + "time.sleep(60)\n"
     )
     link = scripted(tmp_path, body)
+    link._child._quit_grace_s = 0.3
     await link.start()
     await until(link, is_a(Progress))
     pid = link.pid
