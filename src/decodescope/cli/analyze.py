@@ -7,7 +7,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.options import FILE, chosen_rows, json_option, rows_option
-from decodescope.cli.output import html_page, print_json, print_table, source_name
+from decodescope.cli.output import print_json, print_table
 
 
 @click.command()
@@ -46,6 +46,8 @@ def analyze(
 
         click.echo(render_csv(analysis.report, rows), nl=False)
     elif output_format == "html":
+        from decodescope.analyzer.exporting import html_page, source_name
+
         name = source_name(analysis)
         click.echo(html_page(name, {name: analysis}), nl=False)
     else:
@@ -65,6 +67,8 @@ def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str) -> No
 
         print_table(ranks.report, partial(ranks_table, by=rows))
     elif output_format == "html":
+        from decodescope.analyzer.exporting import html_page
+
         analyses = {f"rank {rank}": analysis for rank, analysis in ranks.ranks}
         if ranks.merged is not None:
             analyses["all ranks"] = ranks.merged

@@ -22,7 +22,6 @@ from decodescope.cli.options import (
 from decodescope.cli.output import (
     check_out,
     end_on_regression,
-    html_page,
     print_result,
     progress,
     say,
@@ -99,6 +98,7 @@ def compare(
 
 def _write(folder: Path, outcome: "CompareOutcome", comparison: "Comparison") -> None:
     from decodescope import analyzer
+    from decodescope.analyzer.exporting import html_page
     from decodescope.analyzer.views.comparison_markdown import comparison_markdown
 
     analyses = {

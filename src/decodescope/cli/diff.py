@@ -8,9 +8,7 @@ from decodescope.cli.options import FILE, gate_option, json_option
 from decodescope.cli.output import (
     check_out,
     end_on_regression,
-    html_page,
     print_result,
-    source_name,
     write_comparison,
 )
 
@@ -36,6 +34,7 @@ def diff(
     if fail_on_regression is not None:
         result = gate_diff(result, fail_on_regression)
     if out is not None:
+        from decodescope.analyzer.exporting import html_page, source_name
         from decodescope.analyzer.views.comparison_markdown import comparison_markdown
 
         names = source_name(before), source_name(after)

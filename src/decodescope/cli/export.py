@@ -1,13 +1,16 @@
 """`export`: an analysed trace as a file for another program."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.output_paths import check_writable, output_path
 from decodescope.cli.options import FILE, chosen_rows, rows_option
-from decodescope.cli.output import html_page, say_written, source_name
+from decodescope.cli.output import say_written
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.exporting import Target
 
 
 @click.command()
@@ -22,20 +25,12 @@ from decodescope.cli.output import html_page, say_written, source_name
     help="The file to write; - is standard output.",
 )
 @rows_option
-def export(file: Path, target: str, output: Path, by: str | None) -> None:
+def export(file: Path, target: "Target", output: Path, by: str | None) -> None:
     """Export an analysed trace: chrome (.json or .json.gz, for Perfetto), html or csv."""
     from decodescope import analyzer
-    from decodescope.analyzer.chrome.export import export_chrome
-    from decodescope.analyzer.views.csv_export import render_csv
+    from decodescope.analyzer.exporting import export_analysis
 
     rows = chosen_rows(by, target)
     check_writable(output, "-o", [file])
-    analysis = analyzer.analyze(analyzer.load(file))
-    if target == "chrome":
-        export_chrome(analysis, output)
-    elif target == "html":
-        name = source_name(analysis)
-        write_atomically(output, html_page(name, {name: analysis}).encode(errors="replace"))
-    else:
-        write_atomically(output, render_csv(analysis.report, rows).encode())
+    export_analysis(analyzer.analyze(analyzer.load(file)), target, output, rows)
     say_written(output, target)

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
@@ -25,7 +25,6 @@ from decodescope.cli.streams import Messages
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from decodescope.analyzer import Analysis
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
 
 Result = TypeVar("Result")
@@ -71,27 +70,6 @@ def write_result(
         say_written(path, "json")
     if not is_stdout(path):
         print_result(result, table, as_json)
-
-
-def source_name(analysis: "Analysis") -> str:
-    """The name of the file that was analysed, `<stdin>` for the standard input."""
-    return Path(analysis.report.source.path).name
-
-
-def html_page(
-    title: str,
-    analyses: Mapping[str, "Analysis"],
-    comparison: "Comparison | Diff | None" = None,
-) -> str:
-    """An HTML page with one view for each analysed window, in order, under its name."""
-    from decodescope.analyzer.html.report_page import VariantView, html_report
-
-    views = []
-    for name, analysis in analyses.items():
-        index = analysis.steps.median()
-        timeline = None if index is None else analysis.step_timeline(index)
-        views.append(VariantView(name, analysis.report, timeline))
-    return html_report(title, views, comparison)
 
 
 def check_out(folder: Path | None, name: str, inputs: Iterable[Path | None]) -> None:

@@ -1,0 +1,48 @@
+"""Writes an analysed trace as a file for another program: a Chrome trace, a page or a table."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.html.report_page import VariantView, html_report
+from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+from decodescope.analyzer.views.csv_export import render_csv
+
+Target = Literal["chrome", "html", "csv"]
+
+
+def export_analysis(analysis: Analysis, target: Target, path: Path, by: str = "kernel") -> None:
+    """Write `path`, whole or not at all; `by` is what each row of a CSV describes.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    if target == "chrome":
+        export_chrome(analysis, path)
+    elif target == "html":
+        name = source_name(analysis)
+        write_atomically(path, html_page(name, {name: analysis}).encode(errors="replace"))
+    else:
+        write_atomically(path, render_csv(analysis.report, by).encode(errors="replace"))
+
+
+def source_name(analysis: Analysis) -> str:
+    """The name of the file that was analysed, `<stdin>` for the standard input."""
+    return Path(analysis.report.source.path).name
+
+
+def html_page(
+    title: str,
+    analyses: Mapping[str, Analysis],
+    comparison: Comparison | Diff | None = None,
+) -> str:
+    """An HTML page with one view for each analysed window, in order, under its name."""
+    views = []
+    for name, analysis in analyses.items():
+        index = analysis.steps.median()
+        timeline = None if index is None else analysis.step_timeline(index)
+        views.append(VariantView(name, analysis.report, timeline))
+    return html_report(title, views, comparison)
