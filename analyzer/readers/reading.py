@@ -17,7 +17,8 @@ from decodescope.analyzer.readers.nsys.reader import (
 )
 from decodescope.analyzer.readers.rocprof.document import HEAD
 from decodescope.analyzer.readers.rocprof.reader import read_rocprof
-from decodescope.analyzer.recordings.recording import MAGIC, read_recording, recording_in
+from decodescope.analyzer.recordings.frames import MAGIC
+from decodescope.analyzer.recordings.recording import read_recording, recording_in
 from decodescope.analyzer.trace import Trace
 
 

@@ -1,59 +1,38 @@
-"""Recordings: the worker's messages of a live session, with times and the captured windows.
+"""Reads recordings: the worker's messages of a live session, with times and captured windows.
 
-A `.dsrec` file is the magic, one version byte, and frames: a big-endian uint32 length and that many
-bytes of msgpack. A frame is a message or a captured window (its `TraceReady` and its gzipped
-Kineto JSON), each with its time in ns since the recording began. Frames are only appended, so the
-complete frames of a killed run stay readable under the name that ends in `.partial`.
+The format is described in `frames`. One pass over the file checks every frame and notes where it
+is, so that any moment of the recording can be read without what lies before it.
 """
 
-import gzip
-import struct
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
-import msgspec
-from msgspec import Struct
-
-from decodescope.analyzer.errors import InputError, TraceError
-from decodescope.analyzer.files import GrowingFile
+from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.protocol import (
-    MAX_FRAME_BYTES,
     PROTOCOL_VERSION,
     Hello,
+    State,
     Stats,
     TraceReady,
     WorkerMessage,
 )
+from decodescope.analyzer.recordings.frames import (
+    HEADER,
+    MAGIC,
+    VERSION,
+    WindowFrame,
+    read_frame,
+)
 from decodescope.analyzer.schema.report import Finding
 
-MAGIC = b"DSREC"
-VERSION = 1
-STATS_INTERVAL_NS = 250_000_000
-_LENGTH = struct.Struct(">I")
-_HEADER_BYTES = len(MAGIC) + 1
+OLDER_EVENTS = 200
 _GZIP_MAGIC = b"\x1f\x8b"
-
-
-class _MessageFrame(Struct, frozen=True, array_like=True, tag="m"):
-    t_ns: int
-    message: WorkerMessage
-
-
-class _WindowFrame(Struct, frozen=True, array_like=True, tag="w"):
-    t_ns: int
-    ready: TraceReady
-    trace_gz: bytes
-
-
-_Frame = _MessageFrame | _WindowFrame
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[_Frame] = msgspec.msgpack.Decoder(_Frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +48,88 @@ class RecordedFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in a recording that is worth a jump: a captured window, or the moment from which
+    `variant` ran instead of another."""
+
+    t_ns: int
+    kind: Literal["window", "switch"]
+    variant: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Recording:
     """The complete frames of a recording, which stay in the file until they are read.
 
     `windows` are the frames with a captured window, oldest first. `findings` lists what is wrong
-    with the file: a tail that was cut off, an unreadable frame. `data` is the whole recording where
-    it came through a pipe.
+    with the file: a tail that was cut off, an unreadable frame. `times_ns`, which never decrease,
+    and `offsets` have one item a frame; `events` are all frames but the statistics. `data` is the
+    whole recording where it came through a pipe.
     """
 
     path: Path
-    duration_ns: int
-    windows: tuple[RecordedFrame, ...]
+    times_ns: "array[int]"
+    offsets: "array[int]"
+    events: tuple[RecordedFrame, ...]
     findings: tuple[Finding, ...]
     end: int
     data: bytes | bytearray | None = None
 
     @property
+    def duration_ns(self) -> int:
+        """The time of the last frame; 0 without frames."""
+        return self.times_ns[-1] if self.times_ns else 0
+
+    @property
+    def windows(self) -> tuple[RecordedFrame, ...]:
+        """The frames with a captured window, oldest first."""
+        return tuple(frame for frame in self.events if isinstance(frame.message, TraceReady))
+
+    @property
     def frames(self) -> Iterator[RecordedFrame]:
         """All frames in the order they were written, each read when it is needed."""
+        return self.frames_from(0)
+
+    def frames_from(self, number: int) -> Iterator[RecordedFrame]:
+        """The frames from the one with this number on, each read when it is needed."""
+        if number >= len(self.offsets):
+            return
         with self._open() as file:
-            file.seek(_HEADER_BYTES)
-            while file.tell() < self.end:
-                offset = file.tell()
-                yield _public(_read_frame(file), offset)
+            file.seek(self.offsets[number])
+            for t_ns, offset in zip(self.times_ns[number:], self.offsets[number:], strict=True):
+                frame = read_frame(file)
+                message = frame.ready if isinstance(frame, WindowFrame) else frame.message
+                yield RecordedFrame(t_ns, message, offset)
+
+    def number_after(self, t_ns: int) -> int:
+        """The number of the first frame later than `t_ns`, and of frames up to then."""
+        return bisect_right(self.times_ns, t_ns)
+
+    def past(self, number: int, recent: int) -> list[RecordedFrame]:
+        """What to know of the frames before the one with this number, oldest first: the last
+        `recent` of them, and of those before what still holds or is worth reading. Only the last
+        window of each variant is kept.
+
+        Raises:
+            TraceError, EOFError, OSError: the file has changed since it was read.
+        """
+        first = max(number - recent, 0)
+        start = self.offsets[first] if first < len(self.offsets) else self.end
+        count = bisect_left(self.events, start, key=lambda event: event.offset)
+        tail = islice(self.frames_from(first), number - first)
+        return _last_windows([*_still_valid(self.events[:count]), *tail])
+
+    def marks(self) -> tuple[Mark, ...]:
+        """Its windows and its changes of variant, in order."""
+        marks, variant = [], ""
+        for frame in self.events:
+            match frame.message:
+                case TraceReady(capture=capture):
+                    marks.append(Mark(frame.t_ns, "window", capture.variant))
+                case State(variant=name) if name and name != variant:
+                    marks.append(Mark(frame.t_ns, "switch", name))
+                    variant = name
+        return tuple(marks)
 
     def packed_trace(self, window: RecordedFrame) -> bytes:
         """The Kineto JSON of a window, gzipped: its readers unpack it piece by piece.
@@ -101,8 +139,8 @@ class Recording:
         """
         with self._open() as file:
             file.seek(window.offset)
-            frame = _read_frame(file)
-        assert isinstance(frame, _WindowFrame)
+            frame = read_frame(file)
+        assert isinstance(frame, WindowFrame)
         if not frame.trace_gz.startswith(_GZIP_MAGIC):
             raise TraceError(f"{self.path}: a recorded window cannot be unpacked; record it again")
         return frame.trace_gz
@@ -123,106 +161,9 @@ class Recording:
         return self.path.open("rb") if self.data is None else BytesIO(self.data)
 
 
-class RecordingWriter:
-    """Writes a recording, which gets its name on `close()` (see `GrowingFile`).
-
-    To keep files small, it writes at most one `Stats` per `STATS_INTERVAL_NS`, and the first
-    `max_windows_per_variant` automatic windows and as many requested ones of each variant. Its
-    methods may be called from any thread; compressing a large window takes a while.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        max_windows_per_variant: int = 3,
-        clock_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        self._path = path
-        self._max_windows = max_windows_per_variant
-        self._clock_ns = clock_ns
-        self._start_ns = clock_ns()
-        self._lock = threading.Lock()
-        self._frames = 0
-        self._last_stats_ns: int | None = None
-        self._windows: Counter[tuple[str, bool]] = Counter()
-        self._file: GrowingFile | None = None
-        try:
-            self._file = GrowingFile(path)
-            self._file.append(MAGIC + bytes([VERSION]))
-        except OSError as error:
-            raise self._abandon(error) from error
-
-    def write(self, message: WorkerMessage) -> None:
-        """Append `message`; a window's trace file is read and embedded, or skipped if it is gone.
-
-        Raises:
-            InputError: the file cannot be written (a full disk).
-        """
-        t_ns = self._clock_ns() - self._start_ns
-        with self._lock:
-            file = self._file
-            frame = self._frame(t_ns, message) if file is not None else None
-            if file is None or frame is None:
-                return
-            if len(body := _encoder.encode(frame)) > MAX_FRAME_BYTES:
-                return
-            try:
-                file.append(_LENGTH.pack(len(body)) + body)
-                self._frames += 1
-            except OSError as error:
-                raise self._abandon(error) from error
-
-    def close(self) -> None:
-        """Finish the file and give it its name, unless it is empty; a second call does nothing.
-
-        Raises:
-            InputError: the file cannot be written.
-        """
-        with self._lock:
-            file, self._file = self._file, None
-            if file is None:
-                return
-            try:
-                file.close() if self._frames else file.discard()
-            except OSError as error:
-                raise self._abandon(error) from error
-
-    def _frame(self, t_ns: int, message: WorkerMessage) -> _Frame | None:
-        """The frame of a message, None for one that is left out."""
-        if isinstance(message, TraceReady):
-            return self._window_frame(t_ns, message)
-        if isinstance(message, Stats):
-            if self._last_stats_ns is not None and t_ns - self._last_stats_ns < STATS_INTERVAL_NS:
-                return None
-            self._last_stats_ns = t_ns
-        return _MessageFrame(t_ns, message)
-
-    def _window_frame(self, t_ns: int, ready: TraceReady) -> _WindowFrame | None:
-        key = (ready.capture.variant, ready.requested)
-        if self._windows[key] >= self._max_windows:
-            return None
-        source = Path(ready.path)
-        try:
-            trace_gz = gzip.compress(source.read_bytes(), mtime=0)
-        except OSError:
-            return None
-        self._windows[key] += 1
-        ready = msgspec.structs.replace(ready, path=source.name)
-        return _WindowFrame(t_ns, ready, trace_gz)
-
-    def _abandon(self, error: OSError) -> InputError:
-        """Stop writing; complete frames stay readable under the partial name."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.abandon()
-        return InputError(f"{self._path}: cannot write the recording ({error.strerror})")
-
-
-def read_recording(path: Path | str) -> Recording:
-    """Check the recording at `path` frame by frame, holding one frame in memory at a time.
+def read_recording(path: Path | str, most: int | None = None) -> Recording:
+    """Check the recording at `path` frame by frame, holding one frame in memory at a time; with
+    `most`, only that many frames, and the rest is left unread.
 
     Raises:
         TraceError: the file does not exist, is not a recording, or has another version.
@@ -230,7 +171,7 @@ def read_recording(path: Path | str) -> Recording:
     path = Path(path)
     try:
         with path.open("rb") as file:
-            return _scan(path, file)
+            return _scan(path, file, most)
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -250,12 +191,12 @@ def recording_in(data: bytes | bytearray, path: str) -> Recording:
     Raises:
         TraceError: they are not a recording, or one of another version.
     """
-    return replace(_scan(Path(path), BytesIO(data)), data=data)
+    return replace(_scan(Path(path), BytesIO(data), None), data=data)
 
 
 def _check_header(path: Path, file: BinaryIO) -> None:
-    header = file.read(_HEADER_BYTES)
-    if len(header) < _HEADER_BYTES or not header.startswith(MAGIC):
+    header = file.read(len(HEADER))
+    if len(header) < len(HEADER) or not header.startswith(MAGIC):
         raise TraceError(f"{path}: not a decodescope recording; record one with --record FILE")
     if header[-1] != VERSION:
         raise TraceError(
@@ -264,15 +205,15 @@ def _check_header(path: Path, file: BinaryIO) -> None:
         )
 
 
-def _scan(path: Path, file: BinaryIO) -> Recording:
+def _scan(path: Path, file: BinaryIO, most: int | None) -> Recording:
     _check_header(path, file)
-    duration_ns = 0
-    windows: list[RecordedFrame] = []
+    times_ns, offsets = array("q"), array("q")
+    events: list[RecordedFrame] = []
     findings: list[Finding] = []
     end = file.tell()
-    while True:
+    while most is None or len(offsets) < most:
         try:
-            frame = _read_frame(file)
+            frame = read_frame(file)
         except EOFError:
             break
         except TraceError as error:
@@ -280,37 +221,50 @@ def _scan(path: Path, file: BinaryIO) -> Recording:
                 Finding("recording_cut", f"{path}: {error} at byte {end}; kept the rest")
             )
             break
-        if isinstance(frame, _WindowFrame):
-            windows.append(_public(frame, end))
-        elif isinstance(frame.message, Hello) and frame.message.protocol != PROTOCOL_VERSION:
-            raise TraceError(
-                f"{path}: recorded with worker protocol {frame.message.protocol}, this decodescope "
-                f"reads {PROTOCOL_VERSION}; open it with the version that wrote it"
-            )
-        duration_ns = max(duration_ns, frame.t_ns)
+        message = frame.ready if isinstance(frame, WindowFrame) else frame.message
+        _check_protocol(path, message)
+        times_ns.append(max(frame.t_ns, times_ns[-1] if times_ns else 0))
+        offsets.append(end)
+        if not isinstance(message, Stats):
+            events.append(RecordedFrame(times_ns[-1], message, end))
         end = file.tell()
-    return Recording(path, duration_ns, tuple(windows), tuple(findings), end)
+    return Recording(path, times_ns, offsets, tuple(events), tuple(findings), end)
 
 
-def _read_frame(file: BinaryIO) -> _Frame:
-    """The next frame; EOFError at the file's end, TraceError for one that is cut or unreadable."""
-    prefix = file.read(_LENGTH.size)
-    if not prefix:
-        raise EOFError
-    if len(prefix) < _LENGTH.size:
-        raise TraceError("the recording ends inside a frame")
-    (length,) = _LENGTH.unpack(prefix)
-    if length > MAX_FRAME_BYTES:
-        raise TraceError("the recording holds an unreadable frame")
-    body = file.read(length)
-    if len(body) < length:
-        raise TraceError("the recording ends inside a frame")
-    try:
-        return _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceError("the recording holds an unreadable frame") from error
+def _check_protocol(path: Path, message: WorkerMessage) -> None:
+    if isinstance(message, Hello) and message.protocol != PROTOCOL_VERSION:
+        raise TraceError(
+            f"{path}: recorded with worker protocol {message.protocol}, this decodescope "
+            f"reads {PROTOCOL_VERSION}; open it with the version that wrote it"
+        )
 
 
-def _public(frame: _Frame, offset: int) -> RecordedFrame:
-    message = frame.ready if isinstance(frame, _WindowFrame) else frame.message
-    return RecordedFrame(frame.t_ns, message, offset)
+def _still_valid(events: Sequence[RecordedFrame]) -> list[RecordedFrame]:
+    """The last greeting, the last state, all windows and the last `OLDER_EVENTS` others."""
+    kept: list[RecordedFrame] = []
+    seen: set[type] = set()
+    others = 0
+    for event in reversed(events):
+        kind = type(event.message)
+        if kind in (Hello, State):
+            if kind in seen:
+                continue
+            seen.add(kind)
+        elif kind is not TraceReady:
+            others += 1
+            if others > OLDER_EVENTS:
+                continue
+        kept.append(event)
+    return kept[::-1]
+
+
+def _last_windows(frames: Sequence[RecordedFrame]) -> list[RecordedFrame]:
+    kept: list[RecordedFrame] = []
+    seen: set[str] = set()
+    for frame in reversed(frames):
+        if isinstance(frame.message, TraceReady):
+            if frame.message.capture.variant in seen:
+                continue
+            seen.add(frame.message.capture.variant)
+        kept.append(frame)
+    return kept[::-1]

@@ -21,7 +21,8 @@ from decodescope.analyzer.protocol import (
     TraceReady,
 )
 from decodescope.analyzer.readers.reading import load
-from decodescope.analyzer.recordings.recording import RecordingWriter, read_recording
+from decodescope.analyzer.recordings.recording import read_recording
+from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.tui.link.base import LinkEvent, WorkerDied
 from decodescope.tui.link.recording import RecordingLink

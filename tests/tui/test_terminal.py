@@ -13,7 +13,8 @@ import pyte
 import pytest
 
 from decodescope.analyzer.protocol import Failure
-from decodescope.analyzer.recordings.recording import RecordingWriter, read_recording
+from decodescope.analyzer.recordings.recording import read_recording
+from decodescope.analyzer.recordings.writer import RecordingWriter
 from tests.helpers.hostile import (
     HOSTILE,
     OWN_SEQUENCES,

@@ -4,7 +4,7 @@ import asyncio
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import AppMessage, Log, TraceReady
-from decodescope.analyzer.recordings.recording import RecordingWriter
+from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
 
 

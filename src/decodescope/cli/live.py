@@ -49,7 +49,7 @@ def live(record: Path | None, **options: Any) -> None:
     link: Link = WorkerLink(config)
     with ExitStack() as stack:
         if record is not None:
-            from decodescope.analyzer.recordings.recording import RecordingWriter
+            from decodescope.analyzer.recordings.writer import RecordingWriter
             from decodescope.tui.link.recording import RecordingLink
 
             link = RecordingLink(link, stack.enter_context(closing(RecordingWriter(record))))

@@ -13,7 +13,7 @@ from decodescope.analyzer import load
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.protocol import TraceReady
 from decodescope.analyzer.readers import byte_source
-from decodescope.analyzer.recordings.recording import MAGIC, VERSION
+from decodescope.analyzer.recordings.frames import MAGIC, VERSION
 from tests.helpers.kineto_events import document, op, read
 from tests.helpers.scripted import capture
 

@@ -1,0 +1,120 @@
+"""Writes a recording while a session runs."""
+
+import gzip
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.files import GrowingFile
+from decodescope.analyzer.protocol import Stats, TraceReady, WorkerMessage
+from decodescope.analyzer.recordings.frames import (
+    HEADER,
+    STATS_INTERVAL_NS,
+    Frame,
+    MessageFrame,
+    WindowFrame,
+    encoded,
+)
+
+
+class RecordingWriter:
+    """Writes a recording, which gets its name on `close()` (see `GrowingFile`).
+
+    To keep files small, it writes at most one `Stats` per `STATS_INTERVAL_NS`, and the first
+    `max_windows_per_variant` automatic windows and as many requested ones of each variant. Its
+    methods may be called from any thread; compressing a large window takes a while.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        max_windows_per_variant: int = 3,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._path = path
+        self._max_windows = max_windows_per_variant
+        self._clock_ns = clock_ns
+        self._start_ns = clock_ns()
+        self._lock = threading.Lock()
+        self._frames = 0
+        self._last_stats_ns: int | None = None
+        self._windows: Counter[tuple[str, bool]] = Counter()
+        self._file: GrowingFile | None = None
+        try:
+            self._file = GrowingFile(path)
+            self._file.append(HEADER)
+        except OSError as error:
+            raise self._abandon(error) from error
+
+    def write(self, message: WorkerMessage) -> None:
+        """Append `message`; a window's trace file is read and embedded, or skipped if it is gone.
+
+        Raises:
+            InputError: the file cannot be written (a full disk).
+        """
+        t_ns = self._clock_ns() - self._start_ns
+        with self._lock:
+            file = self._file
+            frame = self._frame(t_ns, message) if file is not None else None
+            if file is None or frame is None:
+                return
+            if (data := encoded(frame)) is None:
+                return
+            try:
+                file.append(data)
+                self._frames += 1
+            except OSError as error:
+                raise self._abandon(error) from error
+
+    def close(self) -> None:
+        """Finish the file and give it its name, unless it is empty; a second call does nothing.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        with self._lock:
+            file, self._file = self._file, None
+            if file is None:
+                return
+            try:
+                file.close() if self._frames else file.discard()
+            except OSError as error:
+                raise self._abandon(error) from error
+
+    def _frame(self, t_ns: int, message: WorkerMessage) -> Frame | None:
+        """The frame of a message, None for one that is left out."""
+        if isinstance(message, TraceReady):
+            return self._window_frame(t_ns, message)
+        if isinstance(message, Stats):
+            if self._last_stats_ns is not None and t_ns - self._last_stats_ns < STATS_INTERVAL_NS:
+                return None
+            self._last_stats_ns = t_ns
+        return MessageFrame(t_ns, message)
+
+    def _window_frame(self, t_ns: int, ready: TraceReady) -> WindowFrame | None:
+        key = (ready.capture.variant, ready.requested)
+        if self._windows[key] >= self._max_windows:
+            return None
+        source = Path(ready.path)
+        try:
+            trace_gz = gzip.compress(source.read_bytes(), mtime=0)
+        except OSError:
+            return None
+        self._windows[key] += 1
+        ready = msgspec.structs.replace(ready, path=source.name)
+        return WindowFrame(t_ns, ready, trace_gz)
+
+    def _abandon(self, error: OSError) -> InputError:
+        """Stop writing; complete frames stay readable under the partial name."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.abandon()
+        return InputError(f"{self._path}: cannot write the recording ({error.strerror})")
