@@ -143,6 +143,11 @@ def sampling_facts(sampling: SamplingSettings | None) -> tuple[str, ...]:
     return (f"temperature {sampling.temperature:g}", *named, f"seed {sampling.seed}")
 
 
+def extent_text(sizes: tuple[int, int, int] | None) -> str:
+    """A grid or a block along x, y and z."""
+    return UNKNOWN if sizes is None else "x".join(map(str, sizes))
+
+
 def bytes_size(value: float | None) -> str:
     """Bytes in decimal units (GB = 1e9), as for bandwidths."""
     if value is None or not math.isfinite(value):

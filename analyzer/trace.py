@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decodescope.analyzer.reference import GraphReference
+from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
 
 Int64s = NDArray[np.int64]
@@ -80,10 +81,10 @@ class Intervals(Columns):
 class GpuOps(Intervals):
     """Kernels, copies and fills, sorted by (start, end, device, stream); -1 means "not given".
 
-    `name` indexes `Trace.names`; `kind` is KERNEL, MEMCPY, MEMSET, CPU_OPERATOR or GRAPH (a whole
-    graph launch whose ops were not recorded); `launch` indexes `Trace.calls` (the host call that
-    launched the op), -1 if that call is not in the trace. In a CPU capture, the leaf operators are
-    the ops, on device `CPU_DEVICE`, with one stream per thread.
+    `name` indexes `Trace.names`, `shape` `Trace.shapes`; `kind` is KERNEL, MEMCPY, MEMSET,
+    CPU_OPERATOR or GRAPH (a whole graph launch whose ops were not recorded); `launch` indexes
+    `Trace.calls` (the host call that launched the op), -1 if that call is not in the trace. In a
+    CPU capture, the leaf operators are the ops, on device `CPU_DEVICE`, with one stream per thread.
     """
 
     name: Int32s
@@ -95,6 +96,7 @@ class GpuOps(Intervals):
     graph_id: Int64s
     graph_node_id: Int64s
     launch: Int64s
+    shape: Int32s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,8 +152,9 @@ class Trace:
     `device_names` maps device ordinals to names, `capture` is what decodescope wrote about its own
     window (None for other files), `findings` lists what the reader left out or repaired.
     `reference` attributes the ops of graph replays, `work` holds the operators' known work, `rank`
-    is the rank of the recorded process in its distributed run, if the file names it. Merged ranks
-    number their devices anew; `device_labels` holds what each is called.
+    is the rank of the recorded process in its distributed run, if the file names it. `shapes` holds
+    the distinct launch shapes of its kernels. Merged ranks number their devices anew;
+    `device_labels` holds what each is called.
     """
 
     source: Source
@@ -168,6 +171,7 @@ class Trace:
     work: OperatorWork = field(default_factory=lambda: OperatorWork.concatenate(()))
     rank: int | None = None
     device_labels: dict[int, str] = field(default_factory=dict)
+    shapes: tuple[LaunchShape, ...] = ()
 
     def device_label(self, device: int) -> int | str:
         """A device in reports: its ordinal, "rank 1 GPU 3" of merged ranks, or "cpu" if leaf

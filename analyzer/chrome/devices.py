@@ -12,6 +12,7 @@ from decodescope.analyzer.chrome.model_ranges import replay_slices
 from decodescope.analyzer.chrome.tracks import first_fit
 from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.gaps import HOST_WAIT
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, HostWaits
@@ -105,19 +106,33 @@ def _op_slices(
     for track in sorted(set(stream.tracks.tolist())):
         kind = "overlapping on it" if track > stream.tracks[0] else ""
         yield text.thread(pid, track, f"stream {stream.stream} {kind}".strip())
+    shapes = [_shape_args(shape) for shape in analysis.trace.shapes]
     order = np.lexsort((-ops.end_ns[mine], ops.start_ns[mine]))
     columns = (
         *(ops.kind, ops.name, ops.start_ns, ops.end_ns, ops.correlation, ops.external_id),
-        *(ops.graph_id, ops.graph_node_id, ranges.op_node, ranges.confidence),
+        *(ops.graph_id, ops.graph_node_id, ops.shape, ranges.op_node, ranges.confidence),
     )
     rows = rows_of((stream.tracks[order], *(column[mine[order]] for column in columns)))
-    for track, kind_, name, start, end, correlation, external, graph, in_graph, node, sure in rows:
+    for track, kind_, name, start, end, correlation, external, graph, in_graph, *more in rows:
+        shape, node, sure = more
         ids = {"correlation": correlation, "External id": external}
         ids |= {"graph id": graph, "graph node id": in_graph}
         args = {**given(ids), "device": device, "stream": stream.stream}
+        if shape >= 0:
+            args |= shapes[shape]
         if node != NO_NODE:
             args |= {"range": ranges.paths[node], "confidence": CONFIDENCES[sure]}
         yield text.slice(_GPU_CATEGORIES[kind_], text.name(name), pid, track, start, end, args)
+
+
+def _shape_args(shape: LaunchShape) -> dict[str, object]:
+    args = {
+        "grid": shape.grid,
+        "block": shape.block,
+        "registers per thread": shape.registers_per_thread,
+        "shared memory": shape.shared_memory_bytes,
+    }
+    return {key: value for key, value in args.items() if value is not None}
 
 
 def _gap_slices(analysis: Analysis, text: EventText, pieces: HostWaits, pid: int) -> Iterator[str]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s
 
@@ -12,6 +13,8 @@ UNNAMED = "(unnamed)"
 NOT_GIVEN = -1
 # Times beyond this are not usable.
 LIMIT_NS = 2**61
+# Grids have at most 2**31 - 1 blocks along an axis, or 2**32 threads.
+_LARGEST_AMOUNT = 1 << 40
 # Three times the longest name in the traces of others that we have.
 MAX_NAME = 16_384
 # Fewer ops without a duration may have been rounded to 0 µs, as old files are.
@@ -91,6 +94,46 @@ class Names:
         for new, text in enumerate(table):
             moved[self._ids[text]] = new
         return table, moved
+
+
+class Shapes:
+    """Interns launch shapes in order of appearance; a shape without any figure is `NOT_GIVEN`."""
+
+    def __init__(self) -> None:
+        self._ids: dict[LaunchShape, int] = {LaunchShape(): NOT_GIVEN}
+
+    def of(
+        self,
+        grid: Sequence[int] | None,
+        block: Sequence[int] | None,
+        registers: int | None,
+        shared_memory_bytes: int | None,
+    ) -> int:
+        """The number of the shape; negative and too large figures count as not given."""
+        shape = LaunchShape(
+            grid=_extent(grid),
+            block=_extent(block),
+            registers_per_thread=_amount(registers),
+            shared_memory_bytes=_amount(shared_memory_bytes),
+        )
+        return self._ids.setdefault(shape, len(self._ids) - 1)
+
+    def table(self) -> tuple[LaunchShape, ...]:
+        """The shapes in order of their numbers."""
+        return tuple(self._ids)[1:]
+
+
+def _amount(value: int | None) -> int | None:
+    return value if value is not None and 0 <= value <= _LARGEST_AMOUNT else None
+
+
+def _extent(values: Sequence[int] | None) -> tuple[int, int, int] | None:
+    """The three sizes of a grid or a block, None if one is not positive."""
+    sizes = [_amount(value) for value in values or ()]
+    if len(sizes) != 3 or not all(sizes):
+        return None
+    x, y, z = (size or 0 for size in sizes)
+    return x, y, z
 
 
 def sorted_host_events(parts: Sequence[HostEvents], names: Int32s) -> HostEvents:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s, OperatorWork, Trace
 
@@ -163,13 +164,15 @@ def _collectives(trace: Trace) -> tuple[list[str], Int64s, Int64s]:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
     """One rank's trace and what changes in the merged one: its times are `later_ns` later, `names`
-    holds the new number of each name, and process and event ids are raised by `place` * 2**32."""
+    and `shapes` hold the new number of each name and launch shape (the last of `shapes` is for ops
+    without one), and process and event ids are raised by `place` * 2**32."""
 
     rank: int
     trace: Trace
     place: int
     later_ns: int
     names: Int32s
+    shapes: Int32s
 
     def moved(self, events: _Events) -> _Events:
         return replace(
@@ -190,10 +193,14 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
     base_ns = min(trace.base_ns for trace in traces)
     names = tuple(sorted({name for trace in traces for name in trace.names}))
     number = {name: index for index, name in enumerate(names)}
+    shapes: dict[LaunchShape, int] = {}
     parts = []
     for place, (rank, trace) in enumerate(ranks):
         renamed = np.array([number[name] for name in trace.names], dtype=np.int32)
-        parts.append(_Part(rank, trace, place, trace.base_ns - base_ns, renamed))
+        reshaped = np.array([shapes.setdefault(one, len(shapes)) for one in trace.shapes] + [-1])
+        parts.append(
+            _Part(rank, trace, place, trace.base_ns - base_ns, renamed, reshaped.astype(np.int32))
+        )
     calls, call_order = _hosts(parts, [trace.calls for trace in traces])
     ops, device_names, device_labels = _ops(parts, call_order)
     rank_findings = [
@@ -225,6 +232,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
         base_ns=base_ns,
         work=work.take(np.argsort(work.external_id, kind="stable")),
         device_labels=device_labels,
+        shapes=tuple(shapes),
     )
 
 
@@ -256,7 +264,14 @@ def _ops(
         launch = np.full(len(ops), -1, dtype=np.int64)
         linked = ops.launch >= 0
         launch[linked] = launch_moved[ops.launch[linked] + calls_before]
-        moved.append(replace(part.moved(ops), device=index + len(names), launch=launch))
+        moved.append(
+            replace(
+                part.moved(ops),
+                device=index + len(names),
+                launch=launch,
+                shape=part.shapes[ops.shape],
+            )
+        )
         for device in devices.tolist():
             labels[len(names)] = f"rank {part.rank} GPU {device}"
             names[len(names)] = part.trace.device_names.get(device, "")

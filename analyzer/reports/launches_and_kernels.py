@@ -2,13 +2,14 @@
 
 import numpy as np
 
+from decodescope.analyzer.attribution.range_tree import distinct_pairs
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.roofline.roofline import op_work, rooflines
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport, ShortKernels
 from decodescope.analyzer.timing.queue_depth import queue_depth_over_time
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import KERNEL, Bools, Int32s, Int64s
+from decodescope.analyzer.trace import KERNEL, Bools, GpuOps, Int32s, Int64s
 
 
 def launch_report(timeline: Timeline) -> LaunchReport:
@@ -51,6 +52,7 @@ def kernel_reports(timeline: Timeline, reference_op: Int64s) -> tuple[KernelRepo
     known = rooflines(trace, op_work(trace, reference_op))
     columns = (names, counts, totals, critical, short)
     rows = zip(*(column.tolist() for column in columns), strict=True)
+    shapes = _shapes(timeline.trace.ops.take(mine))
     reports = [
         KernelReport(
             name=trace.names[name],
@@ -62,6 +64,8 @@ def kernel_reports(timeline: Timeline, reference_op: Int64s) -> tuple[KernelRepo
             roofline=known.get(name),
             critical_ns=critical_ns,
             critical_share=critical_ns / all_critical if all_critical else 0.0,
+            shape=trace.shapes[shapes[name][0]] if name in shapes else None,
+            shapes=shapes[name][1] if name in shapes else 0,
         )
         for name, count, total_ns, critical_ns, short_calls in rows
     ]
@@ -72,6 +76,21 @@ def kernel_reports(timeline: Timeline, reference_op: Int64s) -> tuple[KernelRepo
             key=lambda one: (-(one.critical_ns if overlapping else one.total_ns), one.name),
         )
     )
+
+
+def _shapes(ops: GpuOps) -> dict[int, tuple[int, int]]:
+    """By name: the shape of most ops (of equally many the earliest), and how many there are."""
+    known = ops.take(ops.shape >= 0)
+    pairs, number = distinct_pairs(known.name.astype(np.int64), known.shape)
+    names, shapes = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    _, earliest, ops_of = np.unique(number, return_index=True, return_counts=True)
+    order = np.lexsort((earliest, -ops_of, names))
+    of_name, best, count = np.unique(names[order], return_index=True, return_counts=True)
+    columns = (of_name, shapes[order][best], count)
+    return {
+        name: (shape, distinct)
+        for name, shape, distinct in zip(*(column.tolist() for column in columns), strict=True)
+    }
 
 
 def _by_api(names: tuple[str, ...], called: Int32s) -> dict[str, int]:

@@ -25,6 +25,20 @@ class Roofline(Struct, frozen=True):
     share_of_limit: float | None
 
 
+class LaunchShape(Struct, frozen=True):
+    """How a kernel was launched; null where the trace does not say.
+
+    `grid` is in blocks and `block` in threads (x, y, z). `registers_per_thread` of an AMD GPU are
+    vector registers, accumulation registers included. `shared_memory_bytes` is what one block has,
+    static and dynamic (LDS on an AMD GPU).
+    """
+
+    grid: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    registers_per_thread: int | None = None
+    shared_memory_bytes: int | None = None
+
+
 class KernelReport(Struct, frozen=True):
     """`total_ns` and `mean_ns` are durations, and `share` is of the summed durations of all
     kernels, not of the window. Ops may overlap: then durations add up to more than busy time.
@@ -33,7 +47,8 @@ class KernelReport(Struct, frozen=True):
     and the latest end of the ops before it on its device, to its end, where that is positive.
     `critical_share` is of the critical time of all kernels, and equals `share` where no ops
     overlap. `short_calls` counts the calls that ran for less time than their launch call took (see
-    `ShortKernels`).
+    `ShortKernels`). `shape` is the launch shape of most calls (of equally many, the earliest), null
+    if the trace has none; `shapes` counts the distinct ones.
     """
 
     name: str
@@ -45,3 +60,5 @@ class KernelReport(Struct, frozen=True):
     roofline: Roofline | None = None
     critical_ns: int = 0
     critical_share: float = 0.0
+    shape: LaunchShape | None = None
+    shapes: int = 0

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from decodescope.analyzer.formatting import extent_text
 from decodescope.analyzer.plain import plain_line
-from decodescope.analyzer.schema.kernel_report import Roofline
+from decodescope.analyzer.schema.kernel_report import LaunchShape, Roofline
 from decodescope.analyzer.schema.report import Report, StreamReport
 
 _Cell = str | int | float | None
@@ -55,11 +56,20 @@ def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:
 
 def _kernels(report: Report) -> tuple[_Row, list[_Row]]:
     header: tuple[str, ...] = ("name", "count", "short_calls", "total_ns", "mean_ns", "share")
-    header += ("critical_ns", "critical_share")
-    fields = Roofline.__struct_fields__
-    return (*header, *(f"roofline_{name}" for name in fields)), [
-        (*_figures(kernel, header), *_figures(kernel.roofline, fields)) for kernel in report.kernels
+    header += ("critical_ns", "critical_share", "shapes")
+    shape, fields = LaunchShape.__struct_fields__, Roofline.__struct_fields__
+    return (*header, *shape, *(f"roofline_{name}" for name in fields)), [
+        (
+            *_figures(kernel, header),
+            *map(_extent, _figures(kernel.shape, shape)),
+            *_figures(kernel.roofline, fields),
+        )
+        for kernel in report.kernels
     ]
+
+
+def _extent(value: _Cell | tuple[int, int, int]) -> _Cell:
+    return extent_text(value) if isinstance(value, tuple) else value
 
 
 def _ranges(report: Report) -> tuple[_Row, list[_Row]]:

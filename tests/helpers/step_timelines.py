@@ -22,7 +22,7 @@ def step_timeline_of(
     gap_kind = columns.pop("gap_kind", [0] * len(gaps))
     given = {"name": [0] * count, "stream": [7] * count, "kind": [KERNEL] * count, **columns}
     none = dict.fromkeys(
-        ("device", "correlation", "external_id", "graph_id", "graph_node_id", "launch"),
+        ("device", "correlation", "external_id", "graph_id", "graph_node_id", "launch", "shape"),
         [-1] * count,
     )
     op_columns = {key: np.array(values, dtype=np.int64) for key, values in (none | given).items()}

@@ -9,6 +9,7 @@ import numpy as np
 from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, Names
 from decodescope.analyzer.readers.kineto.begin_end import BeginEnd
 from decodescope.analyzer.readers.kineto.event import Event, EventArgs, Id
+from decodescope.analyzer.readers.kineto.launch_shapes import ShapeColumn
 from decodescope.analyzer.readers.kineto.microseconds import to_nanoseconds
 from decodescope.analyzer.readers.kineto.operator_work import WorkColumns
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
@@ -74,6 +75,7 @@ class EventColumns:
 
     def __init__(self) -> None:
         self.names = Names()
+        self.shapes = ShapeColumn()
         self.gpu: list[GpuOps] = []
         self.calls: list[HostEvents] = []
         self.cpu_ops: list[HostEvents] = []
@@ -207,6 +209,7 @@ class EventColumns:
                 graph_id=self._integers([arg.graph_id for arg in args]),
                 graph_node_id=self._integers([arg.graph_node_id for arg in args]),
                 launch=np.full(len(events), NOT_GIVEN, dtype=np.int64),
+                shape=self.shapes.index(args),
             )
         )
 

@@ -52,6 +52,7 @@ def leaf_operators(cpu_ops: HostEvents, names: Sequence[str]) -> GpuOps:
         graph_id=none,
         graph_node_id=none,
         launch=none,
+        shape=none.astype(np.int32),
     )
 
 

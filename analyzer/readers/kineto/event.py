@@ -15,7 +15,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class EventArgs(msgspec.Struct, gc=False):
     """The arguments that analyses need; every other key is skipped.
 
-    The arguments that `record_shapes` adds to operators stay JSON until one is needed.
+    Launch shapes, and the arguments that `record_shapes` adds to operators, stay JSON until one is
+    needed.
     """
 
     device: Id = None
@@ -25,6 +26,10 @@ class EventArgs(msgspec.Struct, gc=False):
     old_external_id: Id = msgspec.field(default=NOT_GIVEN, name="external id")
     graph_id: Id = msgspec.field(default=NOT_GIVEN, name="graph id")
     graph_node_id: Id = msgspec.field(default=NOT_GIVEN, name="graph node id")
+    grid: msgspec.Raw = _NONE
+    block: msgspec.Raw = _NONE
+    registers: msgspec.Raw = msgspec.field(default=_NONE, name="registers per thread")
+    shared_memory: msgspec.Raw = msgspec.field(default=_NONE, name="shared memory")
     input_dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
     input_types: msgspec.Raw = msgspec.field(default=_NONE, name="Input type")
     input_strides: msgspec.Raw = msgspec.field(default=_NONE, name="Input Strides")
@@ -32,7 +37,7 @@ class EventArgs(msgspec.Struct, gc=False):
 
 
 _KEYS = tuple((one.name, one.encode_name, one.type) for one in msgspec.structs.fields(EventArgs))
-_SHAPE_KEYS = tuple((name, key) for name, key, kind in _KEYS if kind is msgspec.Raw)
+_JSON_KEYS = tuple((name, key) for name, key, kind in _KEYS if kind is msgspec.Raw)
 _ID_KEYS = tuple((name, key) for name, key, kind in _KEYS if kind is not msgspec.Raw)
 
 
@@ -72,7 +77,7 @@ def event_of(value: object) -> Event | None:
     args = value.get("args")
     known = args if isinstance(args, dict) else {}
     ids: dict[str, Any] = {name: _text(known.get(key)) for name, key in _ID_KEYS}
-    shapes: dict[str, Any] = {name: _json(known.get(key)) for name, key in _SHAPE_KEYS}
+    kept: dict[str, Any] = {name: _json(known.get(key)) for name, key in _JSON_KEYS}
     return Event(
         ph=_text(value.get("ph")) or "",
         cat=_text(value.get("cat")),
@@ -81,7 +86,7 @@ def event_of(value: object) -> Event | None:
         tid=_text(value.get("tid")),
         ts=_literal(value.get("ts")),
         dur=_literal(value.get("dur")),
-        args=EventArgs(**ids, **shapes),
+        args=EventArgs(**ids, **kept),
     )
 
 

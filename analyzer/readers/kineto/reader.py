@@ -95,6 +95,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         reference=reference,
         work=columns.work.work() if rows is None else stored_work(rows),
         rank=_rank(events.metadata),
+        shapes=columns.shapes.shapes.table(),
     )
     return _without_lead(trace)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from decodescope.analyzer.readers.columns import NOT_GIVEN, Names, row_numbers
+from decodescope.analyzer.readers.columns import NOT_GIVEN, Names, Shapes, row_numbers
 from decodescope.analyzer.readers.nsys.database import NsysDatabase
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, Int32s, Int64s
 
@@ -21,17 +21,21 @@ _COPIES = (
 )
 _MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
+_SHAPE = (
+    *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"),
+    *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
+)
 _ProcessOps = tuple[GpuOps, Int64s]
 _PLACE = ("deviceId", "streamId", "correlationId", "globalPid", "graphNodeId", "graphId")
 
 
-def gpu_ops(database: NsysDatabase, names: Names) -> _ProcessOps:
+def gpu_ops(database: NsysDatabase, names: Names, shapes: Shapes) -> _ProcessOps:
     """All GPU ops with usable times, not yet joined with their calls, and each one's global pid.
 
     A graph that was traced as a whole is one op of kind GRAPH, unless its nodes are there too.
     Device, stream and correlation are as in the file: per process.
     """
-    nodes = [_kernels(database, names), _copies(database, names), _fills(database, names)]
+    nodes = [_kernels(database, names, shapes), _copies(database, names), _fills(database, names)]
     ops, global_pids = zip(*nodes, _graphs(database, names, nodes), strict=True)
     return GpuOps.concatenate(ops), np.concatenate(global_pids)
 
@@ -52,16 +56,30 @@ def _ops(rows: dict[str, Int64s], name: Int32s, kind: int) -> _ProcessOps:
         graph_id=np.where(in_graph, graph, NOT_GIVEN),
         graph_node_id=np.where(in_graph, rows["graphNodeId"], NOT_GIVEN),
         launch=none,
+        shape=none.astype(np.int32),
     )
     return ops, rows["globalPid"]
 
 
-def _kernels(database: NsysDatabase, names: Names) -> _ProcessOps:
-    rows = database.events(KERNEL_TABLE, (*_PLACE, *_KERNEL_NAMES))
+def _kernels(database: NsysDatabase, names: Names, shapes: Shapes) -> _ProcessOps:
+    rows = database.events(KERNEL_TABLE, (*_PLACE, *_KERNEL_NAMES, *_SHAPE))
     chosen = rows[_KERNEL_NAMES[-1]]
     for column in reversed(_KERNEL_NAMES[:-1]):
         chosen = np.where(rows[column] > 0, rows[column], chosen)
-    return _ops(rows, named(database, names, chosen), KERNEL)
+    ops, global_pid = _ops(rows, named(database, names, chosen), KERNEL)
+    return replace(ops, shape=_shapes(rows, shapes)), global_pid
+
+
+def _shapes(rows: dict[str, Int64s], shapes: Shapes) -> Int32s:
+    _, first, index = np.unique(
+        row_numbers(*(rows[column] for column in _SHAPE)), return_index=True, return_inverse=True
+    )
+    distinct = zip(*(rows[column][first].tolist() for column in _SHAPE), strict=True)
+    numbers = [
+        shapes.of(sizes[:3], sizes[3:6], sizes[6], -1 if -1 in sizes[7:] else sum(sizes[7:]))
+        for sizes in distinct
+    ]
+    return np.array(numbers, dtype=np.int32)[index]
 
 
 def _copies(database: NsysDatabase, names: Names) -> _ProcessOps:

@@ -9,6 +9,7 @@ from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.readers.byte_source import ByteSource
 from decodescope.analyzer.readers.columns import (
     Names,
+    Shapes,
     sorted_gpu_ops,
     sorted_host_events,
     usable_base,
@@ -55,9 +56,9 @@ def refuse_nsys_report(source: ByteSource) -> Trace:
 
 
 def _trace(database: NsysDatabase) -> Trace:
-    names = Names()
+    names, shapes = Names(), Shapes()
     findings: list[Finding] = []
-    gpu, global_pid = gpu_ops(database, names)
+    gpu, global_pid = gpu_ops(database, names, shapes)
     calls = api_calls(database, names)
     ranges, operators, left_open = nvtx_ranges(database, names)
     gpu_pid = process_of(global_pid)
@@ -80,6 +81,7 @@ def _trace(database: NsysDatabase) -> Trace:
         findings=tuple(findings),
         capture=None,
         base_ns=base_ns,
+        shapes=shapes.table(),
     )
 
 

@@ -6,12 +6,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, Names, last_before
+from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, Names, Shapes, last_before
 from decodescope.analyzer.readers.rocprof.devices import Devices
 from decodescope.analyzer.readers.rocprof.document import (
     ApiCall,
     Copy,
     Dispatch,
+    DispatchInfo,
+    KernelSymbol,
     Process,
     Record,
     Strings,
@@ -32,10 +34,11 @@ class ProcessColumns:
     `host_copies` copies that no GPU is part of; neither are in the columns.
     """
 
-    def __init__(self, process: Process, names: Names, place: int) -> None:
+    def __init__(self, process: Process, names: Names, shapes: Shapes, place: int) -> None:
         self.dropped = 0
         self.host_copies = 0
         self._names = names
+        self._shapes = shapes
         self._place = place
         self._pid = process.metadata.pid
         self.devices = Devices(process.agents)
@@ -53,7 +56,8 @@ class ProcessColumns:
 
     def _kernels(self, records: Sequence[Dispatch], process: Process) -> GpuOps:
         kept, start_ns, end_ns = self._usable(records)
-        symbols = {
+        symbols = {one.kernel_id: one for one in process.kernel_symbols}
+        names = {
             one.kernel_id: one.formatted_kernel_name or one.demangled_kernel_name or one.kernel_name
             for one in process.kernel_symbols
         }
@@ -61,11 +65,26 @@ class ProcessColumns:
         lanes = [one.stream_id for one in kept] if self._by_stream else [i.queue_id for i in infos]
         return self._ops(
             (start_ns, end_ns),
-            [symbols.get(info.kernel_id) for info in infos],
+            [names.get(info.kernel_id) for info in infos],
             [self.devices.number(info.agent_id.handle) for info in infos],
             self._apart([lane.handle for lane in lanes], 0),
             _ids(kept),
             KERNEL,
+            [self._shape(info, symbols.get(info.kernel_id)) for info in infos],
+        )
+
+    def _shape(self, info: DispatchInfo, symbol: KernelSymbol | None) -> int:
+        """The number of the launch shape; rocprofv3 counts the work-items of a grid."""
+        threads, block = info.grid_size, info.workgroup_size
+        registers = symbol.arch_vgpr_count if symbol else None
+        return self._shapes.of(
+            [
+                -(-all_ // each) if each > 0 else 0
+                for all_, each in zip(threads, block, strict=True)
+            ],
+            list(block),
+            registers + symbol.accum_vgpr_count if symbol and registers is not None else None,
+            info.group_segment_size,
         )
 
     def _copies(self, records: Sequence[Copy]) -> GpuOps:
@@ -95,6 +114,7 @@ class ProcessColumns:
         streams: Int64s,
         ids: Sequence[int],
         kind: int,
+        shapes: Sequence[int] | None = None,
     ) -> GpuOps:
         start_ns, end_ns = times
         none = np.full(len(texts), NOT_GIVEN, dtype=np.int64)
@@ -110,6 +130,7 @@ class ProcessColumns:
             graph_id=none,
             graph_node_id=none,
             launch=none,
+            shape=(none if shapes is None else _integers(shapes)).astype(np.int32),
         )
 
     def _calls(self, records: Sequence[ApiCall], strings: Strings) -> HostEvents:

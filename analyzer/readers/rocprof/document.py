@@ -5,6 +5,7 @@ only some versions write have a default.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 import msgspec
@@ -39,12 +40,29 @@ class Record(Struct, gc=False):
     correlation_id: CorrelationId
 
 
+class Extent(Struct, gc=False):
+    """Sizes along three axes; 0 is unknown."""
+
+    x: int = 0
+    y: int = 0
+    z: int = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.x, self.y, self.z))
+
+
+_UNKNOWN = Extent()
+
+
 class DispatchInfo(Struct, gc=False):
-    """Where a kernel ran, and which."""
+    """Where a kernel ran, and which; both sizes are in work-items (threads)."""
 
     agent_id: Handle
     queue_id: Handle
     kernel_id: int
+    workgroup_size: Extent = field(default_factory=lambda: _UNKNOWN)
+    grid_size: Extent = field(default_factory=lambda: _UNKNOWN)
+    group_segment_size: int | None = None
 
 
 class Dispatch(Record, gc=False):
@@ -95,12 +113,15 @@ class Agent(Struct, gc=False):
 
 
 class KernelSymbol(Struct, gc=False):
-    """The names of a kernel; the formatted one is what rocprofv3 itself shows."""
+    """The names of a kernel; the formatted one is what rocprofv3 itself shows. The counts are its
+    vector registers."""
 
     kernel_id: int
     kernel_name: str = ""
     demangled_kernel_name: str = ""
     formatted_kernel_name: str = ""
+    arch_vgpr_count: int | None = None
+    accum_vgpr_count: int = 0
 
 
 class OperationNames(Struct, gc=False):

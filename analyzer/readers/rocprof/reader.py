@@ -3,7 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from decodescope.analyzer.readers.byte_source import ByteSource
-from decodescope.analyzer.readers.columns import Names, sorted_gpu_ops, sorted_host_events
+from decodescope.analyzer.readers.columns import (
+    Names,
+    Shapes,
+    sorted_gpu_ops,
+    sorted_host_events,
+)
 from decodescope.analyzer.readers.rocprof.columns import ProcessColumns
 from decodescope.analyzer.readers.rocprof.document import read_processes
 from decodescope.analyzer.schema.report import Finding, Source
@@ -21,8 +26,10 @@ def read_rocprof(source: ByteSource) -> Trace:
         TraceError: the document is broken, too large, or not as rocprofv3 writes it.
     """
     processes = read_processes(source)
-    names = Names()
-    parts = [ProcessColumns(process, names, place) for place, process in enumerate(processes)]
+    names, shapes = Names(), Shapes()
+    parts = [
+        ProcessColumns(process, names, shapes, place) for place, process in enumerate(processes)
+    ]
     table, moved = names.sorted_table()
     findings = [Finding(*found) for found in _findings(parts)]
     calls = sorted_host_events([part.calls for part in parts], moved)
@@ -44,6 +51,7 @@ def read_rocprof(source: ByteSource) -> Trace:
         findings=tuple(findings),
         capture=None,
         base_ns=0,
+        shapes=shapes.table(),
     )
 
 

@@ -13,7 +13,9 @@ TABLES = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER,"
     " contextId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER,"
     " demangledName INTEGER, shortName INTEGER, mangledName INTEGER, graphNodeId INTEGER,"
-    " graphId INTEGER",
+    " graphId INTEGER, gridX INTEGER, gridY INTEGER, gridZ INTEGER, blockX INTEGER,"
+    " blockY INTEGER, blockZ INTEGER, registersPerThread INTEGER, staticSharedMemory INTEGER,"
+    " dynamicSharedMemory INTEGER",
     "CUPTI_ACTIVITY_KIND_MEMCPY": "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER,"
     " streamId INTEGER, correlationId INTEGER, globalPid INTEGER, bytes INTEGER,"
     " copyKind INTEGER, srcKind INTEGER, dstKind INTEGER, graphNodeId INTEGER,"
@@ -60,12 +62,12 @@ class Export:
 
     def kernel(
         self, start: int, end: int, correlation: int, *, name: str = "kernel<float>(int)",
-        pid: int = 100, device: int = 0, stream: int = 7, node: int | None = None,
+        pid: int = 100, device: int = 0, stream: int = 7, node: int | None = None, **shape: int,
     ) -> None:  # fmt: skip
         self.add(
             "CUPTI_ACTIVITY_KIND_KERNEL", start=start, end=end, deviceId=device, streamId=stream,
             correlationId=correlation, globalPid=global_pid(pid), demangledName=self.string(name),
-            shortName=self.string("kernel"), graphNodeId=node, graphId=0,
+            shortName=self.string("kernel"), graphNodeId=node, graphId=0, **shape,
         )  # fmt: skip
 
     def call(

@@ -46,12 +46,17 @@ class Process:
 
     def kernel(
         self, start: int, end: int, correlation: int, *, kernel: int = 7, agent: int = GPU,
-        queue: int = 3, stream: int = 5,
+        queue: int = 3, stream: int = 5, threads: tuple[int, int, int] = (64, 1, 1),
+        block: tuple[int, int, int] | None = None, lds: int | None = None,
     ) -> None:  # fmt: skip
-        info = {
+        info: dict[str, Any] = {
             "agent_id": {"handle": agent}, "queue_id": {"handle": queue}, "kernel_id": kernel,
-            "grid_size": {"x": 64, "y": 1, "z": 1},
+            "grid_size": dict(zip("xyz", threads, strict=True)),
         }  # fmt: skip
+        if block is not None:
+            info["workgroup_size"] = dict(zip("xyz", block, strict=True))
+        if lds is not None:
+            info["group_segment_size"] = lds
         lane = self._lane(stream)
         self._add("kernel_dispatch", start, end, correlation, dispatch_info=info, **lane)
 
@@ -99,6 +104,7 @@ class Process:
                 {
                     "kernel_id": key, "kernel_name": f"_Z{key}.kd",
                     "formatted_kernel_name": name, "demangled_kernel_name": name + " [clone .kd]",
+                    **({"arch_vgpr_count": 32, "accum_vgpr_count": 8} if key == 7 else {}),
                 }
                 for key, name in KERNELS.items()
             ],
