@@ -116,8 +116,8 @@ class ChildProcess:
             self._process.terminate()
 
     async def end(self) -> None:
-        """Send Quit, then SIGTERM, then SIGKILL; returns when the process has ended. It does not
-        count as a death."""
+        """Send Quit, then SIGTERM, then SIGKILL; returns when the process has ended. What it said
+        until then can still be received. It does not count as a death."""
         process = self._process
         if process is None:
             return
@@ -128,7 +128,7 @@ class ChildProcess:
             if not await _exited_within(process, _TERMINATE_GRACE_S):
                 process.kill()
                 await _exited_within(process, _QUIT_GRACE_S)
-        self._hang_up()
+        self._drain()
         self._process = None
 
     async def close(self) -> None:
@@ -180,11 +180,15 @@ class ChildProcess:
         if self._died or self._process is None or (code := self._process.poll()) is None:
             return
         self._died = True
+        self._drain()
+        self._deliver(WorkerDied(code, self._log_tail()))
+
+    def _drain(self) -> None:
+        """Read what an ended process has sent, and hang up."""
         waiting = True
         while waiting and self._socket is not None:
             waiting = select.select([self._socket], [], [], 0)[0] != [] and self._read()
         self._hang_up()
-        self._deliver(WorkerDied(code, self._log_tail()))
 
     def _log_tail(self) -> tuple[str, ...]:
         assert self._log is not None

@@ -1,7 +1,7 @@
 """`decodescope compare`: measures several variants of one model in turn, and compares them."""
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +11,19 @@ import msgspec
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.comparing.comparison import compare_runs
+from decodescope.analyzer.comparing.messages import (
+    ComparisonEvent,
+    ComparisonProgress,
+    RoundCompared,
+    RunMeasured,
+)
 from decodescope.analyzer.comparing.regression_gate import Baseline, require_same_workload
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.output_paths import make_folder
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
-from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 from decodescope.variants.comparing.jobs import (
     ACCURACY_MISSING,
@@ -33,8 +39,8 @@ from decodescope.variants.machine.environment import choose_device
 from decodescope.variants.measuring.request import planned_run, read_request
 from decodescope.variants.registry import is_interpreted
 
-Say = Callable[[str], None]
-RunJobs = Callable[[Job, Say], Result]
+Tell = Callable[[ComparisonEvent], None]
+RunJobs = Callable[[Job, Callable[[str], None]], Result]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,8 @@ class CompareRequest:
 
     `text` is scored for accuracy (None: `accuracy_text.scored_text` chooses one). Traces are kept
     in the folder `keep`, created if missing, as <variant>-round<i>.json.gz; with None they are
-    deleted when the outcome's context ends. The workload of a `baseline` must be the same.
+    deleted when the outcome's context ends. The workload of a `baseline` must be the same. With
+    `each_round`, the runs so far are compared after each complete round too.
     """
 
     config: WorkerConfig
@@ -52,6 +59,7 @@ class CompareRequest:
     text: str | None = None
     keep: Path | None = None
     baseline: Baseline | None = None
+    each_round: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +72,7 @@ class CompareOutcome:
 
 @contextmanager
 def compare_variants(
-    request: CompareRequest, say: Say, run: RunJobs = run_job
+    request: CompareRequest, tell: Tell, run: RunJobs = run_job
 ) -> Iterator[CompareOutcome]:
     """Measure the variants in turn, round by round (A B C A B C ...), each in a new process.
 
@@ -73,7 +81,7 @@ def compare_variants(
     is freed. A run that fails in the first round ends the comparison; in a later round that round
     is left out for every variant, and a finding says so. Ctrl-C ends the comparison early; the
     complete rounds, if any, are compared. Accuracy is scored at the end, in one more process.
-    `run` does one job.
+    `tell` is called with what happens, `run` does one job.
 
     Raises:
         InputError: fewer than two variants, one named twice, `repeats` below 1, an empty text, a
@@ -96,17 +104,12 @@ def compare_variants(
         make_folder(request.keep, "--out")
     with tempfile.TemporaryDirectory(prefix="decodescope-") as work:
         rounds = _Rounds(request, Path(work), run)
-        rounds.measure(say)
+        rounds.measure(tell)
         accuracies: dict[str, Accuracy] = {}
         if not rounds.interrupted:
-            accuracies = _accuracies(request, say, run, rounds.findings)
-        say("comparing")
-        windows = {name: analyze(load(path)).report for name, path in rounds.traces.items()}
-        runs = [
-            msgspec.structs.replace(report, accuracy=accuracies.get(report.variant))
-            for report in rounds.runs
-        ]
-        yield CompareOutcome(compare_runs(runs, windows, rounds.findings), rounds.traces)
+            accuracies = _accuracies(request, tell, run, rounds.findings)
+        tell(ComparisonProgress(request.repeats))
+        yield CompareOutcome(rounds.compared(accuracies), rounds.traces)
 
 
 def _interpreted(request: CompareRequest) -> tuple[str, ...]:
@@ -142,7 +145,7 @@ def _checked_variants(request: CompareRequest) -> tuple[str, ...]:
 
 def _accuracies(
     request: CompareRequest,
-    say: Say,
+    tell: Tell,
     run: RunJobs,
     findings: list[Finding],
 ) -> dict[str, Accuracy]:
@@ -151,7 +154,7 @@ def _accuracies(
     try:
         done = run(
             AccuracyJob(config, request.variants, request.text),
-            lambda stage: say(f"accuracy: {stage}"),
+            lambda stage: tell(ComparisonProgress(request.repeats, stage=stage)),
         )
     except KeyboardInterrupt:
         findings.append(
@@ -184,27 +187,25 @@ class _Rounds:
         self._run = run
         self._interpreted = _interpreted(request)
         self._last_rate: dict[str, float] = {}
+        self._windows: dict[Path, Report] = {}
 
-    def measure(self, say: Say) -> None:
+    def measure(self, tell: Tell) -> None:
         """Run the rounds.
 
         Raises:
             DecodescopeError: a variant failed before any round was complete.
             KeyboardInterrupt: before any round was complete.
         """
-        variants, repeats = self._request.variants, self._request.repeats
+        repeats = self._request.repeats
         for round in range(repeats):
             try:
-                self._keep_round(round, [self._one_run(name, round, say) for name in variants])
-            except DecodescopeError as error:
-                if not self.runs:
-                    raise
-                message = f"round {round + 1} of {repeats} is left out: {error}"
-                self.findings.append(Finding("round_left_out", message))
+                self._measure_round(round, tell)
+                if self._request.each_round:
+                    tell(RoundCompared(self.compared({})))
             except KeyboardInterrupt:
                 if not self.runs:
                     raise
-                whole = len(self.runs) // len(variants)
+                whole = len(self.runs) // len(self._request.variants)
                 message = (
                     f"interrupted in round {round + 1} of {repeats}: comparing the runs "
                     f"of {whole} complete rounds, without accuracy"
@@ -213,16 +214,41 @@ class _Rounds:
                 self.interrupted = True
                 return
 
-    def _one_run(self, variant: str, round: int, say: Say) -> RunReport:
-        doing = f"round {round + 1} of {self._request.repeats}: {variant}"
-        if variant in self._last_rate:
-            doing += f" ({self._last_rate[variant]:,.0f} tokens/s last)"
-        say(doing)
+    def _measure_round(self, round: int, tell: Tell) -> None:
+        """Run every variant once; a round that fails after a complete one is a finding."""
+        try:
+            self._keep_round(
+                round, [self._one_run(name, round, tell) for name in self._request.variants]
+            )
+        except DecodescopeError as error:
+            if not self.runs:
+                raise
+            message = f"round {round + 1} of {self._request.repeats} is left out: {error}"
+            self.findings.append(Finding("round_left_out", message))
+
+    def compared(self, accuracies: Mapping[str, Accuracy]) -> Comparison:
+        """The comparison of the complete rounds, with the accuracy of each variant."""
+        self._windows = {
+            path: self._windows.get(path) or analyze(load(path)).report
+            for path in self.traces.values()
+        }
+        windows = {name: self._windows[path] for name, path in self.traces.items()}
+        runs = [
+            msgspec.structs.replace(report, accuracy=accuracies.get(report.variant))
+            for report in self.runs
+        ]
+        return compare_runs(runs, windows, self.findings)
+
+    def _one_run(self, variant: str, round: int, tell: Tell) -> RunReport:
+        doing = ComparisonProgress(
+            self._request.repeats, round, variant, last_tokens_per_s=self._last_rate.get(variant)
+        )
+        tell(doing)
         config = msgspec.structs.replace(self._request.config, variant=variant)
         profiled = variant not in self._interpreted
         job = RunJob(config, str(self._trace_path(variant, round)) if profiled else None)
         try:
-            done = self._run(job, lambda stage: say(f"{doing}: {stage}"))
+            done = self._run(job, lambda stage: tell(msgspec.structs.replace(doing, stage=stage)))
         except DecodescopeError as error:
             raise type(error)(f"variant {variant} failed: {error}") from error
         assert isinstance(done, RunDone)
@@ -231,7 +257,9 @@ class _Rounds:
             require_same_workload(self._request.baseline, done.report)
         if done.report.tokens_per_s is not None:
             self._last_rate[variant] = done.report.tokens_per_s
-        return msgspec.structs.replace(done.report, round=round)
+        report = msgspec.structs.replace(done.report, round=round)
+        tell(RunMeasured(report))
+        return report
 
     def _keep_round(self, round: int, reports: list[RunReport]) -> None:
         keep = self._request.keep

@@ -1,5 +1,6 @@
 """`compare`: several variants of one model, measured in turn."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from decodescope.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from decodescope.analyzer.comparing.messages import ComparisonEvent
     from decodescope.analyzer.schema.comparison_report import Comparison
     from decodescope.variants.comparing.command import CompareOutcome
 
@@ -83,7 +85,7 @@ def compare(
         before = read_baseline(held, str(baseline), request.variants, fail_on_regression)
         gate = partial(check_baseline, baseline=before)
         request = replace(request, baseline=before)
-    with progress(say) as show, compare_variants(request, show) as outcome:
+    with progress(say) as show, compare_variants(request, partial(_tell, show)) as outcome:
         comparison = outcome.comparison
         try:
             if gate is not None:
@@ -94,6 +96,13 @@ def compare(
                 _write(out, outcome, comparison)
     print_result(comparison, comparison_table, as_json)
     end_on_regression(comparison.comparison.gate)
+
+
+def _tell(show: Callable[[str], None], event: "ComparisonEvent") -> None:
+    from decodescope.analyzer.comparing.messages import ComparisonProgress
+
+    if isinstance(event, ComparisonProgress):
+        show(event.describe())
 
 
 def _write(folder: Path, outcome: "CompareOutcome", comparison: "Comparison") -> None:

@@ -9,6 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from decodescope.analyzer.comparing.messages import (
+    ComparisonEvent,
+    ComparisonProgress,
+    RoundCompared,
+    RunMeasured,
+)
 from decodescope.analyzer.comparing.regression_gate import Baseline, read_baseline
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol import WorkerConfig
@@ -73,7 +79,7 @@ def request(*variants: str, repeats: int = 3, **more: Any) -> CompareRequest:
     return CompareRequest(CONFIG, variants or ("eager", "slow/er", "other"), repeats, **more)
 
 
-def nothing(stage: str) -> None:
+def nothing(event: ComparisonEvent) -> None:
     pass
 
 
@@ -193,10 +199,10 @@ def test_without_a_folder_traces_are_deleted_with_the_outcome() -> None:
 
 
 def test_progress_names_round_variant_and_the_last_rate() -> None:
-    stages: list[str] = []
-    with compare_variants(request("eager", "other", repeats=2), stages.append, FakeRuns()):
+    told: list[ComparisonEvent] = []
+    with compare_variants(request("eager", "other", repeats=2), told.append, FakeRuns()):
         pass
-    assert stages == [
+    assert [one.describe() for one in told if isinstance(one, ComparisonProgress)] == [
         "round 1 of 2: eager",
         "round 1 of 2: eager: busy",
         "round 1 of 2: other",
@@ -208,6 +214,28 @@ def test_progress_names_round_variant_and_the_last_rate() -> None:
         "accuracy: busy",
         "comparing",
     ]
+    measured = [one.report for one in told if isinstance(one, RunMeasured)]
+    assert [(one.variant, one.round, one.tokens_per_s) for one in measured] == [
+        ("eager", 0, 110.0), ("other", 0, 120.0), ("eager", 1, 130.0), ("other", 1, 140.0),
+    ]  # fmt: skip
+    assert not any(isinstance(one, RoundCompared) for one in told)
+
+
+def test_each_round_is_compared_with_those_before_it_if_asked() -> None:
+    told: list[ComparisonEvent] = []
+    run = FakeRuns({("other", 1): MissingRequirement("no room")})
+    asked = request("eager", "other", repeats=4, each_round=True)
+    with compare_variants(asked, told.append, run) as outcome:
+        done = outcome.comparison
+    compared = [one.comparison for one in told if isinstance(one, RoundCompared)]
+    assert [one.comparison.rounds for one in compared] == [1, 1, 2, 3]
+    assert [len(one.runs) for one in compared] == [2, 2, 4, 6]
+    assert "round_left_out" in codes(compared[1].comparison.findings)
+    assert all(one.accuracy is None for one in compared[-1].runs)
+    # The last one is the comparison that is returned, but for accuracy.
+    assert compared[-1].comparison.pairs == done.comparison.pairs
+    assert compared[-1].windows == done.windows
+    assert done.runs[0].accuracy == ACCURACY
 
 
 @pytest.mark.parametrize("kind", [InputError, MissingRequirement])

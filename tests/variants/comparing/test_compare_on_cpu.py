@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from decodescope.analyzer.comparing.messages import ComparisonEvent, ComparisonProgress
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
@@ -72,9 +73,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_two_variants_are_compared_and_a_killed_run_drops_its_round(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    stages: list[str] = []
+    told: list[ComparisonEvent] = []
     request = CompareRequest(CONFIG, ("eager", "static"), repeats=3, keep=tmp_path / "out")
-    with compare_variants(request, stages.append) as outcome:
+    with compare_variants(request, told.append) as outcome:
         comparison = outcome.comparison
     assert [(one.variant, one.round) for one in comparison.runs] == [
         ("eager", 0), ("static", 0), ("eager", 2), ("static", 2),
@@ -99,6 +100,7 @@ def test_two_variants_are_compared_and_a_killed_run_drops_its_round(
     assert kept == [
         f"{name}-round{round}.json.gz" for name in ("eager", "static") for round in (0, 2)
     ]
+    stages = [one.describe() for one in told if isinstance(one, ComparisonProgress)]
     assert any(stage.startswith("round 3 of 3: static (") for stage in stages)
     printed = capfd.readouterr()
     assert printed.out == ""

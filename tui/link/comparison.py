@@ -1,0 +1,67 @@
+"""The link to a comparison: a process that measures variants in turn."""
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from decodescope.analyzer.comparing.messages import ComparisonConfig, ComparisonMessage
+from decodescope.analyzer.errors import MissingRequirement
+from decodescope.tui.link.base import WorkerDied
+from decodescope.tui.link.process import ChildProcess
+
+ComparisonLinkEvent = ComparisonMessage | WorkerDied
+
+# It ends its own child first, and compares the rounds that are complete.
+_QUIT_GRACE_S = 15.0
+_MODULE = "decodescope.variants.comparing.live"
+
+
+class ComparisonLink:
+    """One comparison at a time by `python -m decodescope.variants.comparing.live`; tests pass a
+    fake. `argv` replaces the interpreter and module."""
+
+    def __init__(self, argv: tuple[str, ...] | None = None) -> None:
+        self._argv = argv or (sys.executable, "-u", "-m", _MODULE)
+        self._child = ChildProcess("the comparison", ComparisonMessage, quit_grace_s=_QUIT_GRACE_S)
+        self._folder: Path | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The process id, None without a process."""
+        return self._child.pid
+
+    async def start(self, config: ComparisonConfig) -> None:
+        """Begin a comparison; its messages arrive through `receive`.
+
+        Raises:
+            MissingRequirement: no process can be started, or its log cannot be written.
+        """
+        await self._child.end()
+        try:
+            folder = self._folder = self._folder or Path(tempfile.mkdtemp(prefix="decodescope-"))
+        except OSError as error:
+            raise MissingRequirement(f"the comparison cannot be started: {error}") from error
+        await self._child.start(
+            self._argv, msgspec.json.encode(config).decode(), folder / "comparison.log"
+        )
+
+    async def receive(self) -> ComparisonLinkEvent | None:
+        """The next event, `WorkerDied` after a comparison that ended by itself; None once
+        closed."""
+        return await self._child.receive()  # type: ignore[return-value]
+
+    async def cancel(self) -> None:
+        """Interrupt the comparison; returns when its processes have ended. The comparison of its
+        complete rounds, if any, can still be received."""
+        await self._child.end()
+
+    async def close(self) -> None:
+        """End the comparison; a pending `receive` returns None."""
+        await self._child.close()
+        if self._folder is not None:
+            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+            self._folder = None
