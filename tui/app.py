@@ -1,4 +1,4 @@
-"""The decodescope terminal app: one screen over a live worker, a recording or trace files."""
+"""The decodescope terminal app: pages over a live worker, a recording or trace files."""
 
 import asyncio
 import contextlib
@@ -29,14 +29,16 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.background import AnalysisDone, Background, FileDone
-from decodescope.tui.commands import COMMANDS, bindings
+from decodescope.tui.commands import COMMANDS, bindings, page_bindings
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.feed import Feed, Source, open_feed, source_for
+from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.view import Clock, Moment
+from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
-from decodescope.tui.panels.panel import Brush
-from decodescope.tui.screens.base import PanelScreen
-from decodescope.tui.screens.live import LiveScreen
+from decodescope.tui.panels.messages import Choose, Narrow, Turn
+from decodescope.tui.panels.panel import Brush, Panel
+from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.glyphs import ASCII, UNICODE
 from decodescope.tui.style.palette import DARK, LIGHT, Inks, themed_inks
 from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits
@@ -53,8 +55,8 @@ class DecodescopeApp(App[None]):
     """
 
     TITLE = "decodescope"
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings())
-    _main: PanelScreen
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(COMMANDS, "app"), *page_bindings()]
+    _main: MainScreen
     _painter: Painter
 
     def __init__(
@@ -73,6 +75,7 @@ class DecodescopeApp(App[None]):
         self._clock = clock or Clock()
         self._background = Background(self, self._clock, folder)
         self._feed = open_feed(source)
+        self._focus = Focus(PAGES[0].name)
         self._live: Feed | None = self._feed if self._feed.kind == "live" else None
         self._restart_until = -math.inf
         self._ending_signals: list[signal.Signals] = []
@@ -97,7 +100,8 @@ class DecodescopeApp(App[None]):
 
     def get_default_screen(self) -> Screen[None]:
         """The main screen."""
-        self._main = LiveScreen(self._brush(), self._feed.view(), Moment(self._clock.monotonic()))
+        view = self._focus.applied(self._feed.view())
+        self._main = MainScreen(self._brush(), view, Moment(self._clock.monotonic()), PAGES)
         return self._main
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -110,9 +114,17 @@ class DecodescopeApp(App[None]):
             if choice.unavailable is None:
                 title = _no_markup(f"Switch to {choice.name}")
                 summary = _no_markup(choice.summary)
-                yield SystemCommand(title, summary, partial(self.action_choose, index + 1))
+                yield SystemCommand(title, summary, partial(self.action_choose, index))
+        for index, page in enumerate(PAGES):
+            yield SystemCommand(f"Page: {page.label}", f"Show this page ({index + 1})",
+                                partial(self.action_page, index))  # fmt: skip
+        focused = self._main.focused
+        if isinstance(focused, Panel):
+            for command in focused.COMMANDS:
+                yield SystemCommand(command.title, f"{command.help} ({command.shown_key})",
+                                    partial(self.run_action, command.action, focused))  # fmt: skip
         for command in COMMANDS:
-            if command.action not in ("command_palette", "dismiss_banner"):
+            if command.action not in ("command_palette", "clear"):
                 yield SystemCommand(command.title, f"{command.help} ({command.shown_key})",
                                     partial(self.run_action, command.action))  # fmt: skip
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
@@ -143,7 +155,7 @@ class DecodescopeApp(App[None]):
 
     def on_mount(self) -> None:
         """Start reading the source."""
-        self._painter = Painter(self._main, self._clock, self._feed)
+        self._painter = Painter(self._main, self._clock, self._feed, self._focus)
         self.theme_changed_signal.subscribe(self, self._recolour)
         self._show(self._feed)
 
@@ -162,6 +174,7 @@ class DecodescopeApp(App[None]):
 
     def _show(self, feed: Feed) -> None:
         self._feed = feed
+        self._focus.forget()
         if feed.link is not None and not feed.started:
             feed.started = True
             self.run_worker(self._read(feed), name="link")
@@ -217,30 +230,62 @@ class DecodescopeApp(App[None]):
             self._feed.alarm(f"{what} not written: {message.error}")
         self._painter.changed(self._feed)
 
-    async def action_choose(self, number: int) -> None:
-        """Switch to the variant, or the trace file, with this number."""
+    def action_page(self, number: int) -> None:
+        """Show the page with this number, from 0."""
+        if number < len(PAGES):
+            self._focus.page = PAGES[number].name
+            self._painter.paint()
+
+    def on_turn(self, message: Turn) -> None:
+        """A panel leads to another page."""
+        self._focus.page = message.page
+        self._painter.paint()
+
+    def on_choose(self, message: Choose) -> None:
+        """A panel selected something in the window it shows."""
+        self._focus.choose(message.pick, self._painter.shown()[0])
+        self._painter.paint()
+
+    def on_narrow(self, message: Narrow) -> None:
+        """A panel shows only what is inside a range, or everything again."""
+        self._focus.narrow(message.path)
+        self._painter.paint()
+
+    def action_clear(self) -> None:
+        """Hide the banner; without one, drop the selection; then show everything again."""
+        if self._feed.view().banner is not None:
+            self._feed.dismiss_banner()
+        else:
+            self._focus.clear(self._painter.shown()[0])
+        self._painter.paint()
+
+    def action_variants(self) -> None:
+        """List the variants or the opened files, and switch to the chosen one."""
+        from decodescope.tui.screens.variants import VariantsScreen
+
+        view = self._feed.view()
+        title = "Opened files" if view.kind == "trace" else "Variants"
+        if view.kind == "replay" or len(view.choices) < 2:
+            self.notify("There is nothing to switch to.", severity="warning")
+        else:
+            self.push_screen(VariantsScreen(title, view.choices, view.current), self._switched)
+
+    async def _switched(self, index: int | None) -> None:
+        if index is not None:
+            await self.action_choose(index)
+
+    async def action_choose(self, index: int) -> None:
+        """Switch to the variant, or the trace file, at this place of the list."""
         view, feed = self._feed.view(), self._feed
-        index = number - 1
         if not 0 <= index < len(view.choices):
             return
         choice = view.choices[index]
         if feed.kind == "trace":
             self._select_file(index)
-        elif feed.kind == "replay":
-            self.notify("A recording cannot switch variants. Press o to open another one.")
         elif choice.unavailable is not None:
             self.notify(f"{choice.name}: {choice.unavailable}", severity="warning")
-        elif index != view.current:
+        elif feed.kind == "live" and index != view.current:
             await feed.send(SwitchVariant(choice.name))
-
-    async def action_next_choice(self) -> None:
-        """Switch to the next variant that can run, or the next trace file."""
-        choices, current = self._feed.view().choices, self._feed.view().current
-        for step in range(1, len(choices)):
-            index = (current + step) % len(choices)
-            if choices[index].unavailable is None:
-                await self.action_choose(index + 1)
-                return
 
     def action_freeze(self) -> None:
         """Freeze the view, or continue."""
@@ -286,15 +331,10 @@ class DecodescopeApp(App[None]):
         self._painter.paint()
         await feed.link.restart()
 
-    def action_dismiss_banner(self) -> None:
-        """Hide the banner."""
-        self._feed.dismiss_banner()
-        self._painter.paint()
-
     def action_copy(self) -> None:
-        """Copy the figures as text (OSC 52, so it works over SSH)."""
-        self.copy_to_clipboard(self._main.as_text(*self._painter.shown()))
-        self.notify("The figures are on the clipboard.")
+        """Copy the page as text (OSC 52, so it works over SSH)."""
+        self.copy_to_clipboard(self._main.as_text())
+        self.notify("The page is on the clipboard as text.")
 
     def action_save_svg(self) -> None:
         """Write the screen as SVG."""

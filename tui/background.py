@@ -140,7 +140,7 @@ def analyse_files(paths: Sequence[Path], at: float) -> Window:
     timeline = analysis.step_timeline() if report.steps else None
     shown = report.kernels[:KERNELS_SHOWN]
     families = tuple(FAMILIES[kernel_family(kernel.name)] for kernel in shown)
-    return Window(paths[0], report, timeline, families, at)
+    return Window(paths[0], analysis, timeline, families, at)
 
 
 def _analysis(paths: Sequence[Path]) -> "Analysis":

@@ -1,9 +1,14 @@
-"""Every action of the app, once: bindings, footer, help and palette are made from this list."""
+"""Every action of the app, once: bindings, footer, help and palette are made from this list.
 
+Panels that take keys have commands of their own, in the same form.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
+PAGE_KEYS = "123456789"
 # In the order of the choices.
 CHOICE_KEYS = "1234567890"
 
@@ -32,47 +37,47 @@ class Command:
 COMMANDS = (
     Command("help", "question_mark", "Help", "All keys, and what each figure means",
             "help", 1, "?"),
+    Command("variants", "v", "Switch variant or file",
+            "List the variants or the opened files; a number chooses one", "variant", 2),
     Command("freeze", "space", "Freeze the view",
-            "Stop repainting and analysing, or resume; the run itself continues", "freeze", 3),
+            "Stop repainting and analysing, or resume; the run itself continues", "freeze", 5),
     Command("pause", "p", "Pause or resume", "Pause the worker or the replay, or resume it",
-            "pause", 2),
+            "pause", 3),
     Command("capture", "t", "Capture a trace",
             "Write the next window as .json.gz into the current folder", "trace", 4),
     Command("open", "o", "Open a recording or trace",
-            "Choose a bundled recording, or type a path", "open", 5),
-    Command("copy", "y", "Copy the figures", "Copy the figures as text to the clipboard",
-            "copy", 7),
+            "Choose a bundled recording, or type a path", "open", 6),
+    Command("copy", "y", "Copy the page", "Copy what the page shows as text to the clipboard",
+            "copy", 8),
     Command("restart", "R", "Restart", "Restart the worker, or replay from the start",
-            "restart", 8),
+            "restart", 9),
     Command("save_svg", "ctrl+s", "Screenshot",
-            "Write the screen as SVG into the current folder", "svg", 9, "^s"),
+            "Write the screen as SVG into the current folder", "svg", 10, "^s"),
     Command("command_palette", "ctrl+p", "Command palette", "Search all actions",
-            "palette", 6, "^p"),
-    Command("dismiss_banner", "escape", "Dismiss the banner", "Hide the message on top",
+            "palette", 7, "^p"),
+    Command("clear", "escape", "Clear the selection",
+            "Hide the banner; then clear the selection; then show everything again",
             shown="esc"),
     Command("quit", "q,ctrl+c", "Quit", "Stop the worker and leave", "quit", 0, "q"),
 )  # fmt: skip
 
 
-def bindings() -> list[Binding]:
-    """The app's key bindings; Textual binds the palette itself."""
-    keys = [Binding(c.key, c.action, c.title, show=False) for c in COMMANDS
-            if c.action != "command_palette"]  # fmt: skip
-    keys.extend(
-        Binding(key, f"choose({number})", f"Choose number {number}", show=False)
-        for number, key in enumerate(CHOICE_KEYS, 1)
-    )
-    return keys
+def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
+    """The key bindings of `commands`, whose ids in a keymap begin with `scope`; Textual binds the
+    palette itself."""
+    return [Binding(c.key, c.action, c.title, show=False, id=f"{scope}.{c.action}")
+            for c in commands if c.action != "command_palette"]  # fmt: skip
+
+
+def page_bindings() -> list[BindingType]:
+    """The keys of the pages."""
+    return [Binding(key, f"page({number})", f"Page {number}", show=False)
+            for number, key in enumerate(PAGE_KEYS)]  # fmt: skip
 
 
 def footer(kind: str, choices: int) -> tuple[Command, ...]:
-    """What the footer shows for a source of this kind with `choices` choices."""
-    shown = [command for command in COMMANDS if command.label]
-    if kind == "trace":
-        without = ("pause", "capture", "restart", "freeze")
-        shown = [command for command in shown if command.action not in without]
-    if choices > 1 and kind != "replay":
-        keys = f"1\u2013{choices}" if choices < len(CHOICE_KEYS) else "0\u20139"
-        noun = "file" if kind == "trace" else "variant"
-        shown.insert(0, Command("next_choice", keys, label=noun, priority=2))
-    return tuple(shown)
+    """What the footer shows of `COMMANDS` for a source of this kind with `choices` choices."""
+    without = {"pause", "capture", "restart", "freeze"} if kind == "trace" else set()
+    if choices < 2 or kind == "replay":
+        without.add("variants")
+    return tuple(c for c in COMMANDS if c.label and c.action not in without)

@@ -8,8 +8,9 @@ from dataclasses import replace
 from textual.timer import Timer
 
 from decodescope.tui.model.feed import Feed
+from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.view import Clock, Moment, View
-from decodescope.tui.screens.base import PanelScreen
+from decodescope.tui.screens.main import MainScreen
 
 PAINT_INTERVAL_S = 0.25
 AGE_INTERVAL_S = 1.0
@@ -18,10 +19,11 @@ AGE_INTERVAL_S = 1.0
 class Painter:
     """Passes the feed's view to the screen; `freeze` keeps showing the current view."""
 
-    def __init__(self, screen: PanelScreen, clock: Clock, feed: Feed) -> None:
+    def __init__(self, screen: MainScreen, clock: Clock, feed: Feed, focus: Focus) -> None:
         self._screen = screen
         self._clock = clock
         self._feed = feed
+        self._focus = focus
         self._frozen: tuple[View, Moment] | None = None
         self._due: Timer | None = None
         self._ages = screen.set_interval(AGE_INTERVAL_S, self._paint_ages)
@@ -33,7 +35,10 @@ class Painter:
 
     def shown(self) -> tuple[View, Moment]:
         """The view on the screen, and the moment it is looked at."""
-        return self._frozen or (self._feed.view(), self._moment())
+        if self._frozen is not None:
+            view, moment = self._frozen
+            return self._focus.applied(view), moment
+        return self._focus.applied(self._feed.view()), self._moment()
 
     def follow(self, feed: Feed) -> None:
         """Show `feed` from now on, not frozen."""
@@ -43,8 +48,8 @@ class Painter:
     def freeze(self) -> None:
         """Keep showing the current view."""
         self._ages.pause()
-        self._frozen = (self.shown()[0], replace(self._moment(), frozen=True))
-        self._screen.show(*self._frozen)
+        self._frozen = (self._feed.view(), replace(self._moment(), frozen=True))
+        self._screen.show(*self.shown())
 
     def thaw(self) -> None:
         """Continue with the latest view."""
@@ -62,18 +67,15 @@ class Painter:
         if self._due is not None:
             self._due.stop()
             self._due = None
-        view = self._feed.view()
-        if self._frozen is None:
-            self._screen.show(view, self._moment())
-            return
-        still, moment = self._frozen
-        status = replace(still, state=view.state, detail=view.detail, died=view.died,
-                         banner=view.banner)  # fmt: skip
-        self._screen.show_status(status, moment)
+        if self._frozen is not None:
+            view, (still, moment) = self._feed.view(), self._frozen
+            self._frozen = (replace(still, state=view.state, detail=view.detail, died=view.died,
+                                    banner=view.banner), moment)  # fmt: skip
+        self._screen.show(*self.shown())
 
     def _paint_ages(self) -> None:
         if self._frozen is None and self._due is None:
-            self._screen.show_ages(self._feed.view(), self._moment())
+            self._screen.show_ages(*self.shown())
 
     def _moment(self) -> Moment:
         return Moment(self._clock.monotonic())

@@ -12,7 +12,7 @@ from decodescope.tui.model.view import Moment, Sample, View
 from decodescope.tui.panels.banner import BannerPanel, banner_rows, headlines, hint_has_own_row
 from decodescope.tui.panels.footer import fitting_keys
 from decodescope.tui.panels.panel import Brush
-from decodescope.tui.panels.spark import (
+from decodescope.tui.panels.history import (
     HOLD_S,
     SPAN_S,
     slice_seconds,
@@ -25,7 +25,6 @@ from decodescope.tui.panels.variants import first_shown
 from decodescope.tui.style.glyphs import (
     ASCII,
     UNICODE,
-    big,
     column,
     horizontal_bar,
 )
@@ -55,13 +54,6 @@ def test_a_horizontal_bar_has_its_width(fraction, cells, glyphs):
     if cells > 0:
         assert bar.strip() == "" or fraction > 0
         assert (bar == ("█" if glyphs.unicode else "=") * cells) or fraction < 1
-
-
-@given(st.text("0123456789.,\u2013<>", min_size=1, max_size=9), st.booleans())
-def test_big_digits_have_three_rows_of_one_width(text, bold):
-    rows = big(text, bold)
-    width = sum(1 if char in ".," else 3 for char in text)
-    assert {cell_len(row) for row in rows} == {len(rows[0])} == {width}
 
 
 @given(st.text())

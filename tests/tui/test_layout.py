@@ -4,18 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.tui.screens import layout
-from decodescope.tui.screens.layout import Place, Plan, frame_for
-from decodescope.tui.screens.live import LiveScreen
+from decodescope.tui.pages import layout
+from decodescope.tui.pages.all_pages import PAGES
+from decodescope.tui.pages.layout import DETAILS_BESIDE_WIDTH, Page, Place, Plan
 
+LIVE = PAGES[0]
+WANTED = {"verdict": 2, "variants": 3, "text": 1}
 sizes = st.tuples(st.integers(1, 320), st.integers(1, 120))
+pages = st.sampled_from(PAGES)
+kinds = st.sampled_from(["live", "replay", "trace"])
 
 
-def plan(width: int, height: int, banner: int = 0, color: bool = True, text: bool = True) -> Plan:
-    """Where the main screen puts its panels."""
-    kind = "live" if text else "trace"
-    bands = LiveScreen.bands(kind, width, frame_for(width, height), color)
-    return layout.plan(bands, width, height, banner)
+def plan(size: tuple[int, int], page: Page = LIVE, kind: str = "live", **wanted: int) -> Plan:
+    """Where a page puts its panels; without colours it needs the most rows."""
+    return layout.plan(page, kind, size, WANTED | wanted, color=False)
 
 
 def cells(place: Place) -> set[tuple[int, int]]:
@@ -26,12 +28,12 @@ def cells(place: Place) -> set[tuple[int, int]]:
     }
 
 
-@given(sizes, st.integers(0, 6), st.booleans(), st.booleans())
-def test_panels_are_inside_and_do_not_overlap(size, banner, color, text):
+@given(sizes, pages, kinds, st.integers(0, 6), st.integers(0, 12))
+def test_panels_are_inside_and_do_not_overlap(size, page, kind, banner, verdict):
     width, height = size
     taken = 0
     union: set[tuple[int, int]] = set()
-    for place in plan(width, height, banner, color, text).places.values():
+    for place in plan(size, page, kind, banner=banner, verdict=verdict).places.values():
         assert place.x >= 0
         assert place.y >= 0
         assert place.width >= 1
@@ -43,39 +45,58 @@ def test_panels_are_inside_and_do_not_overlap(size, banner, color, text):
     assert len(union) == taken
 
 
-@given(sizes)
-def test_the_state_is_shown_at_every_size(size):
-    assert "title" in plan(*size).places
+@given(sizes, pages)
+def test_the_state_is_shown_at_every_size(size, page):
+    assert "title" in plan(size, page).places
+
+
+@given(st.integers(60, 320), st.integers(16, 120), pages, kinds)
+def test_the_frame_and_a_first_panel_from_60_by_16(width, height, page, kind):
+    places = plan((width, height), page, kind).places
+    assert {"title", "tabs", "strip", "keys"} <= set(places)
+    assert set(places) & {panel.NAME for panel in page.panels}
 
 
 @given(st.integers(60, 320), st.integers(16, 120))
-def test_figures_verdict_timeline_and_keys_from_60_by_16(width, height):
-    assert {"title", "figures", "verdict", "timeline", "spark", "keys"} <= set(
-        plan(width, height).places
-    )
+def test_verdict_history_and_timeline_of_a_run_from_60_by_16(width, height):
+    assert {"verdict", "history", "timeline_top"} <= set(plan((width, height)).places)
 
 
 @given(st.integers(80, 320), st.integers(24, 120))
-def test_everything_from_80_by_24(width, height):
-    assert set(plan(width, height).places) == {
-        "title", "figures", "verdict", "spark", "variants", "timeline", "kernels", "gaps", "text",
-        "log", "keys",
+def test_everything_of_a_run_from_80_by_24(width, height):
+    assert set(plan((width, height)).places) >= {
+        "title", "tabs", "strip", "verdict", "history", "variants", "timeline_top", "kernels_top",
+        "gaps_top", "keys",
     }  # fmt: skip
 
 
-@given(sizes, st.integers(1, 100))
-def test_a_taller_screen_loses_no_panel(size, more):
+@given(sizes, pages, kinds, st.integers(1, 100))
+def test_a_taller_screen_loses_no_panel(size, page, kind, more):
     width, height = size
-    assert set(plan(width, height).places) <= set(plan(width, height + more).places)
+    taller = plan((width, height + more), page, kind).places
+    assert set(plan(size, page, kind).places) <= set(taller)
+
+
+@given(st.integers(DETAILS_BESIDE_WIDTH, 320), st.integers(16, 120), pages)
+def test_details_are_beside_the_page_from_140_columns(width, height, page):
+    places = plan((width, height), page).places
+    if page.details:
+        place = places["details"]
+        assert place.x + place.width == width
+        assert all(
+            places[panel.NAME].x + places[panel.NAME].width <= place.x
+            for panel in page.panels
+            if panel.NAME in places
+        )
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)])
-def test_no_text_panel_without_text(size):
-    assert "text" not in plan(*size, text=False).places
+def test_a_trace_has_no_history_and_no_text(size):
+    assert {"history", "text"}.isdisjoint(plan(size, kind="trace", text=0).places)
 
 
-@given(sizes, st.integers(1, 6))
-def test_a_banner_is_right_below_the_title(size, banner):
-    places = plan(*size, banner).places
+@given(sizes, pages, st.integers(1, 6))
+def test_a_banner_is_right_below_the_title(size, page, banner):
+    places = plan(size, page, banner=banner).places
     if "banner" in places:
         assert places["banner"] == Place(0, 1, size[0], banner)

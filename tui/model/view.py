@@ -11,8 +11,10 @@ from decodescope.analyzer.protocol import Failure, Hello, Stats
 from decodescope.analyzer.schema.report import CaptureInfo, Report
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.banners import Banner
+from decodescope.tui.model.picks import NOTHING, Selection
 
 if TYPE_CHECKING:
+    from decodescope.analyzer import Analysis
     from decodescope.analyzer.timing.step_timeline import StepTimeline
 
 Kind = Literal["live", "replay", "trace"]
@@ -42,18 +44,24 @@ class Moment:
     frozen: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Window:
     """One analysed window, announced at monotonic second `at`.
 
-    `families` are the kinds of work that the report's first kernels do.
+    `timeline` is its last step, `families` are the kinds of work that the report's first kernels
+    do.
     """
 
     path: Path
-    report: Report
+    analysis: "Analysis"
     timeline: "StepTimeline | None"
     families: tuple[str, ...]
     at: float
+
+    @property
+    def report(self) -> Report:
+        """Every figure of the window."""
+        return self.analysis.report
 
     @property
     def per(self) -> str:
@@ -87,7 +95,10 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything the panels show. `stats` and `window` belong to `choices[current]`."""
+    """Everything the panels show. `stats` and `window` belong to `choices[current]`.
+
+    `held`: the selection belongs to `window`, and a later one has arrived.
+    """
 
     kind: Kind
     source_name: str
@@ -105,6 +116,9 @@ class View:
     fatal: Failure | None = None
     banner: Banner | None = None
     replay_paused: bool = False
+    page: str = ""
+    selection: Selection = NOTHING
+    held: bool = False
 
     @property
     def variant(self) -> str | None:
@@ -147,6 +161,8 @@ class View:
         parts = []
         if moment.frozen:
             parts.append("frozen")
+        elif self.held:
+            parts.append("held for the selection: esc")
         elif self.kind != "trace":
             parts.append(f"window {age(moment.now - window.at)} ago")
         capture = window.report.capture

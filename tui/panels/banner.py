@@ -37,7 +37,6 @@ class BannerPanel(Panel[Banner | None]):
 
     NAME = "banner"
     FRAMES = ()
-    STATUS = True
 
     def pick(self, view: View, moment: Moment) -> Banner | None:
         return view.banner

@@ -1,32 +1,10 @@
-"""The bottom lines: the log, and the keys."""
+"""The bottom line: the keys of the focused panel, then those of the app."""
 
 from rich.style import Style
 
 from decodescope.tui.commands import Command, footer
-from decodescope.tui.model.view import LogLine, Moment, View
-from decodescope.tui.panels.panel import Panel, Row, Sheet
-
-LOG_LINES_SHOWN = 8
-
-
-class LogPanel(Panel[tuple[LogLine, ...]]):
-    """The last lines of the log, newest at the bottom."""
-
-    NAME = "log"
-    FRAMES = ()
-
-    def pick(self, view: View, moment: Moment) -> tuple[LogLine, ...]:
-        return view.log[-LOG_LINES_SHOWN:]
-
-    def draw(self, data: tuple[LogLine, ...], width: int, height: int) -> Sheet:
-        inks = self._brush.inks
-        styles = {"info": inks.dim, "warning": inks.warn, "error": inks.bad}
-        rows = [Row() for _ in range(height - len(data))]
-        for line in data[-height:]:
-            prefix = "" if line.level == "info" else f"{line.level}: "
-            text = " ".join(line.text.split())
-            rows.append(Row().left(f" {prefix}{text}", width, styles[line.level]))
-        return Sheet(rows)
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
 
 
 def fitting_keys(commands: tuple[Command, ...], width: int) -> tuple[Command, ...]:
@@ -43,14 +21,29 @@ class KeysPanel(Panel[tuple[Command, ...]]):
     NAME = "keys"
     FRAMES = ()
 
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._local: tuple[Command, ...] = ()
+        self._app: tuple[Command, ...] = ()
+        super().__init__(brush, view, moment)
+
+    def use_commands(self, commands: tuple[Command, ...]) -> None:
+        """Show the commands of the panel that has the focus."""
+        local = tuple(command for command in commands if command.label)
+        if local != self._local:
+            self._local = local
+            self._data = (*self._local, *self._app)
+            self._redraw()
+
     def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
-        return footer(view.kind, len(view.choices))
+        self._app = footer(view.kind, len(view.choices))
+        return (*self._local, *self._app)
 
     def draw(self, data: tuple[Command, ...], width: int, height: int) -> Sheet:
         inks = self._brush.inks
         row = Row().add(" ", inks.text)
         for command in fitting_keys(data, width - 1):
-            click = Style.from_meta({"@click": f"app.{command.action}"})
+            scope = "focused" if command in self._local else "app"
+            click = Style.from_meta({"@click": f"{scope}.{command.action}"})
             row.add(command.shown_key, inks.key + click)
             row.add(f" {command.label}", inks.dim + click).add("  ", inks.text)
         return Sheet([row])

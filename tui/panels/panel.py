@@ -1,7 +1,7 @@
 """The base of all panels: lines are computed once per change, and only changed lines repaint."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -11,6 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from decodescope.analyzer.plain import plain_line
+from decodescope.tui.commands import Command, bindings
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.style.glyphs import Glyphs
 from decodescope.tui.style.palette import Inks
@@ -103,14 +104,20 @@ class Panel(Widget, Generic[Data], can_focus=False):
     """Shows a part of the app's `View`. Subclasses implement `pick` and `draw`.
 
     `NAME` is its place in the layout. `FRAMES` are the kinds of frame it is drawn in. `AGES`: it
-    says how old its figures are. `STATUS`: it stays current while the view is frozen.
+    says how old its figures are. `COMMANDS` are its keys; a panel that has some takes the focus.
     """
 
     NAME: ClassVar[str]
     FRAMES: ClassVar[tuple[Frame, ...]] = ("box", "rule")
     AGES: ClassVar[bool] = False
-    STATUS: ClassVar[bool] = False
+    COMMANDS: ClassVar[tuple[Command, ...]] = ()
     ALLOW_SELECT = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        if "COMMANDS" in vars(cls):
+            cls.BINDINGS = bindings(cls.COMMANDS, getattr(cls, "NAME", "table"))
+            options.setdefault("can_focus", bool(cls.COMMANDS))
+        super().__init_subclass__(**options)
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         super().__init__(id=self.NAME)
@@ -131,6 +138,10 @@ class Panel(Widget, Generic[Data], can_focus=False):
         """`data` as lines for the clipboard; none by default."""
         return []
 
+    def wanted_rows(self, width: int) -> int | None:
+        """The rows that it could fill at this width; None leaves the layout to the page."""
+        return None
+
     def show(self, view: View, moment: Moment) -> None:
         """Show `view`; does nothing if the picked data did not change."""
         data = self.pick(view, moment)
@@ -143,6 +154,14 @@ class Panel(Widget, Generic[Data], can_focus=False):
         if brush != self._brush:
             self._brush = brush
             self._redraw()
+
+    def on_focus(self) -> None:
+        """Mark the title."""
+        self._redraw()
+
+    def on_blur(self) -> None:
+        """Unmark the title."""
+        self._redraw()
 
     def render_line(self, y: int) -> Strip:
         """The cached line `y`."""
@@ -221,6 +240,6 @@ class Panel(Widget, Generic[Data], can_focus=False):
         if cell_len(title) + cell_len(note) + 2 > room:
             space = room - cell_len(title) - 4
             note = f" {set_cell_size(note[1:-1], space - 1)}… " if note and space >= 14 else ""
-        head.add(title, inks.title)
+        head.add(title, inks.focused if self.has_focus else inks.title)
         head.add("─" * max(end - head.cells - cell_len(note), 0), inks.border)
         head.add(note, inks.dim)

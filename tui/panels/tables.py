@@ -74,7 +74,7 @@ def _steps_note(window: Window) -> str:
 class KernelsPanel(Panel[KernelTable]):
     """Name, count and µs per step, share of the kernel time, and a bar of it."""
 
-    NAME = "kernels"
+    NAME = "kernels_top"
 
     def pick(self, view: View, moment: Moment) -> KernelTable | Empty:
         noun, window = "operator" if view.on_cpu else "kernel", view.window
@@ -117,7 +117,7 @@ class KernelsPanel(Panel[KernelTable]):
 class GapsPanel(Panel[GapTable]):
     """Class, meaning, gaps and time per step, share of the window, the largest gap."""
 
-    NAME = "gaps"
+    NAME = "gaps_top"
 
     def pick(self, view: View, moment: Moment) -> GapTable | Empty:
         if view.window is None:

@@ -19,20 +19,18 @@ class TextData:
 
 
 class TextPanel(Panel[TextData]):
-    """The text as it is generated; follows its end."""
+    """The text as it is generated; follows its end. Without a tokenizer it wants no rows."""
 
     NAME = "text"
 
     def pick(self, view: View, moment: Moment) -> TextData | Empty:
         stats = view.stats
-        if view.kind == "trace":
-            return Empty(TITLE, "a trace file holds no text")
-        if stats is None:
-            return Empty(TITLE, "no text yet")
-        note = f"generation {stats.round} · position {stats.position:,}"
-        if not stats.text:
-            return Empty(TITLE, "no tokenizer: there is no text to show", note)
-        return TextData(stats.text, note)
+        if stats is None or not stats.text:
+            return Empty(TITLE, "")
+        return TextData(stats.text, f"generation {stats.round} · position {stats.position:,}")
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 0 if isinstance(self._data, Empty) else 1
 
     def draw(self, data: TextData, width: int, height: int) -> Sheet:
         inks = self._brush.inks

@@ -112,7 +112,7 @@ def overlap_shares(timeline: "StepTimeline", columns: int) -> list[float]:
 class TimelinePanel(Panel[TimelineData]):
     """Busy row(s), gap row, a row of class letters without colours, scale and legend."""
 
-    NAME = "timeline"
+    NAME = "timeline_top"
     AGES = True
 
     def pick(self, view: View, moment: Moment) -> TimelineData | Empty:

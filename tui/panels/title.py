@@ -41,7 +41,6 @@ class TitlePanel(Panel[TitleData]):
 
     NAME = "title"
     FRAMES = ()
-    STATUS = True
 
     def pick(self, view: View, moment: Moment) -> TitleData:
         badges = []

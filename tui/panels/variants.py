@@ -1,4 +1,4 @@
-"""What the number keys select: variants of a live run, or opened trace files."""
+"""What `v` and a number switch to: variants of a live run, or opened trace files."""
 
 from dataclasses import dataclass
 
@@ -34,6 +34,10 @@ class VariantsPanel(Panel[VariantsData]):
             return Empty(title, "waiting for the worker")
         return VariantsData(title, view.choices, view.current)
 
+    def wanted_rows(self, width: int) -> int | None:
+        data = self._data
+        return len(data.choices) if isinstance(data, VariantsData) and len(data.choices) > 1 else 0
+
     def draw(self, data: VariantsData, width: int, height: int) -> Sheet:
         total = len(data.choices)
         first = first_shown(total, data.current, max(height, 1))
@@ -41,13 +45,12 @@ class VariantsPanel(Panel[VariantsData]):
         names = min(max(len(choice.name) for choice in data.choices), width // 2)
         rows = [self._line(data, index, names, width) for index in shown]
         hidden = total - len(shown)
-        keys = f"keys {0 if total >= len(CHOICE_KEYS) else 1}\u20139"
-        return Sheet(rows, data.title, f"{hidden} more" if hidden else keys)
+        return Sheet(rows, data.title, f"v switches · {hidden} more" if hidden else "v switches")
 
     def _line(self, data: VariantsData, index: int, names: int, width: int) -> Row:
         choice, inks = data.choices[index], self._brush.inks
         current = index == data.current
-        click = Style.from_meta({"@click": f"app.choose({index + 1})"})
+        click = Style.from_meta({"@click": f"app.choose({index})"})
         pointer = self._brush.glyphs.pointer if current else " "
         row = Row().add(pointer, inks.variant(index) + click)
         number = CHOICE_KEYS[index] if index < len(CHOICE_KEYS) else " "

@@ -1,11 +1,13 @@
-"""The answer: what the decode step is bound by, and why."""
+"""The answer: what the decode step is bound by, why, and what to do next."""
 
 from dataclasses import dataclass
 
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.views.words import bound_words
+from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.panels.messages import Resized
+from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
 from decodescope.tui.panels.text import wrapped
 
 _BAD = ("launch", "communication")
@@ -13,49 +15,84 @@ _BAD = ("launch", "communication")
 
 @dataclass(frozen=True, slots=True)
 class VerdictData:
-    """`label` is "launch-bound", …; it is empty before the first window, and `reason` says why.
+    """`label` is "launch-bound", …; it is empty before the first window, and `reasons` say why.
     `advice` is what to do next."""
 
     label: str
-    reason: str
+    reasons: tuple[str, ...]
     bad: bool = False
-    advice: str = ""
+    advice: tuple[str, ...] = ()
 
 
 class VerdictPanel(Panel[VerdictData]):
-    """The verdict of the last window in one line, or two."""
+    """The verdict as a headline with its first advice; the other lines can be unfolded."""
 
     NAME = "verdict"
     FRAMES = ()
+    COMMANDS = (
+        Command("fold", "enter", "Fold or unfold", "Show or hide the reasons", "reasons", 4),
+    )
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._unfolded = False
+        super().__init__(brush, view, moment)
 
     def pick(self, view: View, moment: Moment) -> VerdictData:
         if view.window is None:
-            return VerdictData("", view.waiting)
+            return VerdictData("", (view.waiting,))
         report = view.window.report
         if report.health.status == "no_gpu_activity":
-            found = "; ".join(finding.message for finding in report.health.findings)
-            return VerdictData("no GPU activity", found or "the trace holds no GPU events", True)
-        bound, because = report.verdict.bound, "; ".join(report.verdict.because)
+            found = tuple(finding.message for finding in report.health.findings)
+            return VerdictData("no GPU activity", found or ("the trace holds no GPU events",), True)
+        verdict = report.verdict
         return VerdictData(
-            bound_words(bound), because, bound in _BAD, "; ".join(report.verdict.next)
+            bound_words(verdict.bound), verdict.because, verdict.bound in _BAD, verdict.next
         )
 
     def as_text(self, data: VerdictData) -> list[str]:
-        advice = [f"next         {data.advice}"] if data.advice else []
-        return [f"verdict      {data.label} {data.reason}".rstrip(), *advice]
+        advice = [f"next         {line}" for line in data.advice]
+        return [f"verdict      {data.label} {'; '.join(data.reasons)}".rstrip(), *advice]
+
+    def wanted_rows(self, width: int) -> int:
+        return len(self._rows(width)) if not isinstance(self._data, Empty) else 1
 
     def draw(self, data: VerdictData, width: int, height: int) -> Sheet:
-        inks = self._brush.inks
-        row = Row().add(" ", inks.text)
+        rows = self._rows(width)
+        if len(rows) > height > 0:
+            more = Row().add(" enter shows all", self._brush.inks.key)
+            rows = [*rows[: height - 1], rows[height - 1].row(more, more.cells)]
+        return Sheet(rows)
+
+    def action_fold(self) -> None:
+        """Show or hide the reasons."""
+        self._unfolded = not self._unfolded
+        self.post_message(Resized())
+        self._redraw()
+
+    def on_click(self) -> None:
+        """Show or hide the reasons."""
+        self.action_fold()
+
+    def _rows(self, width: int) -> list[Row]:
+        data, inks = self._data, self._brush.inks
+        assert isinstance(data, VerdictData)
+        head = Row().add(" ", inks.text)
         if data.label:
-            row.add(f" {data.label} ", inks.chip(inks.warn if data.bad else inks.good))
-            row.add(" ", inks.text)
-        style, room = inks.text if data.label else inks.dim, max(width - row.cells - 1, 0)
-        if height < 2:
-            return Sheet([row.left(data.reason, room, style)])
-        if data.advice:
-            below = Row().to(row.cells).left(f"next: {data.advice}", room, style)
-            return Sheet([row.left(data.reason, room, style), below])
-        first, *rest = wrapped(plain_line(data.reason), max(room, 1))
-        below = Row().to(row.cells).left(" ".join(rest), room, style)
-        return Sheet([row.add(first, style), below])
+            head.add(f" {data.label} ", inks.chip(inks.warn if data.bad else inks.good))
+            head.add(" ", inks.text)
+        start = head.cells
+        reasons = data.reasons if self._unfolded else data.reasons[:1]
+        advice = data.advice if self._unfolded else data.advice[:1]
+        hidden = len(data.reasons) + len(data.advice) - len(reasons) - len(advice)
+        rows: list[Row] = []
+        lines = [(reason, "") for reason in reasons] + [(line, "next: ") for line in advice]
+        for text, before in lines:
+            room = max(width - start - len(before) - 1, 1)
+            for place, piece in enumerate(wrapped(plain_line(text), room)):
+                row = head if not rows else Row().to(start)
+                row.add(before if place == 0 else " " * len(before), inks.good)
+                rows.append(row.add(piece, inks.text if data.label else inks.dim))
+        rows = rows or [head]
+        if hidden and rows[-1].cells + 12 <= width:
+            rows[-1].add(f"  +{hidden} enter", inks.faint)
+        return rows

@@ -82,7 +82,7 @@ class HelpScreen(ModalScreen[None]):
         self._inks = inks
 
     def compose(self) -> ComposeResult:
-        keys = [("1\u20139, 0", "Switch to that variant or trace file; 0 is the tenth")]
+        keys = [("1\u20139", "Show that page")]
         keys += [(c.shown_key, f"{c.title}. {c.help}.") for c in COMMANDS]
         with VerticalScroll() as box:
             box.border_title = "decodescope help"

@@ -74,6 +74,9 @@ def _parsed(value: str, default: str) -> Color:
 
 _PLAIN, _BOLD, _DIM = Style(), Style(bold=True), Style(dim=True)
 _ALARM = Style(bold=True, underline=True)
+_CURSOR = Style(reverse=True)
+_FOUND = Style(underline=True)
+_FOCUSED = Style(bold=True, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +95,14 @@ class Inks:
     faint: Style = _DIM
     border: Style = _DIM
     title: Style = _BOLD
+    focused: Style = _FOCUSED
     accent: Style = _BOLD
     good: Style = _BOLD
     warn: Style = _BOLD
     bad: Style = _ALARM
     key: Style = _BOLD
+    cursor: Style = _CURSOR
+    found: Style = _FOUND
     _hues: dict[str, Style] = field(default_factory=dict, compare=False)
 
     def hue(self, color: str) -> Style:
@@ -150,9 +156,12 @@ def themed_inks(variables: dict[str, str], dark: bool) -> Inks:
         faint=mixed(0.42),
         border=mixed(0.26),
         title=Style(color=primary.hex6, bold=True),
+        focused=Style(color=background.hex6, bgcolor=primary.hex6, bold=True),
         accent=Style(color=primary.hex6),
         good=hue(GREEN),
         warn=hue(ORANGE),
         bad=hue(VERMILLION, bold=True),
         key=hue(ORANGE if dark else BLUE, bold=True),
+        cursor=Style(bgcolor=background.blend(primary, 0.28).hex6),
+        found=Style(color=foreground.hex6, bold=True, underline=True),
     )

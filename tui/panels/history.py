@@ -1,5 +1,6 @@
-"""The tok/s history: one bar per slice of time, a mark where the variant changed."""
+"""The tok/s history: bars over time with an axis, lines at p50 and p99, marks at switches."""
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -8,17 +9,22 @@ from decodescope.tui.model.view import Choice, Moment, Sample, View
 from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 from decodescope.tui.style.glyphs import column
 
+_AXIS_CELLS = 7
+_LINE_CELLS = 9
 SPAN_S = 240.0
 HOLD_S = 3.0
 _SLICES_S = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 8.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 240.0)
 
 
 @dataclass(frozen=True, slots=True)
-class SparkData:
-    """The history, and the choices that its samples belong to."""
+class HistoryData:
+    """The history, the choices that its samples belong to, and the tokens/s at the median and at
+    the 99th percentile of the step time (tokens of a step ÷ step time)."""
 
     samples: tuple[Sample, ...]
     choices: tuple[Choice, ...]
+    at_p50: float | None = None
+    at_p99: float | None = None
 
 
 def slice_seconds(samples: tuple[Sample, ...], columns: int) -> float:
@@ -61,41 +67,72 @@ def switches(slices: list[Sample | None]) -> list[tuple[int, int]]:
     return marks
 
 
-class SparkPanel(Panel[SparkData]):
+def axis_top(peak: float) -> float:
+    """The end of the axis: 1, 1.5, 2, 3, 5 or 7.5 times a power of ten, at least `peak`."""
+    if peak <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(peak))
+    return next(power * f for f in (1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0) if power * f >= peak)
+
+
+class HistoryPanel(Panel[HistoryData]):
     """Bars in the colour of their variant, with the variants' names below."""
 
-    NAME = "spark"
+    NAME = "history"
 
-    def pick(self, view: View, moment: Moment) -> SparkData | Empty:
-        if view.samples:
-            return SparkData(view.samples, view.choices)
-        if view.kind == "trace":
-            return Empty("tok/s", "a trace file has no tok/s history")
-        return Empty("tok/s", "no measurement yet")
+    def pick(self, view: View, moment: Moment) -> HistoryData | Empty:
+        if not view.samples:
+            return Empty("tok/s", "no measurement yet")
+        stats, at_p50, at_p99 = view.stats, None, None
+        if stats is not None and view.hello is not None and stats.step_p99_ns:
+            at_p50 = view.hello.batch * 1e9 / stats.step_p50_ns
+            at_p99 = view.hello.batch * 1e9 / stats.step_p99_ns
+        return HistoryData(view.samples, view.choices, at_p50, at_p99)
 
-    def draw(self, data: SparkData, width: int, height: int) -> Sheet:
-        slice_s = slice_seconds(data.samples, width)
-        slices = sliced(data.samples, width, slice_s)
-        peak = max((s.tokens_per_s for s in slices if s is not None), default=0.0)
-        span_s = slice_s * width
+    def draw(self, data: HistoryData, width: int, height: int) -> Sheet:
+        lines = [(name, value) for name, value in (("p50", data.at_p50), ("p99", data.at_p99))
+                 if value is not None]  # fmt: skip
+        right = _LINE_CELLS if lines and width >= 60 else 0
+        cells = max(width - _AXIS_CELLS - right, 1)
+        slice_s = slice_seconds(data.samples, cells)
+        slices = sliced(data.samples, cells, slice_s)
+        top = axis_top(max((s.tokens_per_s for s in slices if s is not None), default=0.0))
+        span_s = slice_s * cells
         span = f"{span_s / 60:.0f} min" if span_s >= 90 else f"{span_s:.0f} s"
-        rows = self._bars(slices, peak, max(height - 1, 1))
+        bars = max(height - 1, 1)
+        rows = self._bars(slices, top, bars)
+        if right:
+            self._mark_lines(rows, lines, top)
         if height > 1:
-            rows.append(self._marks(slices, data.choices, width))
-        return Sheet(rows, "tok/s", f"0\u2013{rate(peak)} over {span}")
+            rows.append(Row().to(_AXIS_CELLS).row(self._marks(slices, data.choices, cells), cells))
+        return Sheet(rows, "tok/s", f"last {span}")
 
-    def _bars(self, slices: list[Sample | None], peak: float, height: int) -> list[Row]:
-        rows = [Row() for _ in range(height)]
+    def _bars(self, slices: list[Sample | None], top: float, height: int) -> list[Row]:
         inks, glyphs = self._brush.inks, self._brush.glyphs
+        labels = {0: rate(top)} | ({height - 1: "0"} if height > 1 else {})
+        if height >= 5:
+            labels[height // 2] = rate(top * (1 - (height // 2) / height))
+        rows = [Row().right(labels.get(place, ""), _AXIS_CELLS - 1, inks.dim).add(" ", inks.text)
+                for place in range(height)]  # fmt: skip
         for sample in slices:
             if sample is None:
                 pieces, style = [" "] * height, inks.text
             else:
-                share = sample.tokens_per_s / peak if peak > 0 else 0.0
+                share = sample.tokens_per_s / top
                 pieces, style = column(share, height, glyphs), inks.variant(max(sample.choice, 0))
             for row, piece in zip(rows, pieces, strict=True):
                 row.add(piece, style)
         return rows
+
+    def _mark_lines(self, rows: list[Row], lines: list[tuple[str, float]], top: float) -> None:
+        """Name the rows of the lines at the right end; the higher one comes first in a row."""
+        inks, height = self._brush.inks, len(rows)
+        names: dict[int, list[str]] = {}
+        for name, value in lines:
+            names.setdefault(min(int((1 - value / top) * height), height - 1), []).append(name)
+        for place, row in enumerate(rows):
+            if found := names.get(place):
+                row.add(f"{self._brush.glyphs.line} {' '.join(found)}", inks.dim)
 
     def _marks(self, slices: list[Sample | None], choices: tuple[Choice, ...], width: int) -> Row:
         row = Row()

@@ -1,0 +1,1 @@
+"""What the details pane says of each kind of pick."""

@@ -1,0 +1,19 @@
+"""Details without a selection: the verdict with all its reasons, and the state of the trace."""
+
+from collections.abc import Iterator
+
+from decodescope.analyzer.views.words import bound_words
+from decodescope.tui.model.details.line import DetailLine
+from decodescope.tui.model.view import Window
+
+
+def overview_lines(window: Window) -> Iterator[DetailLine]:
+    """What bounds the step, why, what to do next, and every finding."""
+    report = window.report
+    yield DetailLine("", bound_words(report.verdict.bound), "strong")
+    for reason in report.verdict.because:
+        yield DetailLine("", f"· {reason}")
+    for advice in report.verdict.next:
+        yield DetailLine("", f"→ {advice}", "good")
+    for finding in report.health.findings:
+        yield DetailLine(finding.code, finding.message, "warn")

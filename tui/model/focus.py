@@ -1,0 +1,52 @@
+"""What the user looks at: the page, the selection, and the window that it belongs to."""
+
+from dataclasses import dataclass, replace
+
+from decodescope.tui.model.picks import NOTHING, OF_ONE_WINDOW, Pick, Selection
+from decodescope.tui.model.view import View, Window
+
+
+@dataclass(slots=True, eq=False)
+class Focus:
+    """Applied to each view before it is shown.
+
+    A pick of a row or a time holds its window: later ones are not shown until the pick is cleared
+    or the choice changes. Other picks are names, which later windows have too.
+    """
+
+    page: str
+    selection: Selection = NOTHING
+    _held: Window | None = None
+    _choice: int = -1
+
+    def choose(self, pick: Pick | None, view: View) -> None:
+        """Select `pick` of the window in `view`."""
+        self.selection = replace(self.selection, pick=pick)
+        holds = isinstance(pick, OF_ONE_WINDOW)
+        self._held, self._choice = (view.window, view.current) if holds else (None, -1)
+
+    def narrow(self, path: str | None) -> None:
+        """Show only what is inside the range `path`; None is everything."""
+        self.selection = replace(self.selection, within=path)
+
+    def clear(self, view: View) -> bool:
+        """Drop the pick; if there is none, the range around everything. False if nothing was."""
+        if self.selection.pick is not None:
+            self.choose(None, view)
+        elif self.selection.within is not None:
+            self.narrow(None)
+        else:
+            return False
+        return True
+
+    def forget(self) -> None:
+        """Another source is shown: nothing of the selection belongs to it."""
+        self.selection, self._held, self._choice = NOTHING, None, -1
+
+    def applied(self, view: View) -> View:
+        """`view` with the page, the selection and the held window."""
+        if self._held is not None and view.current != self._choice:
+            self.choose(None, view)
+        window = self._held or view.window
+        held = self._held is not None and self._held is not view.window
+        return replace(view, page=self.page, selection=self.selection, window=window, held=held)

@@ -1,0 +1,59 @@
+"""What can be selected. One selection is shared by every page."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPick:
+    """All ops with this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpPick:
+    """One op: a row of `Trace.ops`."""
+
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class GapPick:
+    """One gap: a row of `Timeline.gaps`."""
+
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class RangePick:
+    """The ops launched inside the ranges with this path."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpanPick:
+    """An interval of time on the trace's clock."""
+
+    start_ns: int
+    end_ns: int
+
+
+Pick = KernelPick | OpPick | GapPick | RangePick | SpanPick
+# Rows and times mean something in one window only.
+OF_ONE_WINDOW = (OpPick, GapPick, SpanPick)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is selected, and the range path `within` which kernels, gaps and the timeline are
+    shown; None is the whole window."""
+
+    pick: Pick | None = None
+    within: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.pick is not None or self.within is not None
+
+
+NOTHING = Selection()

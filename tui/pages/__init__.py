@@ -1,0 +1,1 @@
+"""The pages of the main screen: which panels each shows, and where."""

@@ -1,0 +1,13 @@
+"""Page 3: every kernel of the window."""
+
+from decodescope.tui.pages.layout import Band, Page, Room, edge_rows
+from decodescope.tui.panels.kernel_table import KernelTablePanel
+
+
+def bands(room: Room) -> list[Band]:
+    """The table takes every row."""
+    edge = edge_rows(room.frame)
+    return [Band((("kernels", 1.0),), edge + 3, edge + 200, 1, 3)]
+
+
+PAGE = Page("kernels", "Kernels", (KernelTablePanel,), bands)

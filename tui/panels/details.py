@@ -1,0 +1,92 @@
+"""The details pane: everything about what is selected, with full names."""
+
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from decodescope.analyzer.plain import plain_line
+from decodescope.tui.commands import Command
+from decodescope.tui.model.details.describe import describe
+from decodescope.tui.model.details.line import DetailLine
+from decodescope.tui.model.picks import Selection
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+from decodescope.tui.panels.text import wrapped
+
+_LABEL_CELLS = 11
+
+
+@dataclass(frozen=True, slots=True)
+class DetailsData:
+    """The lines, and the window and selection that they describe."""
+
+    lines: tuple[DetailLine, ...]
+    title: str
+
+
+class DetailsPanel(Panel[DetailsData]):
+    """Wraps every line and scrolls; nothing in it is cut."""
+
+    NAME = "details"
+    COMMANDS = (
+        Command("scroll(-1)", "up,k", "Up", "Scroll up", shown="↑"),
+        Command("scroll(1)", "down,j", "Down", "Scroll down", shown="↓"),
+        Command("scroll(-10)", "pageup", "Page up", "Scroll up by ten lines", shown="PgUp"),
+        Command("scroll(10)", "pagedown", "Page down", "Scroll down by ten lines", shown="PgDn"),
+    )
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._first = 0
+        self._of: tuple[Selection, Window | None, str] | None = None
+        self._found: DetailsData | Empty = Empty("Details", "")
+        super().__init__(brush, view, moment)
+
+    def pick(self, view: View, moment: Moment) -> DetailsData | Empty:
+        of = (view.selection, view.window, view.page)
+        if of != self._of:
+            self._of, self._first = of, 0
+            if view.window is None:
+                self._found = Empty("Details", view.waiting)
+            else:
+                title, lines = describe(view.selection, view.window)
+                self._found = DetailsData(tuple(lines), title)
+        return self._found
+
+    def draw(self, data: DetailsData, width: int, height: int) -> Sheet:
+        rows = [row for line in data.lines for row in self._wrapped(line, width)]
+        most = max(len(rows) - height, 0)
+        self._first = min(self._first, most)
+        note = f"{self._first + 1}\u2013{self._first + height} of {len(rows)}" if most else ""
+        return Sheet(rows[self._first : self._first + height], data.title, note)
+
+    def as_text(self, data: DetailsData) -> list[str]:
+        return [f"{line.label:<{_LABEL_CELLS}} {line.text}".rstrip() for line in data.lines]
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll by `lines`."""
+        self._first = max(self._first + lines, 0)
+        self._redraw()
+
+    def on_mouse_scroll_down(self) -> None:
+        """Scroll three lines."""
+        self.action_scroll(3)
+
+    def on_mouse_scroll_up(self) -> None:
+        """Scroll three lines back."""
+        self.action_scroll(-3)
+
+    def _wrapped(self, line: DetailLine, width: int) -> list[Row]:
+        inks = self._brush.inks
+        tones = {"strong": inks.strong, "text": inks.text, "dim": inks.dim, "good": inks.good,
+                 "warn": inks.warn, "bad": inks.bad}  # fmt: skip
+        start = max(_LABEL_CELLS, cell_len(line.label) + 1) if line.label else 0
+        if start > width // 2:
+            start = 0
+        pieces = wrapped(plain_line(line.text), max(width - start, 1))
+        if not start and line.label:
+            return [Row().left(line.label, width, inks.dim),
+                    *(Row().add(piece, tones[line.tone]) for piece in pieces)]  # fmt: skip
+        rows = [Row().to(start).add(piece, tones[line.tone]) for piece in pieces]
+        if line.label:
+            rows[0] = Row().add(line.label, inks.dim).to(start).add(pieces[0], tones[line.tone])
+        return rows

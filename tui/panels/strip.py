@@ -1,0 +1,127 @@
+"""The strip of figures above every page: the most important ones fit on the narrowest screen."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.cells import cell_len
+
+from decodescope.analyzer import formatting as fmt
+from decodescope.analyzer.reports.per_step import (
+    communication_fraction,
+    gpu_ops_per_step,
+    idle_fraction,
+    launch_calls_per_step,
+)
+from decodescope.analyzer.roofline.peaks import bandwidth
+from decodescope.analyzer.schema.run_report import Bandwidth
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.panel import Panel, Row, Sheet
+
+Tone = Literal["lead", "plain", "warn", "stale"]
+
+STALE_AFTER_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure: `before` and `after` are dim words around its text. The highest `priority` is
+    dropped first."""
+
+    before: str
+    text: str
+    after: str
+    priority: int
+    tone: Tone = "plain"
+
+    @property
+    def words(self) -> str:
+        """The figure as text."""
+        return " ".join(part for part in (self.before, self.text, self.after) if part)
+
+
+class StripPanel(Panel[tuple[Figure, ...]]):
+    """Figures that are not known are left out: a trace has no tokens/s."""
+
+    NAME = "strip"
+    FRAMES = ()
+    AGES = True
+
+    def pick(self, view: View, moment: Moment) -> tuple[Figure, ...]:
+        return (*_speed(view), *_window(view), *_freshness(view, moment))
+
+    def as_text(self, data: tuple[Figure, ...]) -> list[str]:
+        return ["  ".join(figure.words for figure in data)]
+
+    def draw(self, data: tuple[Figure, ...], width: int, height: int) -> Sheet:
+        inks, row = self._brush.inks, Row().add(" ", self._brush.inks.text)
+        tones = {"lead": inks.accent, "warn": inks.warn, "stale": inks.dim, "plain": inks.strong}
+        kept = list(data)
+        while kept and sum(cell_len(figure.words) + 3 for figure in kept) > width + 1:
+            kept.remove(max(kept, key=lambda figure: figure.priority))
+        for place, figure in enumerate(kept):
+            if place:
+                row.add("   ", inks.text)
+            row.add(f"{figure.before} " if figure.before else "", inks.dim)
+            row.add(figure.text, tones[figure.tone])
+            row.add(f" {figure.after}" if figure.after else "", inks.dim)
+        return Sheet([row])
+
+
+def _speed(view: View) -> list[Figure]:
+    stats = view.stats
+    if stats is None:
+        return []
+    tone: Tone = "plain" if view.live_figures else "stale"
+    lead: Tone = "lead" if view.live_figures else "stale"
+    figures = [
+        Figure("", fmt.rate(stats.tokens_per_s), "tok/s", 0, lead),
+        Figure("p50", fmt.milliseconds(stats.step_p50_ns), "ms", 2, tone),
+        Figure("p99", fmt.milliseconds(stats.step_p99_ns), "ms", 4, tone),
+    ]
+    if (used := _mbu(view)) is not None and used.mbu is not None:
+        of = "of the datasheet's peak" if used.mbu_of == "datasheet" else ""
+        figures.append(Figure("MBU", f"{fmt.percent(used.mbu)} %", of, 5, tone))
+    return figures
+
+
+def _window(view: View) -> list[Figure]:
+    if view.window is None:
+        return []
+    report, cpu = view.window.report, view.on_cpu
+    tone: Tone = "plain" if view.live_figures or view.kind == "trace" else "stale"
+    figures = []
+    if not cpu and (calls := launch_calls_per_step(report)) is not None:
+        figures.append(Figure("", fmt.number(calls), "launches", 1, tone))
+    if (ops := gpu_ops_per_step(report)) is not None:
+        figures.append(Figure("", fmt.number(ops), "operators" if cpu else "GPU ops", 6, tone))
+    if (idle := idle_fraction(report)) is not None:
+        figures.append(Figure("op idle" if cpu else "idle", f"{fmt.percent(idle)} %", "", 1, tone))
+    if shared := communication_fraction(report):
+        figures.append(Figure("comm", f"{fmt.percent(shared)} %", "", 3, tone))
+    return figures
+
+
+def _freshness(view: View, moment: Moment) -> list[Figure]:
+    """The age of the figures if it is worth a word, and how many reports were dropped."""
+    figures = []
+    if moment.frozen:
+        figures.append(Figure("", "frozen", "", 1, "warn"))
+    elif view.stats is not None and view.stats_at is not None:
+        seconds = moment.now - view.stats_at
+        if seconds > STALE_AFTER_S and (view.live_figures or view.died is not None):
+            figures.append(Figure("", fmt.age(seconds), "old", 1, "warn"))
+    if view.stats is not None and view.stats.dropped:
+        figures.append(Figure("", fmt.count(view.stats.dropped, 7), "dropped", 7, "warn"))
+    return figures
+
+
+def _mbu(view: View) -> Bandwidth | None:
+    stats, hello = view.stats, view.hello
+    if stats is None or hello is None:
+        return None
+    return bandwidth(
+        stats.bytes_per_step,
+        stats.step_p50_ns,
+        hello.measured_peak_bytes_per_s,
+        hello.datasheet_peak_bytes_per_s,
+    )

@@ -1,0 +1,384 @@
+"""The table of all pages: sorts, filters, searches and scrolls; only visible rows are formatted."""
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.style import Style
+from textual import events
+
+from decodescope.tui.commands import Command
+from decodescope.tui.model.picks import Pick
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.messages import Choose
+from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+from decodescope.tui.panels.prompt import Prompt
+from decodescope.tui.panels.table_rows import Cell, Column, Rows, smart_pattern
+
+TABLE_COMMANDS = (
+    Command("find", "slash", "Search", "Move to the next row that matches", "search", 3, "/"),
+    Command("filter", "f", "Filter", "Show only rows that match", "filter", 4),
+    Command("next_match(1)", "n", "Next match", "Move to the next match"),
+    Command("next_match(-1)", "N", "Previous match", "Move to the previous match"),
+    Command("sort", "s", "Sort", "Sort by the next column", "sort", 5),
+    Command("reverse", "r", "Reverse", "Reverse the order", "reverse", 9),
+    Command("move(-1)", "up,k", "Up", "One row up", shown="↑"),
+    Command("move(1)", "down,j", "Down", "One row down", shown="↓"),
+    Command("page(-1)", "pageup", "Page up", "One screen up", shown="PgUp"),
+    Command("page(1)", "pagedown", "Page down", "One screen down", shown="PgDn"),
+    Command("end(-1)", "home", "First row", "To the first row", shown="Home"),
+    Command("end(1)", "end", "Last row", "To the last row", shown="End"),
+    Command("enter", "enter", "Open", "Open the row", "open row", 6, "enter"),
+)
+_GAP = 1
+
+
+class TablePanel(Panel[Rows]):
+    """Subclasses say what to show (`source`, `rows`), the pick of a row, and what enter does.
+
+    The cursor stays on its row, by key, when rows are replaced, sorted or filtered.
+    """
+
+    COMMANDS: ClassVar[tuple[Command, ...]] = TABLE_COMMANDS
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._source: object = object()
+        self._shown: Rows | Empty = Empty("", "")
+        self._order: Sequence[int] = ()
+        self._cursor = self._top = self._body = 0
+        self._cursor_key: Hashable = None
+        self._sorted: int | None = None
+        self._down = True
+        self._filter = self._search = ""
+        self._prompt: Prompt | None = None
+        self._widths: list[int] = []
+        self._cells_wide: list[int] = []
+        self._header: list[tuple[int, int, int]] = []
+        super().__init__(brush, view, moment)
+
+    # What subclasses say
+
+    def source(self, view: View, moment: Moment) -> object:
+        """What the rows depend on; `rows` is called again when it differs."""
+        raise NotImplementedError
+
+    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        """The rows, or why there are none."""
+        raise NotImplementedError
+
+    def title(self) -> str:
+        """The title in the frame."""
+        raise NotImplementedError
+
+    def note(self) -> str:
+        """The note at the end of the frame."""
+        return ""
+
+    def pick_of(self, key: Hashable) -> Pick | None:
+        """What moving the cursor to a row selects; None selects nothing."""
+        return None
+
+    def key_of(self, pick: Pick | None) -> Hashable:
+        """The key of the row that shows `pick`, None if no row does."""
+        return None
+
+    def opened(self, key: Hashable) -> None:
+        """Enter was pressed on the row with this key, or it was clicked twice."""
+
+    # Panel
+
+    def pick(self, view: View, moment: Moment) -> Rows | Empty:
+        source = self.source(view, moment)
+        if source != self._source:
+            self._source = source
+            self._replace(self.rows(view, moment))
+        key = self.key_of(view.selection.pick)
+        if key is not None and key != self._cursor_key:
+            self._go_to_key(key)
+        return self._shown
+
+    def draw(self, data: Rows, width: int, height: int) -> Sheet:
+        foot = self._prompt is not None or bool(self._filter or self._search)
+        self._body = max(height - 1 - foot, 1)
+        self._top = max(min(self._top, self._cursor, len(self._order) - self._body), 0)
+        self._top = max(self._top, self._cursor - self._body + 1)
+        visible = self._order[self._top : self._top + self._body]
+        lines = self._fitted(data, visible, width)
+        rows = [self._titles(data.columns, width)]
+        pattern = smart_pattern(self._search) if self._search else None
+        for number, (row, cells) in enumerate(lines, self._top):
+            found = pattern is not None and pattern.search(data.text(row)) is not None
+            rows.append(self._line(data.columns, cells, number == self._cursor, found, width))
+        if not len(self._order):
+            none = "no row matches" if self._filter else "nothing to show"
+            rows.append(Row().add(none, self._brush.inks.faint))
+        if foot:
+            rows = rows[: height - 1] + [Row() for _ in range(height - 1 - len(rows))]
+            rows.append(self._foot())
+        return Sheet(rows, self.title(), self._place_note())
+
+    def as_text(self, data: Rows) -> list[str]:
+        lines = [self.title(), "\t".join(column.title for column in data.columns)]
+        for row in self._order:
+            cells = data.cells(row, self._brush.inks, 1 << 16)
+            lines.append("\t".join(cell.text for cell in cells))
+        return lines
+
+    # Keys
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return self._prompt is not None
+
+    def on_key(self, event: events.Key) -> None:
+        """Edit the prompt, if there is one."""
+        if self._prompt is None:
+            return
+        event.stop()
+        event.prevent_default()
+        ended = self._prompt.press(event.key, event.character)
+        if self._prompt.filters:
+            self._filter = self._prompt.text
+        else:
+            self._search = self._prompt.text
+        if ended:
+            self._prompt = None
+        self._apply()
+
+    def action_find(self) -> None:
+        """Edit the search."""
+        self._prompt = Prompt("/", self._search)
+        self._redraw()
+
+    def action_filter(self) -> None:
+        """Edit the filter."""
+        self._prompt = Prompt("filter: ", self._filter, filters=True)
+        self._redraw()
+
+    def action_next_match(self, step: int) -> None:
+        """Move to the next row that matches the search, around the end."""
+        if self._search and isinstance(self._shown, Rows) and self._order:
+            self._seek(self._shown.matching(smart_pattern(self._search)), step, self._cursor + step)
+
+    def action_sort(self) -> None:
+        """Sort by the next column; after the last in the natural order."""
+        if isinstance(self._shown, Rows):
+            following = 0 if self._sorted is None else self._sorted + 1
+            self.sort_by(following if following < len(self._shown.columns) else None)
+
+    def action_reverse(self) -> None:
+        """Reverse the order."""
+        self._down = not self._down
+        self._apply()
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor."""
+        self._go_to(self._cursor + rows)
+
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by a screen."""
+        self._go_to(self._cursor + pages * max(self._body - 1, 1))
+
+    def action_end(self, side: int) -> None:
+        """Move the cursor to the first or the last row."""
+        self._go_to(0 if side < 0 else len(self._order) - 1)
+
+    def action_enter(self) -> None:
+        """Open the row at the cursor."""
+        if self._cursor_key is not None:
+            self.opened(self._cursor_key)
+
+    def sort_by(self, column: int | None) -> None:
+        """Sort by a column; again by the same one reverses."""
+        if isinstance(self._shown, Rows):
+            if column is not None and column == self._sorted:
+                self._down = not self._down
+            else:
+                self._down = column is None or self._shown.columns[column].first == "down"
+            self._sorted = column
+            self._apply()
+
+    # Mouse
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll three rows."""
+        event.stop()
+        self._go_to(self._cursor + 3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll three rows."""
+        event.stop()
+        self._go_to(self._cursor - 3)
+
+    def on_click(self, event: events.Click) -> None:
+        """Select a row, open it with a second click, or sort by a column's title."""
+        inset = 2 if self._brush.frame == "box" else 1
+        line, x = event.y - 1, event.x - inset
+        if line == 0:
+            for column, start, end in self._header:
+                if start <= x < end:
+                    self.sort_by(column)
+        elif 0 < line <= self._body:
+            place = self._top + line - 1
+            if place < len(self._order):
+                self._go_to(place)
+                if event.chain == 2:
+                    self.action_enter()
+
+    # Rows and cursor
+
+    def _replace(self, rows: Rows | Empty) -> None:
+        old = self._shown
+        self._shown = rows
+        if not isinstance(rows, Rows):
+            self._order = ()
+            return
+        if not isinstance(old, Rows) or old.columns != rows.columns:
+            self._sorted, self._down, self._widths = None, True, []
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Order and filter the rows, and find the cursor's row again."""
+        rows = self._shown
+        if not isinstance(rows, Rows):
+            return
+        order = rows.order(self._sorted, self._down)
+        if self._sorted is None and not self._down:
+            order = order[::-1]
+        if self._filter:
+            kept = rows.matching(smart_pattern(self._filter))
+            order = [row for row in order if row in kept]
+        self._order = order
+        row = rows.place(self._cursor_key) if self._cursor_key is not None else None
+        if row is not None and (place := _index(order, row)) is not None:
+            self._cursor = place
+        self._cursor = max(min(self._cursor, len(order) - 1), 0)
+        self._cursor_key = rows.key(order[self._cursor]) if len(order) else None
+
+    def _apply(self) -> None:
+        self._arrange()
+        if self._prompt is not None and self._search and isinstance(self._shown, Rows):
+            self._seek(self._shown.matching(smart_pattern(self._search)), 1, self._cursor)
+        self._redraw()
+
+    def _seek(self, found: set[int], step: int, start: int) -> None:
+        count = len(self._order)
+        for place in range(count):
+            place = (start + place * step) % count
+            if self._order[place] in found:
+                self._go_to(place)
+                return
+
+    def _go_to_key(self, key: Hashable) -> None:
+        rows = self._shown
+        row = rows.place(key) if isinstance(rows, Rows) else None
+        if row is not None and (place := _index(self._order, row)) is not None:
+            self._cursor, self._cursor_key = place, key
+            if self._drawn_for is not None:
+                self._redraw()
+
+    def _go_to(self, place: int) -> None:
+        rows = self._shown
+        if not isinstance(rows, Rows) or not len(self._order):
+            return
+        self._cursor = max(min(place, len(self._order) - 1), 0)
+        key = rows.key(self._order[self._cursor])
+        if key != self._cursor_key:
+            self._cursor_key = key
+            self.post_message(Choose(self.pick_of(key)))
+        self._redraw()
+
+    # Drawing
+
+    def _fitted(
+        self, data: Rows, visible: Sequence[int], width: int
+    ) -> list[tuple[int, Sequence[Cell]]]:
+        """The cells of the visible rows, once the widths of the columns are known."""
+        columns = data.columns
+        lines = [(row, data.cells(row, self._brush.inks, width)) for row in visible]
+        marks = [2 if place == self._sorted else 0 for place in range(len(columns))]
+        need = [max(cell_len(c.title) + m, c.least)
+                for c, m in zip(columns, marks, strict=True)]  # fmt: skip
+        for _, cells in lines:
+            for place, cell in enumerate(cells):
+                if not columns[place].flexible:
+                    need[place] = max(need[place], cell_len(cell.text))
+        old = self._widths if len(self._widths) == len(columns) else [0] * len(columns)
+        need = [c.least if c.flexible else max(n, o)
+                for c, n, o in zip(columns, need, old, strict=True)]  # fmt: skip
+        self._widths = list(need)
+        shown = set(range(len(columns)))
+        while sum(need[place] + _GAP for place in shown) - _GAP > width:
+            dropped = max(shown, key=lambda place: columns[place].priority)
+            if not columns[dropped].priority:
+                break
+            shown.discard(dropped)
+        spare = width - sum(need[place] + _GAP for place in shown) + _GAP
+        cells_wide = [need[place] if place in shown else 0 for place in range(len(columns))]
+        flexible = [place for place in shown if columns[place].flexible]
+        for place in flexible:
+            cells_wide[place] += max(spare, 0) // len(flexible)
+        self._cells_wide = cells_wide
+        if flexible and cells_wide[flexible[0]] < width:
+            room = cells_wide[flexible[0]]
+            lines = [(row, data.cells(row, self._brush.inks, room)) for row in visible]
+        return lines
+
+    def _titles(self, columns: tuple[Column, ...], width: int) -> Row:
+        inks, row = self._brush.inks, Row()
+        self._header = []
+        for place, (column, cells) in enumerate(zip(columns, self._cells_wide, strict=True)):
+            if not cells:
+                continue
+            if row.cells:
+                row.add(" " * _GAP, inks.text)
+            title = column.title
+            if place == self._sorted:
+                title += self._brush.glyphs.down if self._down else self._brush.glyphs.up
+            start = row.cells
+            style = inks.key if place == self._sorted else inks.dim
+            (row.left if column.align == "left" else row.right)(title, cells, style)
+            self._header.append((place, start, row.cells))
+        return row
+
+    def _line(
+        self, columns: tuple[Column, ...], cells: Sequence[Cell], cursor: bool, found: bool,
+        width: int,
+    ) -> Row:  # fmt: skip
+        inks, row = self._brush.inks, Row()
+        over = inks.cursor if cursor else Style.null()
+        for column, cell, wide in zip(columns, cells, self._cells_wide, strict=True):
+            if not wide:
+                continue
+            if row.cells:
+                row.add(" " * _GAP, inks.text + over)
+            style = (cell.style or inks.text) + over
+            if found and column.flexible:
+                style += inks.found
+            (row.left if column.align == "left" else row.right)(cell.text, wide, style)
+        if cursor and row.cells < width:
+            row.add(" " * (width - row.cells), over)
+        return row
+
+    def _foot(self) -> Row:
+        inks = self._brush.inks
+        if self._prompt is not None:
+            return self._prompt.drawn(inks)
+        parts = [f"filter: {self._filter}"] if self._filter else []
+        parts += [f"/{self._search}"] if self._search else []
+        return Row().add("  ".join(parts), inks.key)
+
+    def _place_note(self) -> str:
+        rows, parts = self._shown, [self.note()]
+        if isinstance(rows, Rows) and len(self._order) < len(rows):
+            parts.append(f"{len(self._order):,} of {len(rows):,}")
+        elif len(self._order) > self._body:
+            parts.append(f"{self._cursor + 1:,}/{len(self._order):,}")
+        return " · ".join(part for part in parts if part)
+
+
+def _index(order: Sequence[int], row: int) -> int | None:
+    """Where `row` is in `order`."""
+    try:
+        return order.index(row)
+    except ValueError:
+        return None

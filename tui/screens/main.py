@@ -1,0 +1,152 @@
+"""The main screen: title, tabs, strip and keys around the panels of one page."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from decodescope.analyzer.plain import plain_line
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.pages.layout import Page, Plan, plan
+from decodescope.tui.panels.banner import BannerPanel, banner_rows
+from decodescope.tui.panels.details import DetailsPanel
+from decodescope.tui.panels.footer import KeysPanel
+from decodescope.tui.panels.messages import Resized
+from decodescope.tui.panels.panel import Brush, Empty, Panel
+from decodescope.tui.panels.strip import StripPanel
+from decodescope.tui.panels.tabs import Tab, TabsPanel
+from decodescope.tui.panels.title import TitlePanel
+
+
+class MainScreen(Screen[None]):
+    """Every panel of every page is mounted once; those of other pages are hidden and do nothing."""
+
+    CSS = "MainScreen { overflow: hidden; }"
+    AUTO_FOCUS = ""
+
+    def __init__(self, brush: Brush, view: View, moment: Moment, pages: tuple[Page, ...]) -> None:
+        super().__init__()
+        self._brush = brush
+        self._pages = {page.name: page for page in pages}
+        self._shown = (view, moment)
+        self._plan: Plan | None = None
+        self._page = ""
+        self._focused_on: dict[str, str] = {}
+        self._keys = KeysPanel(brush, view, moment)
+        tabs = TabsPanel(brush, view, moment, tuple(Tab(page.name, page.label) for page in pages))
+        kinds: list[type[Panel[Any]]] = [TitlePanel, StripPanel, BannerPanel, DetailsPanel]
+        kinds += dict.fromkeys(kind for page in pages for kind in page.panels)
+        self._panels: list[Panel[Any]] = [kind(brush, view, moment) for kind in kinds]
+        self._panels += [tabs, self._keys]
+
+    def compose(self) -> ComposeResult:
+        yield from self._panels
+
+    def on_mount(self) -> None:
+        """Place the panels for the first time."""
+        self._arrange()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Place the panels again."""
+        self._arrange()
+
+    def on_resized(self, message: Resized) -> None:
+        """A panel wants another number of rows."""
+        message.stop()
+        self._arrange()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Show the keys of the focused panel, and remember it for its page."""
+        if isinstance(event.widget, Panel):
+            self._focused_on[self._page] = event.widget.NAME
+            self._keys.use_commands(event.widget.COMMANDS)
+
+    def on_descendant_blur(self, event: events.DescendantBlur) -> None:
+        """Without a focused panel only the app's keys are left."""
+        self._keys.use_commands(self._focused_commands())
+
+    def use(self, brush: Brush) -> None:
+        """Draw everything with another theme's styles."""
+        self._brush = brush
+        self._plan = None
+        self._arrange()
+
+    def show(self, view: View, moment: Moment) -> None:
+        """Update everything visible; panels whose data did not change do nothing."""
+        self._shown = (view, moment)
+        self._show(self._visible())
+        self._arrange()
+
+    def show_ages(self, view: View, moment: Moment) -> None:
+        """Update only the panels that say how old their figures are."""
+        self._shown = (view, moment)
+        self._show(panel for panel in self._visible() if panel.AGES)
+
+    def as_text(self) -> str:
+        """What the page shows, as lines for the clipboard."""
+        lines: list[str] = []
+        for panel in self._visible():
+            data = panel.pick(*self._shown)
+            if not isinstance(data, Empty):
+                lines += panel.as_text(data)
+        return "".join(f"{plain_line(line)}\n" for line in lines)
+
+    def _visible(self) -> list[Panel[Any]]:
+        places = self._plan.places if self._plan is not None else {}
+        return [panel for panel in self._panels if panel.NAME in places]
+
+    def _show(self, panels: Iterable[Panel[Any]]) -> None:
+        for panel in panels:
+            panel.show(*self._shown)
+
+    def _arrange(self) -> None:
+        """Place the panels of the page; those that become visible get the view first."""
+        width, height = self.size.width, self.size.height
+        if width < 1 or height < 1 or not self.children:
+            return
+        view = self._shown[0]
+        page = self._pages.get(view.page) or next(iter(self._pages.values()))
+        wanted = self._wanted(page, width)
+        banner = banner_rows(view.banner, width, height)
+        new = plan(page, view.kind, (width, height), wanted | {"banner": banner},
+                   self._brush.inks.color)  # fmt: skip
+        if new == self._plan and page.name == self._page:
+            return
+        before = set(self._plan.places) if self._plan is not None else set()
+        self._plan = new
+        brush = Brush(self._brush.inks, self._brush.glyphs, new.frame)
+        for panel in self._panels:
+            place = new.places.get(panel.NAME)
+            panel.display = place is not None
+            panel.use(brush)
+            if place is not None:
+                panel.styles.width, panel.styles.height = place.width, place.height
+                panel.styles.position = "absolute"
+                panel.styles.offset = (place.x, place.y)
+        self._show(panel for panel in self._visible() if panel.NAME not in before)
+        if page.name != self._page:
+            self._page = page.name
+            self._focus_page(page)
+
+    def _wanted(self, page: Page, width: int) -> dict[str, int]:
+        """The rows that the page's panels want, of those that say so."""
+        mine = [panel for panel in self._panels if type(panel) in page.panels]
+        self._show(panel for panel in mine if panel.wanted_rows(width) is not None)
+        rows = {panel.NAME: panel.wanted_rows(width) for panel in mine}
+        return {name: wanted for name, wanted in rows.items() if wanted is not None}
+
+    def _focus_page(self, page: Page) -> None:
+        """Give the keys to the panel that had them on this page, else to its first that takes
+        some."""
+        takers = [panel for panel in self._visible() if panel.can_focus and panel.NAME != "details"]
+        order = [kind.NAME for kind in page.panels]
+        takers.sort(key=lambda panel: order.index(panel.NAME))
+        last = self._focused_on.get(page.name)
+        had = [panel for panel in takers if last == panel.NAME]
+        self.set_focus(next(iter(had + takers), None))
+        self._keys.use_commands(self._focused_commands())
+
+    def _focused_commands(self) -> tuple[Any, ...]:
+        return self.focused.COMMANDS if isinstance(self.focused, Panel) else ()

@@ -1,0 +1,64 @@
+"""The list of variants, or of opened files: a number, or arrows and enter, chooses one."""
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from decodescope.analyzer.plain import plain_line
+from decodescope.tui.commands import CHOICE_KEYS
+from decodescope.tui.model.view import Choice
+from decodescope.tui.screens.dialog import Dialog
+
+
+class VariantsScreen(Dialog[int]):
+    """Returns the index of the chosen one, None if cancelled."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key, f"choose({index})", f"Choose number {key}")
+        for index, key in enumerate(CHOICE_KEYS)
+    ]
+    CSS = """
+    VariantsScreen { align: center middle; }
+    VariantsScreen > OptionList {
+        width: 76; max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
+        background: $surface; border: round $primary; border-title-color: $primary;
+        border-subtitle-color: $foreground-muted;
+    }
+    """
+
+    def __init__(self, title: str, choices: tuple[Choice, ...], current: int) -> None:
+        super().__init__()
+        self._title = title
+        self._choices = choices
+        self._current = current
+
+    def compose(self) -> ComposeResult:
+        names = max((len(choice.name) for choice in self._choices), default=0)
+        options = []
+        for index, choice in enumerate(self._choices):
+            key = CHOICE_KEYS[index] if index < len(CHOICE_KEYS) else " "
+            about = choice.unavailable or choice.summary
+            text = f"{key} {plain_line(choice.name):<{names}}  {plain_line(about)}"
+            options.append(Option(Content(text), disabled=choice.unavailable is not None))
+        found = OptionList(*options, compact=True, markup=False)
+        found.border_title = self._title
+        found.border_subtitle = "a number or enter chooses · esc"
+        yield found
+
+    def on_mount(self) -> None:
+        """Begin at the current one."""
+        self.query_one(OptionList).highlighted = max(self._current, 0)
+
+    def action_choose(self, index: int) -> None:
+        """Choose a number."""
+        if index < len(self._choices) and self._choices[index].unavailable is None:
+            self.close(index)
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, event: OptionList.OptionSelected) -> None:
+        self.close(event.option_index)
