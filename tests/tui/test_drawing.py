@@ -11,7 +11,6 @@ from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.view import Moment, Sample, View
 from decodescope.tui.panels.banner import BannerPanel, banner_rows, headlines, hint_has_own_row
 from decodescope.tui.panels.footer import fitting_keys
-from decodescope.tui.panels.panel import Brush
 from decodescope.tui.panels.history import (
     HOLD_S,
     SPAN_S,
@@ -19,6 +18,7 @@ from decodescope.tui.panels.history import (
     sliced,
     switches,
 )
+from decodescope.tui.panels.panel import Brush
 from decodescope.tui.panels.text import wrapped_tail
 from decodescope.tui.panels.timeline import gap_level, scale_step_ns
 from decodescope.tui.panels.variants import first_shown

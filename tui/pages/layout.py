@@ -139,7 +139,7 @@ def plan(
         rows.remove(max(rows, key=lambda row: row.priority))
     heights = _share(rows, height - sum(row.least for row in rows))
     places, body = _placed(rows, heights, bands, width - side, size)
-    if side and body:
+    if side and body and body[0] < body[1]:
         places["details"] = Place(width - side, body[0], side, body[1] - body[0])
     return Plan(frame, places)
 

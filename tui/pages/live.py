@@ -16,7 +16,8 @@ def bands(room: Room) -> list[Band]:
     """Without colours the timeline has a row of class letters; a trace has no history."""
     edge, box = edge_rows(room.frame), room.frame == "box"
     wide = room.width >= SIDE_BY_SIDE_WIDTH
-    verdict = min(room.wanted.get("verdict", 1), _VERDICT_MAX_ROWS, max(room.height // 3, 1))
+    most = max(min(_VERDICT_MAX_ROWS, room.height // 3), 1)
+    verdict = min(max(room.wanted.get("verdict", 1), 1), most)
     timeline = (5 if box else 4) + edge + (not room.color)
     tables: tuple[tuple[str, float], ...] = (("kernels_top", 1.0),)
     if wide:
