@@ -5,6 +5,9 @@ messages are never dropped. Only the latest `Stats` matters, so the worker drops
 channel is full and counts it in `dropped`. Bulk events never cross the channel: a captured window
 goes to a file and `TraceReady` names it. A recording (`analyzer/recordings/recording.py`) holds the
 worker's messages with their times.
+
+A new version only adds messages, and fields with a default, so recordings of every earlier version
+stay readable. Version 2 added settings, single steps, heartbeats, meters and expected times.
 """
 
 import struct
@@ -16,8 +19,9 @@ from msgspec import Struct
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.report import CaptureInfo, Environment, SamplingSettings, Weights
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_FRAME_BYTES = 64 * 1024 * 1024
+HEARTBEAT_S = 1.0
 _LENGTH = struct.Struct(">I")
 
 WorkerState = Literal["loading", "building", "running", "capturing", "paused", "failed"]
@@ -47,6 +51,36 @@ class WorkerConfig(Struct, frozen=True):
     sampling: SamplingSettings | None = None
 
 
+class Settings(Struct, frozen=True):
+    """The part of a `WorkerConfig` that can change while the worker runs; None as there."""
+
+    batch: int
+    tokens: int
+    model: str | None = None
+    context: int | None = None
+    prompt: str | None = None
+    prompt_ids: tuple[int, ...] | None = None
+    sampling: SamplingSettings | None = None
+
+
+def settings_of(config: WorkerConfig) -> Settings:
+    """The settings in `config`."""
+    return Settings(**{name: getattr(config, name) for name in Settings.__struct_fields__})
+
+
+def with_settings(config: WorkerConfig, settings: Settings) -> WorkerConfig:
+    """`config` with other settings."""
+    return msgspec.structs.replace(config, **msgspec.structs.asdict(settings))
+
+
+class ModelInfo(Struct, frozen=True):
+    """A model that can be chosen by name. `parameters` counts its weights."""
+
+    name: str
+    summary: str
+    parameters: int
+
+
 class VariantInfo(Struct, frozen=True):
     """A selectable variant; `unavailable` is the reason why it cannot run here, or None. If
     `interpreted`, it runs only in Triton's interpreter here."""
@@ -58,6 +92,12 @@ class VariantInfo(Struct, frozen=True):
 
 
 class Hello(Struct, frozen=True, tag="hello"):
+    """What runs: the first message after loading, and sent again when the settings have changed.
+
+    `gpu_uuid` identifies the worker's GPU to NVML; None on the CPU. `settings` are what was asked
+    for, with the model's name; None in recordings of version 1.
+    """
+
     protocol: int
     pid: int
     device: str
@@ -73,13 +113,20 @@ class Hello(Struct, frozen=True, tag="hello"):
     datasheet_peak_bytes_per_s: float | None
     environment: Environment
     sampling: SamplingSettings | None = None
+    models: tuple[ModelInfo, ...] = ()
+    settings: Settings | None = None
+    gpu_uuid: str | None = None
 
 
 class Progress(Struct, frozen=True, tag="progress"):
-    """The slow stage in progress ("importing torch", "loading weights", "compiling")."""
+    """The slow stage in progress ("importing torch", "loading weights", "compiling").
+
+    `expected_ns` is how long it took last time on this machine; None if that is unknown.
+    """
 
     stage: str
     detail: str = ""
+    expected_ns: int | None = None
 
 
 class State(Struct, frozen=True, tag="state"):
@@ -109,6 +156,27 @@ class Stats(Struct, frozen=True, tag="stats"):
     text: str
 
 
+class Heartbeat(Struct, frozen=True, tag="alive"):
+    """Sent every `HEARTBEAT_S` while nothing else is: paused, or without a variant."""
+
+
+class Meters(Struct, frozen=True, tag="meters"):
+    """What NVML reads of the worker's GPU; None for what this GPU or driver does not report.
+
+    `utilization_percent` is the share of the time in which a kernel ran. `throttle` names the
+    reasons why the clock is below what was asked for; a GPU that idles is not throttled.
+    """
+
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    sm_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    utilization_percent: int | None = None
+    throttle: tuple[str, ...] = ()
+
+
 class TraceReady(Struct, frozen=True, tag="trace"):
     """A captured window is at `path` as uncompressed Kineto JSON; `requested` by a user or not."""
 
@@ -134,7 +202,9 @@ class Bye(Struct, frozen=True, tag="bye"):
     reason: str
 
 
-WorkerMessage = Hello | Progress | State | Stats | TraceReady | Log | Failure | Bye
+WorkerMessage = (
+    Hello | Progress | State | Stats | Heartbeat | Meters | TraceReady | Log | Failure | Bye
+)
 
 
 class SwitchVariant(Struct, frozen=True, tag="switch"):
@@ -153,11 +223,22 @@ class CaptureTrace(Struct, frozen=True, tag="capture"):
     """Capture one window now; it is announced with `TraceReady(requested=True)`."""
 
 
+class StepOnce(Struct, frozen=True, tag="step"):
+    """While paused: run one decode step, then send its figures. Ignored while running."""
+
+
+class ChangeSettings(Struct, frozen=True, tag="settings"):
+    """Continue with other settings: answered by a `Hello`, or by a `Failure` that is not fatal,
+    after which what ran before runs on."""
+
+    settings: Settings
+
+
 class Quit(Struct, frozen=True, tag="quit"):
     pass
 
 
-AppMessage = SwitchVariant | Pause | Resume | CaptureTrace | Quit
+AppMessage = SwitchVariant | Pause | Resume | StepOnce | CaptureTrace | ChangeSettings | Quit
 
 _encoder = msgspec.msgpack.Encoder()
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.doctor import Check
 from decodescope.variants.model.presets import Preset
+from decodescope.variants.model.source import TINY_PARAMETERS
 from decodescope.variants.spec import FUSIONS, KV_FORMATS, LOADED_FORMATS, WEIGHT_FORMATS
 
 _STATUS_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -18,7 +19,9 @@ _STATUS_MARK = {"ok": "ok", "warn": "!", "fail": "FAIL"}
 def models_table(presets: Sequence[Preset]) -> Table:
     """`tiny` and `presets`: shape, parameters and hub id."""
     table = _table("model", "params", "layers", "hidden", "heads/KV", "vocab", "weights")
-    table.add_row("tiny", "3.8 M", "4", "256", "4/2", "4,096", "bundled, trained")
+    table.add_row(
+        "tiny", f"{TINY_PARAMETERS / 1e6:.1f} M", "4", "256", "4/2", "4,096", "bundled, trained"
+    )
     for preset in presets:
         table.add_row(
             preset.name,

@@ -232,10 +232,10 @@ def _scan(path: Path, file: BinaryIO, most: int | None) -> Recording:
 
 
 def _check_protocol(path: Path, message: WorkerMessage) -> None:
-    if isinstance(message, Hello) and message.protocol != PROTOCOL_VERSION:
+    if isinstance(message, Hello) and message.protocol > PROTOCOL_VERSION:
         raise TraceError(
             f"{path}: recorded with worker protocol {message.protocol}, this decodescope "
-            f"reads {PROTOCOL_VERSION}; open it with the version that wrote it"
+            f"reads up to {PROTOCOL_VERSION}; open it with the version that wrote it"
         )
 
 

@@ -5,7 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
-from decodescope.analyzer.protocol import AppMessage, Quit, Stats, WorkerMessage
+from decodescope.analyzer.protocol import (
+    PROTOCOL_VERSION,
+    AppMessage,
+    Hello,
+    Quit,
+    Settings,
+    Stats,
+    WorkerMessage,
+)
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.measuring.window import WindowPlan
 
@@ -105,11 +113,32 @@ class FakeSession:
         self.events: list[str] = []
         self.steps: list[FakeStep] = []
         self.broken: set[str] = set()
+        self.settings = Settings(batch, new_tokens, model="one")
+        self.refused: dict[str, DecodescopeError] = {}
+        self.unloadable: dict[str, Exception] = {}
         self.capture_error: Exception | None = None
 
     def refusal(self, variant: str) -> DecodescopeError | None:
         known = ("eager", "compiled", "other")
         return None if variant in known else InputError(f"unknown variant {variant!r}")
+
+    def check(self, settings: Settings, variant: str) -> None:
+        if settings.model in self.refused:
+            raise self.refused[settings.model]
+
+    def adopt(self, settings: Settings, variant: str, say: Callable[[str], None]) -> None:
+        say(f"loading {settings.model}")
+        self.events.append(f"adopt {settings.model} batch {settings.batch} for {variant}")
+        if settings.model in self.unloadable:
+            raise self.unloadable[settings.model]
+        self.settings = settings
+        self.batch, self.new_tokens = settings.batch, settings.tokens
+
+    def hello(self) -> Hello:
+        return Hello(
+            PROTOCOL_VERSION, 1, "cpu", "fake", self.settings.model or "", "random", "fp32",
+            self.batch, 4, self.new_tokens, (), None, None, {}, settings=self.settings,
+        )  # fmt: skip
 
     def build(self, variant: str, say: Callable[[str], None]) -> FakeStep:
         say("building")

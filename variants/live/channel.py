@@ -5,8 +5,10 @@ import socket
 import time
 
 from decodescope.analyzer.protocol import (
+    HEARTBEAT_S,
     AppMessage,
     FrameDecoder,
+    Heartbeat,
     Stats,
     WorkerMessage,
     encode_frame,
@@ -78,18 +80,22 @@ class Channel:
         return self._decoder.feed(data)  # type: ignore[return-value]
 
     def wait(self) -> list[AppMessage]:
-        """Sleep until the app sends a message; queued messages are still sent.
+        """Sleep until the app sends a message. Queued messages are still sent, and the app gets a
+        `Heartbeat` every `HEARTBEAT_S`, so that it can tell a pause from a hung process.
 
         Raises:
             ChannelClosed: the app is gone.
         """
         while True:
             writers = [self._socket] if self._outgoing else []
-            readable, _, _ = select.select([self._socket], writers, [])
-            if not readable:
+            readable, writable, _ = select.select([self._socket], writers, [], HEARTBEAT_S)
+            if readable:
+                if messages := self.receive():
+                    return messages
+            elif writable:
                 self._flush_some()
-            elif messages := self.receive():
-                return messages
+            elif not self._outgoing:
+                self.send(Heartbeat())
 
     def flush(self, timeout_s: float) -> None:
         """Send queued messages for at most `timeout_s`; a closed channel is ignored."""

@@ -1,7 +1,7 @@
 """The worker's loop: steps the model, and between steps publishes figures and obeys the app.
 
-A step costs an append, a clock reading and the pacer; everything else happens every `POLL_NS` or
-less often. Session, channel and clock are arguments, so that tests run the loop without a model.
+Everything but the steps themselves happens every `POLL_NS` or less often. Session, channel and
+clock are arguments, so that tests run the loop without a model.
 """
 
 import gc
@@ -9,33 +9,34 @@ import traceback
 from collections.abc import Callable
 from time import perf_counter_ns
 
-from decodescope.analyzer.errors import InputError, known_error
+from decodescope.analyzer.errors import DecodescopeError, InputError, known_error
 from decodescope.analyzer.protocol import (
     AppMessage,
     CaptureTrace,
+    ChangeSettings,
     Failure,
     Log,
     Pause,
-    Progress,
     Quit,
     Resume,
+    Settings,
     State,
-    Stats,
+    StepOnce,
     SwitchVariant,
     TraceReady,
     WorkerState,
 )
 from decodescope.variants.live.channel import Channel
-from decodescope.variants.live.figures import RecentSteps
-from decodescope.variants.live.generated_text import TextTail
+from decodescope.variants.live.decoding import Decoding
+from decodescope.variants.live.figures import StepFigures
 from decodescope.variants.live.session import TorchSession
+from decodescope.variants.live.stages import Stages
 from decodescope.variants.live.windows import WindowFiles, WindowSchedule
 from decodescope.variants.measuring.window import window_plan
 from decodescope.variants.steps.step import DecodeStep
 
 POLL_NS = 20_000_000
 PUBLISH_NS = 100_000_000
-COLLECT_NS = 1_000_000_000
 
 
 class LiveLoop:
@@ -47,19 +48,18 @@ class LiveLoop:
         channel: Channel,
         windows: WindowFiles,
         clock_ns: Callable[[], int] = perf_counter_ns,
+        stages: Stages | None = None,
     ) -> None:
         self._session = session
         self._channel = channel
         self._files = windows
         self._clock_ns = clock_ns
+        self._stages = stages or Stages(channel.send)
         self._schedule = WindowSchedule()
-        self._recent = RecentSteps(session.batch)
-        self._text = TextTail(session.decode)
-        self._step: DecodeStep | None = None
+        self._decoding = Decoding(session, clock_ns)
         self._variant = ""
-        self._paused = self._quit = self._capture_requested = self._new_text = False
-        self._generation = self._left = self._tokens = self._seq = 0
-        self._publish_at_ns = self._collect_at_ns = 0
+        self._paused = self._quit = self._capture_requested = False
+        self._single_steps = self._seq = self._publish_at_ns = 0
 
     def run(self, variant: str) -> None:
         """Build `variant` and run until `Quit`.
@@ -74,9 +74,11 @@ class LiveLoop:
         try:
             self._switch(variant)
             while not self._quit:
-                if self._step is not None and self._capture_requested:
+                if self._capture_requested and self._built:
                     self._guarded(self._capture_window)
-                elif self._step is None or self._paused:
+                elif self._single_steps and self._built:
+                    self._guarded(self._step_once)
+                elif self._paused or not self._built:
                     self._obey(self._channel.wait())
                 else:
                     self._guarded(self._advance)
@@ -84,11 +86,13 @@ class LiveLoop:
             gc.unfreeze()
             gc.enable()
 
+    @property
+    def _built(self) -> bool:
+        return self._decoding.step is not None
+
     def _advance(self) -> None:
         """Step until the next poll, then publish, capture and obey as due."""
-        if self._left == 0:
-            self._next_generation()
-        self._step_until(self._clock_ns() + POLL_NS)
+        self._schedule.stepped(self._decoding.run_until(self._clock_ns() + POLL_NS))
         now_ns = self._clock_ns()
         if now_ns >= self._publish_at_ns:
             self._publish()
@@ -97,89 +101,31 @@ class LiveLoop:
             self._capture_window()
         self._obey(self._channel.receive())
 
-    def _step_until(self, deadline_ns: int) -> None:
-        assert self._step is not None
-        step, add, clock_ns = self._step.step, self._session.tap.add, self._clock_ns
-        after_step, times = self._session.pacer.after_step, self._recent.fresh
-        count = 0
-        for _ in range(self._left):
-            add(step())
-            times += after_step()
-            count += 1
-            if clock_ns() >= deadline_ns:
-                break
-        self._count(count)
-        self._schedule.stepped(count)
+    def _step_once(self) -> None:
+        self._single_steps -= 1
+        self._publish(self._decoding.run_one())
+        self._obey(self._channel.receive())
 
-    def _count(self, steps: int) -> None:
-        self._left -= steps
-        self._tokens += steps * self._session.batch
-
-    def _next_generation(self) -> None:
-        """Prefill the next prompt; its text replaces the old one when its first ids arrive."""
-        assert self._step is not None
-        self._settle()
-        self._new_text = True
-        now_ns = self._clock_ns()
-        if now_ns >= self._collect_at_ns:
-            gc.collect()
-            self._collect_at_ns = now_ns + COLLECT_NS
-        self._generation += 1
-        self._session.tap.add(self._step.prefill(self._session.prompt(self._generation - 1)))
-        self._tokens += self._session.batch
-        self._left = self._session.new_tokens
-        self._session.pacer.before_first()
-
-    def _settle(self) -> None:
-        """Wait for the launched steps, and read their times and ids."""
-        self._recent.fresh += self._session.pacer.drain()
-        self._read(self._session.tap.finish())
-
-    def _read(self, ids: list[int]) -> None:
-        if ids and self._new_text:
-            self._new_text = False
-            self._text.restart()
-        self._text.feed(ids)
-
-    def _publish(self) -> None:
-        assert self._step is not None
-        self._read(self._session.tap.exchange())
-        figures = self._recent.figures()
-        if figures is None:
-            return
-        self._seq += 1
-        position = self._step.position
-        self._channel.send_stats(
-            Stats(
-                seq=self._seq,
-                dropped=self._channel.dropped,
-                variant=self._variant,
-                tokens=self._tokens,
-                position=position,
-                round=self._generation,
-                steps=figures.steps,
-                tokens_per_s=figures.tokens_per_s,
-                step_p50_ns=figures.p50_ns,
-                step_p99_ns=figures.p99_ns,
-                bytes_per_step=self._step.weight_bytes_read + self._step.kv_bytes_read(position),
-                text=self._text.text,
-            )
-        )
+    def _publish(self, alone: StepFigures | None = None) -> None:
+        dropped = self._channel.dropped
+        stats = self._decoding.stats(self._variant, self._seq + 1, dropped, alone)
+        if stats is not None:
+            self._seq += 1
+            self._channel.send_stats(stats)
 
     def _capture_window(self) -> None:
         """Run a few steps of this generation under the profiler and announce the file."""
-        assert self._step is not None
         requested, self._capture_requested = self._capture_requested, False
         if requested:
             self._announce("capturing")
-        if self._left < window_plan(self._session.new_tokens).total:
-            self._next_generation()
-        self._recent.fresh += self._session.pacer.drain()
+        if self._decoding.left < window_plan(self._session.new_tokens).total:
+            self._decoding.next_generation()
+        self._decoding.settle_times()
         started_ns = self._clock_ns()
         try:
             self._write_window(requested)
         except InputError as error:
-            self._left = 0
+            self._decoding.left = 0
             self._channel.send(Log("warning", f"window not captured: {error}"))
         finally:
             self._schedule.captured(started_ns, self._clock_ns())
@@ -188,18 +134,18 @@ class LiveLoop:
         self._session.pacer.before_first()
 
     def _write_window(self, requested: bool) -> None:
-        assert self._step is not None
-        plan, path = window_plan(self._left), self._files.next_path()
-        figures = self._recent.figures()
-        step_ns = figures.p50_ns if figures else None
-        info = self._session.capture(self._variant, self._step, plan, step_ns, path)
-        self._count(plan.total)
+        step = self._decoding.step
+        assert step is not None
+        plan, path = window_plan(self._decoding.left), self._files.next_path()
+        info = self._session.capture(self._variant, step, plan, self._decoding.step_ns, path)
+        self._decoding.count(plan.total)
         self._files.written(path)
         self._channel.send(TraceReady(path=str(path), capture=info, requested=requested))
 
     def _obey(self, messages: list[AppMessage]) -> None:
-        """Obey the app's messages; of several switches only the last counts."""
+        """Obey the app's messages; of several switches or settings only the last counts."""
         wanted: str | None = None
+        settings: Settings | None = None
         was_paused = self._paused
         for message in messages:
             match message:
@@ -209,25 +155,31 @@ class LiveLoop:
                     self._paused = True
                 case Resume():
                     self._paused = False
+                    self._single_steps = 0
+                case StepOnce():
+                    self._single_steps += self._paused
                 case CaptureTrace():
-                    self._capture_requested = self._step is not None
+                    self._capture_requested = self._built
                 case SwitchVariant(variant):
                     wanted = variant
+                case ChangeSettings(changed):
+                    settings = changed
         if self._quit:
             return
-        if wanted is not None and (wanted != self._variant or self._step is None):
+        if settings is not None:
+            self._change(settings, wanted or self._variant)
+        elif wanted is not None and (wanted != self._variant or not self._built):
             self._switch(wanted)
-        elif self._step is not None and self._paused != was_paused:
+        elif self._built and self._paused != was_paused:
             self._pause() if self._paused else self._resume()
 
     def _pause(self) -> None:
-        self._settle()
+        self._decoding.settle()
         self._publish()
         self._announce("paused")
 
     def _resume(self) -> None:
-        self._recent.clear()
-        self._session.pacer.before_first()
+        self._decoding.leave_out_pause()
         self._announce("running")
 
     def _switch(self, variant: str) -> None:
@@ -235,45 +187,84 @@ class LiveLoop:
         if refusal := self._session.refusal(variant):
             self._channel.send(Failure(str(refusal), refusal.exit_code, fatal=False))
             return
-        previous = None
-        if self._step is not None:
-            previous = self._variant
-            self._drop_step()
+        previous = self._variant if self._built else None
+        self._drop_step()
         if not self._build(variant) and (previous is None or not self._build(previous)):
-            self._variant = variant
-            self._announce("failed")
+            self._fail(variant)
+
+    def _change(self, settings: Settings, variant: str) -> None:
+        """Continue with other settings; what cannot run leaves everything as it was."""
+        before, previous = self._session.settings, self._variant
+        self._decoding.settle_times()
+        self._announce("loading")
+        try:
+            self._session.check(settings, variant)
+        except DecodescopeError as error:
+            self._report("the settings stay as they were", error)
+            self._go_on()
+            return
+        self._drop_step()
+        if self._adopt(settings, variant) and self._build(variant):
+            return
+        if not (self._adopt(before, previous) and self._build(previous)):
+            self._fail(variant)
+
+    def _adopt(self, settings: Settings, variant: str) -> bool:
+        """Prepare the session for `settings`; a failure is reported, not raised."""
+        try:
+            self._session.adopt(settings, variant, self._stages)
+        except Exception as error:  # reading weights raises anything
+            self._stages.failed()
+            self._report("the settings stay as they were", error)
+        else:
+            self._channel.send(self._session.hello())
+            return True
+        self._session.release()
+        return False
 
     def _drop_step(self) -> None:
         """Free the current variant's memory; the model stays loaded."""
-        self._session.pacer.drain()
-        self._session.tap.clear()
-        self._step = None
-        gc.unfreeze()
-        self._session.release()
+        if self._built:
+            self._decoding.drop()
+            gc.unfreeze()
+            self._session.release()
 
     def _build(self, variant: str) -> bool:
         """Build and start `variant`; a failure is reported, not raised."""
         self._channel.send(State("building", variant))
+        step: DecodeStep | None = None
         try:
-            self._step = self._session.build(
-                variant, lambda stage: self._channel.send(Progress(stage, variant))
-            )
+            step = self._session.build(variant, lambda stage: self._stages(stage, variant))
         except Exception as error:  # compilers and third-party variants raise anything
+            self._stages.failed()
             self._report(f"variant {variant} cannot be built", error)
-        if self._step is None:
+        if step is None:
             self._session.release()
             return False
+        self._stages.done()
+        self._decoding.begin(step)
         self._variant = variant
         self._paused = self._capture_requested = False
-        self._generation = self._left = 0
-        self._text.restart()
-        self._recent.clear()
+        self._single_steps = 0
         self._schedule.variant_started()
         gc.collect()
         gc.freeze()
         gc.disable()
         self._announce("running")
         return True
+
+    def _fail(self, variant: str) -> None:
+        """Nothing can run; wait for another choice."""
+        self._variant = variant
+        self._announce("failed")
+
+    def _go_on(self) -> None:
+        if not self._built:
+            self._fail(self._variant)
+        elif self._paused:
+            self._announce("paused")
+        else:
+            self._resume()
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Run `action`; an error the user can fix pauses the loop, any other is raised."""
@@ -284,11 +275,13 @@ class LiveLoop:
             if known is None:
                 raise
             self._report(f"variant {self._variant} stopped", known)
-            self._left = 0
-            self._paused = self._new_text = True
-            self._session.tap.clear()
-            self._session.release()
-            self._announce("paused")
+        else:
+            return
+        # Only now, because the error's traceback holds the tensors of the failed step.
+        self._decoding.give_up()
+        self._paused, self._single_steps = True, 0
+        self._session.release()
+        self._announce("paused" if self._built else "failed")
 
     def _report(self, what: str, error: Exception) -> None:
         traceback.print_exception(error)

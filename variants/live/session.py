@@ -9,18 +9,33 @@ from msgspec.structs import replace
 
 from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import DecodescopeError, MissingRequirement
-from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, VariantInfo, WorkerConfig
+from decodescope.analyzer.protocol import (
+    PROTOCOL_VERSION,
+    Hello,
+    Settings,
+    VariantInfo,
+    WorkerConfig,
+    settings_of,
+    with_settings,
+)
 from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.roofline.peaks import datasheet_peak_bytes_per_s
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.live.generated_text import TokenTap
-from decodescope.variants.machine.environment import device_name, environment
+from decodescope.variants.machine.environment import device_name, environment, gpu_uuid
 from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
 from decodescope.variants.measuring.graph_reference import try_reference
 from decodescope.variants.measuring.pacing import step_pacer
-from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
+from decodescope.variants.measuring.preparation import (
+    Prepared,
+    check_change,
+    prepare,
+    prepare_again,
+    require_weights,
+)
 from decodescope.variants.measuring.window import Subject, WindowPlan, capture_info, capture_window
+from decodescope.variants.model.source import offered_models
 from decodescope.variants.registry import (
     available_variants,
     build_variant,
@@ -31,10 +46,7 @@ from decodescope.variants.steps.step import DecodeStep
 
 
 class TorchSession:
-    """A prepared model with its profiler, step pacer and token tap.
-
-    `decode` turns token ids into text; None without a tokenizer.
-    """
+    """A prepared model with its profiler, step pacer and token tap."""
 
     def __init__(
         self, prepared: Prepared, profiler: ProfilerSession, peak: ReadPeak | None
@@ -44,11 +56,28 @@ class TorchSession:
         self._read_peak = peak
         self._reference: GraphReference | None = None
         self._device_name = device_name(prepared.device)
-        self.batch = prepared.workload.batch
-        self.new_tokens = prepared.workload.new_tokens
         self.pacer = step_pacer(prepared.device)
         self.tap = TokenTap(prepared.device)
-        self.decode = prepared.loaded.decode
+
+    @property
+    def batch(self) -> int:
+        """The number of sequences."""
+        return self._prepared.workload.batch
+
+    @property
+    def new_tokens(self) -> int:
+        """Decode steps of a generation."""
+        return self._prepared.workload.new_tokens
+
+    @property
+    def decode(self) -> Callable[[list[int]], str] | None:
+        """Turns token ids into text; None without a tokenizer."""
+        return self._prepared.loaded.decode
+
+    @property
+    def settings(self) -> Settings:
+        """What was asked for, with the model's name."""
+        return replace(settings_of(self._prepared.config), model=self._prepared.loaded.name)
 
     @property
     def variant(self) -> str:
@@ -60,7 +89,7 @@ class TorchSession:
         return self._prepared.prompt(generation)
 
     def hello(self) -> Hello:
-        """The first message to the app."""
+        """What runs, for the app: sent first of all, and when the settings have changed."""
         prepared = self._prepared
         on_cuda = prepared.device == "cuda"
         return Hello(
@@ -81,7 +110,27 @@ class TorchSession:
             ),
             environment=environment(),
             sampling=prepared.workload.sampling,
+            models=offered_models(),
+            settings=self.settings,
+            gpu_uuid=gpu_uuid() if on_cuda else None,
         )
+
+    def check(self, settings: Settings, variant: str) -> None:
+        """Check what of `settings` can be checked while a step runs.
+
+        Raises:
+            DecodescopeError: `variant` cannot run with them; as `check_change`.
+        """
+        check_change(self._prepared, self._changed(settings, variant))
+
+    def adopt(self, settings: Settings, variant: str, say: Callable[[str], None]) -> None:
+        """Prepare for `settings`, and load another model if they name one.
+
+        Raises:
+            DecodescopeError: as `prepare_again`; the settings stay as they were.
+        """
+        config = self._changed(settings, variant)
+        self._prepared = prepare_again(self._prepared, config, say)
 
     def refusal(self, variant: str) -> DecodescopeError | None:
         """Why `variant` cannot be built (unknown, not on this device, not for this model); None if
@@ -142,6 +191,9 @@ class TorchSession:
         info = capture_info(self._subject(variant), step, plan, unprofiled_step_ns)
         capture_window(step, plan, info, path, self._profiler, self._reference, self.tap.add)
         return info
+
+    def _changed(self, settings: Settings, variant: str) -> WorkerConfig:
+        return replace(with_settings(self._prepared.config, settings), variant=variant)
 
     def _offered(self, info: VariantInfo) -> VariantInfo:
         """The variant, marked as unavailable if it cannot run this model."""

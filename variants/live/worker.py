@@ -13,8 +13,10 @@ import msgspec
 from msgspec.structs import replace
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import Bye, Progress, WorkerConfig
+from decodescope.analyzer.protocol import Bye, WorkerConfig
 from decodescope.variants.live.channel import Channel, ChannelClosed
+from decodescope.variants.live.stages import FILE_NAME, Stages
+from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.child_process import end_with_parent, exit_now, failure_of
 from decodescope.variants.machine.environment import require_run_packages
 
@@ -53,14 +55,17 @@ def _serve(channel: Channel, config: WorkerConfig) -> int:
 
 def _work(channel: Channel, config: WorkerConfig) -> None:
     require_run_packages()
-    channel.send(Progress("importing torch and transformers"))
+    model = config.model or "the default model"
+    stages = Stages(channel.send, model, cache_folder() / FILE_NAME)
+    stages("importing torch and transformers")
     from decodescope.variants.live.loop import LiveLoop
     from decodescope.variants.live.session import open_session
     from decodescope.variants.live.windows import WindowFiles
 
-    session = open_session(config, lambda stage: channel.send(Progress(stage)))
+    session = open_session(config, stages)
     channel.send(session.hello())
-    LiveLoop(session, channel, WindowFiles(Path(config.trace_dir))).run(session.variant)
+    windows = WindowFiles(Path(config.trace_dir))
+    LiveLoop(session, channel, windows, stages=stages).run(session.variant)
 
 
 if __name__ == "__main__":

@@ -95,6 +95,15 @@ def device_name(device: str) -> str:
     return cpu_name() or platform.machine()
 
 
+def gpu_uuid() -> str | None:
+    """How NVML names the CUDA device in use; None on another maker's GPU."""
+    import torch
+
+    if torch.version.cuda is None:
+        return None
+    return f"GPU-{torch.cuda.get_device_properties(0).uuid}"
+
+
 def gpu_facts() -> Environment:
     """CUDA version, driver and GPU; all null without a CUDA device."""
     facts: Environment = dict.fromkeys(

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter_ns
 
 import msgspec
 import torch
 
+from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.formatting import bytes_size
 from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.variants.machine.memory import (
@@ -16,14 +18,14 @@ from decodescope.variants.machine.memory import (
     memory_errors,
 )
 from decodescope.variants.machine.read_peak import ReadPeak
-from decodescope.variants.measuring.request import read_request
+from decodescope.variants.measuring.request import Request, read_request
 from decodescope.variants.measuring.window import Subject
-from decodescope.variants.model.loading import LoadedModel, check_fits, load_model
+from decodescope.variants.model.loading import LoadedModel, check_fits, find_files, load_model
 from decodescope.variants.model.memory_need import require_memory
 from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.quantize import quantization_of, quantize_model
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.registry import find_variant
+from decodescope.variants.registry import find_variant, require_runnable
 
 # Loading takes more than the weights for a while.
 _ROOM = 1.25
@@ -71,23 +73,88 @@ def prepare(config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
     device, source, workload = request.device, request.source, request.workload
     say(f"loading {source.name}")
     variant = find_variant(request.variant)
-
-    def check(name: str, fields: Mapping[str, object]) -> None:
-        if variant.check is not None:
-            variant.check(name, fields, workload, device)
-
     started_ns = perf_counter_ns()
     loaded = load_model(
-        source, device, workload.dtype, config.trust_remote_code, workload, check, variant.spec
+        source,
+        device,
+        workload.dtype,
+        config.trust_remote_code,
+        workload,
+        partial(_check_variant, request),
+        variant.spec,
     )
     load_ns = perf_counter_ns() - started_ns
-    if config.prompt is not None or config.prompt_ids is not None:
-        ids = make_prompt(loaded, workload, config.prompt, config.prompt_ids)
-        workload = replace(workload, context=ids.shape[1])
+    return _prepared(config, request, loaded, load_ns)
+
+
+def check_change(prepared: Prepared, config: WorkerConfig) -> None:
+    """Check all of `config` that can be checked beside a `prepared` that is in use: not memory, nor
+    a hub model's weights.
+
+    Raises:
+        DecodescopeError: as `prepare`.
+    """
+    request = read_request(config)
+    if _same_weights(prepared, request):
+        workload = _with_prompt(config, request.workload, prepared.loaded)
+        check_fits(prepared.loaded, workload)
+        require_runnable(request.variant, prepared.loaded, workload, request.device)
+    else:
+        _check_variant(request, request.source.name, find_files(request.source).config)
+
+
+def prepare_again(prepared: Prepared, config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
+    """What `prepare(config)` returns; a model that stays the same is not loaded again.
+
+    While another model is loaded the old one is kept, if there is room for both. If loading fails,
+    `prepared` can still be used: `require_weights` loads what was freed.
+
+    Raises:
+        DecodescopeError: as `prepare`.
+    """
+    request = read_request(config)
+    if _same_weights(prepared, request):
+        return _prepared(config, request, prepared.loaded, prepared.load_ns)
+    try:
+        other = prepare(config, say)
+    except MissingRequirement:
+        _free_weights(prepared.loaded, prepared.device)
+        other = prepare(config, say)
+    else:
+        _free_weights(prepared.loaded, prepared.device)
+    return other
+
+
+def _same_weights(prepared: Prepared, request: Request) -> bool:
+    loaded, workload = prepared.loaded, prepared.workload
+    return (loaded.name, workload.dtype) == (request.source.name, request.workload.dtype)
+
+
+def _check_variant(request: Request, name: str, fields: Mapping[str, object]) -> None:
+    variant = find_variant(request.variant)
+    if variant.check is not None:
+        variant.check(name, fields, request.workload, request.device)
+
+
+def _with_prompt(
+    config: WorkerConfig, workload: DecodeWorkload, loaded: LoadedModel
+) -> DecodeWorkload:
+    """`workload` with the context that the tokenised prompt has, if one was given."""
+    if config.prompt is None and config.prompt_ids is None:
+        return workload
+    ids = make_prompt(loaded, workload, config.prompt, config.prompt_ids)
+    return replace(workload, context=ids.shape[1])
+
+
+def _prepared(
+    config: WorkerConfig, request: Request, loaded: LoadedModel, load_ns: int | None
+) -> Prepared:
+    workload = _with_prompt(config, request.workload, loaded)
     check_fits(loaded, workload)
-    require_memory(source.name, loaded.model, workload, device, 0, variant.spec)
-    config = msgspec.structs.replace(config, variant=variant.name)
-    return Prepared(config, device, loaded, workload, load_ns)
+    spec = find_variant(request.variant).spec
+    require_memory(loaded.name, loaded.model, workload, request.device, 0, spec)
+    config = msgspec.structs.replace(config, variant=request.variant)
+    return Prepared(config, request.device, loaded, workload, load_ns)
 
 
 def require_weights(prepared: Prepared, variant: str, say: Callable[[str], None]) -> Prepared:

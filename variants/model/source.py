@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Literal
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
+from decodescope.analyzer.protocol import ModelInfo
 from decodescope.variants.model.presets import PRESETS, Preset
 
 SourceKind = Literal["hub", "folder", "random", "tiny"]
 RANDOM_SUFFIX = "@random"
 TINY = "tiny"
+TINY_PARAMETERS = 3_803_392
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w][\w.-]*)?")
 _SIMILAR = 0.75
@@ -71,6 +73,17 @@ def resolve_model(name: str) -> ModelSource:
 def tiny_folder() -> Path:
     """The folder of the bundled model."""
     return Path(__file__).resolve().parents[1] / "tiny"
+
+
+def offered_models() -> tuple[ModelInfo, ...]:
+    """The models that need no path: the bundled one, and each preset with random weights and with
+    those of the hub."""
+    offered = [ModelInfo(TINY, "bundled, trained", TINY_PARAMETERS)]
+    for preset in PRESETS.values():
+        name, size = preset.name, preset.parameters
+        offered.append(ModelInfo(name + RANDOM_SUFFIX, "random weights, no download", size))
+        offered.append(ModelInfo(name, f"weights of {preset.hub_id}", size))
+    return tuple(offered)
 
 
 def needs_custom_code(config: dict[str, object], known_model_types: frozenset[str]) -> bool:

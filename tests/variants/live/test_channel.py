@@ -3,6 +3,7 @@
 import contextlib
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
@@ -17,6 +18,7 @@ from decodescope.analyzer.protocol import (
     CaptureTrace,
     Failure,
     FrameDecoder,
+    Heartbeat,
     Log,
     Pause,
     Progress,
@@ -152,3 +154,39 @@ def test_bytes_that_are_no_text_are_an_input_error():
     frame = encode_frame(SwitchVariant("abc")).replace(b"abc", b"\x80bc")
     with pytest.raises(InputError, match="unreadable"):
         FrameDecoder(AppMessage).feed(frame)
+
+
+def test_a_waiting_worker_says_that_it_is_alive(ends, monkeypatch):
+    app, channel = ends
+    monkeypatch.setattr("decodescope.variants.live.channel.HEARTBEAT_S", 0.01)
+    decoder, heard = FrameDecoder(WorkerMessage), []
+
+    def answer_the_third():
+        while len(heard) < 3:
+            heard.extend(decoder.feed(app.recv(777)))
+        app.sendall(encode_frame(Resume()))
+
+    with ThreadPoolExecutor() as pool:
+        answered = pool.submit(answer_the_third)
+        assert channel.wait() == [Resume()]
+        answered.result()
+    assert set(heard) == {Heartbeat()}
+
+
+def test_heartbeats_do_not_pile_up_for_an_app_that_does_not_read(ends, monkeypatch):
+    app, channel = ends
+    monkeypatch.setattr("decodescope.variants.live.channel.HEARTBEAT_S", 0.0)
+    beats = 0
+    send = channel.send
+
+    def send_and_count(message):
+        nonlocal beats
+        beats += 1
+        send(message)
+        if channel._outgoing:
+            app.sendall(encode_frame(Quit()))
+
+    monkeypatch.setattr(channel, "send", send_and_count)
+    assert channel.wait() == [Quit()]
+    assert beats > 10
+    assert len(channel._outgoing) < 2 * len(encode_frame(Heartbeat()))

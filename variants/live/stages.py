@@ -1,0 +1,75 @@
+"""Announces the slow stages of starting and building, with the time that each took before."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter_ns
+
+import msgspec
+from msgspec import Struct
+
+from decodescope.analyzer.protocol import Progress, WorkerMessage
+from decodescope.variants.machine.cache_folder import keep_measured
+
+FILE_NAME = "stages.json"
+_MOST_KEPT = 200
+
+
+class _Durations(Struct):
+    """ns by stage, the latest last."""
+
+    of: dict[str, int] = {}
+
+
+class Stages:
+    """Sends a `Progress` for each stage; a stage ends when the next one begins, or with `done`.
+
+    `model` is part of what a duration is remembered for, since loading and building depend on it.
+    Durations are kept in the file `path`; None keeps them in memory.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[WorkerMessage], None],
+        model: str = "",
+        path: Path | None = None,
+        clock_ns: Callable[[], int] = perf_counter_ns,
+    ) -> None:
+        self._send = send
+        self.model = model
+        self._path = path
+        self._clock_ns = clock_ns
+        self._known = _read(path)
+        self._current: tuple[str, int] | None = None
+
+    def __call__(self, stage: str, detail: str = "") -> None:
+        """Announce that `stage` begins."""
+        self._end()
+        key = " ".join((self.model, stage, detail))
+        self._current = key, self._clock_ns()
+        self._send(Progress(stage, detail, self._known.of.get(key)))
+
+    def done(self) -> None:
+        """The last stage has ended well; keep the durations of all."""
+        self._end()
+        if self._path is not None:
+            keep_measured(self._path, self._known, "the time of each stage")
+
+    def failed(self) -> None:
+        """The stage ended with an error, so its duration says nothing."""
+        self._current = None
+
+    def _end(self) -> None:
+        if self._current is None:
+            return
+        (key, since_ns), self._current = self._current, None
+        self._known.of.pop(key, None)
+        self._known.of[key] = self._clock_ns() - since_ns
+        while len(self._known.of) > _MOST_KEPT:
+            del self._known.of[next(iter(self._known.of))]
+
+
+def _read(path: Path | None) -> _Durations:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Durations) if path else _Durations()
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return _Durations()
