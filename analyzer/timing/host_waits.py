@@ -54,7 +54,7 @@ def find_host_waits(trace: Trace, gaps: Gaps, parts: GapParts) -> HostWaits:
     waits = HostWaits(late.start_ns, late.end_ns, late.gap, np.full(len(late), PYTHON, np.int8))
     if trace.on_cpu or not len(late):
         return waits
-    calls, kinds = trace.calls, _call_kinds(trace)
+    calls, kinds = trace.calls, call_kinds(trace)
     thread = {
         (int(calls.pid[call[mine[0]]]), int(calls.tid[call[mine[0]]])): waits.take(mine)
         for mine in grouped(np.arange(len(late)), calls.pid[call], calls.tid[call])
@@ -69,8 +69,8 @@ def find_host_waits(trace: Trace, gaps: Gaps, parts: GapParts) -> HostWaits:
     return joined.take(np.argsort(joined.gap, kind="stable"))
 
 
-def _call_kinds(trace: Trace) -> Int8s:
-    """For each call, the first of `_KINDS` that its name matches."""
+def call_kinds(trace: Trace) -> Int8s:
+    """For each call, the index in `HOST_WAIT_LABELS` of the first kind that its name matches."""
     used = np.bincount(trace.calls.name, minlength=len(trace.names))
     kinds = np.zeros(len(used), dtype=np.int8)
     for name in np.flatnonzero(used).tolist():

@@ -1,6 +1,7 @@
 """The kind of work an op does, by its name, and the kind that fills each column of a step."""
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from decodescope.analyzer.timing.communication import communication_kind
 from decodescope.analyzer.timing.intervals import covered_until, critical_ns
 from decodescope.analyzer.timing.step_timeline import StepTimeline, column_edges
-from decodescope.analyzer.trace import MEMCPY, MEMSET, Int8s, Intervals
+from decodescope.analyzer.trace import MEMCPY, MEMSET, GpuOps, Int8s, Intervals
 
 FAMILIES = (
     *("matmul", "attention", "reduction", "elementwise", "copy"),
@@ -50,11 +51,16 @@ def kernel_family(name: str) -> int:
 
 
 def op_families(timeline: StepTimeline) -> Int8s:
-    """The family of each op, an index in `FAMILIES`: int8 [ops]."""
-    used, place = np.unique(timeline.ops.name, return_inverse=True)
-    of_name = [kernel_family(timeline.names[name]) for name in used]
+    """The family of each op of a step, an index in `FAMILIES`: int8 [ops]."""
+    return families_of(timeline.names, timeline.ops)
+
+
+def families_of(names: Sequence[str], ops: GpuOps) -> Int8s:
+    """The family of each op, whose names index `names`: int8 [ops]."""
+    used, place = np.unique(ops.name, return_inverse=True)
+    of_name = [kernel_family(names[name]) for name in used]
     families = np.array(of_name, dtype=np.int8)[place]
-    local = np.isin(timeline.ops.kind, (MEMCPY, MEMSET)) & (families != _COMMUNICATION)
+    local = np.isin(ops.kind, (MEMCPY, MEMSET)) & (families != _COMMUNICATION)
     families[local] = _COPY
     return families
 

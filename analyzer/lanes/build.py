@@ -1,0 +1,177 @@
+"""The lanes of an analysis: host threads, ranges, streams and gaps, of all devices on one clock."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodescope.analyzer.lanes.host import MAX_LEVELS, HostLanes, owners
+from decodescope.analyzer.lanes.lane import Lane, LaneKey, Slices, lane_of
+from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.timing.intervals import Union, merged
+from decodescope.analyzer.timing.op_families import families_of
+from decodescope.analyzer.trace import Int8s, Int64s, Intervals, Trace, rows_by
+
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lanes:
+    """All lanes of an analysis, from top to bottom, and what they have in common.
+
+    `names` are the trace's, then those of the range paths' nodes. `world` spans everything in the
+    trace, `home` what to look at first: the last step, else all ops, else everything; each is
+    (start, end). `steps` are the GPU spans of the steps that launched something, each until the
+    next one, `step` their indices. `busy` is the time in which any device was busy, as a lane.
+    """
+
+    analysis: Analysis
+    lanes: tuple[Lane, ...]
+    names: tuple[str, ...]
+    world: tuple[int, int]
+    home: tuple[int, int]
+    steps: Intervals
+    step: Int64s
+    busy: Lane
+
+    def find(self, key: LaneKey | None) -> int | None:
+        """The place of a lane, None if there is no such lane."""
+        return next((place for place, lane in enumerate(self.lanes) if lane.key == key), None)
+
+    def path(self, label: int) -> str | None:
+        """The range path of a name in `names`, None if it is not one of a range."""
+        node = label - len(self.analysis.trace.names)
+        return self.analysis.ranges.paths[node] if node >= 0 else None
+
+
+def find_lanes(analysis: Analysis) -> Lanes:
+    """Index a whole trace: O(n log n), in a thread. Nothing on a screen needs to sort again."""
+    trace, steps = analysis.trace, analysis.steps
+    world = _extent(trace.ops, trace.calls, trace.cpu_ops, trace.ranges)
+    launched = np.flatnonzero(steps.gpu_ops > 0)
+    span = steps.span.take(launched)
+    after_ns = span.start_ns + np.maximum(steps.time_ns[launched], span.length_ns)
+    marked = Intervals(span.start_ns, np.minimum(after_ns, world[1]))
+    home = _extent(trace.ops) if len(trace.ops) else world
+    if len(marked):
+        home = (int(marked.start_ns[-1]), int(marked.end_ns[-1]))
+    return Lanes(
+        analysis=analysis,
+        lanes=tuple(_ordered(analysis)),
+        names=(*trace.names, *analysis.ranges.tree.names),
+        world=world,
+        home=home,
+        steps=marked,
+        step=launched,
+        busy=_busy(merged(list(analysis.busy.values())) if analysis.busy else None),
+    )
+
+
+def _extent(*events: Intervals) -> tuple[int, int]:
+    shown = [one for one in events if len(one)]
+    if not shown:
+        return 0, 0
+    return min(int(one.start_ns[0]) for one in shown), max(int(one.end_ns.max()) for one in shown)
+
+
+def _busy(union: Union | None) -> Lane:
+    empty = np.zeros(0, dtype=np.int64)
+    start_ns, end_ns = (empty, empty) if union is None else (union.start_ns, union.end_ns)
+    rows = np.arange(len(start_ns))
+    slices = Slices(start_ns, end_ns, np.full_like(rows, -1), rows, np.zeros(len(rows), np.int8))
+    return lane_of(LaneKey("busy", 0), "busy", slices)
+
+
+def _ordered(analysis: Analysis) -> Iterator[Lane]:
+    """Device by device: the threads that launch to it, its ranges, its streams, its gaps; then the
+    threads that launch to none."""
+    trace = analysis.trace
+    threads, host = owners(trace), HostLanes(trace)
+    families = families_of(trace.names, trace.ops)
+    levels = _ancestors(analysis)
+    for device, ops in rows_by(trace.ops.device).items():
+        prefix = _prefix(trace.device_label(device)) if len(analysis.busy) > 1 else ""
+        mine = [thread for thread, owner in threads.items() if owner == device]
+        for thread in mine:
+            name = "host" if len(mine) == 1 else f"cpu {thread[1] % 10_000}"
+            yield from host.lanes(thread, prefix, name)
+        yield from _range_lanes(analysis, levels, ops, prefix)
+        yield from _stream_lanes(trace, families, ops, prefix)
+        yield _gap_lane(analysis, device, prefix)
+    for thread in (thread for thread, owner in threads.items() if owner is None):
+        yield from host.lanes(thread, "", f"cpu {thread[1] % 10_000}")
+
+
+def _prefix(label: int | str) -> str:
+    """A device in few cells: "g1", "r0g1" of merged ranks."""
+    if isinstance(label, int):
+        return f"g{label} "
+    numbers = _NUMBER.findall(label)
+    return "".join(f"{mark}{number}" for mark, number in zip("rg", numbers, strict=False)) + " "
+
+
+def _stream_lanes(trace: Trace, families: Int8s, ops: Int64s, prefix: str) -> Iterator[Lane]:
+    device = int(trace.ops.device[ops[0]])
+    for stream, place in rows_by(trace.ops.stream[ops]).items():
+        rows = ops[place]
+        slices = Slices(trace.ops.start_ns[rows], trace.ops.end_ns[rows],
+                        trace.ops.name[rows].astype(np.int64), rows, families[rows])  # fmt: skip
+        name = f"cpu {stream % 10_000}" if trace.on_cpu else f"str {stream}"
+        yield lane_of(LaneKey("stream", device, stream), prefix + name, slices)
+
+
+def _gap_lane(analysis: Analysis, device: int, prefix: str) -> Lane:
+    gaps, parts = analysis.gaps, analysis.parts
+    own = np.flatnonzero(gaps.device == device)
+    if len(own):
+        # Gaps are sorted by device, and their parts by gap.
+        first, after = np.searchsorted(parts.gap, (own[0], own[-1] + 1)).tolist()
+        parts = parts.take(slice(first, after))
+    else:
+        parts = parts.take(slice(0, 0))
+    none = np.full(len(parts), -1, dtype=np.int64)
+    slices = Slices(parts.start_ns, parts.end_ns, none, parts.gap, parts.kind)
+    return lane_of(LaneKey("gap", device), prefix + "gaps", slices)
+
+
+def _range_lanes(
+    analysis: Analysis, levels: list[Int64s], ops: Int64s, prefix: str
+) -> Iterator[Lane]:
+    """The runs of consecutive ops of one path, a lane for each level of the paths.
+
+    A run lasts from its first op until the end of its ops, or until the next run begins. A graph
+    replay has no ranges on the host, so these are the ranges of the device's clock.
+    """
+    trace, node = analysis.trace, analysis.ranges.op_node[ops]
+    columns, device = trace.ops.take(ops), int(trace.ops.device[ops[0]])
+    for level, at_level in enumerate(levels):
+        own = np.where(node >= 0, at_level[node], -1)
+        changes = np.diff(own, prepend=-2) != 0
+        changes |= np.diff(analysis.steps.op_step[ops], prepend=-2) != 0
+        first = np.flatnonzero(changes)
+        run = own[first]
+        end_ns = np.maximum.reduceat(columns.end_ns, first)
+        chosen = np.flatnonzero(run >= 0)
+        run, start_ns, end_ns = run[chosen], columns.start_ns[first[chosen]], end_ns[chosen]
+        end_ns[:-1] = np.minimum(end_ns[:-1], start_ns[1:])
+        if not len(run):
+            continue
+        slices = Slices(start_ns, end_ns, run + len(trace.names), run,
+                        (np.arange(len(run)) % 2).astype(np.int8))  # fmt: skip
+        title = prefix + ("range" if level == 0 else f"  .{level}")
+        yield lane_of(LaneKey("range", device, 0, level), title, slices)
+
+
+def _ancestors(analysis: Analysis) -> list[Int64s]:
+    """For each level the ancestor of each node at it, -1 where the node is not that deep."""
+    tree = analysis.ranges.tree
+    parents, depths = np.array(tree.parents, dtype=np.int64), np.array(tree.depths, dtype=np.int64)
+    current = np.arange(len(tree))
+    levels = []
+    for level in range(int(depths.max(initial=-1)), -1, -1):
+        deeper = depths[current] > level
+        current = np.where(deeper, parents[current], current)
+        if level < MAX_LEVELS:
+            levels.append(np.where(depths[current] == level, current, -1))
+    return levels[::-1]

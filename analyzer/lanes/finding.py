@@ -1,0 +1,74 @@
+"""Moving along lanes: the next slice, the next gap, and what a name or a range matches."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from decodescope.analyzer.lanes.build import Lanes
+from decodescope.analyzer.lanes.lane import Lane
+from decodescope.analyzer.timing.gaps import Gaps
+from decodescope.analyzer.trace import Bools, Columns, Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches(Columns):
+    """Slices in order of their start: their lane's place, and which slice of it."""
+
+    start_ns: Int64s
+    lane: Int64s
+    slice: Int64s
+
+    def step(self, at: tuple[int, int], backwards: bool) -> int | None:
+        """The next match after (`at` ns, lane), or the one before it; after the last the first."""
+        if not len(self):
+            return None
+        at_ns, lane = at
+        first, after = self.start_ns.searchsorted((at_ns, at_ns + 1)).tolist()
+        side: Literal["left", "right"] = "left" if backwards else "right"
+        place = first + int(self.lane[first:after].searchsorted(lane, side=side)) - backwards
+        return int(place % len(self))
+
+
+def find_labels(lanes: Lanes, labels: Bools) -> Matches:
+    """The slices of all lanes whose label is one of `labels` (one for each of `Lanes.names`)."""
+    found = []
+    for place, lane in enumerate(lanes.lanes):
+        label = lane.slices.label
+        mine = np.flatnonzero((label >= 0) & labels[label]) if len(label) else label
+        found.append(Matches(lane.slices.start_ns[mine], np.full_like(mine, place), mine))
+    together = Matches.concatenate(found)
+    return together.take(np.lexsort((together.lane, together.start_ns)))
+
+
+def following(lane: Lane, at_ns: int, backwards: bool = False) -> int | None:
+    """The first slice that starts after `at_ns`, or the last one that starts before it."""
+    starts_ns = lane.slices.start_ns
+    side: Literal["left", "right"] = "left" if backwards else "right"
+    place = int(starts_ns.searchsorted(at_ns, side=side)) - backwards
+    return place if 0 <= place < len(lane.slices) else None
+
+
+def next_gap(gaps: Gaps, after_ns: int, least_ns: int, device: int | None = None) -> int | None:
+    """The first gap that starts after `after_ns` and is at least `least_ns` long, on any device or
+    on one; after the last the first. None if no gap is that long."""
+    long = gaps.length_ns >= least_ns
+    if device is not None:
+        long &= gaps.device == device
+    rows = np.flatnonzero(long)
+    if not len(rows):
+        return None
+    rows = rows[np.argsort(gaps.start_ns[rows], kind="stable")]
+    place = int(np.searchsorted(gaps.start_ns[rows], after_ns, side="right"))
+    return int(rows[place % len(rows)])
+
+
+def nth_largest_gap(gaps: Gaps, after: int | None, device: int | None = None) -> int | None:
+    """The longest gap, on any device or on one; after gap `after` the one that is next in length
+    (then in time), and after the shortest the longest again. None without gaps."""
+    rows = np.arange(len(gaps)) if device is None else np.flatnonzero(gaps.device == device)
+    if not len(rows):
+        return None
+    rows = rows[np.lexsort((gaps.start_ns[rows], -gaps.length_ns[rows]))]
+    known = np.flatnonzero(rows == after) if after is not None else rows[:0]
+    return int(rows[(int(known[0]) + 1) % len(rows) if len(known) else 0])

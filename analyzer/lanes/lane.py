@@ -1,0 +1,155 @@
+"""One row of a timeline, indexed so that a column of any width costs O(log n)."""
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decodescope.analyzer.timing.intervals import critical_ns
+from decodescope.analyzer.trace import Bools, Int8s, Int64s, Intervals
+
+LaneKind = Literal["host", "host_range", "range", "stream", "gap", "busy"]
+NONE = -1
+
+
+class LaneKey(NamedTuple):
+    """Which lane it is, the same in every window of a run.
+
+    `number` is the stream, the level of a range (0 is the outermost), or the thread id of a host;
+    `device` is a device, or the process id of a host.
+    """
+
+    kind: LaneKind
+    device: int
+    number: int = 0
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slices(Intervals):
+    """What happened in a lane, sorted by start.
+
+    `label` indexes `Lanes.names` (-1: none), `row` the table that the lane is about, `kind` is what
+    its colour says: a family of ops, a class of gaps or a kind of host work; of ranges, 0 and 1 in
+    turn.
+    """
+
+    label: Int64s
+    row: Int64s
+    kind: Int8s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaneColumns:
+    """What each column of a lane shows, for slices of time given by their edges.
+
+    `busy` is the share of the column's time that is covered, `kind` the kind that covers most of it
+    (`NONE` if nothing does). The parts `first` to `after` (excluded) touch the column.
+    """
+
+    busy: NDArray[np.float64]
+    kind: Int8s
+    first: Int64s
+    after: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lane:
+    """A lane and its index.
+
+    The parts are the slices' critical times (see `critical_ns`): disjoint, in order, and together
+    as long as the slices' union. `part` is the slice of each; row i of `covered_ns` [parts + 1,
+    kinds] is how long the first i parts cover, by kind, and `kinds` are the kinds of its columns.
+    `rank` orders the slices by length, the first of equally long ones last.
+    """
+
+    key: LaneKey
+    title: str
+    slices: Slices
+    part: Int64s
+    start_ns: Int64s
+    end_ns: Int64s
+    covered_ns: Int64s
+    column: Int64s
+    kinds: Int8s
+    rank: Int64s
+
+    def columns(self, edges_ns: Int64s) -> LaneColumns:
+        """What the columns between consecutive `edges_ns` (in order) show."""
+        columns = max(len(edges_ns) - 1, 0)
+        before_ns, after_ns = edges_ns[:columns], edges_ns[1:]
+        first = np.searchsorted(self.end_ns, before_ns, side="right")
+        after = np.maximum(np.searchsorted(self.start_ns, after_ns, side="left"), first)
+        if not len(self.part):
+            nothing = np.full(columns, NONE, dtype=np.int8)
+            return LaneColumns(np.zeros(columns), nothing, first, after)
+        begun = np.searchsorted(self.start_ns, edges_ns, side="right")
+        covered_ns = self.covered_ns[begun]
+        latest = begun - 1
+        left_ns = np.where(begun > 0, np.maximum(self.end_ns[latest] - edges_ns, 0), 0)
+        covered_ns[np.arange(len(edges_ns)), self.column[latest]] -= left_ns
+        inside_ns = np.diff(covered_ns, axis=0)
+        total_ns, width_ns = inside_ns.sum(axis=1), after_ns - before_ns
+        busy = np.divide(total_ns, width_ns, out=(after > first).astype(np.float64),
+                         where=width_ns > 0)  # fmt: skip
+        kind = np.where(total_ns > 0, self.kinds[inside_ns.argmax(axis=1)], NONE)
+        point = (width_ns == 0) & (after > first)
+        kind[point] = self.kinds[self.column[first[point]]]
+        return LaneColumns(busy, kind.astype(np.int8), first, after)
+
+    def marked(self, marks: Int64s, columns: LaneColumns) -> Bools:
+        """Whether a marked part touches each of `columns`; `marks` counts them (`count_marks`)."""
+        return np.asarray(marks[columns.after] > marks[columns.first])
+
+    def count_marks(self, labels: Bools, rows: Bools | None = None) -> Int64s:
+        """How many of the first i parts have a label of `labels` and, if given, a row of `rows`:
+        int64 [parts + 1]."""
+        label = self.slices.label[self.part]
+        chosen = (label >= 0) & labels[label]
+        if rows is not None:
+            chosen &= rows[self.slices.row[self.part]]
+        return np.concatenate(([0], np.cumsum(chosen, dtype=np.int64)))
+
+    def largest(self, columns: LaneColumns) -> Int64s:
+        """The longest slice that touches each of `columns`, -1 for none. Slices are disjoint."""
+        found = np.full(len(columns.first), NONE, dtype=np.int64)
+        touched = np.flatnonzero(columns.after > columns.first)
+        if len(touched):
+            bounds = np.stack((columns.first[touched], columns.after[touched]), axis=1).ravel()
+            best = np.maximum.reduceat(np.append(self.rank, NONE), bounds)[::2]
+            by_rank = np.empty(len(self.rank), dtype=np.int64)
+            by_rank[self.rank] = np.arange(len(self.rank))
+            found[touched] = by_rank[best]
+        return found
+
+    def at(self, start_ns: int, end_ns: int) -> int | None:
+        """The slice that covers most of [start, end); of a gap lane, the longest that touches it;
+        None if there is none."""
+        edges_ns = np.array((start_ns, max(end_ns, start_ns)), dtype=np.int64)
+        columns = self.columns(edges_ns)
+        first, after = int(columns.first[0]), int(columns.after[0])
+        if after <= first:
+            return None
+        if self.key.kind == "gap":
+            return int(self.largest(columns)[0])
+        inside_ns = np.minimum(self.end_ns[first:after], end_ns)
+        inside_ns -= np.maximum(self.start_ns[first:after], start_ns)
+        return int(self.part[first + int(inside_ns.argmax())])
+
+
+def lane_of(key: LaneKey, title: str, slices: Slices) -> Lane:
+    """The lane of `slices`, sorted by start, with its index: O(n)."""
+    critical = critical_ns(slices.start_ns, slices.end_ns)
+    part = np.flatnonzero(critical > 0)
+    length_ns, end_ns = critical[part], slices.end_ns[part]
+    kinds, column = np.unique(slices.kind[part], return_inverse=True)
+    by_kind = np.zeros((len(part) + 1, len(kinds)), dtype=np.int64)
+    by_kind[np.arange(1, len(part) + 1), column] = length_ns
+    covered_ns = np.cumsum(by_kind, axis=0, out=by_kind)
+    rank = np.zeros(0, dtype=np.int64)
+    if key.kind == "gap":
+        rank = np.empty(len(slices), dtype=np.int64)
+        rank[np.lexsort((-np.arange(len(slices)), slices.length_ns))] = np.arange(len(slices))
+    return Lane(key, title, slices, part, end_ns - length_ns, end_ns, covered_ns,
+                column.astype(np.int64), kinds.astype(np.int8), rank)  # fmt: skip

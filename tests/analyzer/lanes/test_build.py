@@ -1,0 +1,160 @@
+"""The lanes of whole traces: with and without steps, several devices, ranks, threads, on a CPU."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from decodescope.analyzer import analyze, analyze_ranks
+from decodescope.analyzer.lanes.build import Lanes, find_lanes
+from decodescope.analyzer.lanes.host import HOST_KINDS
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from tests.helpers.drawn_windows import analysed, windows
+from tests.helpers.kineto_events import (
+    RECORDED,
+    call,
+    document,
+    event,
+    op,
+    prelaunched,
+    read,
+    span,
+    trace_of,
+)
+
+BASE = 1_790_857_026_000_000_000
+
+
+def lanes_of(*events, **keys) -> Lanes:
+    return find_lanes(analyze(trace_of(*events, **keys)))
+
+
+def titles(lanes: Lanes) -> list[str]:
+    return [lane.title for lane in lanes.lanes]
+
+
+def shown(lanes: Lanes, title: str) -> list[tuple[int, int, str]]:
+    (lane,) = (lane for lane in lanes.lanes if lane.title == title)
+    slices = lane.slices
+    names = [lanes.names[label] if label >= 0 else "" for label in slices.label.tolist()]
+    return list(zip(slices.start_ns.tolist(), slices.end_ns.tolist(), names, strict=True))
+
+
+def test_a_trace_without_steps_has_a_timeline():
+    lanes = lanes_of(call(0, 5, 1), op(10, 40, 1, name="gemm"), op(60, 90, 2, name="norm"))
+    assert titles(lanes) == ["host", "str 7", "gaps"]
+    assert shown(lanes, "str 7") == [(10, 40, "gemm"), (60, 90, "norm")]
+    assert shown(lanes, "gaps") == [(40, 60, "")]
+    assert len(lanes.steps) == 0
+    assert (lanes.world, lanes.home) == ((0, 90), (10, 90))
+
+
+def test_two_devices_have_lanes_of_their_own():
+    lanes = lanes_of(
+        call(0, 5, 1, tid=1), call(0, 5, 2, tid=2),
+        op(10, 40, 1, device=0), op(20, 50, 2, device=1), op(60, 70, 1, device=0, stream=9),
+    )  # fmt: skip
+    assert titles(lanes) == [
+        "g0 host", "g0 str 7", "g0 str 9", "g0 gaps", "g1 host", "g1 str 7", "g1 gaps",
+    ]  # fmt: skip
+    assert shown(lanes, "g0 gaps") == [(40, 60, "")]
+    assert shown(lanes, "g1 gaps") == []
+
+
+def test_eight_ranks_have_lanes_of_their_own_on_one_clock(tmp_path):
+    paths = []
+    for rank in range(8):
+        at = 5 * rank
+        path = tmp_path / f"rank{rank}.json"
+        path.write_bytes(document(
+            [call(at, at + 5, 1), op(at + 10, at + 40, 1, name="gemm"),
+             span(at, at + 50, "decode_step_0")],
+            baseTimeNanoseconds=BASE, deviceProperties=[{"id": 0, "name": "H100"}],
+            distributedInfo={"backend": "nccl", "rank": rank, "world_size": 8},
+        ))  # fmt: skip
+        paths.append(path)
+    ranks = analyze_ranks(paths)
+    merged = ranks.merged
+    assert merged is not None, ranks.report.findings
+    lanes = find_lanes(merged)
+    streams = [lane for lane in lanes.lanes if lane.key.kind == "stream"]
+    assert [lane.title for lane in streams] == [f"r{rank}g0 str 7" for rank in range(8)]
+    assert [int(lane.slices.start_ns[0]) for lane in streams] == [10 + 5 * r for r in range(8)]
+    assert len(lanes.lanes) == 8 * len({lane.title.split(" ", 1)[1] for lane in lanes.lanes})
+
+
+def test_the_host_shows_what_is_innermost():
+    lanes = lanes_of(
+        event("cpu_op", "aten::mm", 0, 100, 4242, 1),
+        call(20, 40, 1), op(50, 90, 1),
+        call(60, 80, 2, name="cudaStreamSynchronize"),
+    )  # fmt: skip
+    assert shown(lanes, "host") == [
+        (0, 20, "aten::mm"), (20, 40, "cudaLaunchKernel"), (40, 60, "aten::mm"),
+        (60, 80, "cudaStreamSynchronize"), (80, 100, "aten::mm"),
+    ]  # fmt: skip
+    (host,) = (lane for lane in lanes.lanes if lane.key.kind == "host")
+    kinds = [HOST_KINDS[kind] for kind in host.slices.kind.tolist()]
+    assert kinds == ["operator", "launch", "operator", "sync", "operator"]
+
+
+def test_ranges_are_shown_on_the_host_and_above_the_ops_that_they_launched():
+    lanes = lanes_of(
+        span(0, 100, "decode_step_0"), span(0, 40, "attention"), span(50, 100, "mlp"),
+        call(10, 12, 1), call(20, 22, 2), call(60, 62, 3),
+        op(200, 210, 1), op(220, 230, 2), op(240, 250, 3),
+    )  # fmt: skip
+    assert shown(lanes, "h-range") == [(0, 100, "decode_step_0")]
+    assert shown(lanes, "range") == [(200, 250, "decode_step")]
+    below = [lane for lane in lanes.lanes if lane.title == "  .1"]
+    assert [lane.key.kind for lane in below] == ["host_range", "range"]
+    on_device = below[1].slices
+    assert [lanes.path(int(label)) for label in on_device.label] == [
+        "decode_step/attention", "decode_step/mlp",
+    ]  # fmt: skip
+    assert on_device.start_ns.tolist() == [200, 240]
+    assert on_device.end_ns.tolist() == [230, 250]
+
+
+def test_steps_begin_with_their_first_op_and_the_last_is_shown_first():
+    lanes = lanes_of(*prelaunched(steps=3))
+    assert lanes.steps.start_ns.tolist() == [100, 1_100, 2_100]
+    assert lanes.steps.end_ns.tolist() == [1_100, 2_100, 2_720]
+    assert lanes.home == (2_100, 2_720)
+
+
+def test_a_cpu_capture_has_a_stream_for_each_thread_and_no_host():
+    lanes = find_lanes(analyze(read(RECORDED)))
+    kinds = {lane.key.kind for lane in lanes.lanes}
+    assert kinds == {"range", "stream", "gap"}
+
+
+@pytest.mark.parametrize("events", [[], [span(0, 9, "decode_step")], [call(3, 5, 1)]])
+def test_a_trace_without_ops_shows_its_host(events):
+    lanes = lanes_of(*events)
+    assert all(lane.key.kind in ("host", "host_range") for lane in lanes.lanes)
+    assert lanes.home == lanes.world
+    assert bool(lanes.lanes) == bool(events)
+
+
+@settings(deadline=None)
+@given(windows())
+def test_every_op_and_all_idle_time_is_in_a_lane(window):
+    analysis = analysed(*window)
+    lanes = find_lanes(analysis)
+    streams = [lane for lane in lanes.lanes if lane.key.kind == "stream"]
+    rows = [row for lane in streams for row in lane.slices.row.tolist()]
+    assert sorted(rows) == list(range(len(analysis.trace.ops)))
+    for device, busy in analysis.busy.items():
+        (gap,) = (lane for lane in lanes.lanes if lane.key[:2] == ("gap", device))
+        extent = int(busy.end_ns[-1] - busy.start_ns[0])
+        assert int(gap.slices.length_ns.sum()) == extent - busy.busy_ns
+        assert set(gap.slices.kind.tolist()) <= set(range(len(GAP_CLASSES)))
+    for lane in lanes.lanes:
+        assert (np.diff(lane.slices.start_ns) >= 0).all()
+        assert (lane.start_ns < lane.end_ns).all()
+        assert all(a <= b for a, b in itertools.pairwise(lane.start_ns.tolist()))
+        assert (lane.start_ns[1:] >= lane.end_ns[:-1]).all()
+    assert len({lane.key for lane in lanes.lanes}) == len(lanes.lanes)
+    assert int(lanes.busy.slices.length_ns.sum()) <= sum(b.busy_ns for b in analysis.busy.values())
