@@ -9,20 +9,18 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import TypeVar
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
 from decodescope.analyzer.comparing.comparability import workload_differences
 from decodescope.analyzer.comparing.comparison import speed_ratio
+from decodescope.analyzer.comparing.saved import decode_saved
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.formatting import interval_text, ratio_text, significant
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, SpeedRatio
 from decodescope.analyzer.schema.report import (
-    SCHEMA_VERSION,
     Environment,
     Finding,
     SamplingSettings,
@@ -41,15 +39,8 @@ class _BaselineRun(RunWorkload, frozen=True):
     sampling: SamplingSettings | UnsetType | None = UNSET
 
 
-class _Header(Struct, frozen=True):
-    schema_version: int
-
-
-class _BaselineRuns(_Header, frozen=True):
+class _BaselineRuns(Struct, frozen=True):
     runs: tuple[_BaselineRun, ...]
-
-
-_Decoded = TypeVar("_Decoded", bound=Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,25 +185,10 @@ def _check_allowed(allowed_percent: float) -> None:
 
 
 def _read_runs(baseline_json: bytes, path: str) -> tuple[_BaselineRun, ...]:
-    header = _decode(baseline_json, path, _Header)
-    if header.schema_version != SCHEMA_VERSION:
-        raise InputError(
-            f"{path}: has schema version {header.schema_version}, this decodescope reads "
-            f"{SCHEMA_VERSION}; {_NEW_BASELINE}"
-        )
-    runs = _decode(baseline_json, path, _BaselineRuns).runs
+    runs = decode_saved(baseline_json, path, _BaselineRuns, _NEW_BASELINE).runs
     if not runs or not all(0 < (run.tokens_per_s or 0) < math.inf for run in runs):
         raise InputError(f"{path}: has no measured runs; {_NEW_BASELINE}")
     return runs
-
-
-def _decode(baseline_json: bytes, path: str, structure: type[_Decoded]) -> _Decoded:
-    try:
-        return msgspec.json.decode(baseline_json, type=structure)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(
-            f"{path}: not the JSON of a comparison ({error}); give a file that compare --json wrote"
-        ) from error
 
 
 def _software_findings(baseline: Baseline, comparison: Comparison) -> list[Finding]:

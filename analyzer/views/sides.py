@@ -1,0 +1,172 @@
+"""A comparison or a diff as one row for each side, and their waterfalls on one scale."""
+
+from dataclasses import dataclass
+
+from decodescope.analyzer.comparing.diff import BASE, OTHER
+from decodescope.analyzer.reports.per_step import (
+    gpu_ops_per_step,
+    idle_fraction,
+    launch_calls_per_step,
+)
+from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak_bytes_per_s
+from decodescope.analyzer.schema.comparison_report import (
+    Comparison,
+    Diff,
+    Interval,
+    Pair,
+    SpeedRatio,
+    VariantRates,
+)
+from decodescope.analyzer.schema.report import Report, WaterfallPart
+from decodescope.analyzer.schema.run_report import Accuracy
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One variant of a comparison, or one trace of a diff; what is unknown is None.
+
+    `ratio` is tokens/s ÷ those of the first side, which has none. `step_ns` is the step time that
+    the rates mean, `idle` the share of the window without GPU work. `beaten_by` is None if the side
+    is not ranked, and empty if nothing beats it. `window` has the profiled steps.
+    """
+
+    name: str
+    about: str
+    rounds: int
+    tokens_per_s: float | None
+    interval: Interval | None
+    ratio: SpeedRatio | None
+    step_ns: float | None
+    launches: float | None
+    gpu_ops: float | None
+    idle: float | None
+    mbu: float | None
+    accuracy: Accuracy | None = None
+    beaten_by: tuple[str, ...] | None = None
+    interpreted: bool = False
+    window: Report | None = None
+
+
+def sides_of(compared: Comparison | Diff) -> tuple[Side, ...]:
+    """Every side, the first one is the base."""
+    if isinstance(compared, Comparison):
+        return tuple(_variant(compared, rates) for rates in compared.comparison.variants)
+    return _trace(compared, BASE), _trace(compared, OTHER)
+
+
+def pair_with_first(compared: Comparison | Diff, name: str) -> Pair | None:
+    """What changed from the first side to the side `name`; None for the first itself."""
+    if isinstance(compared, Diff):
+        return compared.pair if name == OTHER else None
+    first = compared.comparison.variants[0].variant
+    pairs = (p for p in compared.comparison.pairs if (p.base, p.other) == (first, name))
+    return next(pairs, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """The waterfall of one side: its parts from left to right, each with where it begins. The parts
+    of length 0 are left out; kernels faster than the limit make `limit` shorter, so the bar is
+    `step_ns` long."""
+
+    name: str
+    step_ns: int
+    parts: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waterfalls:
+    """Bars on one scale: `scale_ns` is the length of the longest one. `table` has the ns of each
+    part that any side has, one for each bar, None where that side has no such part."""
+
+    scale_ns: int
+    bars: tuple[Bar, ...]
+    table: tuple[tuple[str, tuple[int | None, ...]], ...]
+
+
+def waterfalls_of(sides: tuple[Side, ...]) -> Waterfalls:
+    """The waterfalls of the sides that have one."""
+    known = {s.name: s.window.waterfall for s in sides if s.window and s.window.waterfall}
+    bars = tuple(_bar(name, parts) for name, parts in known.items())
+    columns = [{part.part: part.ns for part in parts} for parts in known.values()]
+    names = dict.fromkeys(name for column in columns for name in column)
+    return Waterfalls(
+        scale_ns=max((bar.step_ns for bar in bars), default=0),
+        bars=bars,
+        table=tuple(
+            (name, tuple(column.get(name) for column in columns))
+            for name in names
+            if any(column.get(name) for column in columns)
+        ),
+    )
+
+
+def _bar(name: str, parts: tuple[WaterfallPart, ...]) -> Bar:
+    lengths = {part.part: part.ns for part in parts}
+    saved_ns = min(lengths.get("kernel_inefficiency", 0), 0)
+    if saved_ns:
+        lengths["limit"] = lengths.get("limit", 0) + saved_ns
+    placed, start_ns = [], 0
+    for part, ns in lengths.items():
+        if ns > 0:
+            placed.append((part, start_ns, ns))
+            start_ns += ns
+    return Bar(name, start_ns, tuple(placed))
+
+
+def _variant(compared: Comparison, rates: VariantRates) -> Side:
+    result, window = compared.comparison, compared.windows.get(rates.variant)
+    runs = [run for run in compared.runs if run.variant == rates.variant]
+    pair = pair_with_first(compared, rates.variant)
+    mbu = [run.bandwidth.mbu for run in runs if run.bandwidth and run.bandwidth.mbu is not None]
+    standing = next((s for s in result.standings if s.variant == rates.variant), None)
+    return Side(
+        name=rates.variant,
+        about="",
+        rounds=len(rates.tokens_per_s),
+        tokens_per_s=rates.mean,
+        interval=rates.interval,
+        ratio=pair.speed if pair is not None else None,
+        step_ns=runs[0].batch * 1e9 / rates.mean if rates.mean else None,
+        mbu=sum(mbu) / len(mbu) if mbu else None,
+        accuracy=rates.accuracy,
+        beaten_by=standing.beaten_by if standing is not None else None,
+        interpreted=rates.interpreted,
+        launches=_launches(window) if window else None,
+        gpu_ops=gpu_ops_per_step(window) if window else None,
+        idle=idle_fraction(window) if window else None,
+        window=window,
+    )
+
+
+def _trace(diff: Diff, name: str) -> Side:
+    first = name == BASE
+    report = diff.base if first else diff.other
+    change, capture = diff.pair.step_ns, report.capture
+    step_ns = change.base if first else change.other
+    mbu = None
+    if capture is not None and step_ns and capture.bytes_per_step > 0:
+        sheet = datasheet_peak_bytes_per_s(capture.device_name)
+        peak = capture.measured_peak_bytes_per_s
+        mbu = bandwidth(capture.bytes_per_step, round(step_ns), peak, sheet).mbu
+    about = [report.source.path]
+    if capture is not None:
+        about = [capture.model, capture.variant, *about]
+    return Side(
+        name=name,
+        about=" · ".join(about),
+        rounds=len(report.steps),
+        tokens_per_s=capture.batch * 1e9 / step_ns if capture is not None and step_ns else None,
+        interval=None,
+        ratio=None if first else diff.pair.speed,
+        step_ns=step_ns,
+        mbu=mbu,
+        launches=_launches(report),
+        gpu_ops=gpu_ops_per_step(report),
+        idle=idle_fraction(report),
+        window=report,
+    )
+
+
+def _launches(window: Report) -> float | None:
+    return None if window.on_cpu else launch_calls_per_step(window)

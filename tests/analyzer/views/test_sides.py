@@ -1,0 +1,98 @@
+"""A comparison or a diff as one row for each side, and waterfalls on one scale."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decodescope.analyzer.comparing.comparison import compare_runs
+from decodescope.analyzer.comparing.diff import diff_reports
+from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.schema.run_report import Bandwidth
+from decodescope.analyzer.views.sides import pair_with_first, sides_of, waterfalls_of
+from tests.helpers.comparison_reports import ACCURACY, capture_of, runs_of, step_of, window_of
+
+WINDOWS = {
+    "eager": window_of([step_of(0, 1000, {"host_wait": 300})]),
+    "compiled": window_of([step_of(0, 500, {"host_wait": 50}, launch_calls=1)]),
+}
+RATES = {"eager": [10.0, 11.0, 12.0], "compiled": [20.0, 21.0, 22.0], "other": [5.0, 5.1, 5.2]}
+
+
+def test_the_sides_of_a_comparison() -> None:
+    bandwidth = Bandwidth(1e12, 2e12, None, 0.5, "measured")
+    comparison = compare_runs(runs_of(RATES, bandwidth=bandwidth), WINDOWS)
+    eager, compiled, other = sides_of(comparison)
+    assert (eager.name, eager.rounds, eager.tokens_per_s) == ("eager", 3, 11.0)
+    assert (eager.ratio, eager.step_ns) == (None, 1e9 / 11)
+    assert (eager.launches, eager.gpu_ops, eager.idle) == (3.0, 300.0, 0.3)
+    assert (eager.mbu, eager.accuracy) == (0.5, ACCURACY)
+    assert compiled.interval == comparison.comparison.variants[1].interval
+    assert compiled.ratio is not None
+    assert compiled.ratio.value == pytest.approx(21 / 11)
+    assert (compiled.launches, compiled.beaten_by) == (1.0, ())
+    assert eager.beaten_by == ("compiled",)
+    assert (other.window, other.launches, other.idle) == (None, None, None)
+    pair = pair_with_first(comparison, "compiled")
+    assert pair is not None
+    assert (pair.base, pair.other) == ("eager", "compiled")
+    assert pair_with_first(comparison, "eager") is None
+
+
+def test_the_sides_of_a_diff() -> None:
+    base = window_of([step_of(0, 1000, {"host_wait": 300})], capture=capture_of(2000))
+    other = window_of([step_of(0, 500, {})], capture=capture_of(1000, variant="compiled", batch=4))
+    diff = diff_reports(base, other)
+    a, b = sides_of(diff)
+    assert (a.name, b.name) == ("A", "B")
+    assert "compiled" in b.about
+    assert (a.step_ns, b.step_ns) == (2000, 1000)
+    assert (a.tokens_per_s, b.tokens_per_s) == (500_000.0, 4_000_000.0)
+    assert b.ratio == diff.pair.speed
+    assert a.ratio is None
+    assert pair_with_first(diff, "B") == diff.pair
+    assert a.mbu == pytest.approx(10**9 * 1e9 / 2000 / 4.8e12)
+
+
+def test_a_trace_without_steps_has_no_speed() -> None:
+    a, _ = sides_of(diff_reports(window_of(), window_of()))
+    assert (a.tokens_per_s, a.step_ns, a.mbu, a.launches) == (None, None, None, None)
+
+
+PARTS = ("limit", "kernel_inefficiency", *GAP_CLASSES, "host_tail")
+
+
+@st.composite
+def windows(draw: st.DrawFn):
+    """A waterfall as the analyzer makes them: busy time is never negative."""
+    limit, busy = draw(st.integers(0, 10**9)), draw(st.integers(0, 10**9))
+    rest = [draw(st.integers(0, 10**9)) for _ in PARTS[2:]]
+    lengths = (limit, busy - limit, *rest)
+    parts = tuple(WaterfallPart(name, ns) for name, ns in zip(PARTS, lengths, strict=True))
+    return window_of([step_of(0, 10, {})], waterfall=parts)
+
+
+@given(windows(), windows())
+def test_waterfalls_share_one_scale(base, other) -> None:
+    sides = sides_of(diff_reports(base, other))
+    found = waterfalls_of(sides)
+    steps = [sum(part.ns for part in report.waterfall) for report in (base, other)]
+    assert [bar.step_ns for bar in found.bars] == steps
+    assert found.scale_ns == max(steps)
+    for bar, report in zip(found.bars, (base, other), strict=True):
+        at = 0
+        for _, start_ns, ns in bar.parts:
+            assert (start_ns, ns > 0) == (at, True)
+            at += ns
+        assert at == bar.step_ns
+        idle = {part.part: part.ns for part in report.waterfall if part.part in GAP_CLASSES}
+        drawn = {part: ns for part, _, ns in bar.parts if part in GAP_CLASSES}
+        assert drawn == {part: ns for part, ns in idle.items() if ns}
+    for place, report in enumerate((base, other)):
+        table = {name: lengths[place] for name, lengths in found.table}
+        assert all(table.get(part.part, 0) == part.ns for part in report.waterfall)
+
+
+def test_sides_without_a_waterfall_have_no_bar() -> None:
+    found = waterfalls_of(sides_of(diff_reports(window_of(waterfall=()), WINDOWS["eager"])))
+    assert [bar.name for bar in found.bars] == ["B"]
+    assert waterfalls_of(()).scale_ns == 0
