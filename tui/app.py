@@ -370,7 +370,8 @@ class DecodescopeApp(App[None]):
     def _inks(self) -> Inks:
         if not self._traits.color:
             return Inks()
-        return themed_inks(self.theme_variables, self.current_theme.dark)
+        few = self._traits.few_colors
+        return themed_inks(self.theme_variables, self.current_theme.dark, few)
 
     def _brush(self) -> Brush:
         return Brush(self._inks(), UNICODE if self._traits.unicode else ASCII)

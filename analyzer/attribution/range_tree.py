@@ -1,5 +1,11 @@
-"""Range paths as a tree: every instance of a path, on any thread and in any step, is one node."""
+"""Range paths as a tree: every instance of a path, on any thread and in any step, is one node.
 
+Siblings whose names differ only in their numbers, as the layers of a model, can be shown as one:
+"step/layer.*" is the folded path of "step/layer.0", "step/layer.1", ….
+"""
+
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +18,21 @@ NO_NODE = -1
 # Ten times the longest path, and 400 times all paths, of the traces of others that we have.
 MAX_PATH = 2_048
 MAX_PATHS = 64 << 20
+_NUMBER = r"\d+(?![A-Za-z\d])"
+
+
+def folded_name(name: str) -> str:
+    """`name` with "*" for its numbers; digits before a letter, as in "conv2d", are no number."""
+    return re.sub(_NUMBER, "*", name)
+
+
+def paths_at(paths: Sequence[str], path: str) -> list[int]:
+    """The indices of `path` in `paths`; of all that it stands for if it is folded; none if it is
+    not there."""
+    if path in paths:
+        return [paths.index(path)]
+    stands_for = re.compile(re.escape(path).replace(re.escape("*"), rf"(?:\*|{_NUMBER})"))
+    return [index for index, one in enumerate(paths) if stands_for.fullmatch(one)]
 
 
 def distinct_pairs(
@@ -71,13 +92,13 @@ class PathTree:
             node = self.parents[node]
         return found[::-1]
 
-    def within(self, top: int) -> Bools:
-        """For each node, whether it is `top` or below it."""
+    def within(self, tops: Sequence[int]) -> Bools:
+        """For each node, whether it is one of `tops` or below one."""
         inside = np.zeros(len(self), dtype=np.bool_)
-        inside[top] = True
-        for node in range(top + 1, len(self)):
+        inside[tops] = True
+        for node in range(min(tops, default=len(self)), len(self)):
             parent = self.parents[node]
-            inside[node] = parent != NO_NODE and inside[parent]
+            inside[node] |= parent != NO_NODE and inside[parent]
         return inside
 
     def paths(self) -> tuple[str, ...]:

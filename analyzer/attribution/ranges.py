@@ -18,6 +18,7 @@ from decodescope.analyzer.attribution.range_tree import (
     NO_NODE,
     PathTree,
     distinct_pairs,
+    paths_at,
 )
 from decodescope.analyzer.attribution.replays import (
     EXACT,
@@ -54,6 +55,12 @@ class Ranges:
     reference_op: Int64s
     node_confidence: Int8s
     node_matched: NDArray[np.float64]
+
+    def ops_within(self, path: str) -> Bools:
+        """For each op, whether it belongs to the range `path`, which may be folded, or to one
+        inside it."""
+        inside = np.append(self.tree.within(paths_at(self.paths, path)), False)
+        return np.asarray(inside[self.op_node], dtype=np.bool_)
 
 
 def find_ranges(timeline: Timeline) -> Ranges:

@@ -52,7 +52,7 @@ def attribute_replays(timeline: Timeline, tree: PathTree, node: Int64s, replayed
     for top in np.unique(in_step[replayed & (in_step != NO_NODE)]).tolist():
         below = _reference_below(reference, tree, top)
         if len(below):
-            inside = np.flatnonzero((in_step != NO_NODE) & tree.within(top)[in_step])
+            inside = np.flatnonzero((in_step != NO_NODE) & tree.within([top])[in_step])
             own = replayed & (in_step == top)
             steps = list(grouped(inside, op_step))
             _attribute(trace.ops, names, steps, own, (below, sequence.take(below)), found)

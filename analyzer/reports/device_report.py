@@ -2,10 +2,9 @@
 
 import numpy as np
 
-from decodescope.analyzer.reports.gap_report import total_of, totals_by_name
-from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StreamReport
+from decodescope.analyzer.reports.gap_report import idle_totals
+from decodescope.analyzer.schema.report import DeviceReport, StreamReport
 from decodescope.analyzer.timing.communication import communication
-from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.intervals import overlapped, union
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import GRAPH, MEMCPY, MEMSET, Int64s, grouped, rows_by
@@ -33,7 +32,7 @@ def _device_report(timeline: Timeline, device: int, mine: Int64s, here: Int64s) 
     if len(streams) == 1:
         all_gaps, by_class, host_wait = streams[0].all_gaps, streams[0].gaps, streams[0].host_wait
     else:
-        all_gaps, by_class, host_wait = _idle(timeline, here)
+        all_gaps, by_class, host_wait = idle_totals(timeline, here)
     return DeviceReport(
         device=trace.device_label(device),
         name=trace.device_names.get(device, ""),
@@ -57,27 +56,6 @@ def _device_report(timeline: Timeline, device: int, mine: Int64s, here: Int64s) 
     )
 
 
-def _idle(
-    timeline: Timeline, chosen: Int64s
-) -> tuple[GapTotal, dict[str, GapTotal], dict[str, GapTotal]]:
-    """The chosen gaps: whole, their parts by class, and the pieces of host_wait by label."""
-    parts = timeline.parts.take(_rows_within(timeline.parts.gap, chosen))
-    waits = timeline.host_waits.take(_rows_within(timeline.host_waits.gap, chosen))
-    return (
-        total_of(timeline.gaps.length_ns[chosen]),
-        totals_by_name(parts.kind, parts.length_ns, GAP_CLASSES),
-        totals_by_name(waits.label, waits.length_ns, HOST_WAIT_LABELS),
-    )
-
-
-def _rows_within(gap: Int64s, chosen: Int64s) -> Int64s:
-    """The rows of the sorted column `gap` whose value is one of `chosen`, which are sorted too."""
-    first = np.searchsorted(gap, chosen, side="left")
-    counts = np.searchsorted(gap, chosen, side="right") - first
-    before = np.repeat(first - np.cumsum(counts) + counts, counts)
-    return np.asarray(np.arange(len(before)) + before, dtype=np.int64)
-
-
 def _stream_reports(timeline: Timeline, mine: Int64s, here: Int64s) -> tuple[StreamReport, ...]:
     """The streams of the ops `mine`, in order of their number; `here` are the device's gaps."""
     ops = timeline.trace.ops
@@ -86,7 +64,7 @@ def _stream_reports(timeline: Timeline, mine: Int64s, here: Int64s) -> tuple[Str
     reports = []
     for own in grouped(mine, ops.stream):
         stream, begin, end = int(ops.stream[own[0]]), ops.start_ns[own], ops.end_ns[own]
-        all_gaps, by_class, host_wait = _idle(timeline, here[ended_by.get(stream, none)])
+        all_gaps, by_class, host_wait = idle_totals(timeline, here[ended_by.get(stream, none)])
         reports.append(
             StreamReport(
                 stream=stream,

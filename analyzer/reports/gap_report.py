@@ -1,4 +1,6 @@
-"""Gaps as a report shows them: totals by class, and the longest gaps with their surroundings."""
+"""Gaps as a report shows them: totals by class, and single gaps with their surroundings."""
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,10 +39,38 @@ def total_of(lengths_ns: Int64s) -> GapTotal:
 def largest_gaps(timeline: Timeline, ranges: Ranges) -> tuple[GapReport, ...]:
     """The `LARGEST_GAPS` longest gaps, longest first; ties in order of device and start."""
     order = np.argsort(-timeline.gaps.length_ns, kind="stable")[:LARGEST_GAPS]
-    return tuple(_gap_report(timeline, ranges, index) for index in order.tolist())
+    return tuple(gap_report(timeline, ranges, index) for index in order.tolist())
 
 
-def _gap_report(timeline: Timeline, ranges: Ranges, index: int) -> GapReport:
+class IdleTotals(NamedTuple):
+    """Some gaps: whole, their parts by class, and the pieces of their host_wait by label."""
+
+    all_gaps: GapTotal
+    gaps: dict[str, GapTotal]
+    host_wait: dict[str, GapTotal]
+
+
+def idle_totals(timeline: Timeline, chosen: Int64s) -> IdleTotals:
+    """The totals of the gaps in the rows `chosen`, which are in order."""
+    parts = timeline.parts.take(_rows_within(timeline.parts.gap, chosen))
+    waits = timeline.host_waits.take(_rows_within(timeline.host_waits.gap, chosen))
+    return IdleTotals(
+        total_of(timeline.gaps.length_ns[chosen]),
+        totals_by_name(parts.kind, parts.length_ns, GAP_CLASSES),
+        totals_by_name(waits.label, waits.length_ns, HOST_WAIT_LABELS),
+    )
+
+
+def _rows_within(gap: Int64s, chosen: Int64s) -> Int64s:
+    """The rows of the sorted column `gap` whose value is one of `chosen`, which are sorted too."""
+    first = np.searchsorted(gap, chosen, side="left")
+    counts = np.searchsorted(gap, chosen, side="right") - first
+    before = np.repeat(first - np.cumsum(counts) + counts, counts)
+    return np.asarray(np.arange(len(before)) + before, dtype=np.int64)
+
+
+def gap_report(timeline: Timeline, ranges: Ranges, index: int) -> GapReport:
+    """Everything about the gap in row `index` of `timeline.gaps`."""
     trace, gaps = timeline.trace, timeline.gaps
     device, start = int(gaps.device[index]), int(gaps.start_ns[index])
     call, ended_by = int(gaps.call[index]), int(gaps.next[index])

@@ -88,6 +88,13 @@ class Evidence:
             return None
         return self.observer.unprofiled_step_ns or self.observer.profiled_step_ns
 
+    @property
+    def step_words(self) -> str:
+        """Which step `step_ns` is of, with its time."""
+        unprofiled = self.observer is not None and self.observer.unprofiled_step_ns
+        kind = "an unprofiled step" if unprofiled else "a profiled step"
+        return f"{kind} ({duration(self.step_ns)})"
+
 
 def verdict(evidence: Evidence) -> Verdict:
     """Judge one window. The peak is the one measured with the capture, else the datasheet's."""
@@ -241,8 +248,9 @@ def _memory(evidence: Evidence) -> _Nearness:
             name = "measured" if measured or sheet is None else sheet.source
             bound = used.mbu >= MEMORY_BOUND_MBU
             reason = (
-                f"reads {used.achieved_bytes_per_s / 1e9:.1f} GB/s, {used.mbu:.1%} of the peak "
-                f"({name}), {'at least' if bound else 'below'} {MEMORY_BOUND_MBU:.0%}"
+                f"{evidence.step_words} reads {used.achieved_bytes_per_s / 1e9:.1f} GB/s, "
+                f"{used.mbu:.1%} of the peak ({name}), "
+                f"{'at least' if bound else 'below'} {MEMORY_BOUND_MBU:.0%}"
             )
             return _Nearness(used.mbu, bound, reason)
         unknown = f"bandwidth unknown: no peak known for {capture.device_name}"
@@ -254,7 +262,7 @@ def _compute(evidence: Evidence) -> _Nearness:
     if capture is None or capture.flops_per_step is None or not step_ns:
         return _Nearness(None, False, "")
     flops_per_s = capture.flops_per_step * 1e9 / step_ns
-    done = f"computes {flops_per_s / 1e12:.2f} TFLOP/s"
+    done = f"{evidence.step_words} computes {flops_per_s / 1e12:.2f} TFLOP/s"
     sheet = datasheet_peak(capture.device_name)
     peak = sheet.flops_per_s.get(capture.dtype) if sheet else None
     if sheet is None or peak is None:

@@ -1,43 +1,40 @@
-"""The Okabe-Ito palette, which colour-blind people can distinguish, and the meaning of each colour.
-`OCHRE` is a darker orange, because the palette has one colour less than there are meanings.
+"""What each colour, letter and hatching stands for: one set of colours for each family of meanings.
 
-Views add a letter, a word or a pattern: no meaning is carried by colour alone.
-Source of the palette: Okabe and Ito, "Color Universal Design" (2008).
+Families of ops are cool, classes of gaps are warm, parts of a step that are not idle are teal, and
+variants are light. Within a set, any two colours stay apart for people with normal and with every
+dichromatic colour vision (a CIE76 distance of at least 12), and no
+colour is in two sets. Views add a letter, a word or a pattern: no meaning is carried by colour
+alone. Several colours are from Okabe and Ito, "Color Universal Design" (2008).
 """
 
-ORANGE = "#E69F00"
-SKY = "#56B4E9"
-GREEN = "#009E73"
-YELLOW = "#F0E442"
-BLUE = "#0072B2"
-VERMILLION = "#D55E00"
-PURPLE = "#CC79A7"
-OCHRE = "#8F5A00"
-GREY = "#999999"
-
 GAP_COLORS = {
-    "host_wait": VERMILLION,
-    "launch_call": OCHRE,
-    "launch_latency": ORANGE,
-    "dependency": BLUE,
-    "kernel_floor": GREY,
-    "graph_internal": SKY,
-    "unlinked": YELLOW,
+    "host_wait": "#D55E00",
+    "launch_call": "#955F2D",
+    "launch_latency": "#F1A83B",
+    "dependency": "#C02A75",
+    "kernel_floor": "#A99A8A",
+    "graph_internal": "#F3B9C5",
+    "unlinked": "#F0E442",
 }
 GAP_LETTERS = {name: name[0] for name in GAP_COLORS} | {"launch_call": "c"}
 FAMILY_COLORS = {
-    "matmul": SKY,
-    "attention": GREEN,
-    "reduction": PURPLE,
-    "elementwise": YELLOW,
-    "copy": BLUE,
-    "communication": ORANGE,
-    "other": GREY,
+    "matmul": "#56B4E9",
+    "attention": "#009E73",
+    "reduction": "#A489C2",
+    "elementwise": "#B6E39F",
+    "copy": "#3E7DE6",
+    "communication": "#7E51BF",
+    "other": "#98A2AE",
 }
+FAMILY_LETTERS = {name: name[0].upper() for name in FAMILY_COLORS} | {"communication": "X"}
 PART_COLORS = {
-    "limit": GREEN,
-    "busy": GREEN,
-    "kernel_inefficiency": PURPLE,
+    "limit": "#1FA3A3",
+    "busy": "#1FA3A3",
+    "kernel_inefficiency": "#88EFE6",
     **GAP_COLORS,
-    "host_tail": "#5F6B7A",
+    "host_tail": "#5D6B7B",
 }
+PART_LETTERS = {"limit": "L", "busy": "B", "kernel_inefficiency": "K", **GAP_LETTERS,
+                "host_tail": "t"}  # fmt: skip
+VARIANT_COLORS = ("#8EC8FF", "#FABB62", "#6FE0A8", "#C57DDE", "#E8E08A", "#FF8F80", "#7F8CFF")
+STATE_COLORS = {"good": "#2FD67B", "warn": "#FFB000", "bad": "#FF4D4D"}

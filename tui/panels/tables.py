@@ -144,7 +144,7 @@ class GapsPanel(Panel[GapTable]):
         for gap in data.rows[: max(height - 1, 0)]:
             words = data.meanings.get(gap.name, "")
             letter = GAP_LETTERS.get(gap.name, "?")
-            swatch = self._brush.glyphs.swatch if inks.color else letter
+            swatch = inks.mark(letter, self._brush.glyphs.swatch)
             row = Row().add(f"{swatch} ", inks.gap(gap.name))
             row.left(gap.name, names - 2, inks.text).left(f" {words}", meaning, inks.dim)
             _numbers(row, cells, gap, inks).right(duration(gap.max_ns), largest, inks.dim)

@@ -169,9 +169,9 @@ class TimelinePanel(Panel[TimelineData]):
         row, letters = self._gutter("gaps"), self._gutter("why")
         for _, _, gap_ns, gap_class in columns:
             row.add(glyphs.ramp[gap_level(gap_ns, glyphs)], inks.gap(gap_class))
-            if not inks.color:
+            if inks.letters:
                 letters.add(GAP_LETTERS.get(gap_class, "?") if gap_ns > 0 else " ", inks.dim)
-        return [row] if inks.color else [row, letters]
+        return [row, letters] if inks.letters else [row]
 
     def _scale(self, span_ns: int, width: int) -> Row:
         row, inks = self._gutter(""), self._brush.inks
@@ -192,10 +192,7 @@ class TimelinePanel(Panel[TimelineData]):
         families = [name for name in FAMILY_COLORS if any(c.family == name for c in columns)]
         gaps = [name for name in GAP_COLORS if any(c.gap_class == name for c in columns)]
         busy = [(glyphs.swatch, inks.family(name), name) for name in families if inks.color]
-        why = [
-            (glyphs.swatch if inks.color else GAP_LETTERS[name], inks.gap(name), name)
-            for name in gaps
-        ]
+        why = [(inks.mark(GAP_LETTERS[name], glyphs.swatch), inks.gap(name), name) for name in gaps]
         ramp = [(f"gaps {glyphs.ramp[1:-1]}", inks.dim, "1 µs to 1 ms")] if gaps else []
         if overlap:
             ramp.insert(0, ("over", inks.dim, "two or more at once"))

@@ -1,4 +1,5 @@
-"""The app's themes, and the styles that panels draw with: Okabe-Ito colours by meaning.
+"""The app's themes, and the styles that panels draw with: a set of colours for each family of
+meanings (see `analyzer/views/class_colors.py`).
 
 No meaning is carried by colour alone: states have words, classes have letters, bars have lengths.
 """
@@ -10,26 +11,25 @@ from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
 from decodescope.analyzer.views.class_colors import (
-    BLUE,
     FAMILY_COLORS,
     GAP_COLORS,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILLION,
-    YELLOW,
+    PART_COLORS,
+    STATE_COLORS,
+    VARIANT_COLORS,
 )
+
+_OTHER = FAMILY_COLORS["other"]
+_MIN_CONTRAST = 3.0
+_SHADES = 20
 
 DARK = Theme(
     name="decodescope-dark",
-    primary=SKY,
-    secondary=BLUE,
-    accent=ORANGE,
-    warning=ORANGE,
-    error=VERMILLION,
-    success=GREEN,
+    primary="#8FB3C4",
+    secondary="#6C8794",
+    accent="#8FB3C4",
+    warning=STATE_COLORS["warn"],
+    error=STATE_COLORS["bad"],
+    success=STATE_COLORS["good"],
     foreground="#dfe4ea",
     background="#0e1216",
     surface="#151a20",
@@ -38,11 +38,11 @@ DARK = Theme(
 )
 LIGHT = Theme(
     name="decodescope-light",
-    primary=BLUE,
-    secondary="#00507d",
-    accent="#9a6a00",
+    primary="#31566A",
+    secondary="#4A6B7C",
+    accent="#31566A",
     warning="#9a6a00",
-    error="#a84900",
+    error="#b3261e",
     success="#00704f",
     foreground="#1c232b",
     background="#f7f8f9",
@@ -51,17 +51,29 @@ LIGHT = Theme(
     dark=False,
 )
 
-_VARIANT_COLORS = (SKY, ORANGE, GREEN, PURPLE, YELLOW, VERMILLION, BLUE)
-_LIGHT_DARKENING = {YELLOW: 0.5, SKY: 0.4, ORANGE: 0.35, PURPLE: 0.25, GREY: 0.35, GREEN: 0.2}
-_DARK_LIFTING = {BLUE: 0.25}
+
+def _luminance(color: Color) -> float:
+    """Relative luminance, as WCAG 2 defines it."""
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in color.normalized
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def readable(color: str, dark: bool) -> str:
-    """`color` adjusted for text: darker on a light background; blue is lighter on a dark one."""
-    base = Color.parse(color)
-    if dark:
-        return base.blend(Color.parse("white"), _DARK_LIFTING.get(color, 0.0)).hex
-    return base.blend(Color.parse("black"), _LIGHT_DARKENING.get(color, 0.1)).hex
+def contrast(one: Color, other: Color) -> float:
+    """The contrast ratio of two colours, 1 to 21, as WCAG 2 defines it."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def readable(color: str, background: Color) -> str:
+    """`color` as far darker or lighter as a contrast of 3 to `background` needs (WCAG 2's least for
+    graphics)."""
+    base, towards = Color.parse(color), background.get_contrast_text(1.0)
+    shades = (base.blend(towards, step / _SHADES) for step in range(_SHADES))
+    return next((one.hex for one in shades if contrast(one, background) >= _MIN_CONTRAST),
+                towards.hex6)  # fmt: skip
 
 
 def _parsed(value: str, default: str) -> Color:
@@ -77,17 +89,20 @@ _ALARM = Style(bold=True, underline=True)
 _CURSOR = Style(reverse=True)
 _FOUND = Style(underline=True)
 _FOCUSED = Style(bold=True, reverse=True)
+_BLACK = Color(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Inks:
     """The styles that panels draw with, for one theme and one kind of terminal.
 
-    The defaults have no colours: bold, dim and reverse carry the emphasis.
+    The defaults have no colours: bold, dim and reverse carry the emphasis. `letters`: colours do
+    not tell the entries of a family apart (there are none, or sixteen), so letters do.
     """
 
     color: bool = False
-    dark: bool = True
+    letters: bool = True
+    background: Color = _BLACK
     base: Style = _PLAIN
     text: Style = _PLAIN
     strong: Style = _BOLD
@@ -111,20 +126,28 @@ class Inks:
             return self.text
         style = self._hues.get(color)
         if style is None:
-            style = self._hues[color] = Style(color=readable(color, self.dark))
+            style = self._hues[color] = Style(color=readable(color, self.background))
         return style
 
     def variant(self, index: int) -> Style:
         """The colour of the variant at `index` in the list."""
-        return self.hue(_VARIANT_COLORS[index % len(_VARIANT_COLORS)])
+        return self.hue(VARIANT_COLORS[index % len(VARIANT_COLORS)])
 
     def gap(self, gap_class: str) -> Style:
         """The colour of a gap class."""
-        return self.hue(GAP_COLORS.get(gap_class, GREY))
+        return self.hue(GAP_COLORS.get(gap_class, _OTHER))
 
     def family(self, family: str) -> Style:
         """The colour of a family of ops."""
-        return self.hue(FAMILY_COLORS.get(family, GREY))
+        return self.hue(FAMILY_COLORS.get(family, _OTHER))
+
+    def part(self, part: str) -> Style:
+        """The colour of a part of the waterfall."""
+        return self.hue(PART_COLORS.get(part, _OTHER))
+
+    def mark(self, letter: str, swatch: str) -> str:
+        """What stands before an entry of a legend: its letter if colours do not tell it apart."""
+        return letter if self.letters else swatch
 
     def chip(self, style: Style) -> Style:
         """`style` as a filled label, with its colour as the background."""
@@ -134,21 +157,26 @@ class Inks:
         return Style(color=fill.get_contrast_text(1.0).hex6, bgcolor=fill.hex6, bold=True)
 
 
-def themed_inks(variables: dict[str, str], dark: bool) -> Inks:
-    """Styles for a theme, from its CSS `variables` (`background`, `foreground`, `primary`)."""
-    background = _parsed(variables.get("background", ""), "#121212" if dark else "#f4f4f4")
-    foreground = _parsed(variables.get("foreground", ""), "#e0e0e0" if dark else "#202020")
-    primary = _parsed(variables.get("primary", ""), SKY if dark else BLUE)
+def themed_inks(variables: dict[str, str], dark: bool, few_colors: bool = False) -> Inks:
+    """Styles for a theme, from its CSS `variables` (`background`, `foreground`, `primary`).
+
+    `few_colors`: the terminal has sixteen, so letters are shown too.
+    """
+    default = DARK if dark else LIGHT
+    background = _parsed(variables.get("background", ""), default.background or "")
+    foreground = _parsed(variables.get("foreground", ""), default.foreground or "")
+    primary = _parsed(variables.get("primary", ""), default.primary)
 
     def mixed(share: float) -> Style:
         return Style(color=background.blend(foreground, share).hex6)
 
-    def hue(color: str, bold: bool = False) -> Style:
-        return Style(color=readable(color, dark), bold=bold)
+    def state(name: str, bold: bool = False) -> Style:
+        return Style(color=readable(STATE_COLORS[name], background), bold=bold)
 
     return Inks(
         color=True,
-        dark=dark,
+        letters=few_colors,
+        background=background,
         base=Style(color=foreground.hex6, bgcolor=background.hex6),
         text=mixed(0.88),
         strong=Style(color=foreground.hex6, bold=True),
@@ -158,10 +186,10 @@ def themed_inks(variables: dict[str, str], dark: bool) -> Inks:
         title=Style(color=primary.hex6, bold=True),
         focused=Style(color=background.hex6, bgcolor=primary.hex6, bold=True),
         accent=Style(color=primary.hex6),
-        good=hue(GREEN),
-        warn=hue(ORANGE),
-        bad=hue(VERMILLION, bold=True),
-        key=hue(ORANGE if dark else BLUE, bold=True),
+        good=state("good"),
+        warn=state("warn"),
+        bad=state("bad", bold=True),
+        key=Style(color=primary.hex6, bold=True),
         cursor=Style(bgcolor=background.blend(primary, 0.28).hex6),
         found=Style(color=foreground.hex6, bold=True, underline=True),
     )

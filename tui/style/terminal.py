@@ -12,12 +12,14 @@ from decodescope.analyzer.views.ascii_text import to_ascii
 @dataclass(frozen=True, slots=True)
 class TerminalTraits:
     """`unicode`: the terminal shows UTF-8. `color`: colours are wanted (NO_COLOR is not set).
+    `few_colors`: it has only sixteen.
 
     The app receives them instead of guessing, so tests can fix both.
     """
 
     unicode: bool = True
     color: bool = True
+    few_colors: bool = False
 
 
 class AsciiFilter(LineFilter):

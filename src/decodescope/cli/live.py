@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
+from rich.console import Console
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.output_paths import check_writable
@@ -68,7 +69,11 @@ def start_app(source: "Source") -> None:
     from decodescope.tui.style.terminal import TerminalTraits
 
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    traits = TerminalTraits(unicode=encoding == "utf8", color=not os.environ.get("NO_COLOR"))
+    traits = TerminalTraits(
+        unicode=encoding == "utf8",
+        color=not os.environ.get("NO_COLOR"),
+        few_colors=Console().color_system in ("standard", "windows"),
+    )
     _read_keys_from_terminal()
     app = DecodescopeApp(source, traits)
     app.run()

@@ -142,6 +142,13 @@ def judged(
     return verdict(Evidence(devices, launches(depth), steps, capture, observer))
 
 
+def test_a_rate_says_of_which_step_it_is() -> None:
+    observer = Observer(None, 2000, None)
+    found = verdict(Evidence([device(0)], launches(9.0), (), CAPTURE, observer))
+    (reason,) = (one for one in found.because if "of the peak" in one)
+    assert reason.startswith("a profiled step (2.00 µs) reads 2400.0 GB/s, 50.0%")
+
+
 @pytest.mark.parametrize(
     ("late_ns", "depth", "capture", "step_ns", "bound"),
     [
@@ -167,7 +174,7 @@ def test_the_rules_of_the_verdict(
     found = judged(device(late_ns), depth, capture, step_ns)
     assert found.bound == bound
     assert any(f"{late_ns / 10:.1f}% of the window" in reason for reason in found.because)
-    first = {"launch": "host_wait + ", "memory": "reads ", "kernels": "kernels reach "}
+    first = {"launch": "host_wait + ", "memory": "an unprofiled", "kernels": "kernels reach "}
     assert found.because[0].startswith(first.get(bound, "bandwidth unknown: "))
     assert found.next
 

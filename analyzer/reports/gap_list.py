@@ -1,0 +1,79 @@
+"""All gaps of a trace, chosen by place, class and length, for views that list and filter them.
+
+The totals of the gaps that `chosen_gaps` finds are the figures of the report: of all gaps those of
+its devices, within a range those of the range, in a step on one device those of the step.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodescope.analyzer.attribution.ranges import Ranges
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import Bools, Int8s, Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class GapChoice:
+    """Which gaps: `within` a range path (those that one of its ops ended), inside the GPU span of
+    the `step` with this index, with a part of `gap_class`, and with a length in one bucket of the
+    histogram, (lower, upper] ns: that of the part if there is a class, else of the gap. None is
+    any.
+    """
+
+    within: str | None = None
+    step: int | None = None
+    gap_class: str | None = None
+    bucket_ns: tuple[int, int] | None = None
+
+
+def chosen_gaps(timeline: Timeline, ranges: Ranges, choice: GapChoice) -> Int64s:
+    """The rows of `timeline.gaps` that `choice` is about, in order."""
+    gaps, parts = timeline.gaps, timeline.parts
+    chosen = np.ones(len(gaps), dtype=np.bool_)
+    if choice.within is not None:
+        chosen &= ranges.ops_within(choice.within)[gaps.next]
+    if choice.step is not None:
+        chosen &= _inside_step(timeline, choice.step)
+    if choice.gap_class is not None:
+        mine = parts.kind == GAP_CLASSES.index(choice.gap_class)
+        mine &= _in_bucket(parts.length_ns, choice.bucket_ns)
+        with_part = np.zeros(len(gaps), dtype=np.bool_)
+        with_part[parts.gap[mine]] = True
+        chosen &= with_part
+    else:
+        chosen &= _in_bucket(gaps.length_ns, choice.bucket_ns)
+    return np.flatnonzero(chosen)
+
+
+def longest_first(timeline: Timeline, chosen: Int64s) -> Int64s:
+    """The rows `chosen` by length, ties in order of device and start, as in `largest_gaps`."""
+    return chosen[np.argsort(-timeline.gaps.length_ns[chosen], kind="stable")]
+
+
+def gap_classes(timeline: Timeline) -> Int8s:
+    """The class of the longest part of each gap, an index in `GAP_CLASSES`; of equal parts, the
+    first."""
+    parts = timeline.parts
+    order = np.lexsort((-parts.length_ns, parts.gap))
+    gap, first = np.unique(parts.gap[order], return_index=True)
+    found = np.zeros(len(timeline.gaps), dtype=np.int8)
+    found[gap] = parts.kind[order[first]]
+    return found
+
+
+def _inside_step(timeline: Timeline, step: int) -> Bools:
+    """Whether each gap is inside the GPU span of a step, on a device that the step used."""
+    gaps, steps = timeline.gaps, timeline.steps
+    if not 0 <= step < len(steps):
+        return np.zeros(len(gaps), dtype=np.bool_)
+    inside = (gaps.start_ns >= steps.span.start_ns[step]) & (gaps.end_ns <= steps.span.end_ns[step])
+    return np.asarray(inside & np.isin(gaps.device, steps.devices[step]))
+
+
+def _in_bucket(length_ns: Int64s, bucket_ns: tuple[int, int] | None) -> Bools:
+    if bucket_ns is None:
+        return np.ones(len(length_ns), dtype=np.bool_)
+    lower, upper = bucket_ns
+    return np.asarray((length_ns > lower) & (length_ns <= upper))

@@ -1,0 +1,53 @@
+"""How fast steps read their bytes, at each of the moments at which a step was timed.
+
+MBU = bytes of a step ÷ step time ÷ peak. Its value differs from moment to moment, so every one has
+a name: a figure without its moment says nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from decodescope.analyzer.protocol import Hello, Stats
+from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak_bytes_per_s
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.run_report import Bandwidth
+
+Moment = Literal["now", "before the window", "in the window"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepBandwidth:
+    """The bandwidth of a step of `step_ns`. "now" is the median step of a run in progress, "before
+    the window" the median step just before the profiled window; both are unprofiled. "in the
+    window" is the median profiled step."""
+
+    moment: Moment
+    step_ns: int
+    used: Bandwidth
+
+
+def live_bandwidth(stats: Stats | None, hello: Hello | None) -> StepBandwidth | None:
+    """That of the run in progress; None if nothing runs."""
+    if stats is None or hello is None:
+        return None
+    peaks = hello.measured_peak_bytes_per_s, hello.datasheet_peak_bytes_per_s
+    used = bandwidth(stats.bytes_per_step, stats.step_p50_ns, *peaks)
+    return StepBandwidth("now", stats.step_p50_ns, used)
+
+
+def window_bandwidths(report: Report) -> tuple[StepBandwidth, ...]:
+    """Those of a captured window, as far as its steps were timed; empty if the bytes are unknown or
+    there was no GPU."""
+    capture, observer = report.capture, report.observer
+    if capture is None or observer is None or capture.bytes_per_step <= 0 or report.on_cpu:
+        return ()
+    sheet = datasheet_peak_bytes_per_s(capture.device_name)
+    moments: tuple[tuple[Moment, int | None], ...] = (
+        ("before the window", observer.unprofiled_step_ns),
+        ("in the window", observer.profiled_step_ns),
+    )
+    return tuple(
+        StepBandwidth(moment, step_ns, bandwidth(
+            capture.bytes_per_step, step_ns, capture.measured_peak_bytes_per_s, sheet))
+        for moment, step_ns in moments if step_ns
+    )  # fmt: skip

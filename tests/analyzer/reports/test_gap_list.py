@@ -1,0 +1,74 @@
+"""Chosen gaps add up to the figures of the report, and filters find exactly what they say."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decodescope.analyzer import Analysis, analyze, load
+from decodescope.analyzer.reports.gap_list import (
+    GapChoice,
+    chosen_gaps,
+    gap_classes,
+    longest_first,
+)
+from decodescope.analyzer.reports.gap_report import gap_report, idle_totals
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from tests.helpers.drawn_windows import Call, Op, analysed, windows
+
+
+def times(analysis: Analysis, choice: GapChoice) -> dict[str, int]:
+    chosen = chosen_gaps(analysis, analysis.ranges, choice)
+    totals = idle_totals(analysis, chosen).gaps
+    return {name: total.total_ns for name, total in totals.items() if total.total_ns}
+
+
+def test_all_gaps_of_a_step_and_of_a_range_are_those_of_the_report(foreign_traces):
+    analysis = analyze(load(str(foreign_traces / "h200_llama1b_hf_eager.json.gz")))
+    report = analysis.report
+    device = report.devices[0]
+    every = idle_totals(analysis, chosen_gaps(analysis, analysis.ranges, GapChoice()))
+    assert every.all_gaps == device.all_gaps
+    assert every.gaps == device.gaps
+    assert every.host_wait == device.host_wait
+    for step in report.steps:
+        assert times(analysis, GapChoice(step=step.index)) == step.gaps
+    for found in report.ranges:
+        assert times(analysis, GapChoice(within=found.path)) == found.gaps
+    assert len(report.steps) == 3
+    assert any(found.gaps for found in report.ranges)
+
+
+def test_nothing_is_in_a_step_or_range_that_is_not_there(foreign_traces):
+    analysis = analyze(load(str(foreign_traces / "h200_llama1b_hf_eager.json.gz")))
+    for choice in (GapChoice(within="decode_step/none"), GapChoice(step=3), GapChoice(step=-1)):
+        assert not len(chosen_gaps(analysis, analysis.ranges, choice))
+
+
+@given(windows())
+@settings(max_examples=150, deadline=None)
+def test_classes_and_order_are_those_of_the_largest_gaps(
+    window: tuple[list[Op], list[Call]],
+) -> None:
+    analysis = analysed(*window)
+    rows = longest_first(analysis, chosen_gaps(analysis, analysis.ranges, GapChoice()))
+    classes = gap_classes(analysis)
+    assert sorted(rows.tolist()) == list(range(len(analysis.gaps)))
+    found = [gap_report(analysis, analysis.ranges, row) for row in rows.tolist()]
+    assert tuple(found[:10]) == analysis.report.largest_gaps
+    assert [GAP_CLASSES[classes[row]] for row in rows.tolist()] == [g.gap_class for g in found]
+
+
+@given(windows(), st.sampled_from((None, *GAP_CLASSES)), st.integers(0, 20))
+@settings(max_examples=150, deadline=None)
+def test_a_class_and_a_bucket_find_what_the_histogram_counts(
+    window: tuple[list[Op], list[Call]], gap_class: str | None, power: int
+) -> None:
+    analysis = analysed(*window)
+    totals = idle_totals(analysis, np.arange(len(analysis.gaps)))
+    of_class = totals.all_gaps if gap_class is None else totals.gaps[gap_class]
+    bucket = (2**power // 2, 2**power)
+    choice = GapChoice(gap_class=gap_class, bucket_ns=bucket)
+    counted = dict(of_class.histogram).get(2**power, 0)
+    assert len(chosen_gaps(analysis, analysis.ranges, choice)) == counted
+    whole = chosen_gaps(analysis, analysis.ranges, GapChoice(gap_class=gap_class))
+    assert len(whole) == of_class.count

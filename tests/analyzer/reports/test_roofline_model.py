@@ -1,0 +1,64 @@
+"""The points, ceilings and moments that the limit is drawn from are those of the report."""
+
+import msgspec
+import pytest
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.reports.roofline_model import roofline_model
+from decodescope.analyzer.reports.step_bandwidths import live_bandwidth, window_bandwidths
+from tests.helpers import scripted
+
+
+@pytest.fixture(scope="module")
+def eager():
+    path = next(path for path in bundled_recordings() if path.stem.endswith("eager"))
+    return analyze(load(path)).report
+
+
+def test_points_are_the_kernels_with_known_work(eager):
+    model = roofline_model(eager)
+    known = [kernel for kernel in eager.kernels if kernel.roofline and kernel.roofline.flops]
+    assert [point.name for point in model.points] == [kernel.name for kernel in known]
+    assert len(model.points) + model.unknown == len(eager.kernels)
+    for point, kernel in zip(model.points, known, strict=True):
+        assert point.intensity * kernel.roofline.bytes_per_s == pytest.approx(point.flops_per_s)
+        assert point.ns == kernel.total_ns
+    assert model.points[0].family == "matmul"
+
+
+def test_no_point_is_over_its_roof_by_more_than_its_share_says(eager):
+    model = roofline_model(eager)
+    bandwidth, compute = model.bandwidths[0].per_s, model.computes[0].per_s
+    for point in model.points:
+        roof = min(bandwidth * point.intensity, compute)
+        assert point.flops_per_s / roof == pytest.approx(point.share_of_limit)
+
+
+def test_ceilings_name_their_source(eager):
+    model = roofline_model(eager)
+    assert [one.label for one in model.bandwidths] == ["measured", "datasheet"]
+    assert [one.label for one in model.computes] == ["datasheet bf16"]
+    sheet_only = msgspec.structs.replace(eager, capture=None)
+    model = roofline_model(sheet_only)
+    assert [one.label for one in model.bandwidths] == ["datasheet"]
+    assert {"datasheet bf16", "datasheet fp32"} <= {one.label for one in model.computes}
+    assert roofline_model(msgspec.structs.replace(sheet_only, devices=())).computes == ()
+
+
+def test_a_figure_of_bandwidth_says_its_moment(eager):
+    found = {one.moment: one for one in window_bandwidths(eager)}
+    assert set(found) == {"before the window", "in the window"}
+    assert found["before the window"].step_ns == eager.observer.unprofiled_step_ns
+    assert found["in the window"].step_ns == eager.observer.profiled_step_ns
+    assert found["before the window"].used.mbu > found["in the window"].used.mbu
+    live = live_bandwidth(scripted.stats(1), scripted.hello())
+    assert live is not None
+    assert (live.moment, live.step_ns) == ("now", scripted.stats(1).step_p50_ns)
+    assert live_bandwidth(None, scripted.hello()) is None
+    assert window_bandwidths(msgspec.structs.replace(eager, capture=None)) == ()
+
+
+def test_the_verdict_says_which_step_it_rests_on(eager):
+    (reason,) = (one for one in eager.verdict.because if "of the peak" in one and "reads" in one)
+    assert reason.startswith("an unprofiled step (12.8 ms) reads 193.3 GB/s, 4.2%")

@@ -1,0 +1,119 @@
+"""The folded tree keeps every figure, and folded paths find the ops of what they stand for."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.attribution.range_tree import folded_name, paths_at
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.report import RangeReport
+from decodescope.analyzer.views.folded_ranges import range_lines
+
+
+def report_of(path: str, ns: int = 1, **more: object) -> RangeReport:
+    return RangeReport(path, ns, 1, 1, "exact", **more)  # type: ignore[arg-type]
+
+
+LAYERS = (
+    report_of("step", 100),
+    report_of("step/layer.0", 30, idle_ns=5, gaps={"host_wait": 5}),
+    report_of("step/layer.0/attention", 20),
+    report_of("step/layer.1", 20, idle_ns=2, gaps={"kernel_floor": 2}),
+    report_of("step/layer.1/attention", 10),
+    report_of("step/layer.1/mlp", 5),
+    report_of("step/head", 9),
+)
+
+
+def test_layers_are_one_row_with_mean_and_spread() -> None:
+    lines = range_lines(LAYERS, by_layer=True, critical=False)
+    assert [(line.depth, line.label, len(line.each_ns)) for line in lines] == [
+        (0, "step", 1),
+        (1, "layer.*", 2),
+        (2, "attention", 2),
+        (2, "mlp", 1),
+        (1, "head", 1),
+    ]
+    layers = lines[1]
+    assert layers.found.path == "step/layer.*"
+    assert lines[2].found.path == "step/layer.*/attention"
+    assert lines[3].above == "step/layer.*"
+    assert (layers.found.gpu_ns, layers.mean_ns, layers.spread) == (50, 25, pytest.approx(0.4))
+    assert layers.found.gaps == {"host_wait": 5, "kernel_floor": 2}
+    assert (lines[0].spread, lines[3].spread) == (None, None)
+    assert [line.children for line in lines] == [True, True, False, False, False]
+
+
+def test_unfolded_rows_are_the_ranges_themselves() -> None:
+    lines = range_lines(LAYERS, by_layer=False, critical=False)
+    assert tuple(line.found for line in lines) == LAYERS
+    assert [line.above for line in lines] == [
+        None, "step", "step/layer.0", "step", "step/layer.1", "step/layer.1", "step",
+    ]  # fmt: skip
+
+
+def test_a_folded_row_is_as_certain_as_its_least_certain_range() -> None:
+    ranges = (
+        RangeReport("l.0", 1, 3, 1, "partial", matched=0.5),
+        RangeReport("l.1", 1, 1, 1, "partial", matched=1.0),
+        RangeReport("l.2", 1, 1, 1, "none"),
+    )
+    (line,) = range_lines(ranges, by_layer=True, critical=False)
+    assert (line.found.confidence, line.found.matched) == ("none", pytest.approx(0.625))
+
+
+def test_a_deep_tree_is_folded_without_recursion() -> None:
+    paths = ["/".join(["a"] * depth) for depth in range(1, 1500)]
+    lines = range_lines([report_of(path) for path in paths], by_layer=True, critical=False)
+    assert [line.found.path for line in lines] == paths
+
+
+@pytest.mark.parametrize(
+    ("name", "folded"),
+    [
+        ("layer.0", "layer.*"),
+        ("layers/12/mlp_3", "layers/*/mlp_*"),
+        ("conv2d", "conv2d"),
+        ("fp8_e4m3", "fp*_e4m*"),
+        ("head", "head"),
+    ],
+)
+def test_numbers_are_folded_but_not_digits_before_a_letter(name: str, folded: str) -> None:
+    assert folded_name(name) == folded
+
+
+@given(st.lists(st.from_regex(r"[ab]{1,2}[.*]?\d{0,2}[x/]?", fullmatch=True), unique=True))
+def test_a_folded_path_stands_for_exactly_the_names_that_fold_to_it(names: list[str]) -> None:
+    for path, count in Counter(map(folded_name, names)).items():
+        found = paths_at(names, path)
+        if path in names:
+            assert found == [names.index(path)]
+        else:
+            assert len(found) == count
+            assert all(folded_name(names[index]) == path for index in found)
+    for place, name in enumerate(names):
+        assert paths_at(names, name) == [place]
+
+
+@pytest.mark.parametrize("path", bundled_recordings(), ids=lambda path: path.stem)
+def test_rows_of_real_recordings_add_up(path) -> None:
+    analysis = analyze(load(path))
+    ranges, report = analysis.ranges, analysis.report
+    plain = {one.path: one for one in report.ranges}
+    lines = range_lines(report.ranges, by_layer=True, critical=report.overlapping)
+    assert sum(len(line.each_ns) for line in lines) == len(plain)
+    for line in lines:
+        inside = ranges.ops_within(line.found.path)
+        assert int(inside.sum()) == line.found.gpu_ops
+        assert int(analysis.critical_ns[inside].sum()) == line.found.critical_ns
+        below = [one.found for one in lines if one.above == line.found.path]
+        assert sum(one.critical_ns for one in below) <= line.found.critical_ns
+        assert sum(one.launch_calls for one in below) <= line.found.launch_calls
+    assert any(line.label == "layer.*" and len(line.each_ns) == 16 for line in lines) or (
+        "compiled" in path.stem
+    )
+    assert not np.any(ranges.ops_within("no/such/range"))

@@ -1,0 +1,51 @@
+"""The app's colours by theme, and letters where a terminal has too few."""
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from textual.color import Color
+
+from decodescope.analyzer.views.class_colors import (
+    FAMILY_COLORS,
+    GAP_COLORS,
+    PART_COLORS,
+    STATE_COLORS,
+    VARIANT_COLORS,
+)
+from decodescope.tui.style.palette import DARK, LIGHT, Inks, contrast, readable, themed_inks
+from decodescope.tui.style.terminal import TerminalTraits
+from tests.helpers import scripted
+
+ALL = (*FAMILY_COLORS.values(), *PART_COLORS.values(), *VARIANT_COLORS, *STATE_COLORS.values())
+
+
+@pytest.mark.parametrize("theme", [DARK, LIGHT])
+@pytest.mark.parametrize("color", sorted(set(ALL)))
+def test_every_colour_is_readable_on_both_themes(theme, color) -> None:
+    background = Color.parse(theme.background)
+    assert contrast(Color.parse(readable(color, background)), background) >= 3
+
+
+@pytest.mark.parametrize("dark", [True, False])
+@pytest.mark.parametrize("names", [tuple(GAP_COLORS), tuple(FAMILY_COLORS)])
+def test_entries_have_different_styles(dark, names) -> None:
+    inks = themed_inks({}, dark)
+    hue = inks.gap if names[0] in GAP_COLORS else inks.family
+    styles = [hue(name) for name in names]
+    assert all(one != other for one, other in combinations(styles, 2))
+
+
+def test_letters_stand_in_for_swatches_without_enough_colours() -> None:
+    assert themed_inks({}, True).mark("h", "■") == "■"
+    assert themed_inks({}, True, few_colors=True).mark("h", "■") == "h"
+    assert Inks().mark("h", "■") == "h"
+
+
+async def test_a_terminal_of_sixteen_colours_gets_letters(tmp_path: Path, trace_file: Path) -> None:
+    session = scripted.Session(tmp_path, traits=TerminalTraits(few_colors=True))
+    async with session.app.run_test(size=(120, 40)) as pilot:
+        await session.run(pilot, scripted.ready(trace_file))
+        shown = scripted.text_of(session.app)
+    assert "h host_wait" in shown
+    assert "■ host_wait" not in shown
