@@ -33,7 +33,7 @@ from decodescope.tui.commands import COMMANDS, bindings, page_bindings
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.feed import Feed, Source, open_feed, source_for
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.view import Clock, Moment
+from decodescope.tui.model.view import Clock, Moment, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
@@ -65,8 +65,10 @@ class DecodescopeApp(App[None]):
         traits: TerminalTraits | None = None,
         clock: Clock | None = None,
         folder: Path | None = None,
+        page: str | None = None,
     ) -> None:
-        """`folder` is where traces and screenshots are written, None for the current one."""
+        """`folder` is where traces and screenshots are written, None for the current one. `page` is
+        the name of the page to begin with, None for the first."""
         self._traits = traits or TerminalTraits()
         self._terminal_filters: list[LineFilter] = [] if self._traits.color else [NoColor()]
         if not self._traits.unicode:
@@ -75,7 +77,7 @@ class DecodescopeApp(App[None]):
         self._clock = clock or Clock()
         self._background = Background(self, self._clock, folder)
         self._feed = open_feed(source)
-        self._focus = Focus(PAGES[0].name)
+        self._focus = Focus(page or PAGES[0].name)
         self._live: Feed | None = self._feed if self._feed.kind == "live" else None
         self._restart_until = -math.inf
         self._ending_signals: list[signal.Signals] = []
@@ -93,6 +95,14 @@ class DecodescopeApp(App[None]):
         """The error that ended the app, None if none did."""
         error = self._exception
         return error.error if isinstance(error, WorkerFailed) else error
+
+    def view(self) -> View:
+        """What the source reported so far."""
+        return self._feed.view()
+
+    def paint(self) -> None:
+        """Paint now, without waiting for the next moment to paint."""
+        self._painter.paint()
 
     def _fatal_error(self) -> None:
         """End without Textual's traceback: whoever runs the app reports `crash`."""

@@ -308,3 +308,32 @@ def test_the_terminal_receives_nothing_that_a_name_holds(tmp_path, command):
     assert unsafe(raw, OWN_SEQUENCES) == ""
     assert "owned" not in terminal.screen.title
     assert SHOWN[3:16] in raw
+
+
+@pytest.mark.parametrize("options", ["", "--once --size 90x20"])
+def test_a_dumb_terminal_gets_one_drawing_and_no_escape_sequence(options):
+    trace = ROOT / "tests" / "data" / "cpu_two_blocks.json.gz"
+    script = f'TERM=dumb exec "{sys.executable}" -m decodescope open "{trace}" {options}'
+    terminal = Terminal(["-c", script], 100, 30, program="bash")
+    try:
+        terminal.until(terminal.gone)
+        assert terminal.child.exitstatus == 0
+        assert b"\x1b" not in terminal.raw
+        assert (b"TERM=dumb" in terminal.raw) == (not options)
+        assert terminal.raw.count(b"two-blocks") == 1
+        lines = terminal.raw.decode().splitlines()
+        assert len(lines) == (20 if options else 30)
+    finally:
+        terminal.child.close(force=True)
+
+
+def test_a_drawing_on_a_terminal_is_coloured_and_changes_no_mode():
+    trace = ROOT / "tests" / "data" / "cpu_two_blocks.json.gz"
+    terminal = Terminal(["-m", "decodescope", "open", str(trace), "--once"], 100, 30)
+    try:
+        terminal.until(terminal.gone)
+        assert b"\x1b[38;2;" in terminal.raw or b"\x1b[38;5;" in terminal.raw
+        assert b"\x1b[?" not in terminal.raw
+        assert terminal.raw.count(b"two-blocks") == 1
+    finally:
+        terminal.child.close(force=True)

@@ -1,17 +1,16 @@
 """`open`: traces and recordings in the app."""
 
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli.live import start_app
+from decodescope.cli.app import AppOptions, app_options, show_app
 from decodescope.cli.options import FILE
 
 if TYPE_CHECKING:
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 
 @click.command("open")
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1)
-def open_files(files: tuple[Path, ...]) -> None:
+@app_options
+def open_files(files: tuple[Path, ...], **options: Any) -> None:
     """Open traces or recordings in the app; without a file, a bundled recording.
 
     FILE may be a pipe, or - for the standard input; keys are then read from the terminal.
@@ -29,14 +29,18 @@ def open_files(files: tuple[Path, ...]) -> None:
     from decodescope.tui.model.feed import TraceSource, source_for
 
     for file in files:
-        _check_readable(file)
-    if not sys.stdout.isatty():
-        raise InputError("open: needs a terminal; without one, use analyze FILE")
+        check_readable(file)
+    showing = AppOptions(**options)
+    place = showing.place()
+    if place is None:
+        raise InputError("open: needs a terminal; without one, add --once or use analyze FILE")
     with _pipes_in_files(files or bundled_recordings()[:1]) as paths:
-        start_app(TraceSource(paths) if len(paths) > 1 else source_for(paths[0]))
+        source = TraceSource(paths) if len(paths) > 1 else source_for(paths[0])
+        show_app(source, place, showing)
 
 
-def _check_readable(path: Path) -> None:
+def check_readable(path: Path) -> None:
+    """Raises InputError: there is no such file, or it cannot be read."""
     if _is_stdin(path):
         return
     if path.is_dir() or not path.exists():

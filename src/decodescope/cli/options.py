@@ -35,7 +35,7 @@ Command = Callable[..., None]
 Option = Callable[[Command], Command]
 
 
-def _together(*options: Option) -> Option:
+def together(*options: Option) -> Option:
     """Several options as one decorator, listed by --help in this order."""
 
     def add(command: Command) -> Command:
@@ -82,7 +82,7 @@ def chosen_rows(by: str | None, output_format: str) -> str:
 variant_option = click.option("--variant", metavar="V", default="eager", show_default=True)
 
 # What is decoded: live, run, compare.
-model_options = _together(
+model_options = together(
     click.option(
         "--model",
         metavar="M",
@@ -98,7 +98,7 @@ model_options = _together(
 )
 
 # How a token is chosen: live, run, compare.
-sampling_options = _together(
+sampling_options = together(
     click.option(
         "--temperature",
         metavar="T",
@@ -116,7 +116,7 @@ sampling_options = _together(
 )
 
 # What is measured: run, compare.
-measuring_options = _together(
+measuring_options = together(
     number_option(
         "--tokens",
         default=DEFAULT_TOKENS,

@@ -1,0 +1,173 @@
+"""Shows the app: on this terminal, in a browser through `serve`, or as one drawing."""
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import rich_click as click
+
+from decodescope.analyzer.errors import InputError
+from decodescope.cli.options import together
+from decodescope.cli.output import say
+
+if TYPE_CHECKING:
+    from decodescope.tui.app import DecodescopeApp
+    from decodescope.tui.model.feed import Source
+
+Place = Literal["terminal", "browser", "drawing"]
+
+_SIZE = re.compile(r"([0-9]{1,4})x([0-9]{1,4})")
+_DEFAULT_SIZE = (120, 40)
+_MAX_CELLS = 1000
+
+
+def _size(text: str) -> tuple[int, int]:
+    found = _SIZE.fullmatch(text)
+    size = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not all(1 <= cells <= _MAX_CELLS for cells in size):
+        raise InputError(f"--size {text}: must be columns x rows, each up to 1000, such as 120x40")
+    return size
+
+
+app_options = together(
+    click.option("--once", is_flag=True, help="Draw one screen on standard output and leave."),
+    click.option("--page", metavar="NAME", help="The page to begin with, such as kernels."),
+    click.option(
+        "--size",
+        metavar="WxH",
+        type=_size,
+        help="With --once: columns and rows. [default: those of the terminal, or 120x40]",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AppOptions:
+    """The values of `app_options`."""
+
+    once: bool
+    page: str | None
+    size: tuple[int, int] | None
+
+    def place(self) -> Place | None:
+        """Where the app is shown; None if standard output is no terminal and nothing else was
+        asked for.
+
+        Raises:
+            InputError: the options contradict each other, or there is no such page.
+        """
+        if self.page is not None:
+            _check_page(self.page)
+        if self.size is not None and not self.once:
+            raise InputError("--size: only with --once; otherwise the terminal has a size")
+        if self.once:
+            return "drawing"
+        if _in_browser():
+            return "browser"
+        if not sys.stdout.isatty():
+            return None
+        if os.environ.get("TERM") == "dumb":
+            say("TERM=dumb: this terminal cannot show the app, so here is one screen (--once)")
+            return "drawing"
+        return "terminal"
+
+
+def show_app(source: "Source", place: Place, options: AppOptions) -> None:
+    """Run the app until it ends; a failure ends the command with its code.
+
+    Keys come from the terminal, also where the standard input is a pipe.
+
+    Raises:
+        InputError: there is no terminal to read keys from, or the file cannot be drawn.
+    """
+    app = _app(source, place, options)
+    if place == "drawing":
+        _draw(app, options.size or _terminal_size())
+    else:
+        if place == "terminal":
+            _read_keys_from_terminal()
+        app.run()
+        if app.crash is not None:
+            raise app.crash
+    if app.return_code:
+        sys.exit(app.return_code)
+    if app.fatal_failure is not None:
+        say(f"decodescope: {app.fatal_failure.message}")
+        sys.exit(app.fatal_failure.exit_code)
+
+
+def _check_page(page: str) -> None:
+    from decodescope.tui.pages.all_pages import PAGES
+
+    names = [one.name for one in PAGES]
+    if page not in names:
+        raise InputError(f"--page {page}: no such page; choose {', '.join(names)}")
+
+
+def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp":
+    from rich.console import Console
+
+    from decodescope.tui.app import DecodescopeApp
+    from decodescope.tui.style.terminal import TerminalTraits
+
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    color = not os.environ.get("NO_COLOR") and (place != "drawing" or _colored_terminal())
+    traits = TerminalTraits(
+        unicode=place == "browser" or encoding == "utf8",
+        color=color,
+        few_colors=place != "browser" and Console().color_system in ("standard", "windows"),
+    )
+    return DecodescopeApp(source, traits, page=options.page)
+
+
+def _draw(app: "DecodescopeApp", size: tuple[int, int]) -> None:
+    from rich.console import Console
+    from rich.segment import Segments
+
+    from decodescope.tui.once import draw_once
+
+    lines = draw_once(app, *size)
+    if not _colored_terminal():
+        for line in lines:
+            click.echo(line.text.rstrip())
+        return
+    console = Console(file=sys.stdout, width=size[0], highlight=False)
+    for line in lines:
+        console.print(Segments(line), end="")
+
+
+def _colored_terminal() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _terminal_size() -> tuple[int, int]:
+    """The size of the terminal, one row less for the prompt that follows."""
+    try:
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    except (OSError, ValueError):
+        return _DEFAULT_SIZE
+    return (columns, rows - 1) if columns > 0 and rows > 1 else _DEFAULT_SIZE
+
+
+def _in_browser() -> bool:
+    """Whether `serve` started this process: Textual then draws into a browser."""
+    from textual.constants import DRIVER
+
+    return DRIVER is not None
+
+
+def _read_keys_from_terminal() -> None:
+    if sys.stdin is None:
+        raise InputError("the standard input is closed; the app needs a terminal to read keys from")
+    if sys.stdin.isatty():
+        return
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR)
+    except OSError as error:
+        raise InputError(
+            f"there is no terminal to read keys from ({error.strerror}); use run or analyze"
+        ) from error
+    os.dup2(terminal, sys.stdin.fileno())
+    os.close(terminal)

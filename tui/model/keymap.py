@@ -1,0 +1,90 @@
+"""The user's keys: a TOML file of `action = "key"` or `action = ["key", "other"]`."""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from textual.binding import Binding
+from textual.keys import Keys, key_to_character
+
+from decodescope.analyzer.errors import InputError
+
+_MODIFIERS = ("ctrl+", "shift+", "alt+", "super+", "hyper+", "meta+")
+# What a list of keys is written with.
+_SEPARATORS = {",": "comma", " ": "space"}
+_NAMED = frozenset(key.value for key in Keys)
+
+
+def read_keymap(path: Path, actions: Mapping[str, str]) -> dict[str, str]:
+    """The keys of `path`, joined with commas, for each action that it names; {} if it is missing.
+
+    `actions` are all actions with their own keys: "app.quit" is `quit` in the table `[app]`, and
+    "timeline.pan" belongs to one panel. A key of the app is not one of a panel as well, unless it
+    was before.
+
+    Raises:
+        InputError: the file cannot be read, or names an unknown action or key, or one key twice;
+            one line with all of it.
+    """
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InputError(f"{path}: cannot be read ({reason}); the default keys apply") from None
+    keymap: dict[str, str] = {}
+    problems: list[str] = []
+    for action, value in _flat(found):
+        keys = [value] if isinstance(value, str) else value
+        if action not in actions:
+            problems.append(f"no action {action}")
+        elif not isinstance(keys, list) or not keys or not all(map(_is_key, keys)):
+            problems.append(f"{action} = {value!r} is no key")
+        else:
+            keymap[action] = ",".join(map(_full_name, keys))
+    problems += _clashes(actions, {**actions, **keymap})
+    if problems:
+        raise InputError(f"{path}: {'; '.join(problems)}; the default keys apply")
+    return keymap
+
+
+def _flat(table: Mapping[str, object], group: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{group}{name}.")
+        else:
+            yield f"{group}{name}", value
+
+
+def _is_key(key: object) -> bool:
+    if not isinstance(key, str) or not key or not key.isprintable():
+        return False
+    while len(key) > 1 and key.startswith(_MODIFIERS):
+        key = key.partition("+")[2]
+    return len(key) == 1 or key in _NAMED or key_to_character(key) is not None
+
+
+def _full_name(key: str) -> str:
+    if key in _SEPARATORS:
+        return _SEPARATORS[key]
+    return next(iter(Binding.make_bindings([Binding(key, "")]))).key
+
+
+def _clashes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    holders: dict[str, list[str]] = {}
+    for action, keys in after.items():
+        for key in keys.split(","):
+            holders.setdefault(key, []).append(action)
+    for key, holding in holders.items():
+        for number, one in enumerate(holding):
+            for other in holding[:number]:
+                shared = key in before[one].split(",") and key in before[other].split(",")
+                if _meet(one, other) and not shared:
+                    yield f"{key} is the key of both {other} and {one}"
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether both actions can be asked for at the same moment."""
+    groups = one.partition(".")[0], other.partition(".")[0]
+    return groups[0] == groups[1] or "app" in groups
