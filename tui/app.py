@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual.app import App, SystemCommand
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, NoColor
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
@@ -29,7 +29,7 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.background import AnalysisDone, Background, FileDone
-from decodescope.tui.commands import COMMANDS, bindings, page_bindings
+from decodescope.tui.commands import COMMANDS, bindings
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.feed import Feed, Source, open_feed, source_for
 from decodescope.tui.model.focus import Focus
@@ -55,7 +55,10 @@ class DecodescopeApp(App[None]):
     """
 
     TITLE = "decodescope"
-    BINDINGS: ClassVar[list[BindingType]] = [*bindings(COMMANDS, "app"), *page_bindings()]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *bindings(COMMANDS, "app"),
+        *(Binding(page.key, f"page('{page.name}')", page.label, show=False) for page in PAGES),
+    ]
     _main: MainScreen
     _painter: Painter
 
@@ -125,9 +128,9 @@ class DecodescopeApp(App[None]):
                 title = _no_markup(f"Switch to {choice.name}")
                 summary = _no_markup(choice.summary)
                 yield SystemCommand(title, summary, partial(self.action_choose, index))
-        for index, page in enumerate(PAGES):
-            yield SystemCommand(f"Page: {page.label}", f"Show this page ({index + 1})",
-                                partial(self.action_page, index))  # fmt: skip
+        for page in PAGES:
+            yield SystemCommand(f"Page: {page.label}", f"Show this page ({page.key})",
+                                partial(self.action_page, page.name))  # fmt: skip
         focused = self._main.focused
         if isinstance(focused, Panel):
             for command in focused.COMMANDS:
@@ -240,16 +243,14 @@ class DecodescopeApp(App[None]):
             self._feed.alarm(f"{what} not written: {message.error}")
         self._painter.changed(self._feed)
 
-    def action_page(self, number: int) -> None:
-        """Show the page with this number, from 0."""
-        if number < len(PAGES):
-            self._focus.page = PAGES[number].name
-            self._painter.paint()
+    def action_page(self, name: str) -> None:
+        """Show the page with this name."""
+        self._focus.page = name
+        self._painter.paint()
 
     def on_turn(self, message: Turn) -> None:
         """A panel leads to another page."""
-        self._focus.page = message.page
-        self._painter.paint()
+        self.action_page(message.page)
 
     def on_choose(self, message: Choose) -> None:
         """A panel selected something in the window it shows."""

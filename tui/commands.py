@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from textual.binding import Binding, BindingType
 
-PAGE_KEYS = "123456789"
 # In the order of the choices.
 CHOICE_KEYS = "1234567890"
 
@@ -67,12 +66,6 @@ def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
     palette itself."""
     return [Binding(c.key, c.action, c.title, show=False, id=f"{scope}.{c.action}")
             for c in commands if c.action != "command_palette"]  # fmt: skip
-
-
-def page_bindings() -> list[BindingType]:
-    """The keys of the pages."""
-    return [Binding(key, f"page({number})", f"Page {number}", show=False)
-            for number, key in enumerate(PAGE_KEYS)]  # fmt: skip
 
 
 def footer(kind: str, choices: int) -> tuple[Command, ...]:

@@ -10,4 +10,4 @@ def bands(room: Room) -> list[Band]:
     return [Band((("kernels", 1.0),), edge + 3, edge + 200, 1, 3)]
 
 
-PAGE = Page("kernels", "Kernels", (KernelTablePanel,), bands)
+PAGE = Page("kernels", "3", "Kernels", (KernelTablePanel,), bands)

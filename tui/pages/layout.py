@@ -100,13 +100,14 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page: its `label` in the tabs, its panels, and the bands that place them from top to
-    bottom. `details`: it has the details pane, beside the bands or below them.
+    """One page: its number key, its `label` in the tabs, its panels, and the bands that place
+    them from top to bottom. `details`: it has the details pane, beside the bands or below them.
 
     The first panel that takes keys gets them when the page is opened.
     """
 
     name: str
+    key: str
     label: str
     panels: tuple[type[Panel[Any]], ...]
     bands: Callable[[Room], list[Band]]

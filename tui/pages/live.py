@@ -42,6 +42,7 @@ def bands(room: Room) -> list[Band]:
 
 PAGE = Page(
     "live",
+    "1",
     "Live",
     (VerdictPanel, HistoryPanel, VariantsPanel, TimelinePanel, KernelsPanel, GapsPanel, TextPanel),
     bands,

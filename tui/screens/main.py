@@ -35,7 +35,9 @@ class MainScreen(Screen[None]):
         self._page = ""
         self._focused_on: dict[str, str] = {}
         self._keys = KeysPanel(brush, view, moment)
-        tabs = TabsPanel(brush, view, moment, tuple(Tab(page.name, page.label) for page in pages))
+        tabs = TabsPanel(
+            brush, view, moment, tuple(Tab(page.name, page.key, page.label) for page in pages)
+        )
         kinds: list[type[Panel[Any]]] = [TitlePanel, StripPanel, BannerPanel, DetailsPanel]
         kinds += dict.fromkeys(kind for page in pages for kind in page.panels)
         self._panels: list[Panel[Any]] = [kind(brush, view, moment) for kind in kinds]
