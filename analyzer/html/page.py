@@ -20,7 +20,8 @@ from decodescope.analyzer.formatting import UNKNOWN, percent, significant
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.views import words
 from decodescope.analyzer.views.class_colors import FAMILY_COLORS, GAP_COLORS, PART_COLORS
-from decodescope.analyzer.views.names import cut_middle, shorten_kernel
+from decodescope.analyzer.views.kernel_names import short_kernels
+from decodescope.analyzer.views.names import cut_middle
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
@@ -52,7 +53,7 @@ def _environment() -> Environment:
         "percent": formatting.percent,
         "rate": formatting.rate,
         "cut": cut_middle,
-        "kernel": shorten_kernel,
+        "short_kernels": short_kernels,
         "breakable": breakable,
         "beaten": words.beaten_text,
         "bound": words.bound_words,

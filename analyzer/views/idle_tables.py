@@ -16,7 +16,8 @@ from decodescope.analyzer.schema.report import (
     StepReport,
     StreamReport,
 )
-from decodescope.analyzer.views.names import cut_middle, shorten_kernel
+from decodescope.analyzer.views.kernel_names import short_kernels
+from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table
 from decodescope.analyzer.views.words import device_words, gap_causes, ops_word
 
@@ -161,10 +162,11 @@ def longest_gaps_table(report: Report, width: int) -> Table:
         text = Text(" + ".join(causes))
         if text.cell_len > cells:
             text = Text("\n").join(map(Text, causes))
+        names = short_kernels((gap.prev, gap.next), cells - 7)
         for line in (
             _place(report, gap, cells),
-            f"after {shorten_kernel(gap.prev, cells - 6)}",
-            f"before {shorten_kernel(gap.next, cells - 7)}",
+            f"after {names[gap.prev]}",
+            f"before {names[gap.next]}",
             f"host: {_host(gap, cells - 6)}",
         ):
             text.append(f"\n{line}", style="dim")

@@ -8,8 +8,9 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.report import RangeReport
+from decodescope.analyzer.views.mangled import readable_kernel
 
-_NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\bat::native::|\bat::|\bc10::|^void ")
+NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\bat::native::|\bat::|\bc10::|^void ")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _TELLING = re.compile(r"(_kernel_cuda|_kernel|_kernel_impl|Functor\w*|Ops?)$")
 _GENERIC = frozenset(
@@ -27,15 +28,15 @@ _GENERIC = frozenset(
 
 
 def shorten_kernel(name: str, cells: int) -> str:
-    """`name` as `plain_line` in at most `cells` cells of a terminal.
+    """`name` as `readable_kernel` in at most `cells` cells of a terminal.
 
     If it does not fit, these are dropped in turn: return type, common namespaces and parameters;
     template arguments except the functor that distinguishes elementwise kernels; the middle.
     """
-    name = plain_line(name)
+    name = readable_kernel(name)
     if cell_len(name) <= cells:
         return name
-    base, template = _split(_NOISE.sub("", name))
+    base, template = _split(NOISE.sub("", name))
     if not template:
         return cut_middle(base, cells)
     whole = f"{base}<{template}>"
@@ -48,7 +49,7 @@ def shorten_kernel(name: str, cells: int) -> str:
 def cut_middle(text: str, cells: int) -> str:
     """`text` as `plain_line` in at most `cells` cells: an ellipsis replaces its middle."""
     shown = text = plain_line(text)
-    kept = cells
+    kept = cells = max(cells, 0)
     while cell_len(shown) > cells:
         kept -= 1
         tail = kept // 3

@@ -22,7 +22,8 @@ from decodescope.analyzer.schema.report import (
     Report,
     StepReport,
 )
-from decodescope.analyzer.views.names import RangeRow, cut_middle, range_rows, shorten_kernel
+from decodescope.analyzer.views.kernel_names import short_kernels
+from decodescope.analyzer.views.names import RangeRow, cut_middle, range_rows
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     ROOMY_WIDTH,
@@ -134,9 +135,9 @@ def kernels_table(report: Report, width: int, rows: int) -> Table:
     roomy = width >= ROOMY_WIDTH
     with_short = roomy and any(kernel.short_calls for kernel in shown)
     taken = 30 + critical + 10 * with_mean + 9 * with_short + (17 + 9 * roomy) * known
-    cells = max(width - taken, 13)
+    names = short_kernels((kernel.name for kernel in shown), max(width - taken, 13))
     columns: list[Column[KernelReport]] = [
-        Column("name", lambda kernel: shorten_kernel(kernel.name, cells), text=True),
+        Column("name", lambda kernel: names[kernel.name], text=True),
         Column("calls", lambda kernel: count(kernel.count)),
         Column("short", lambda kernel: count(kernel.short_calls), with_short),
         Column("total", lambda kernel: duration(kernel.total_ns), not critical),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decodescope.analyzer.formatting import duration, microseconds, number, percent
 from decodescope.analyzer.reports.per_step import GapRow, KernelRow, gap_rows, kernel_rows
 from decodescope.analyzer.views.class_colors import GAP_LETTERS
-from decodescope.analyzer.views.names import shorten_kernel
+from decodescope.analyzer.views.kernel_names import short_kernels
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 from decodescope.tui.style.glyphs import horizontal_bar
@@ -102,8 +102,9 @@ class KernelsPanel(Panel[KernelTable]):
         rows = [head]
         largest = max(row.share for row in data.rows)
         shown = list(zip(data.families, data.rows, strict=True))[: max(height - 1, 0)]
+        short = short_kernels((kernel.name for _, kernel in shown), names - 1)
         for family, kernel in shown:
-            row = Row().left(shorten_kernel(kernel.name, names - 1), names, inks.text)
+            row = Row().left(short[kernel.name], names, inks.text)
             _numbers(row, cells, kernel, inks)
             if bar:
                 share = kernel.share / largest if largest > 0 else 0.0
