@@ -11,13 +11,14 @@ from typing import ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.filter import LineFilter, NoColor
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.worker import WorkerFailed
 
-from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.plain import plain_line, plain_text
 from decodescope.analyzer.protocol import (
     CaptureTrace,
@@ -28,14 +29,17 @@ from decodescope.analyzer.protocol import (
     TraceReady,
 )
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.tui.background import AnalysisDone, Background, FileDone
 from decodescope.tui.commands import COMMANDS, bindings
+from decodescope.tui.background import AnalysisDone, Background, FileDone, NotRemembered
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.feed import Feed, Source, open_feed, source_for
 from decodescope.tui.model.focus import Focus
+from decodescope.tui.model.keymap import read_keymap
+from decodescope.tui.model.memory import Memory, Places
 from decodescope.tui.model.view import Clock, Moment, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
+from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.panel import Brush, Panel
 from decodescope.tui.screens.main import MainScreen
@@ -69,9 +73,11 @@ class DecodescopeApp(App[None]):
         clock: Clock | None = None,
         folder: Path | None = None,
         page: str | None = None,
+        places: Places | None = None,
     ) -> None:
         """`folder` is where traces and screenshots are written, None for the current one. `page` is
-        the name of the page to begin with, None for the first."""
+        the name of the page to begin with, None for the first. `places` are the user's files
+        of what is remembered and of keys; None remembers nothing."""
         self._traits = traits or TerminalTraits()
         self._terminal_filters: list[LineFilter] = [] if self._traits.color else [NoColor()]
         if not self._traits.unicode:
@@ -86,7 +92,11 @@ class DecodescopeApp(App[None]):
         self._ending_signals: list[signal.Signals] = []
         self.register_theme(DARK)
         self.register_theme(LIGHT)
-        self.theme = DARK.name if self._traits.color else "ansi-dark"
+        self._places = places
+        self._memory = Memory(places.state if places is not None else None)
+        remembered = self._memory.remembered.theme or ""
+        kept = remembered if remembered in self.available_themes else DARK.name
+        self.theme = kept if self._traits.color else "ansi-dark"
 
     @property
     def fatal_failure(self) -> Failure | None:
@@ -170,6 +180,7 @@ class DecodescopeApp(App[None]):
         """Start reading the source."""
         self._painter = Painter(self._main, self._clock, self._feed, self._focus)
         self.theme_changed_signal.subscribe(self, self._recolour)
+        self._read_keymap()
         self._show(self._feed)
 
     async def on_unmount(self) -> None:
@@ -389,6 +400,35 @@ class DecodescopeApp(App[None]):
 
     def _recolour(self, theme: Theme) -> None:
         self._main.use(self._brush())
+        if self._traits.color:
+            self._background.remember(self._memory, theme=theme.name)
+
+    def _read_keymap(self) -> None:
+        problem = self._memory.problem
+        try:
+            if self._places is not None:
+                self.set_keymap(read_keymap(self._places.keymap, all_actions()))
+        except InputError as error:
+            self._feed.note("warning", str(error))
+        if problem:
+            self._feed.note("warning", problem)
+
+    def on_not_remembered(self, message: NotRemembered) -> None:
+        """Log why; the app goes on without."""
+        self._feed.note("warning", message.problem)
+        self._painter.changed(self._feed)
+
+
+def all_actions() -> dict[str, str]:
+    """Every action that a keymap can name, with its own keys."""
+    panels = [kind for page in PAGES for kind in page.panels]
+    kinds: list[type[DOMNode]] = [DecodescopeApp, DetailsPanel, *panels]
+    found = [one for kind in kinds for one in kind.BINDINGS if isinstance(one, Binding)]
+    actions: dict[str, str] = {}
+    for one in found:
+        if one.id is not None:
+            actions.setdefault(one.id, one.key)
+    return actions
 
 
 def _no_markup(text: str) -> str:
