@@ -29,8 +29,8 @@ from decodescope.analyzer.protocol import (
     TraceReady,
 )
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.tui.commands import COMMANDS, bindings
 from decodescope.tui.background import AnalysisDone, Background, FileDone, NotRemembered
+from decodescope.tui.commands import COMMANDS, bindings
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.feed import Feed, Source, open_feed, source_for
 from decodescope.tui.model.focus import Focus
