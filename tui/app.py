@@ -366,7 +366,9 @@ class DecodescopeApp(App[None]):
         """Show all keys and what the figures mean."""
         from decodescope.tui.screens.help import HelpScreen
 
-        self.push_screen(HelpScreen(self._inks()))
+        focused = self._main.focused
+        here = focused.COMMANDS if isinstance(focused, Panel) else ()
+        self.push_screen(HelpScreen(self._inks(), here))
 
     def action_open(self) -> None:
         """Choose a recording or a trace to look at."""
