@@ -11,7 +11,7 @@ import msgspec
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.files import GrowingFile
-from decodescope.analyzer.protocol import Stats, TraceReady, WorkerMessage
+from decodescope.analyzer.protocol import Heartbeat, Stats, TraceReady, WorkerMessage
 from decodescope.analyzer.recordings.frames import (
     HEADER,
     STATS_INTERVAL_NS,
@@ -93,6 +93,8 @@ class RecordingWriter:
         """The frame of a message, None for one that is left out."""
         if isinstance(message, TraceReady):
             return self._window_frame(t_ns, message)
+        if isinstance(message, Heartbeat):
+            return None
         if isinstance(message, Stats):
             if self._last_stats_ns is not None and t_ns - self._last_stats_ns < STATS_INTERVAL_NS:
                 return None

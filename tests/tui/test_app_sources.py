@@ -55,7 +55,7 @@ async def test_a_recording_plays_pauses_ends_and_starts_over(tmp_path, trace_fil
         again = text_of(app)
     for shown in (ended, again):
         assert "replay" in shown.splitlines()[0]
-        assert "ended: end of recording" in shown.splitlines()[0]
+        assert "ended" in shown.splitlines()[0]
         assert "run.dsrec" in shown.splitlines()[0]
         assert "launch-bound" in shown
     assert (tmp_path / "decodescope-eager-20260102-030405.json.gz").exists()

@@ -11,13 +11,12 @@ import msgspec
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
-    AppMessage,
     Hello,
     Stats,
     WorkerConfig,
     WorkerMessage,
 )
-from decodescope.tui.link.base import Link, LinkEvent
+from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
 from decodescope.tui.link.process import ChildProcess
 
 LOG_NAME = "worker.log"
@@ -65,7 +64,7 @@ class WorkerLink(Link):
             event = await self._child.receive()
         return event  # type: ignore[return-value]
 
-    async def send(self, message: AppMessage) -> None:
+    async def send(self, message: LinkMessage) -> None:
         await self._child.send(message)
 
     async def restart(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from decodescope.analyzer.formatting import age, duration
 from decodescope.analyzer.protocol import Failure, Hello, Stats
 from decodescope.analyzer.schema.report import CaptureInfo, Report
-from decodescope.tui.link.base import WorkerDied
+from decodescope.tui.link.base import Playback, WorkerDied
 from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.picks import NOTHING, Selection
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["live", "replay", "trace"]
 Level = Literal["info", "warning", "error"]
+LogSource = Literal["app", "worker", "finding"]
 
 _OBSERVED_MATTERS = 1.05
 _OTHER_PACE = 1.3
@@ -89,8 +90,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
+    """One line of the log. `time` is the time of day, or the recorded time in a replay; a
+    finding of a trace's health has its `code`."""
+
     level: Level
     text: str
+    time: str = ""
+    source: LogSource = "app"
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,7 @@ class View:
     died: WorkerDied | None = None
     fatal: Failure | None = None
     banner: Banner | None = None
-    replay_paused: bool = False
+    playback: Playback | None = None
     page: str = ""
     selection: Selection = NOTHING
     held: bool = False
@@ -124,6 +131,12 @@ class View:
     def variant(self) -> str | None:
         """The name of the current choice."""
         return self.choices[self.current].name if self.current >= 0 else None
+
+    @property
+    def possible(self) -> tuple[int, ...]:
+        """The indexes of the choices that can be switched to."""
+        places = range(len(self.choices))
+        return tuple(place for place in places if self.choices[place].unavailable is None)
 
     @property
     def live_figures(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Literal
 from rich.cells import cell_len
 
 from decodescope.analyzer.formatting import sampling_facts, shorten
+from decodescope.tui.link.base import Playback
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 
@@ -52,7 +53,7 @@ class TitlePanel(Panel[TitleData]):
         if view.detail and view.state in ("starting", "loading", "building", "ended"):
             text = f"{view.state}: {view.detail}"
         tone = _TONES.get(view.state, "busy")
-        badges.append(Badge("paused", "idle") if view.replay_paused else Badge(text, tone))
+        badges.append(_playback_badge(view.playback) if view.playback else Badge(text, tone))
         return TitleData(tuple(badges), _facts(view))
 
     def as_text(self, data: TitleData) -> list[str]:
@@ -76,6 +77,10 @@ class TitlePanel(Panel[TitleData]):
             row.add(separator, inks.faint).add(fact, inks.warn if fact in _WARNINGS else inks.text)
             separator = " · "
         return Sheet([row])
+
+
+def _playback_badge(playback: Playback) -> Badge:
+    return Badge(playback.state, "good" if playback.state == "playing" else "idle")
 
 
 def _facts(view: View) -> tuple[str, ...]:
