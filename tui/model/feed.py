@@ -112,6 +112,7 @@ class Feed:
     _windows: dict[int, Window] = field(default_factory=dict)
     _greeted_at: float = 0.0
     _era: int = 0
+    _expected: Job | None = None
     _noted: set[tuple[int, str]] = field(default_factory=set)
     _unreadable: dict[int, str] = field(default_factory=dict)
 
@@ -124,7 +125,7 @@ class Feed:
         """The current state, complete and immutable."""
         playback = self.link.playback() if self.link is not None else None
         return replace(self._state, samples=tuple(self._samples), log=tuple(self._log),
-                       playback=playback)  # fmt: skip
+                       playback=playback, analysing=self._expected is not None)  # fmt: skip
 
     def now(self) -> float:
         """The source's time: recorded seconds in a replay, otherwise monotonic seconds."""
@@ -180,7 +181,7 @@ class Feed:
                 self._measure(event, now)
             case TraceReady(path=path, capture=capture):
                 index = self._index_of(capture.variant)
-                self.pending = Job((Path(path),), index, now, self._era)
+                self._expect(Job((Path(path),), index, now, self._era))
             case Log(level=level, text=text):
                 self.note(level, text, "worker", at=now)
             case Failure(message=text, fatal=fatal):
@@ -215,10 +216,11 @@ class Feed:
         else:
             self._set(state="reading", detail="", banner=None)
             paths = self.source.paths
-            self.pending = Job(paths if index == len(paths) else (paths[index],), index, now)
+            self._expect(Job(paths if index == len(paths) else (paths[index],), index, now))
 
     def analysed(self, job: Job, window: Window) -> None:
         """Keep the window of `job`, unless there is a later one."""
+        self._answered(job)
         if job.era != self._era:
             return
         if self.kind == "trace":
@@ -233,12 +235,20 @@ class Feed:
 
     def not_analysed(self, job: Job, error: str) -> None:
         """Report that `job` failed; `error` is "" for an old window whose file is gone."""
+        self._answered(job)
         if self.kind == "trace":
             self._unreadable[job.index] = error
             if job.index == self._state.current:
                 self._set(state="unreadable", detail="")
         if error:
             self.alarm(error)
+
+    def _expect(self, job: Job) -> None:
+        self.pending = self._expected = job
+
+    def _answered(self, job: Job) -> None:
+        if job is self._expected:
+            self._expected = None
 
     def _set(self, **changes: object) -> None:
         self._state = replace(self._state, **changes)  # type: ignore[arg-type]
@@ -256,7 +266,8 @@ class Feed:
         own = [line for line in self._log if line.source != "worker"]
         self._windows, self._log = {}, deque(own, maxlen=LOG_LINES)
         self._samples.clear()
-        self._era, self.pending = self._era + 1, None
+        self._era += 1
+        self.pending = self._expected = None
         self._set(state="starting", detail="", hello=None, choices=(), current=-1, stats=None,
                   stats_at=None, window=None, died=None, fatal=None, banner=None)  # fmt: skip
         for t_ns, message in past:
@@ -271,7 +282,7 @@ class Feed:
         window = self._windows.get(self._state.current)
         self._set(window=window)
         if window and self.pending and self.pending.paths == (window.path,):
-            self.pending = None
+            self.pending = self._expected = None
 
     def _index_of(self, name: str) -> int:
         names = [choice.name for choice in self._state.choices]

@@ -123,6 +123,7 @@ class View:
     fatal: Failure | None = None
     banner: Banner | None = None
     playback: Playback | None = None
+    analysing: bool = False
     page: str = ""
     selection: Selection = NOTHING
     held: bool = False
@@ -160,6 +161,8 @@ class View:
             return "this file could not be read"
         if self.kind == "trace":
             return "reading the trace…"
+        if self.analysing:
+            return f"analysing the window of {self.variant}"
         if self.died is not None or self.state in ("ended", "failed"):
             return "no window was captured"
         if self.variant:
