@@ -34,11 +34,30 @@ def find_labels(lanes: Lanes, labels: Bools) -> Matches:
     """The slices of all lanes whose label is one of `labels` (one for each of `Lanes.names`)."""
     found = []
     for place, lane in enumerate(lanes.lanes):
-        label = lane.slices.label
-        mine = np.flatnonzero((label >= 0) & labels[label]) if len(label) else label
+        mine = np.flatnonzero(lane.named(labels))
         found.append(Matches(lane.slices.start_ns[mine], np.full_like(mine, place), mine))
     together = Matches.concatenate(found)
     return together.take(np.lexsort((together.lane, together.start_ns)))
+
+
+def inside_range(lanes: Lanes, path: str) -> list[Bools]:
+    """For each lane, which of its slices are inside the ranges with this path: their ops, the gaps
+    that these end, the calls that launched them, and the runs of the ranges themselves."""
+    analysis = lanes.analysis
+    ranges, trace = analysis.ranges, analysis.trace
+    nodes = np.zeros(len(ranges.paths) + 1, dtype=np.bool_)
+    if path in ranges.paths:
+        nodes[:-1] = ranges.tree.within(ranges.paths.index(path))
+    ops, calls = nodes[ranges.op_node], np.zeros(len(trace.calls) + 1, dtype=np.bool_)
+    calls[analysis.launches.call] = nodes[ranges.call_node]
+    of_kind = {
+        "stream": ops,
+        "gap": ops[analysis.gaps.next],
+        "range": nodes,
+        "host": np.append(calls[:-1], np.zeros(len(trace.cpu_ops), dtype=np.bool_)),
+        "host_range": np.zeros(len(trace.ranges), dtype=np.bool_),
+    }
+    return [of_kind[lane.key.kind][lane.slices.row] for lane in lanes.lanes]
 
 
 def following(lane: Lane, at_ns: int, backwards: bool = False) -> int | None:

@@ -102,14 +102,14 @@ class Lane:
         """Whether a marked part touches each of `columns`; `marks` counts them (`count_marks`)."""
         return np.asarray(marks[columns.after] > marks[columns.first])
 
-    def count_marks(self, labels: Bools, rows: Bools | None = None) -> Int64s:
-        """How many of the first i parts have a label of `labels` and, if given, a row of `rows`:
-        int64 [parts + 1]."""
-        label = self.slices.label[self.part]
-        chosen = (label >= 0) & labels[label]
-        if rows is not None:
-            chosen &= rows[self.slices.row[self.part]]
-        return np.concatenate(([0], np.cumsum(chosen, dtype=np.int64)))
+    def count_marks(self, chosen: Bools) -> Int64s:
+        """How many of the first i parts are of chosen slices: int64 [parts + 1]."""
+        return np.concatenate(([0], np.cumsum(chosen[self.part], dtype=np.int64)))
+
+    def named(self, labels: Bools) -> Bools:
+        """Whether the label of each slice is one of `labels`, one for each of `Lanes.names`."""
+        label = self.slices.label
+        return np.append(labels, False)[label]
 
     def largest(self, columns: LaneColumns) -> Int64s:
         """The longest slice that touches each of `columns`, -1 for none. Slices are disjoint."""

@@ -79,7 +79,7 @@ def test_marked_columns_hold_a_marked_slice(found, cut, wanted):
     one = lane(*found)
     labels = np.array([label in wanted for label in range(4)])
     columns = one.columns(np.array(cut))
-    marked = one.marked(one.count_marks(labels), columns)
+    marked = one.marked(one.count_marks(one.named(labels)), columns)
     parts = one.slices.label[one.part]
     for place in range(len(cut) - 1):
         seen = parts[columns.first[place] : columns.after[place]].tolist()

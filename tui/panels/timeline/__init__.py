@@ -1,0 +1,1 @@
+"""The timeline of a whole window: its lanes, its keys, and the mouse."""

@@ -1,0 +1,105 @@
+"""The cells of one lane: which character each column shows, and in which kind of style."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from decodescope.analyzer.lanes.lane import NONE, Lane, LaneColumns
+from decodescope.analyzer.trace import Bools, Int8s, Int64s
+from decodescope.tui.style.glyphs import Glyphs
+
+# A gap's glyph: one more for each of these lengths that it reaches.
+GAP_STEPS_NS = (2_000, 10_000, 100_000, 1_000_000, 10_000_000, 1_000_000_000)
+LABEL_CELLS = 4
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+
+
+@dataclass(slots=True)
+class Cells:
+    """One lane in some rows, the top row first: `text` [rows][columns], each of one cell, and for
+    each column the kind that colours it (`NONE`: empty) and whether foreground and background are
+    swapped. `labels` are (row, column, cells, slice) of what has room for a text.
+    """
+
+    text: list[list[str]]
+    kind: Int8s
+    swapped: Bools
+    labels: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+
+def gap_level(gap_ns: int) -> int:
+    """The ramp index of a gap: 0 for none, 1 below 2 µs, up to 7 from a second on."""
+    return 1 + sum(gap_ns >= step for step in GAP_STEPS_NS) if gap_ns > 0 else 0
+
+
+def bar_cells(
+    lane: Lane, columns: LaneColumns, edges_ns: Int64s, rows: int, glyphs: Glyphs
+) -> Cells:
+    """Bars with edges in eighths of a cell where a column holds one edge of one slice, else columns
+    as high as they are busy. Only a column that is busy all the time is full."""
+    ramp = np.array(list(glyphs.ramp))
+    top = len(ramp) - 1
+    most = rows * top
+    busy = columns.busy
+    filled = np.clip(np.rint(busy * most), busy > 0, np.where(busy < 1, most - 1, most))
+    text = [
+        ramp[np.clip(filled - (rows - 1 - row) * top, 0, top).astype(np.int64)]
+        for row in range(rows)
+    ]
+    swapped = np.zeros(len(busy), dtype=np.bool_)
+    if glyphs.unicode:
+        begins, ends = _edges(lane, columns, edges_ns)
+        blocks = np.array(list(_BLOCKS))
+        share = np.clip(np.rint(busy * 8), 1, 7).astype(np.int64)
+        for line in text:
+            line[ends] = blocks[share[ends]]
+            line[begins] = blocks[8 - share[begins]]
+        swapped = begins
+    found = Cells([line.tolist() for line in text], columns.kind, swapped)
+    found.labels = [
+        (rows // 2, start, cells, int(lane.part[part]))
+        for start, cells, part in _runs(np.where(_inside_one(columns), columns.first, NONE))
+    ]
+    return found
+
+
+def gap_cells(lane: Lane, columns: LaneColumns, glyphs: Glyphs) -> Cells:
+    """The length and class of the largest part of a gap in each column."""
+    largest = lane.largest(columns)
+    shown = np.flatnonzero(largest != NONE)
+    length_ns = lane.slices.length_ns[largest[shown]]
+    level, kind = np.zeros(len(largest), dtype=np.int64), np.full(len(largest), NONE, np.int8)
+    level[shown] = 1 + np.searchsorted(np.array(GAP_STEPS_NS), length_ns, side="right")
+    kind[shown] = lane.slices.kind[largest[shown]]
+    text = np.array(list(glyphs.ramp))[level].tolist()
+    labels = [(0, start, cells, found) for start, cells, found in _runs(largest)]
+    return Cells([text], kind, np.zeros(len(largest), dtype=np.bool_), labels)
+
+
+def _inside_one(columns: LaneColumns) -> Bools:
+    return (columns.after - columns.first == 1) & (columns.busy >= 1)
+
+
+def _edges(lane: Lane, columns: LaneColumns, edges_ns: Int64s) -> tuple[Bools, Bools]:
+    """The columns in which a slice begins that fills the next one, and those in which one ends that
+    filled the one before; nothing else is in them."""
+    one = np.flatnonzero((columns.after - columns.first == 1) & (columns.busy < 1))
+    part = columns.first[one]
+    from_before = lane.start_ns[part] <= edges_ns[one]
+    into_next = lane.end_ns[part] >= edges_ns[one + 1]
+    begins, ends = np.zeros((2, len(columns.busy)), dtype=np.bool_)
+    begins[one[into_next & ~from_before]] = True
+    ends[one[from_before & ~into_next]] = True
+    return begins, ends
+
+
+def _runs(values: Int64s) -> list[tuple[int, int, int]]:
+    """(start, length, value) of the runs of equal values except `NONE` that have room for a
+    label."""
+    if not len(values):
+        return []
+    start = np.flatnonzero(np.diff(values, prepend=values[0] - 1))
+    length = np.diff(start, append=len(values))
+    kept = np.flatnonzero((length >= LABEL_CELLS) & (values[start] != NONE))
+    return list(zip(start[kept].tolist(), length[kept].tolist(), values[start[kept]].tolist(),
+                    strict=True))  # fmt: skip

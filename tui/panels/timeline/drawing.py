@@ -1,0 +1,232 @@
+"""Rows of a timeline from a `Look`: minimap, lanes, axis and legend."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.cells import cell_len
+from rich.style import Style
+
+from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.lanes.host import HOST_KINDS
+from decodescope.analyzer.lanes.lane import Lane, LaneColumns, LaneKind
+from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.timing.op_families import FAMILIES
+from decodescope.analyzer.trace import Bools, Int64s
+from decodescope.analyzer.views.class_colors import FAMILY_LETTERS, GAP_LETTERS
+from decodescope.analyzer.views.names import cut_middle, shorten_kernel
+from decodescope.tui.model.timeline import Look
+from decodescope.tui.panels.panel import Row
+from decodescope.tui.panels.timeline.cells import Cells, bar_cells, gap_cells
+from decodescope.tui.style.glyphs import Glyphs
+from decodescope.tui.style.palette import Inks
+
+_SWAPPED, _LABEL, _PALE, _TINTED, _CHOSEN = 1, 2, 4, 8, 16
+_FLAGS = 32
+_EMPTY = 64
+_MAX_STREAM_ROWS = 3
+_KINDS: dict[LaneKind, Sequence[str]] = {
+    "stream": FAMILIES, "gap": GAP_CLASSES, "host": HOST_KINDS, "range": ("", ""),
+    "host_range": ("", ""), "busy": ("",),
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Canvas:
+    """What all lanes are drawn with: `chosen` is the time of the selection with the place of its
+    lane (None: all lanes), `gutter` the cells before the columns."""
+
+    look: Look
+    inks: Inks
+    glyphs: Glyphs
+    columns: int
+    gutter: int
+    chosen: tuple[int, int] | None = None
+    chosen_lane: int | None = None
+    kinds_seen: set[tuple[str, str]] = field(default_factory=set)
+    _styles: dict[tuple[LaneKind, int], Style] = field(default_factory=dict)
+    _edges: Int64s | None = None
+
+    @property
+    def edges_ns(self) -> Int64s:
+        """The times of the edges of the columns."""
+        if self._edges is None:
+            self._edges = self.look.edges_ns(self.columns)
+        return self._edges
+
+    def lanes(self, first: int, height: int, focused: bool) -> list[Row]:
+        """The lanes from `first` on, in at most `height` rows; streams get what is left over."""
+        lanes = self.look.lanes.lanes[first : first + height]
+        heights = lane_heights([lane.key.kind for lane in lanes], height, self.inks.color)
+        rows: list[Row] = []
+        for place, (lane, high) in enumerate(zip(lanes, heights, strict=True), first):
+            rows += self._lane(place, lane, high, focused and place == self.look.cursor)
+        return rows[:height]
+
+    def minimap(self) -> Row:
+        """How busy the devices are over all time; the visible part in brackets."""
+        look = self.look
+        begin_ns, end_ns = look.world
+        whole = type(look.viewport)(begin_ns, end_ns - begin_ns)
+        columns = look.lanes.busy.columns(look.time.time(whole.edges_ns(self.columns)))
+        top = len(self.glyphs.ramp) - 1
+        level = np.clip(np.rint(columns.busy * top), columns.busy > 0, top).astype(np.int64)
+        text = np.array(list(self.glyphs.ramp))[level].tolist()
+        first = max(whole.column_of(look.viewport.start_ns, self.columns), 0)
+        last = min(whole.column_of(look.viewport.end_ns - 1, self.columns), self.columns - 1)
+        row = self._label("map", False)
+        inside = "".join(text[first : last + 1])
+        if last - first >= 2 and look.zoom > 1:
+            inside = f"[{inside[1:-1]}]"
+        row.add("".join(text[:first]), self.inks.faint).add(inside, self.inks.accent)
+        return row.add("".join(text[last + 1 :]), self.inks.faint)
+
+    def _label(self, text: str, cursor: bool) -> Row:
+        mark = self.glyphs.pointer if cursor else " "
+        style = self.inks.accent if cursor else self.inks.dim
+        row = Row().add(mark, style) if self.gutter > 1 else Row()
+        return row.left(text, max(self.gutter - row.cells - 1, 0), style).to(self.gutter)
+
+    def _lane(self, place: int, lane: Lane, rows: int, cursor: bool) -> list[Row]:
+        columns = lane.columns(self.edges_ns)
+        letters = not self.inks.color and lane.key.kind in ("stream", "gap") and rows > 1
+        high = rows - letters
+        if lane.key.kind == "gap":
+            cells = gap_cells(lane, columns, self.glyphs)
+        else:
+            cells = bar_cells(lane, columns, self.edges_ns, high, self.glyphs)
+        flags = self._flags(place, lane, columns)
+        flags[cells.swapped] |= _SWAPPED
+        names = _KINDS[lane.key.kind]
+        self.kinds_seen |= {(lane.key.kind, names[kind]) for kind in np.unique(cells.kind) if kind >= 0}
+        codes = np.where(cells.kind < 0, _EMPTY, cells.kind.astype(np.int64)) * _FLAGS + flags
+        lines = [(text, codes) for text in cells.text]
+        self._write_labels(lane, cells, lines)
+        if letters:
+            lines.append((self._letters(lane, cells), codes & ~_SWAPPED))
+        titles = [""] * len(lines)
+        titles[(len(lines) - letters) // 2 if lane.key.kind != "gap" else 0] = lane.title
+        if letters:
+            titles[-1] = "why" if lane.key.kind == "gap" else "what"
+        return [
+            self._line(self._label(title, cursor and bool(title)), lane.key.kind, *line)
+            for title, line in zip(titles, lines, strict=True)
+        ]
+
+    def _letters(self, lane: Lane, cells: Cells) -> list[str]:
+        letters = GAP_LETTERS if lane.key.kind == "gap" else FAMILY_LETTERS
+        names = _KINDS[lane.key.kind]
+        return [letters[names[kind]] if kind >= 0 else " " for kind in cells.kind.tolist()]
+
+    def _flags(self, place: int, lane: Lane, columns: LaneColumns) -> NDArray[np.int64]:
+        flags = np.zeros(self.columns, dtype=np.int64)
+        if self.look.marks is not None:
+            flags[~lane.marked(self.look.marks[place], columns)] |= _PALE
+        if self.chosen is not None and self.chosen_lane in (None, place):
+            first, last = self.chosen_columns()
+            flags[first : last + 1] |= _TINTED if self.chosen_lane is None else _CHOSEN
+        return flags
+
+    def chosen_columns(self) -> tuple[int, int]:
+        """The first and last column of the selection; the last is smaller if none is visible."""
+        if self.chosen is None:
+            return 0, -1
+        first = self.look.column_of(self.chosen[0], self.columns)
+        last = self.look.column_of(max(self.chosen[1] - 1, self.chosen[0]), self.columns)
+        return max(first, 0), min(last, self.columns - 1)
+
+    def _write_labels(
+        self, lane: Lane, cells: Cells, lines: list[tuple[list[str], NDArray[np.int64]]]
+    ) -> None:
+        """Names and lengths, where there is room."""
+        for row, start, room, number in cells.labels:
+            text, codes = lines[row]
+            if lane.key.kind == "gap":
+                label = duration(int(lane.slices.length_ns[number]))
+                if len(label) + 2 > room:
+                    continue
+                start += (room - len(label)) // 2
+                cells_wide = len(label)
+            else:
+                name = self.look.lanes.names[int(lane.slices.label[number])]
+                label = shorten_kernel(name, room - 1) if lane.key.kind == "stream" else (
+                    cut_middle(name, room - 1)
+                )
+                cells_wide = min(cell_len(label), room)
+            text[start : start + cells_wide] = _one_cell_each(label, cells_wide)
+            codes = codes.copy()
+            codes[start : start + cells_wide] |= _LABEL
+            lines[row] = (text, codes)
+
+    def _line(
+        self, row: Row, kind: LaneKind, text: list[str], codes: NDArray[np.int64]
+    ) -> Row:
+        if not len(codes):
+            return row
+        starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1)).tolist()
+        for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+            row.add("".join(text[start:end]), self._style(kind, int(codes[start])))
+        return row
+
+    def _style(self, kind: LaneKind, code: int) -> Style:
+        found = self._styles.get((kind, code))
+        if found is None:
+            found = self._styles[kind, code] = self._new_style(kind, *divmod(code, _FLAGS))
+        return found
+
+    def _new_style(self, kind: LaneKind, number: int, flags: int) -> Style:
+        inks = self.inks
+        style = Style.null() if number == _EMPTY else self.ink(kind, _KINDS[kind][number], number)
+        if flags & _PALE:
+            style = inks.faint
+        if flags & _CHOSEN and number != _EMPTY:
+            style = inks.accent + Style(bold=True, underline=True)
+        if flags & _LABEL and kind != "gap" and not flags & _PALE:
+            style = inks.chip(style)
+        elif flags & _LABEL:
+            style += Style(bold=not flags & _PALE)
+        elif flags & _SWAPPED:
+            style += Style(reverse=True)
+        if flags & _TINTED and inks.cursor.bgcolor is not None and not flags & (_LABEL | _SWAPPED):
+            style += Style(bgcolor=inks.cursor.bgcolor.name)
+        return style
+
+    def ink(self, kind: LaneKind, name: str, number: int = 0) -> Style:
+        """The colour of a kind of slice."""
+        inks = self.inks
+        if kind == "stream":
+            return inks.family(name)
+        if kind == "gap":
+            return inks.gap(name)
+        if kind == "host":
+            return {"operator": inks.faint, "launch": inks.dim}.get(name, inks.text)
+        return (inks.dim, inks.faint)[number]
+
+
+def lane_heights(kinds: Sequence[str], height: int, color: bool) -> list[int]:
+    """The rows of each lane: one each; without colours one more for the letters of streams and
+    gaps; then streams get up to three."""
+    heights = [1] * len(kinds)
+    spare = height - len(kinds)
+    lettered = ("stream", "gap") if not color else ()
+    for wanted in (lettered, *[("stream",)] * (_MAX_STREAM_ROWS - 1)):
+        mine = [place for place, kind in enumerate(kinds) if kind in wanted]
+        if mine and len(mine) <= spare:
+            spare -= len(mine)
+            for place in mine:
+                heights[place] += 1
+    return heights
+
+
+def _one_cell_each(label: str, cells: int) -> list[str]:
+    """The label as one entry for each cell: the second cell of a wide character is empty."""
+    found: list[str] = []
+    for char in plain_line(label):
+        wide = cell_len(char)
+        if not wide and found:
+            found[-1] += char
+        elif wide:
+            found += [char] + [""] * (wide - 1)
+    return (found + [" "] * cells)[:cells]
