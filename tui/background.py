@@ -152,6 +152,7 @@ def analyse_files(paths: Sequence[Path], at: float) -> Window:
         InputError: several files that cannot be merged.
         OSError: a file cannot be read.
     """
+    from decodescope.analyzer.lanes.build import find_lanes
     from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
     analysis = _analysis(paths)
@@ -159,7 +160,7 @@ def analyse_files(paths: Sequence[Path], at: float) -> Window:
     timeline = analysis.step_timeline() if report.steps else None
     shown = report.kernels[:KERNELS_SHOWN]
     families = tuple(FAMILIES[kernel_family(kernel.name)] for kernel in shown)
-    return Window(paths[0], analysis, timeline, families, at)
+    return Window(paths[0], analysis, find_lanes(analysis), timeline, families, at)
 
 
 def _analysis(paths: Sequence[Path]) -> "Analysis":

@@ -47,7 +47,7 @@ def inside_range(lanes: Lanes, path: str) -> list[Bools]:
     ranges, trace = analysis.ranges, analysis.trace
     nodes = np.zeros(len(ranges.paths) + 1, dtype=np.bool_)
     if path in ranges.paths:
-        nodes[:-1] = ranges.tree.within(ranges.paths.index(path))
+        nodes[:-1] = ranges.tree.within([ranges.paths.index(path)])
     ops, calls = nodes[ranges.op_node], np.zeros(len(trace.calls) + 1, dtype=np.bool_)
     calls[analysis.launches.call] = nodes[ranges.call_node]
     of_kind = {

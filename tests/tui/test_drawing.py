@@ -18,9 +18,9 @@ from decodescope.tui.panels.history import (
     sliced,
     switches,
 )
+from decodescope.tui.panels.last_step import gap_level, scale_step_ns
 from decodescope.tui.panels.panel import Brush
 from decodescope.tui.panels.text import wrapped_tail
-from decodescope.tui.panels.last_step import gap_level, scale_step_ns
 from decodescope.tui.panels.variants import first_shown
 from decodescope.tui.style.glyphs import (
     ASCII,

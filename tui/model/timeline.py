@@ -78,7 +78,8 @@ class Look:
 
     def to(self, viewport: Viewport, columns: int) -> Self:
         """Another viewport, kept inside of all time."""
-        return replace(self, viewport=viewport.within(*self.world, columns))
+        viewport = viewport.within(*self.world, columns)
+        return self if viewport == self.viewport else replace(self, viewport=viewport)
 
     def fit(self, start_ns: int, end_ns: int, columns: int) -> Self:
         """This time fills the screen."""
@@ -152,7 +153,9 @@ class Look:
             labels = np.array([name == selection.pick.name for name in lanes.names], dtype=np.bool_)
         if labels is not None:
             named = [lane.named(labels) for lane in lanes.lanes]
-            chosen = named if chosen is None else [a & b for a, b in zip(chosen, named, strict=True)]
+            chosen = (
+                named if chosen is None else [a & b for a, b in zip(chosen, named, strict=True)]
+            )
         if chosen is None:
             return replace(self, marks=None)
         marks = tuple(
@@ -239,7 +242,11 @@ def _host_path(lanes: Lanes, lane: Lane, at_ns: int) -> str | None:
     for one in lanes.lanes:
         if one.key[:3] == lane.key[:3] and one.key.level <= lane.key.level:
             number = one.at(at_ns, at_ns + 1)
-            part = path_part(lanes.names[int(one.slices.label[number])]) if number is not None else None
+            part = (
+                path_part(lanes.names[int(one.slices.label[number])])
+                if number is not None
+                else None
+            )
             parts += [part] if part is not None else []
     path = "/".join(parts)
     return path if path in lanes.analysis.ranges.paths else None

@@ -2,9 +2,9 @@
 
 from decodescope.tui.pages.layout import Band, Page, Room, edge_rows
 from decodescope.tui.panels.history import HistoryPanel
+from decodescope.tui.panels.last_step import TimelinePanel
 from decodescope.tui.panels.tables import GapsPanel, KernelsPanel
 from decodescope.tui.panels.text import TextPanel
-from decodescope.tui.panels.last_step import TimelinePanel
 from decodescope.tui.panels.variants import VariantsPanel
 from decodescope.tui.panels.verdict import VerdictPanel
 

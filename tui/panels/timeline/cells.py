@@ -77,7 +77,7 @@ def gap_cells(lane: Lane, columns: LaneColumns, glyphs: Glyphs) -> Cells:
 
 
 def _inside_one(columns: LaneColumns) -> Bools:
-    return (columns.after - columns.first == 1) & (columns.busy >= 1)
+    return np.asarray((columns.after - columns.first == 1) & (columns.busy >= 1))
 
 
 def _edges(lane: Lane, columns: LaneColumns, edges_ns: Int64s) -> tuple[Bools, Bools]:

@@ -14,7 +14,7 @@ from decodescope.analyzer.lanes.lane import Lane, LaneColumns, LaneKind
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.op_families import FAMILIES
-from decodescope.analyzer.trace import Bools, Int64s
+from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.views.class_colors import FAMILY_LETTERS, GAP_LETTERS
 from decodescope.analyzer.views.names import cut_middle, shorten_kernel
 from decodescope.tui.model.timeline import Look
@@ -59,7 +59,7 @@ class Canvas:
     def lanes(self, first: int, height: int, focused: bool) -> list[Row]:
         """The lanes from `first` on, in at most `height` rows; streams get what is left over."""
         lanes = self.look.lanes.lanes[first : first + height]
-        heights = lane_heights([lane.key.kind for lane in lanes], height, self.inks.color)
+        heights = lane_heights([lane.key.kind for lane in lanes], height, self.inks.letters)
         rows: list[Row] = []
         for place, (lane, high) in enumerate(zip(lanes, heights, strict=True), first):
             rows += self._lane(place, lane, high, focused and place == self.look.cursor)
@@ -91,7 +91,7 @@ class Canvas:
 
     def _lane(self, place: int, lane: Lane, rows: int, cursor: bool) -> list[Row]:
         columns = lane.columns(self.edges_ns)
-        letters = not self.inks.color and lane.key.kind in ("stream", "gap") and rows > 1
+        letters = self.inks.letters and lane.key.kind in ("stream", "gap") and rows > 1
         high = rows - letters
         if lane.key.kind == "gap":
             cells = gap_cells(lane, columns, self.glyphs)
@@ -100,7 +100,9 @@ class Canvas:
         flags = self._flags(place, lane, columns)
         flags[cells.swapped] |= _SWAPPED
         names = _KINDS[lane.key.kind]
-        self.kinds_seen |= {(lane.key.kind, names[kind]) for kind in np.unique(cells.kind) if kind >= 0}
+        self.kinds_seen |= {
+            (lane.key.kind, names[kind]) for kind in np.unique(cells.kind) if kind >= 0
+        }
         codes = np.where(cells.kind < 0, _EMPTY, cells.kind.astype(np.int64)) * _FLAGS + flags
         lines = [(text, codes) for text in cells.text]
         self._write_labels(lane, cells, lines)
@@ -151,8 +153,10 @@ class Canvas:
                 cells_wide = len(label)
             else:
                 name = self.look.lanes.names[int(lane.slices.label[number])]
-                label = shorten_kernel(name, room - 1) if lane.key.kind == "stream" else (
-                    cut_middle(name, room - 1)
+                label = (
+                    shorten_kernel(name, room - 1)
+                    if lane.key.kind == "stream"
+                    else (cut_middle(name, room - 1))
                 )
                 cells_wide = min(cell_len(label), room)
             text[start : start + cells_wide] = _one_cell_each(label, cells_wide)
@@ -160,9 +164,7 @@ class Canvas:
             codes[start : start + cells_wide] |= _LABEL
             lines[row] = (text, codes)
 
-    def _line(
-        self, row: Row, kind: LaneKind, text: list[str], codes: NDArray[np.int64]
-    ) -> Row:
+    def _line(self, row: Row, kind: LaneKind, text: list[str], codes: NDArray[np.int64]) -> Row:
         if not len(codes):
             return row
         starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1)).tolist()
@@ -205,12 +207,12 @@ class Canvas:
         return (inks.dim, inks.faint)[number]
 
 
-def lane_heights(kinds: Sequence[str], height: int, color: bool) -> list[int]:
-    """The rows of each lane: one each; without colours one more for the letters of streams and
+def lane_heights(kinds: Sequence[str], height: int, letters: bool) -> list[int]:
+    """The rows of each lane: one each; with `letters` one more for the letters of streams and
     gaps; then streams get up to three."""
     heights = [1] * len(kinds)
     spare = height - len(kinds)
-    lettered = ("stream", "gap") if not color else ()
+    lettered = ("stream", "gap") if letters else ()
     for wanted in (lettered, *[("stream",)] * (_MAX_STREAM_ROWS - 1)):
         mine = [place for place, kind in enumerate(kinds) if kind in wanted]
         if mine and len(mine) <= spare:

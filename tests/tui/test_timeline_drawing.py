@@ -1,0 +1,198 @@
+"""The cells of lanes, the axis and the legend, against their definitions."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from decodescope.analyzer import analyze
+from decodescope.analyzer.lanes.build import find_lanes
+from decodescope.analyzer.lanes.lane import NONE, Lane, LaneKey, Slices, lane_of
+from decodescope.tui.model.timeline import Look, look_at
+from decodescope.tui.panels.timeline.axis import axis, exact_time, fitting_legend, scale_step_ns
+from decodescope.tui.panels.timeline.cells import bar_cells, gap_cells, gap_level
+from decodescope.tui.panels.timeline.drawing import Canvas, lane_heights
+from decodescope.tui.style.glyphs import ASCII, UNICODE
+from decodescope.tui.style.palette import Inks
+from tests.helpers.kineto_events import call, op, trace_of
+
+US, MS, S = 10**3, 10**6, 10**9
+glyph_sets = st.sampled_from([UNICODE, ASCII])
+
+
+def lane(*slices: tuple[int, int], kind: str = "stream") -> Lane:
+    start, end = np.array(slices, dtype=np.int64).reshape(-1, 2).T
+    rows = np.arange(len(start))
+    return lane_of(LaneKey(kind, 0), "it", Slices(start, end, rows, rows, rows.astype(np.int8) % 3))
+
+
+@st.composite
+def disjoint(draw):
+    at, found = 0, []
+    for _ in range(draw(st.integers(0, 10))):
+        at += draw(st.integers(0, 40))
+        found.append((at, at := at + draw(st.integers(1, 90))))
+    return found
+
+
+edges = st.tuples(st.integers(1, 30), st.integers(1, 30)).map(
+    lambda one: np.arange(0, one[0] * one[1] + 1, one[1], dtype=np.int64)
+)
+
+
+@given(disjoint(), edges, st.integers(1, 3), glyph_sets)
+def test_a_bar_is_empty_full_or_between(found, cut, rows, glyphs):
+    one = lane(*found)
+    columns = one.columns(cut)
+    cells = bar_cells(one, columns, cut, rows, glyphs)
+    assert len(cells.text) == rows
+    full, empty = glyphs.ramp[-1], glyphs.ramp[0]
+    for place, busy in enumerate(columns.busy.tolist()):
+        shown = [line[place] for line in cells.text]
+        assert all(cell_len(char) == 1 for char in shown)
+        assert (shown == [empty] * rows) == (busy == 0)
+        assert (shown == [full] * rows) == (busy == 1)
+        assert (cells.kind[place] == NONE) == (busy == 0)
+        if cells.swapped[place]:
+            assert 0 < busy < 1
+            assert glyphs.unicode
+
+
+@given(disjoint(), edges)
+def test_the_edges_of_a_bar_are_exact_to_an_eighth_of_a_cell(found, cut):
+    one = lane(*found)
+    columns = one.columns(cut)
+    cells = bar_cells(one, columns, cut, 1, UNICODE)
+    blocks = " ▏▎▍▌▋▊▉"
+    for place, (begin, end) in enumerate(itertools.pairwise(cut.tolist())):
+        inside = [(s, e) for s, e in found if s < end and e > begin]
+        if len(inside) != 1:
+            continue
+        start, stop = inside[0]
+        char = cells.text[0][place]
+        if start <= begin and begin < stop < end:
+            assert not cells.swapped[place]
+            assert abs(blocks.index(char) / 8 - (stop - begin) / (end - begin)) <= 1 / 8
+        elif stop >= end and begin < start < end:
+            assert cells.swapped[place]
+            assert abs(blocks.index(char) / 8 - (start - begin) / (end - begin)) <= 1 / 8
+
+
+@given(disjoint(), edges)
+def test_labels_are_inside_what_they_name(found, cut):
+    one = lane(*found)
+    for row, start, room, number in bar_cells(one, one.columns(cut), cut, 1, UNICODE).labels:
+        begin, end = found[number]
+        assert row == 0
+        assert room >= 4
+        assert begin <= cut[start]
+        assert cut[start + room] <= end
+
+
+def test_a_gap_of_26_ms_does_not_look_like_one_of_1_ms():
+    """The ramp used to end at 1 ms."""
+    lengths = (1 * US, 5 * US, 50 * US, 500 * US, 1 * MS, 26 * MS, 1 * S)
+    levels = [gap_level(length) for length in lengths]
+    assert levels == [1, 2, 3, 4, 5, 6, 7]
+    ends = np.cumsum(np.array(lengths) + 10)
+    gaps = lane(*zip((ends - lengths).tolist(), ends.tolist(), strict=True), kind="gap")
+    cut = np.append((ends - lengths), ends[-1:])
+    cells = gap_cells(gaps, gaps.columns(cut), UNICODE)
+    assert "".join(cells.text[0]) == "▁▂▃▄▅▆▇"
+
+
+@given(st.integers(0, 10**11), st.integers(0, 10**11), glyph_sets)
+def test_a_longer_gap_is_never_drawn_smaller(short, long, glyphs):
+    assume(short <= long)
+    assert gap_level(short) <= gap_level(long) <= len(glyphs.ramp) - 2
+    assert (gap_level(short) == 0) == (short == 0)
+
+
+@given(st.integers(1, 10**12), st.integers(1, 300))
+def test_scale_labels_are_round_and_apart(span_ns, columns):
+    step = scale_step_ns(span_ns, columns)
+    assert str(step).rstrip("0") in ("1", "2", "5")
+    assert step * columns >= span_ns * 12 or step == 1
+
+
+@pytest.mark.parametrize(
+    ("ns", "step", "text"),
+    [(0, 1, "0 ns"), (72_345_678, 1_000_000, "72 ms"), (72_345_678, 20, "72.34568 ms"),
+     (1_500, 100, "1.5 µs"), (12_000_000_000, 50_000_000, "12.00 s")],
+)  # fmt: skip
+def test_a_time_has_the_digits_that_tell_neighbours_apart(ns, step, text):
+    assert exact_time(ns, step) == text
+
+
+@given(
+    st.lists(st.sampled_from(["stream", "gap", "host", "range"]), max_size=20),
+    st.integers(1, 60),
+    st.booleans(),
+)
+def test_lanes_never_take_more_rows_than_there_are(kinds, height, letters):
+    heights = lane_heights(kinds[:height], height, letters)
+    assert sum(heights) <= height
+    assert all(1 <= high <= 4 for high in heights)
+
+
+def look(*events, columns: int = 40) -> Look:
+    return look_at(find_lanes(analyze(trace_of(*events))), columns)
+
+
+def text(row) -> str:
+    return "".join(segment.text for segment in row.segments)
+
+
+def canvas(one: Look, columns: int = 40) -> Canvas:
+    return Canvas(one, Inks(), UNICODE, columns, 8)
+
+
+def drawn(one: Look, columns: int = 40, height: int = 8) -> dict[str, str]:
+    """The rows of the lanes by their titles."""
+    rows = canvas(one, columns).lanes(0, height, False)
+    return {text(row)[:8].strip(): text(row)[8:] for row in rows}
+
+
+def test_600_kernels_before_a_gap_of_26_ms_are_told_apart_when_gaps_are_compressed():
+    events = [call(0, 1_000, 1)]
+    events += [op(at, at + 3 * US, 1, name=f"k{at}") for at in range(0, 600 * 4 * US, 4 * US)]
+    events.append(op(600 * 4 * US + 26 * MS, 600 * 4 * US + 26 * MS + 3 * US, 1))
+    one = look(*events, columns=100).fit_all(100)
+    before = one.column_of(600 * 4 * US, 100)
+    squeezed = one.with_compression(True, 100)
+    after = squeezed.column_of(600 * 4 * US, 100)
+    assert before < 10
+    assert after > 60
+    cuts = text(axis(canvas(squeezed, 100)))
+    assert "~" in cuts
+    assert "~" not in text(axis(canvas(one, 100)))
+
+
+def test_a_row_is_as_wide_as_its_columns_with_wide_and_joined_characters():
+    name = "カーネル e\u0301 核"
+    one = look(call(0, 5, 1), op(10, 1_000, 1, name=name), op(1_010, 1_020, 1, name="b"))
+    for row in canvas(one).lanes(0, 8, False):
+        assert row.cells == 8 + 40
+        assert cell_len(text(row)) == 48
+
+
+def test_letters_say_without_colours_what_a_bar_and_a_gap_are():
+    one = look(call(0, 5, 1), op(10, 400, 1, name="gemm"), op(800, 1_200, 1, name="flash_fwd"))
+    rows = drawn(one)
+    assert set(rows["what"]) == {"M", "A", " "}
+    assert set(rows["why"].strip()) == {"l"}
+
+
+@given(
+    st.lists(st.tuples(st.text("ab", min_size=1), st.text("cd")), max_size=8), st.integers(0, 80)
+)
+def test_a_legend_fits_and_loses_the_ramp_first(entries, cells):
+    null = Inks().text
+    named = [(mark, null, name) for mark, name in entries]
+    kept = fitting_legend(named, [("ramp", null, "")], named, cells)
+    assert sum(len(mark) + len(name) + 3 for mark, _, name in kept) - 2 <= max(cells, 0) or not kept
+    if len(kept) < 2 * len(named) + 1:
+        assert ("ramp", null, "") not in kept

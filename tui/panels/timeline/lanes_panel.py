@@ -1,0 +1,195 @@
+"""A panel that draws lanes, and what it looks at as windows and selections change."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from decodescope.analyzer.formatting import duration, significant
+from decodescope.tui.model.picks import NOTHING, Pick, Selection
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+from decodescope.tui.panels.prompt import Prompt
+from decodescope.tui.panels.table_rows import smart_pattern
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.trace import Bools
+    from decodescope.tui.model.timeline import Look
+    from decodescope.tui.panels.timeline.drawing import Canvas
+
+_WITH_MAP, _WITH_AXIS, _WITH_LEGEND = 6, 4, 9
+_MAX_GUTTER = 14
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineData:
+    """The window and the selection; windows are compared by identity."""
+
+    window: Window
+    selection: Selection
+    note: str
+
+
+class LanesPanel(Panel[TimelineData]):
+    """All lanes of the window. What it looks at follows the window and the selection."""
+
+    AGES = True
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._look: Look | None = None
+        self._of: Window | None = None
+        self._selection = NOTHING
+        self._labels: Bools | None = None
+        self._search = self._matches = ""
+        self._prompt: Prompt | None = None
+        self._own: Pick | None = None
+        self._at_ns: int | None = None
+        self._dragged: tuple[int, int] | None = None
+        self._top = self._columns = self._gutter = self._body = self._body_top = 0
+        self._lane_rows: list[int] = []
+        self._drawn: tuple[object, list[Row]] | None = None
+        super().__init__(brush, view, moment)
+
+    # Panel
+
+    def pick(self, view: View, moment: Moment) -> TimelineData | Empty:
+        window = view.window
+        if window is None:
+            self._of = self._look = None
+            return Empty("Timeline", view.waiting)
+        if not window.lanes.lanes:
+            self._of = self._look = None
+            return Empty("Timeline", "nothing in this trace has a time")
+        return TimelineData(window, view.selection, view.window_note(moment))
+
+    def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
+        from decodescope.tui.panels.timeline.drawing import Canvas
+
+        lanes = data.window.lanes.lanes
+        widest = max(len(lane.title) for lane in lanes)
+        self._gutter = min(widest + 2, _MAX_GUTTER, width // 3)
+        self._columns = max(width - self._gutter, 1)
+        look = self._follow(data)
+        key = (look, self._selection, self._dragged, self._brush, width, height, self.has_focus,
+               self._prompt and self._prompt.text, self._top)  # fmt: skip
+        if self._drawn is None or self._drawn[0] != key:
+            canvas = Canvas(look, self._brush.inks, self._brush.glyphs, self._columns, self._gutter)
+            canvas.chosen, canvas.chosen_lane = self._chosen(look)
+            rows = self._rows(canvas, width, height)
+            self._drawn = ((*key[:-1], self._top), rows)
+        return Sheet(list(self._drawn[1]), self._title(look), self._note(data))
+
+    def as_text(self, data: TimelineData) -> list[str]:
+        if self._look is None:
+            return []
+        rows = self._drawn[1] if self._drawn is not None else []
+        lines = ["".join(segment.text for segment in row.segments).rstrip() for row in rows]
+        return [self._title(self._look), *lines]
+
+    def _follow(self, data: TimelineData) -> "Look":
+        """What to look at of this window and selection, at the width of this moment."""
+        from decodescope.tui.model.timeline import look_again, look_at
+
+        columns, look, window = self._columns, self._look, data.window
+        pick = data.selection.pick
+        fresh = look is None or self._of is not window
+        if look is None or self._of is None:
+            look = look_at(window.lanes, columns)
+        elif fresh:
+            look = look_again(look, window.lanes, columns)
+        if fresh:
+            self._of, self._at_ns = window, None
+            self._labels = self._matching(look)
+        if fresh or data.selection != self._selection:
+            look = look.marked(data.selection, self._labels)
+        if (fresh or pick != self._selection.pick) and pick != self._own:
+            look = self._to_pick(look, pick)
+        self._selection = data.selection
+        self._look = look.to(look.viewport, columns)
+        return self._look
+
+    def _to_pick(self, look: "Look", pick: Pick | None) -> "Look":
+        from decodescope.tui.model.timeline import slice_of_pick, time_of_pick
+
+        time = time_of_pick(look.lanes, pick)
+        if time is None:
+            return look
+        place = slice_of_pick(look.lanes, pick)
+        if place is not None and look.lane.key.kind != look.lanes.lanes[place[0]].key.kind:
+            look = replace(look, cursor=place[0])
+        self._at_ns = time[0]
+        return look.show(*time, self._columns)
+
+    def _chosen(self, look: "Look") -> tuple[tuple[int, int] | None, int | None]:
+        from decodescope.tui.model.timeline import slice_of_pick, time_of_pick
+
+        if self._dragged is not None:
+            return (min(self._dragged), max(self._dragged)), None
+        pick = self._selection.pick
+        place = slice_of_pick(look.lanes, pick)
+        return time_of_pick(look.lanes, pick), None if place is None else place[0]
+
+    # Drawing
+
+    def _rows(self, canvas: "Canvas", width: int, height: int) -> list[Row]:
+        from decodescope.tui.panels.timeline.axis import axis, legend
+
+        head = [canvas.minimap()] if height >= _WITH_MAP else []
+        foot = (height >= _WITH_AXIS) + (height >= _WITH_LEGEND or self._prompt is not None)
+        self._body = max(height - len(head) - foot, 1)
+        self._body_top = len(head)
+        self._scroll(canvas)
+        body = canvas.lanes(self._top, self._body, self.has_focus)
+        body += [Row() for _ in range(self._body - len(body))]
+        rows = [*head, *body]
+        if height >= _WITH_AXIS:
+            rows.append(axis(canvas))
+        if self._prompt is not None:
+            rows.append(self._prompt.drawn(self._brush.inks))
+        elif height >= _WITH_LEGEND:
+            rows.append(legend(canvas, width))
+        return rows[:height]
+
+    def _scroll(self, canvas: "Canvas") -> None:
+        """Keep the cursor's lane visible, and at first the gaps below it too."""
+        from decodescope.tui.panels.timeline.drawing import lane_heights
+
+        lanes, cursor = canvas.look.lanes.lanes, canvas.look.cursor
+        wanted = cursor
+        while wanted + 1 < len(lanes) and lanes[wanted].key.kind == "stream":
+            wanted += 1
+        last = min(wanted, cursor + self._body - 1)
+        self._top = max(min(self._top, cursor, max(len(lanes) - self._body, 0)), 0)
+        self._top = max(self._top, last - self._body + 1)
+        kinds = [lane.key.kind for lane in lanes[self._top : self._top + self._body]]
+        self._lane_rows = lane_heights(kinds, self._body, canvas.inks.letters)
+
+    def _title(self, look: "Look") -> str:
+        step, steps = look.step(), look.lanes.steps
+        start_ns, end_ns = look.shown
+        parts = ["Timeline"]
+        if step is not None:
+            parts.append(f"step ◂ {step + 1}/{len(steps)} ▸")
+        parts.append(duration(end_ns - start_ns))
+        zoom = look.zoom
+        parts.append(f"zoom {significant(zoom) if zoom < 10 else f'{zoom:,.0f}'}\u00d7")
+        if look.time.limit_ns:
+            parts.append(f"gaps over {duration(look.time.limit_ns)} are cut short")
+        return "  ".join(parts)
+
+    def _note(self, data: TimelineData) -> str:
+        shown = len(self._lane_rows)
+        lanes = len(data.window.lanes.lanes)
+        parts = [f"/{self._search} {self._matches}".rstrip()] if self._search else []
+        if shown < lanes:
+            parts.append(f"lanes {self._top + 1}\u2013{self._top + shown} of {lanes}")
+        parts += [data.note] if data.note else []
+        return " · ".join(parts)
+
+    def _matching(self, look: "Look") -> "Bools | None":
+        """Which names match the search, None without one."""
+        import numpy as np
+
+        self._matches = ""
+        if not self._search:
+            return None
+        pattern = smart_pattern(self._search)
+        return np.array([bool(pattern.search(name)) for name in look.lanes.names], dtype=np.bool_)

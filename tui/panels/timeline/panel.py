@@ -1,0 +1,322 @@
+"""The timeline panel: keys, mouse and the selection."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from textual import events
+
+from decodescope.tui.commands import Command
+from decodescope.tui.model.picks import GapPick, Pick, SpanPick
+from decodescope.tui.panels.messages import Choose
+from decodescope.tui.panels.prompt import Prompt
+from decodescope.tui.panels.timeline.lanes_panel import LanesPanel
+
+if TYPE_CHECKING:
+    from decodescope.tui.model.timeline import Look
+
+COMMANDS = (
+    Command("pan(-1)", "left,a", "Pan left", "A quarter of the visible time", "pan", 3, "←→"),
+    Command("pan(1)", "right,d", "Pan right", "A quarter of the visible time", shown="→"),
+    Command("zoom(1)", "plus,equals_sign,w", "Zoom in", "Twice as close", "zoom", 3, "+-"),
+    Command("zoom(-1)", "minus,s", "Zoom out", "Half as close", shown="-"),
+    Command("fit_all", "0", "Everything", "Show all time", "all", 6, "0"),
+    Command("fit", "f", "Fit the selection", "Show the selection, or the step, as large as it fits",
+            "fit", 7),
+    Command("slice(-1)", "comma", "Previous in the lane", "The slice before", shown=","),
+    Command("slice(1)", "full_stop", "Next in the lane", "The slice after", shown="."),
+    Command("lane(-1)", "up,k", "Lane above", "Move to the lane above", shown="↑"),
+    Command("lane(1)", "down,j", "Lane below", "Move to the lane below", shown="↓"),
+    Command("next_gap", "g", "Next gap", "The next gap that is at least a column wide", "gap", 4),
+    Command("largest_gap", "G", "Largest gap", "The largest gap, then the next in length"),
+    Command("step(-1)", "less_than_sign", "Previous step", "Show the step before", shown="<"),
+    Command("step(1)", "greater_than_sign", "Next step", "Show the step after", "step", 5, "<>"),
+    Command("measure", "m", "Measure", "From the cursor to where m is pressed again", "measure", 6),
+    Command("bound(0)", "left_square_bracket", "Span starts", "The span starts at the cursor",
+            shown="["),
+    Command("bound(1)", "right_square_bracket", "Span ends", "The span ends at the cursor",
+            shown="]"),
+    Command("compress", "c", "Compress gaps", "Cut long idle gaps short, or show time as it is",
+            "compress", 5),
+    Command("find", "slash", "Search", "A name in any lane", "search", 4, "/"),
+    Command("next_match(1)", "n", "Next match", "Move to the next match"),
+    Command("next_match(-1)", "N", "Previous match", "Move to the previous match"),
+)  # fmt: skip
+
+
+class TimelinePanel(LanesPanel):
+    """The lanes with keys and the mouse."""
+
+    NAME = "timeline"
+    COMMANDS = COMMANDS
+    _measured_from: int | None = None
+
+    # Keys
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return self._prompt is not None
+
+    def on_key(self, event: events.Key) -> None:
+        """Edit the search, if there is a prompt."""
+        if self._prompt is None:
+            return
+        event.stop()
+        event.prevent_default()
+        ended = self._prompt.press(event.key, event.character)
+        self._search = self._prompt.text
+        if ended:
+            self._prompt = None
+        if self._look is not None:
+            self._labels = self._matching(self._look)
+            self._look = self._look.marked(self._selection, self._labels)
+            if ended and event.key == "enter":
+                self.action_next_match(1)
+        self._redraw()
+
+    def action_pan(self, direction: int) -> None:
+        """Move by a quarter of what is visible."""
+        self._change(lambda look: look.panned(Fraction(direction, 4), self._columns))
+
+    def action_zoom(self, direction: int) -> None:
+        """Zoom around the cursor if it is visible, else around the middle."""
+        factor = Fraction(1, 2) if direction > 0 else Fraction(2)
+        self._change(lambda look: look.zoomed(factor, self._cursor_column(look), self._columns))
+
+    def action_fit_all(self) -> None:
+        """Show all time."""
+        self._change(lambda look: look.fit_all(self._columns))
+
+    def action_fit(self) -> None:
+        """Show the selection as large as it fits, or without one what is looked at first."""
+
+        def fitted(look: "Look") -> "Look":
+            chosen = self._chosen(look)[0]
+            return look.fit(*(chosen or look.lanes.home), self._columns)
+
+        self._change(fitted)
+
+    def action_step(self, by: int) -> None:
+        """Show another step."""
+        if self._look is not None and not len(self._look.lanes.steps):
+            self.app.notify("This trace marks no steps.", severity="warning")
+        self._change(lambda look: look.to_step(by, self._columns))
+
+    def action_compress(self) -> None:
+        """Cut long gaps short, or show time as it is."""
+
+        def switched(look: "Look") -> "Look":
+            on = not look.time.limit_ns
+            changed = look.with_compression(on, self._columns)
+            if on and not changed.time.limit_ns:
+                self.app.notify("There is less idle than busy time: nothing to cut short.")
+            return changed
+
+        self._change(switched)
+
+    def action_lane(self, by: int) -> None:
+        """Move the cursor to another lane."""
+
+        def moved(look: "Look") -> "Look":
+            return replace(look, cursor=max(min(look.cursor + by, len(look.lanes.lanes) - 1), 0))
+
+        self._change(moved)
+
+    def action_slice(self, by: int) -> None:
+        """Select the slice of the cursor's lane after the selected one, or before it."""
+        from decodescope.tui.model.timeline import neighbour
+
+        if self._look is not None:
+            found = neighbour(self._look, self._time(self._look), by < 0)
+            if found is not None:
+                self._select(self._look.cursor, found)
+
+    def action_next_gap(self) -> None:
+        """Select the next gap that is at least a column wide."""
+        from decodescope.analyzer.lanes.finding import next_gap
+
+        if (look := self._look) is not None:
+            least_ns = look.viewport.span_ns // max(self._columns, 1)
+            found = next_gap(look.lanes.analysis.gaps, self._time(look), least_ns, self._device())
+            self._choose_gap(found, "No gap is as wide as a column. Zoom in to see shorter ones.")
+
+    def action_largest_gap(self) -> None:
+        """Select the largest gap; if a gap is selected, the next in length."""
+        from decodescope.analyzer.lanes.finding import nth_largest_gap
+
+        if (look := self._look) is not None:
+            pick = self._selection.pick
+            after = pick.row if isinstance(pick, GapPick) else None
+            gaps = look.lanes.analysis.gaps
+            self._choose_gap(nth_largest_gap(gaps, after, self._device()), "There are no gaps.")
+
+    def action_measure(self) -> None:
+        """Start at the cursor; the second time, select what is between."""
+        if self._look is None:
+            return
+        at_ns = self._time(self._look)
+        if self._measured_from is None:
+            self._measured_from = at_ns
+            self.app.notify("The measure starts at the cursor. Move it, and press m again.")
+        else:
+            start_ns, self._measured_from = self._measured_from, None
+            self._choose_span(start_ns, at_ns)
+
+    def action_bound(self, side: int) -> None:
+        """Move one end of the selected span to the cursor."""
+        if self._look is None:
+            return
+        pick, at_ns = self._selection.pick, self._time(self._look)
+        ends = (pick.start_ns, pick.end_ns) if isinstance(pick, SpanPick) else self._look.shown
+        start_ns, end_ns = (
+            (at_ns, max(ends[1], at_ns)) if side == 0 else (min(ends[0], at_ns), at_ns)
+        )
+        self._choose_span(start_ns, end_ns)
+
+    def action_find(self) -> None:
+        """Edit the search."""
+        self._prompt = Prompt("/", self._search)
+        self._redraw()
+
+    def action_next_match(self, by: int) -> None:
+        """Select the next slice whose name matches the search, in any lane."""
+        from decodescope.tui.model.timeline import find_next
+
+        look = self._look
+        if look is None or self._labels is None:
+            return
+        found = find_next(look, self._labels, (self._time(look), look.cursor), by < 0)
+        if found is None:
+            self._matches = "no match"
+            self._redraw()
+            return
+        place, number, count = found
+        self._matches = f"{number:,}/{count:,}"
+        self._select(*place)
+
+    # Mouse
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Zoom in at the pointer."""
+        self._wheel(event, Fraction(4, 5))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Zoom out at the pointer."""
+        self._wheel(event, Fraction(5, 4))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Begin a click or a span."""
+        if self._look is not None and self._column(event) is not None:
+            self.capture_mouse()
+            start_ns, _ = self._look.time_of(self._column(event) or 0, self._columns)
+            self._dragged = (start_ns, start_ns)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Extend the span."""
+        if self._dragged is not None and self._look is not None:
+            column = max(min(event.x - self._inset - self._gutter, self._columns - 1), 0)
+            start_ns, end_ns = self._look.time_of(column, self._columns)
+            first = self._dragged[0]
+            self._dragged = (first, end_ns if start_ns >= first else start_ns)
+            self._redraw()
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Select what was clicked, or the span."""
+        dragged, self._dragged = self._dragged, None
+        self.capture_mouse(False)
+        if dragged is None or self._look is None:
+            return
+        column, lane = self._column(event), self._lane_at(event)
+        here = self._look.time_of(column, self._columns) if column is not None else None
+        if here is not None and here[0] == dragged[0]:
+            number = self._look.lanes.lanes[lane].at(*here) if lane is not None else None
+            if lane is not None and number is not None:
+                self._select(lane, number, move=False)
+            else:
+                self._at_ns = here[0]
+                self.post_message(Choose(None))
+        elif dragged[0] != dragged[1]:
+            self._choose_span(min(dragged), max(dragged))
+        self._redraw()
+
+    @property
+    def _inset(self) -> int:
+        return 2 if self._brush.frame == "box" else 1
+
+    def _column(self, event: events.MouseEvent) -> int | None:
+        column = event.x - self._inset - self._gutter
+        return column if 0 <= column < self._columns else None
+
+    def _lane_at(self, event: events.MouseEvent) -> int | None:
+        row = event.y - 1 - self._body_top
+        for place, high in enumerate(self._lane_rows, self._top):
+            if 0 <= row < high:
+                return place
+            row -= high
+        return None
+
+    def _wheel(self, event: events.MouseEvent, factor: Fraction) -> None:
+        event.stop()
+        column = self._column(event)
+        self._change(lambda look: look.zoomed(factor, column, self._columns))
+
+    # Selection
+
+    def _change(self, change: Callable[["Look"], "Look"]) -> None:
+        if self._look is not None and self._columns:
+            self._look = change(self._look)
+            self._redraw()
+
+    def _time(self, look: "Look") -> int:
+        """The time of the cursor: where something was selected, else the middle."""
+        start_ns, end_ns = look.shown
+        if self._at_ns is not None and start_ns <= self._at_ns <= end_ns:
+            return self._at_ns
+        return look.time.time_one(look.viewport.start_ns + look.viewport.span_ns // 2)
+
+    def _cursor_column(self, look: "Look") -> int | None:
+        if self._at_ns is None:
+            return None
+        column = look.column_of(self._at_ns, self._columns)
+        return column if 0 <= column < self._columns else None
+
+    def _device(self) -> int | None:
+        """The device of the cursor's lane, None for a host's."""
+        look = self._look
+        if look is None or look.lane.key.kind not in ("stream", "gap", "range"):
+            return None
+        return look.lane.key.device
+
+    def _select(self, lane: int, number: int, move: bool = True) -> None:
+        from decodescope.tui.model.timeline import pick_of_slice
+
+        look = self._look
+        if look is None:
+            return
+        slices = look.lanes.lanes[lane].slices
+        start_ns, end_ns = int(slices.start_ns[number]), int(slices.end_ns[number])
+        self._look = replace(look, cursor=lane)
+        if move:
+            self._look = self._look.show(start_ns, end_ns, self._columns, readable=False)
+        self._at_ns = start_ns
+        self._choose(pick_of_slice(look.lanes, lane, number))
+
+    def _choose_gap(self, row: int | None, without: str) -> None:
+        if row is None:
+            self.app.notify(without, severity="warning")
+            return
+        look = self._look
+        if look is not None:
+            gaps = look.lanes.analysis.gaps
+            time = int(gaps.start_ns[row]), int(gaps.end_ns[row])
+            self._look, self._at_ns = look.show(*time, self._columns), time[0]
+            self._choose(GapPick(row))
+
+    def _choose_span(self, start_ns: int, end_ns: int) -> None:
+        if start_ns != end_ns:
+            self._choose(SpanPick(min(start_ns, end_ns), max(start_ns, end_ns)))
+
+    def _choose(self, pick: Pick) -> None:
+        """Select; the look is already where it should be."""
+        self._own = pick
+        self.post_message(Choose(pick))
