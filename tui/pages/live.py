@@ -2,7 +2,7 @@
 
 from decodescope.tui.pages.layout import Band, Page, Room, edge_rows
 from decodescope.tui.panels.history import HistoryPanel
-from decodescope.tui.panels.last_step import TimelinePanel
+from decodescope.tui.panels.last_step import LastStepPanel
 from decodescope.tui.panels.tables import GapsPanel, KernelsPanel
 from decodescope.tui.panels.text import TextPanel
 from decodescope.tui.panels.variants import VariantsPanel
@@ -44,7 +44,7 @@ PAGE = Page(
     "live",
     "1",
     "Live",
-    (VerdictPanel, HistoryPanel, VariantsPanel, TimelinePanel, KernelsPanel, GapsPanel, TextPanel),
+    (VerdictPanel, HistoryPanel, VariantsPanel, LastStepPanel, KernelsPanel, GapsPanel, TextPanel),
     bands,
     details=False,
 )

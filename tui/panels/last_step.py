@@ -109,7 +109,7 @@ def overlap_shares(timeline: "StepTimeline", columns: int) -> list[float]:
     return list(map(float, overlap_fraction(timeline, columns)))
 
 
-class TimelinePanel(Panel[TimelineData]):
+class LastStepPanel(Panel[TimelineData]):
     """Busy row(s), gap row, a row of class letters without colours, scale and legend."""
 
     NAME = "timeline_top"

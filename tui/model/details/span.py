@@ -2,11 +2,41 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.formatting import count, duration, percent
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
+_KERNELS = 12
+
 
 def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLine]:
-    """The length of the span."""
-    yield DetailLine("", duration(end_ns - start_ns), "strong")
+    """How long it is; what each device did in it; the kernels that took most of it."""
+    from decodescope.analyzer.lanes.totals import span_totals
+
+    totals = span_totals(window.analysis, start_ns, end_ns)
+    length_ns = max(totals.length_ns, 1)
+    from_ns = start_ns - window.lanes.world[0]
+    yield DetailLine("", duration(totals.length_ns), "strong")
+    yield DetailLine("from", f"{duration(from_ns)} to {duration(from_ns + totals.length_ns)}")
+    yield DetailLine("launches", count(totals.launch_calls))
+    for device in totals.devices:
+        if len(totals.devices) > 1:
+            label = device.label
+            yield DetailLine("", f"GPU {label}" if isinstance(label, int) else label, "strong")
+        yield DetailLine("ops", count(device.ops))
+        yield DetailLine("busy", _share(device.busy_ns, length_ns))
+        for name, ns in device.idle_ns:
+            yield DetailLine(name, _share(ns, length_ns))
+        if device.before_or_after_ns:
+            text = f"{_share(device.before_or_after_ns, length_ns)}, before or after all ops"
+            yield DetailLine("no ops", text, "dim")
+    for name, ops, ns in totals.kernels[:_KERNELS]:
+        yield DetailLine(duration(ns), f"{count(ops)} \u00d7 {name}")
+    if len(totals.kernels) > _KERNELS:
+        rest = totals.kernels[_KERNELS:]
+        text = f"{len(rest):,} other kernels"
+        yield DetailLine(duration(sum(ns for _, _, ns in rest)), text, "dim")
+
+
+def _share(ns: int, length_ns: int) -> str:
+    return f"{duration(ns)}, {percent(ns / length_ns)} %"

@@ -1,0 +1,389 @@
+"""Page 2: the lanes of a window, its keys and the mouse, in the app and drawn at every size."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from decodescope.analyzer import analyze
+from decodescope.analyzer.lanes.build import find_lanes
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.background import analyse_files
+from decodescope.tui.model.feed import TraceSource
+from decodescope.tui.model.picks import (
+    NOTHING,
+    GapPick,
+    KernelPick,
+    OpPick,
+    RangePick,
+    Selection,
+    SpanPick,
+)
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.messages import Choose, Narrow
+from decodescope.tui.panels.panel import Brush, Empty
+from decodescope.tui.panels.timeline.panel import TimelinePanel
+from decodescope.tui.style.glyphs import ASCII, UNICODE
+from decodescope.tui.style.palette import Inks, themed_inks
+from decodescope.tui.style.terminal import TerminalTraits
+from tests.helpers.kineto_events import call, document, event, op, span, trace_of
+from tests.helpers.scripted import StillClock, settle, text_of, write_trace
+
+SIZES = [(60, 16), (80, 24), (120, 40), (200, 50)]
+
+
+def app_of(path: Path, traits: TerminalTraits | None = None) -> DecodescopeApp:
+    return DecodescopeApp(TraceSource((path,)), traits, StillClock(), path.parent)
+
+
+async def opened(pilot) -> TimelinePanel:
+    await settle(pilot)
+    await pilot.press("2")
+    await settle(pilot)
+    return pilot.app.query_one(TimelinePanel)
+
+
+async def press(pilot, *keys: str) -> None:
+    for key in keys:
+        await pilot.press(key)
+        await settle(pilot)
+
+
+def pick(app: DecodescopeApp):
+    return app._painter.shown()[0].selection.pick
+
+
+def saved(path: Path, *events, **keys) -> Path:
+    path.write_bytes(document(list(events), **keys))
+    return path
+
+
+def title(app: DecodescopeApp) -> str:
+    return next(line for line in text_of(app).splitlines() if "─ Timeline  " in line)
+
+
+async def test_the_page_shows_the_last_step_with_all_its_lanes(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        shown = text_of(app)
+    assert "step ◂ 3/3 ▸" in shown
+    for lane in ("h-range", "host", "range", "str 7", "gaps", "map"):
+        assert re.search(rf"│ [ ▸]{re.escape(lane)}\b", shown)
+    assert "■ host_wait" in shown
+
+
+async def test_a_trace_without_step_markers_has_a_timeline(tmp_path):
+    """It used to say that the trace marks no steps."""
+    path = saved(tmp_path / "it.json", call(0, 5, 1), op(1_000, 4_000, 1, name="gemm_kernel"),
+                 op(9_000, 9_500, 2, name="norm_kernel"))  # fmt: skip
+    app = app_of(path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        shown = text_of(app)
+        await press(pilot, "greater_than_sign")
+        notice = [n.message for n in app._notifications]
+    assert "gemm_kernel" in shown
+    assert "5.00 µs" in shown
+    assert notice == ["This trace marks no steps."]
+
+
+async def test_two_gpus_have_lanes_of_their_own(tmp_path):
+    """They used to be drawn as one."""
+    path = saved(tmp_path / "it.json", call(0, 5, 1), op(1_000, 4_000, 1, name="one", device=0),
+                 op(2_000, 6_000, 2, name="other", device=1, stream=13))  # fmt: skip
+    app = app_of(path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        lines = text_of(app).splitlines()
+    (first,) = (line for line in lines if "g0 str 7" in line)
+    (second,) = (line for line in lines if "g1 str 13" in line)
+    assert "one" in first
+    assert "other" in second
+
+
+async def test_zoom_pan_and_everything(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        home = panel._look.shown
+        await press(pilot, "plus")
+        closer = panel._look.shown
+        await press(pilot, "right")
+        moved = panel._look.shown
+        await press(pilot, "0")
+        everything = panel._look.shown
+        await press(pilot, *["plus"] * 40)
+        closest = panel._look.viewport
+        columns = panel._columns
+        await press(pilot, "f")
+        fitted = panel._look.shown
+    length = home[1] - home[0]
+    assert abs(2 * (closer[1] - closer[0]) - length) <= 2
+    assert moved[0] - closer[0] == (closer[1] - closer[0]) // 4
+    assert everything == panel._look.lanes.world
+    assert closest.span_ns == columns
+    assert fitted == home
+
+
+async def test_steps_one_after_another(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        seen = []
+        for key in ("less_than_sign", "less_than_sign", "less_than_sign", "greater_than_sign"):
+            await press(pilot, key)
+            seen.append(re.search(r"step ◂ (\d)/3", title(app))[1])
+    assert seen == ["2", "1", "1", "2"]
+
+
+async def test_gaps_by_length_and_in_order(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        gaps = panel._look.lanes.analysis.gaps
+        largest = []
+        for _ in range(4):
+            await press(pilot, "G")
+            largest.append(pick(app).row)
+        shown = text_of(app)
+        await press(pilot, "f", "minus", "minus", "minus", "g")
+        following = pick(app).row
+    lengths = gaps.length_ns[largest].tolist()
+    assert lengths == sorted(gaps.length_ns.tolist(), reverse=True)[:4]
+    assert "╭─ Gap ─" in shown
+    assert gaps.start_ns[following] > gaps.start_ns[largest[-1]]
+
+
+async def test_slices_of_a_lane_and_lanes(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        await press(pilot, "full_stop")
+        first = pick(app)
+        await press(pilot, "full_stop")
+        second = pick(app)
+        await press(pilot, "comma")
+        back = pick(app)
+        await press(pilot, "down", "full_stop")
+        below = pick(app)
+        lane = panel._look.lane.title
+    assert isinstance(first, OpPick)
+    assert second == OpPick(first.row + 1)
+    assert back == first
+    assert lane == "gaps"
+    assert isinstance(below, GapPick)
+
+
+async def test_search_moves_from_match_to_match(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        await press(pilot, "0", "slash", *"mulf", "enter")
+        names = panel._look.lanes.analysis.trace
+        first = pick(app)
+        await press(pilot, "n")
+        second = pick(app)
+        await press(pilot, "N")
+        shown = text_of(app)
+        await press(pilot, "slash", *"nothing-like-it", "enter")
+        none = text_of(app)
+    assert "MulFunctor" in names.names[names.ops.name[first.row]]
+    assert second.row > first.row
+    assert re.search(r"/mulf \d+/36", shown)
+    assert "no match" in none
+
+
+async def test_a_measure_and_a_span_by_its_ends(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        await press(pilot, "full_stop")
+        start = panel._at_ns
+        await press(pilot, "m", "full_stop", "full_stop", "full_stop", "m")
+        measured = pick(app)
+        end = panel._at_ns
+        shown = text_of(app)
+        await press(pilot, "left_square_bracket")
+        cut = pick(app)
+    assert measured == SpanPick(start, end)
+    assert "╭─ Span ─" in shown
+    assert "3 ops" in shown or re.search(r"ops +3\b", shown)
+    assert cut.end_ns == end
+
+
+async def test_long_gaps_are_compressed_and_it_says_so(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        before = title(app)
+        await press(pilot, "c")
+        on = title(app)
+        limit = panel._look.time.limit_ns
+        await press(pilot, "c")
+        off = title(app)
+    assert "cut short" not in before
+    assert "cut short" in on
+    assert limit > 0
+    assert off == before
+
+
+async def test_a_click_selects_and_a_drag_selects_a_span(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        lines = text_of(app).splitlines()
+        y = next(i for i, line in enumerate(lines) if "str 7" in line)
+        x = next(i for i, char in enumerate(lines[y]) if i > 12 and char not in " │")
+        await pilot.click(offset=(x, y))
+        await settle(pilot)
+        clicked = pick(app)
+        column = x - panel.region.x - panel._inset - panel._gutter
+        begin, _ = panel._look.time_of(column, panel._columns)
+        _, end = panel._look.time_of(column + 20, panel._columns)
+        await pilot.mouse_down(offset=(x, y))
+        await pilot.hover(offset=(x + 20, y))
+        await pilot.mouse_up(offset=(x + 20, y))
+        await settle(pilot)
+        dragged = pick(app)
+    assert isinstance(clicked, OpPick)
+    assert dragged == SpanPick(begin, end)
+
+
+async def test_the_wheel_zooms_at_the_pointer(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        x = panel.region.x + panel._inset + panel._gutter + 70
+        before = panel._look.time_of(70, panel._columns)
+        await pilot._post_mouse_events([_scroll_up()], offset=(x, panel.region.y + 4))
+        await settle(pilot)
+        after = panel._look.time_of(70, panel._columns)
+    assert after[1] - after[0] < before[1] - before[0]
+    assert before[0] <= sum(after) // 2 <= before[1]
+
+
+def _scroll_up():
+    from textual.events import MouseScrollUp
+
+    return MouseScrollUp
+
+
+async def test_a_gap_chosen_elsewhere_moves_the_timeline_to_it(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        app.query_one(TimelinePanel).post_message(Choose(GapPick(3)))
+        await settle(pilot)
+        look = panel._look
+        gaps = look.lanes.analysis.gaps
+        begin, end = int(gaps.start_ns[3]), int(gaps.end_ns[3])
+    assert look.shown[0] <= begin < end <= look.shown[1]
+    assert look.lane.key.kind == "gap"
+    assert look.column_of(end, panel._columns) - look.column_of(begin, panel._columns) >= 2
+
+
+async def test_a_kernel_and_a_range_chosen_elsewhere_stand_out(tmp_path):
+    path = saved(
+        tmp_path / "it.json", span(0, 50, "attention"), span(60, 90, "mlp"),
+        call(10, 20, 1), call(70, 80, 2),
+        op(1_000, 4_000, 1, name="gemm"), op(6_000, 9_000, 2, name="norm"),
+    )  # fmt: skip
+    app = app_of(path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        look = panel._look
+        stream = next(i for i, lane in enumerate(look.lanes.lanes) if lane.key.kind == "stream")
+        panel.post_message(Choose(KernelPick("norm")))
+        await settle(pilot)
+        kernel = panel._look.marks[stream].tolist()
+        panel.post_message(Choose(RangePick("attention")))
+        await settle(pilot)
+        of_range = panel._look.marks[stream].tolist()
+        panel.post_message(Choose(None))
+        panel.post_message(Narrow("mlp"))
+        await settle(pilot)
+        within = panel._look.marks[stream].tolist()
+        panel.post_message(Narrow(None))
+        await settle(pilot)
+        assert panel._look.marks is None
+    assert (kernel, of_range, within) == ([0, 0, 1], [0, 1, 1], [0, 0, 1])
+
+
+async def test_a_later_window_keeps_zoom_and_place(session, tmp_path):
+    from tests.helpers.scripted import ready
+
+    async with session.app.run_test(size=(120, 40)) as pilot:
+        await session.run(pilot, ready(write_trace(tmp_path / "one.json")))
+        panel = await opened(pilot)
+        await press(pilot, "plus", "plus", "left")
+        before, home = panel._look.shown, panel._look.lanes.home
+        session.link.say(ready(write_trace(tmp_path / "two.json")))
+        await settle(pilot)
+        assert panel._look.lanes is session.app._painter.shown()[0].window.lanes
+        after, later = panel._look.shown, panel._look.lanes.home
+    assert [at - home[0] for at in before] == [at - later[0] for at in after]
+
+
+def view_of(analysis, selection: Selection = NOTHING) -> View:
+    window = Window(Path("it"), analysis, find_lanes(analysis), None, (), 0.0)
+    return View("trace", "it", window=window, selection=selection)
+
+
+BRUSHES = [Brush(themed_inks({}, True), UNICODE), Brush(Inks(), UNICODE), Brush(Inks(), ASCII),
+           Brush(themed_inks({}, False, few_colors=True), UNICODE, "rule")]  # fmt: skip
+
+
+@pytest.mark.parametrize("brush", BRUSHES)
+def test_every_size_is_drawn_and_no_row_is_too_wide(brush, trace_file):
+    analysis = analyse_files([trace_file], 0.0).analysis
+    picks = [None, OpPick(5), GapPick(5), KernelPick("x"), RangePick("decode_step"), SpanPick(0, 9)]
+    for one in picks:
+        view = view_of(analysis, Selection(one))
+        panel = TimelinePanel(brush, view, Moment(0.0))
+        data = panel.pick(view, Moment(0.0))
+        for width, height in [(1, 1), (2, 3), (7, 2), (20, 5), (61, 12), (300, 100)]:
+            sheet = panel.draw(data, width, height)
+            assert len(sheet.rows) <= height
+            assert all(row.cells <= max(width, 1) for row in sheet.rows)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [[], [span(0, 0, "decode_step")], [call(5, 5, 1)], [op(7, 7, 1)], [op(7, 8, 1)],
+     [event("cpu_op", "aten::mm", 3, 9, 4242, 1)]],
+)  # fmt: skip
+def test_traces_with_almost_nothing(events):
+    view = view_of(analyze(trace_of(*events)))
+    panel = TimelinePanel(BRUSHES[0], view, Moment(0.0))
+    data = panel.pick(view, Moment(0.0))
+    if isinstance(data, Empty):
+        assert "nothing" in data.hint
+        return
+    for width, height in [(1, 1), (30, 6), (120, 40)]:
+        assert panel.draw(data, width, height).rows
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_snapshot(width, height, snap_compare, trace_file):
+    async def page(pilot) -> None:
+        await opened(pilot)
+
+    assert snap_compare(app_of(trace_file), terminal_size=(width, height), run_before=page)
+
+
+def test_snapshot_without_colours(snap_compare, trace_file):
+    async def page(pilot) -> None:
+        await opened(pilot)
+        await press(pilot, "G", "f", "minus", "minus")
+
+    app = app_of(trace_file, TerminalTraits(color=False, unicode=False))
+    assert snap_compare(app, terminal_size=(80, 24), run_before=page)
+
+
+def test_snapshot_of_a_zoomed_and_compressed_timeline(snap_compare, trace_file):
+    async def page(pilot) -> None:
+        await opened(pilot)
+        await press(pilot, "c", "plus", "plus", "full_stop")
+
+    assert snap_compare(app_of(trace_file), terminal_size=(120, 40), run_before=page)
