@@ -10,4 +10,4 @@ def bands(room: Room) -> list[Band]:
     return [Band((("timeline", 1.0),), edge + 4, edge + 200, 1, 3, edge + 11)]
 
 
-PAGE = Page("timeline", "Timeline", (TimelinePanel,), bands)
+PAGE = Page("timeline", "2", "Timeline", (TimelinePanel,), bands)

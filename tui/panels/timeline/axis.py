@@ -60,18 +60,19 @@ def axis(canvas: Canvas) -> Row:
     text, styles = [" "] * columns, [inks.dim] * columns
     for at in _cut_columns(canvas):
         text[at] = "~"
+    first, last = canvas.chosen_columns()
+    ends = {first: "[", last: "]"} if last > first else {first: canvas.glyphs.tick}
+    ends = ends if first <= last else {}
     free = 0
     for at, label in marks:
         label = f"╵{sign if at else ''}{label}"
-        if at >= free and at + cell_len(label) <= columns:
-            text[at : at + len(label)] = label
+        after = at + cell_len(label)
+        if at >= free and after <= columns and not any(at <= end < after for end in ends):
+            text[at:after] = label
             styles[at] = inks.faint
-            free = at + len(label) + 1
-    first, last = canvas.chosen_columns()
-    if first <= last:
-        ends = ((first, "["), (last, "]")) if last > first else ((first, canvas.glyphs.tick),)
-        for at, mark in ends:
-            text[at], styles[at] = mark, inks.accent
+            free = after + 1
+    for at, mark in ends.items():
+        text[at], styles[at] = mark, inks.accent
     row = Row().to(canvas.gutter)
     for style, cells in groupby(zip(styles, text, strict=True), key=itemgetter(0)):
         row.add("".join(char for _, char in cells), style)

@@ -113,7 +113,7 @@ class Canvas:
         if letters:
             titles[-1] = "why" if lane.key.kind == "gap" else "what"
         return [
-            self._line(self._label(title, cursor and bool(title)), lane.key.kind, *line)
+            self._line(self._label(title, cursor and title == lane.title), lane.key.kind, *line)
             for title, line in zip(titles, lines, strict=True)
         ]
 
