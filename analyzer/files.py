@@ -104,7 +104,7 @@ class GrowingFile:
     """A file that others can read while it grows: `<path>.partial` until `close` names it `path`.
 
     A file left under that name by a run that was killed stays; the next one is `<path>-2.partial`,
-    and so on. What is no regular file is written to directly.
+    and so on. What is no regular file is written to directly, and `partial` is None.
 
     Raises:
         OSError: the file cannot be created or written to.
@@ -113,7 +113,7 @@ class GrowingFile:
 
     def __init__(self, path: Path) -> None:
         self._target = destination(path)
-        self._partial: Path | None = None
+        self.partial: Path | None = None
         if isinstance(self._target, int) or is_special(self._target):
             self._file = _open_through(self._target)
             if self._file.isatty():
@@ -123,7 +123,7 @@ class GrowingFile:
         for partial in _free_names(self._target.parent, self._target.name, ".partial"):
             with contextlib.suppress(FileExistsError):
                 self._file = partial.open("xb")
-                self._partial = partial
+                self.partial = partial
                 return
 
     def append(self, data: bytes) -> None:
@@ -139,15 +139,15 @@ class GrowingFile:
     def discard(self) -> None:
         """Stop writing, and remove what was written."""
         self.abandon()
-        if self._partial is not None:
-            self._partial.unlink(missing_ok=True)
+        if self.partial is not None:
+            self.partial.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Finish the file and give it its name."""
         self._file.close()
-        if self._partial is not None:
+        if self.partial is not None:
             assert isinstance(self._target, Path)
-            _put(self._partial, self._target)
+            _put(self.partial, self._target)
 
 
 @contextmanager

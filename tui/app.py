@@ -7,47 +7,43 @@ import signal
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
+from textual.driver import Driver
 from textual.filter import LineFilter, NoColor
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.worker import WorkerFailed
 
-from decodescope.analyzer.errors import DecodescopeError, InputError
+from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.plain import plain_line, plain_text
 from decodescope.analyzer.protocol import (
     CaptureTrace,
     Failure,
     Pause,
     Resume,
+    StepOnce,
     SwitchVariant,
     TraceReady,
 )
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.analyzer.recordings.recording import Mark
-from decodescope.tui.background import AnalysisDone, Background, FileDone, NotRemembered
-from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, bindings
-from decodescope.tui.link.base import LinkEvent, Seek, Speed
+from decodescope.tui.background import AnalysisDone, Background, FileDone
+from decodescope.tui.commands import COMMANDS, bindings
+from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.model.feed import Feed, Source, open_feed, source_for
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.keymap import read_keymap
-from decodescope.tui.model.memory import Memory, Places
-from decodescope.tui.model.replaying import last_of, neighbour, next_speed
 from decodescope.tui.model.view import Clock, Moment, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
-from decodescope.tui.panels.details import DetailsPanel
-from decodescope.tui.panels.messages import Choose, GoTo, Narrow, Turn
+from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.panel import Brush, Panel
 from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.glyphs import ASCII, UNICODE
 from decodescope.tui.style.palette import DARK, LIGHT, Inks, themed_inks
-from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits
+from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits, losable
 
 RESTART_WITHIN_S = 3.0
 # A sender may repeat its signal at once, as `timeout` does.
@@ -62,7 +58,7 @@ class DecodescopeApp(App[None]):
 
     TITLE = "decodescope"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings((*COMMANDS, *REPLAY_COMMANDS), "app"),
+        *bindings(COMMANDS, "app"),
         *(Binding(page.key, f"page('{page.name}')", page.label, show=False) for page in PAGES),
     ]
     _main: MainScreen
@@ -75,11 +71,9 @@ class DecodescopeApp(App[None]):
         clock: Clock | None = None,
         folder: Path | None = None,
         page: str | None = None,
-        places: Places | None = None,
     ) -> None:
         """`folder` is where traces and screenshots are written, None for the current one. `page` is
-        the name of the page to begin with, None for the first. `places` are the user's files
-        of what is remembered and of keys; None remembers nothing."""
+        the name of the page to begin with, None for the first."""
         self._traits = traits or TerminalTraits()
         self._terminal_filters: list[LineFilter] = [] if self._traits.color else [NoColor()]
         if not self._traits.unicode:
@@ -87,18 +81,15 @@ class DecodescopeApp(App[None]):
         super().__init__(ansi_color=None if self._traits.color else True)
         self._clock = clock or Clock()
         self._background = Background(self, self._clock, folder)
-        self._feed = open_feed(source, self._clock)
+        self._feed = open_feed(source)
         self._focus = Focus(page or PAGES[0].name)
         self._live: Feed | None = self._feed if self._feed.kind == "live" else None
         self._restart_until = -math.inf
+        self._leaving = False
         self._ending_signals: list[signal.Signals] = []
         self.register_theme(DARK)
         self.register_theme(LIGHT)
-        self._places = places
-        self._memory = Memory(places.state if places is not None else None)
-        remembered = self._memory.remembered.theme or ""
-        kept = remembered if remembered in self.available_themes else DARK.name
-        self.theme = kept if self._traits.color else "ansi-dark"
+        self.theme = DARK.name if self._traits.color else "ansi-dark"
 
     @property
     def fatal_failure(self) -> Failure | None:
@@ -123,10 +114,14 @@ class DecodescopeApp(App[None]):
         """End without Textual's traceback: whoever runs the app reports `crash`."""
         self._close_messages_no_wait()
 
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's driver, in a form that outlives the terminal."""
+        return losable(super().get_driver_class())
+
     def get_default_screen(self) -> Screen[None]:
         """The main screen."""
         view = self._focus.applied(self._feed.view())
-        self._main = MainScreen(self._brush(), view, Moment(self._feed.now()), PAGES)
+        self._main = MainScreen(self._brush(), view, Moment(self._clock.monotonic()), PAGES)
         return self._main
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -148,8 +143,7 @@ class DecodescopeApp(App[None]):
             for command in focused.COMMANDS:
                 yield SystemCommand(command.title, f"{command.help} ({command.shown_key})",
                                     partial(self.run_action, command.action, focused))  # fmt: skip
-        replay = REPLAY_COMMANDS if self._feed.kind == "replay" else ()
-        for command in (*COMMANDS, *replay):
+        for command in COMMANDS:
             if command.action not in ("command_palette", "clear"):
                 yield SystemCommand(command.title, f"{command.help} ({command.shown_key})",
                                     partial(self.run_action, command.action))  # fmt: skip
@@ -183,21 +177,44 @@ class DecodescopeApp(App[None]):
         """Start reading the source."""
         self._painter = Painter(self._main, self._clock, self._feed, self._focus)
         self.theme_changed_signal.subscribe(self, self._recolour)
-        self._read_keymap()
         self._show(self._feed)
 
     async def on_unmount(self) -> None:
-        """End the worker and the replay."""
+        """End the worker and the replay, also after a crash."""
+        await self._close_links()
+
+    async def _close_links(self) -> None:
         for feed in {self._feed, self._live or self._feed}:
             if feed.link is not None:
                 await feed.link.close()
 
     def _end_by(self, number: int) -> None:
-        """Exit with 128 + signal; another one, a moment later, kills the process."""
-        self.exit(return_code=128 + number)
+        """Exit with 128 + signal; another one, a moment later, kills the process. SIGHUP does not:
+        the kernel and the shell both send it when a terminal is closed."""
+        if self._leaving:
+            return
+        self._leave(128 + number)
         loop = asyncio.get_running_loop()
         for one in self._ending_signals:
-            loop.call_later(ONE_SIGNAL_S, signal.signal, one, signal.SIG_DFL)
+            if one != signal.SIGHUP:
+                loop.call_later(ONE_SIGNAL_S, signal.signal, one, signal.SIG_DFL)
+
+    async def action_quit(self) -> None:
+        """End the worker, and leave."""
+        if not self._leaving:
+            self._leave(0)
+
+    def _leave(self, code: int) -> None:
+        """Say that the worker is being ended, and exit with `code` when it is."""
+        self._leaving = True
+        self._feed.ending()
+        if (painter := getattr(self, "_painter", None)) is not None:
+            painter.paint()
+        self.run_worker(self._close_and_exit(code), name="leaving")
+
+    async def _close_and_exit(self, code: int) -> None:
+        await self._close_links()
+        self.exit(return_code=code)
 
     def _show(self, feed: Feed) -> None:
         self._feed = feed
@@ -221,10 +238,11 @@ class DecodescopeApp(App[None]):
             self._painter.changed(feed)
 
     def _receive(self, feed: Feed, event: LinkEvent) -> None:
-        feed.receive(event, feed.now())
-        if isinstance(event, TraceReady) and event.requested and feed.kind == "live":
-            self._background.save_trace(Path(event.path), event.capture.variant)
-        self._start_analysis()
+        feed.receive(event, self._clock.monotonic())
+        if isinstance(event, TraceReady):
+            if event.requested and feed.kind == "live":
+                self._background.save_trace(Path(event.path), event.capture.variant)
+            self._start_analysis()
         self._painter.changed(feed)
 
     def _start_analysis(self) -> None:
@@ -242,7 +260,7 @@ class DecodescopeApp(App[None]):
         self._start_analysis()
 
     def _select_file(self, index: int) -> None:
-        self._feed.select_file(index, self._feed.now())
+        self._feed.select_file(index, self._clock.monotonic())
         self._start_analysis()
         self._painter.paint()
 
@@ -289,7 +307,7 @@ class DecodescopeApp(App[None]):
 
         view = self._feed.view()
         title = "Opened files" if view.kind == "trace" else "Variants"
-        if len(view.possible) < 2:
+        if view.kind == "replay" or len(view.choices) < 2:
             self.notify("There is nothing to switch to.", severity="warning")
         else:
             self.push_screen(VariantsScreen(title, view.choices, view.current), self._switched)
@@ -308,8 +326,6 @@ class DecodescopeApp(App[None]):
             self._select_file(index)
         elif choice.unavailable is not None:
             self.notify(f"{choice.name}: {choice.unavailable}", severity="warning")
-        elif view.playback is not None:
-            await self._seek(last_of(view.playback, choice.name))
         elif feed.kind == "live" and index != view.current:
             await feed.send(SwitchVariant(choice.name))
 
@@ -324,44 +340,21 @@ class DecodescopeApp(App[None]):
     async def action_pause(self) -> None:
         """Pause or resume the worker, or the replay."""
         feed = self._feed
-        playback = feed.view().playback
-        if playback is None:
-            await feed.send(Resume() if feed.view().state == "paused" else Pause())
-        elif playback.state == "ended":
-            await self.action_restart()
+        if feed.kind == "replay":
+            paused = not feed.view().replay_paused
+            feed.pause_replay(paused)
+            await feed.send(Pause() if paused else Resume())
+            self._painter.paint()
         else:
-            await feed.send(Pause() if playback.state == "playing" else Resume())
-            self._painter.paint()
+            await feed.send(Resume() if feed.view().state == "paused" else Pause())
 
-    async def action_seek_mark(self, kind: Literal["window", "switch"], forward: bool) -> None:
-        """Go to the next or previous window, or change of variant, of a replay."""
-        if (playback := self._feed.view().playback) is not None:
-            await self._seek(neighbour(playback, kind, forward))
-
-    async def action_speed(self, steps: int) -> None:
-        """Play faster or slower."""
-        if (playback := self._feed.view().playback) is not None:
-            await self._feed.send(Speed(next_speed(playback.speed, steps)))
-            self._painter.paint()
-
-    def action_seek_time(self) -> None:
-        """Go to a time of a replay."""
-        from decodescope.tui.screens.seek import SeekScreen
-
-        if (playback := self._feed.view().playback) is not None:
-            self.push_screen(SeekScreen(playback), self._seek_to)
-
-    async def on_go_to(self, message: GoTo) -> None:
-        """A panel leads to another moment of a replay."""
-        await self._seek_to(message.t_ns)
-
-    async def _seek_to(self, t_ns: int | None) -> None:
-        if t_ns is not None:
-            await self._feed.send(Seek(t_ns))
-            self._painter.changed(self._feed)
-
-    async def _seek(self, mark: Mark | None) -> None:
-        await self._seek_to(mark.t_ns if mark is not None else None)
+    async def action_step(self) -> None:
+        """Run one decode step of a paused worker."""
+        feed = self._feed
+        if feed.kind != "live" or feed.view().state != "paused":
+            self.notify("One step at a time: pause the worker first (p).", severity="warning")
+        else:
+            await feed.send(StepOnce())
 
     async def action_capture(self) -> None:
         """Capture a window and write it to a file; of a recording, write the window shown."""
@@ -378,8 +371,9 @@ class DecodescopeApp(App[None]):
         feed = self._feed
         if feed.link is None:
             return
-        alive = feed.kind == "live" and feed.view().live_figures
         now = self._clock.monotonic()
+        view = feed.view()
+        alive = feed.kind == "live" and view.live_figures and view.silent_s(now) is None
         if alive and now > self._restart_until:
             self._restart_until = now + RESTART_WITHIN_S
             self.notify("The worker is running. Press R again to restart it.", severity="warning")
@@ -401,9 +395,7 @@ class DecodescopeApp(App[None]):
         """Show all keys and what the figures mean."""
         from decodescope.tui.screens.help import HelpScreen
 
-        focused = self._main.focused
-        here = focused.COMMANDS if isinstance(focused, Panel) else ()
-        self.push_screen(HelpScreen(self._inks(), here))
+        self.push_screen(HelpScreen(self._inks()))
 
     def action_open(self) -> None:
         """Choose a recording or a trace to look at."""
@@ -421,7 +413,7 @@ class DecodescopeApp(App[None]):
         elif left.link is not None:
             await left.link.close()
         if isinstance(chosen, Path):
-            self._show(open_feed(source_for(chosen), self._clock))
+            self._show(open_feed(source_for(chosen)))
         elif self._live is not None:
             self._show(self._live)
             await self._live.send(Resume())
@@ -437,35 +429,6 @@ class DecodescopeApp(App[None]):
 
     def _recolour(self, theme: Theme) -> None:
         self._main.use(self._brush())
-        if self._traits.color:
-            self._background.remember(self._memory, theme=theme.name)
-
-    def _read_keymap(self) -> None:
-        problem = self._memory.problem
-        try:
-            if self._places is not None:
-                self.set_keymap(read_keymap(self._places.keymap, all_actions()))
-        except InputError as error:
-            self._feed.note("warning", str(error))
-        if problem:
-            self._feed.note("warning", problem)
-
-    def on_not_remembered(self, message: NotRemembered) -> None:
-        """Log why; the app goes on without."""
-        self._feed.note("warning", message.problem)
-        self._painter.changed(self._feed)
-
-
-def all_actions() -> dict[str, str]:
-    """Every action that a keymap can name, with its own keys."""
-    panels = [kind for page in PAGES for kind in page.panels]
-    kinds: list[type[DOMNode]] = [DecodescopeApp, DetailsPanel, *panels]
-    found = [one for kind in kinds for one in kind.BINDINGS if isinstance(one, Binding)]
-    actions: dict[str, str] = {}
-    for one in found:
-        if one.id is not None:
-            actions.setdefault(one.id, one.key)
-    return actions
 
 
 def _no_markup(text: str) -> str:

@@ -42,6 +42,7 @@ COMMANDS = (
             "Stop repainting and analysing, or resume; the run itself continues", "freeze", 5),
     Command("pause", "p", "Pause or resume", "Pause the worker or the replay, or resume it",
             "pause", 3),
+    Command("step", "x", "One step", "While paused: run one decode step"),
     Command("capture", "t", "Capture a trace",
             "Write the next window as .json.gz into the current folder", "trace", 4),
     Command("open", "o", "Open a recording or trace",
@@ -60,23 +61,6 @@ COMMANDS = (
     Command("quit", "q,ctrl+c", "Quit", "Stop the worker and leave", "quit", 0, "q"),
 )  # fmt: skip
 
-REPLAY_COMMANDS = (
-    Command("seek_mark('window',False)", "left_curly_bracket", "Previous window",
-            "In a replay, go to the window before", "window", 4, "{ }"),
-    Command("seek_mark('window',True)", "right_curly_bracket", "Next window",
-            "In a replay, go to the window after", shown="}"),
-    Command("seek_mark('switch',False)", "left_parenthesis", "Previous switch",
-            "In a replay, go to where another variant began before", shown="("),
-    Command("seek_mark('switch',True)", "right_parenthesis", "Next switch",
-            "In a replay, go to where another variant begins", shown=")"),
-    Command("speed(-1)", "less_than_sign", "Slower", "Replay more slowly, down to 0.25x",
-            "speed", 4, "< >"),
-    Command("speed(1)", "greater_than_sign", "Faster",
-            "Replay faster, up to 32x and then as fast as possible", shown=">"),
-    Command("seek_time", "colon", "Go to a time", "In a replay, go to a time that you type",
-            "time", 5, ":"),
-)  # fmt: skip
-
 
 def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
     """The key bindings of `commands`, whose ids in a keymap begin with `scope`; Textual binds the
@@ -88,7 +72,6 @@ def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
 def footer(kind: str, choices: int) -> tuple[Command, ...]:
     """What the footer shows of `COMMANDS` for a source of this kind with `choices` choices."""
     without = {"pause", "capture", "restart", "freeze"} if kind == "trace" else set()
-    if choices < 2:
+    if choices < 2 or kind == "replay":
         without.add("variants")
-    commands = (*REPLAY_COMMANDS, *COMMANDS) if kind == "replay" else COMMANDS
-    return tuple(c for c in commands if c.label and c.action not in without)
+    return tuple(c for c in COMMANDS if c.label and c.action not in without)

@@ -11,7 +11,7 @@ import msgspec
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.files import GrowingFile
-from decodescope.analyzer.protocol import Heartbeat, Stats, TraceReady, WorkerMessage
+from decodescope.analyzer.protocol import Heartbeat, Hello, Stats, TraceReady, WorkerMessage
 from decodescope.analyzer.recordings.frames import (
     HEADER,
     STATS_INTERVAL_NS,
@@ -25,9 +25,11 @@ from decodescope.analyzer.recordings.frames import (
 class RecordingWriter:
     """Writes a recording, which gets its name on `close()` (see `GrowingFile`).
 
-    To keep files small, it writes at most one `Stats` per `STATS_INTERVAL_NS`, and the first
-    `max_windows_per_variant` automatic windows and as many requested ones of each variant. Its
-    methods may be called from any thread; compressing a large window takes a while.
+    To keep files small, it writes at most one `Stats` per `STATS_INTERVAL_NS`, no `Heartbeat`, and
+    after each `Hello` the first `max_windows_per_variant` automatic windows and as many requested
+    ones of each variant. Its methods may be called from any thread; compressing a large window
+    takes a while. A recording without a `Stats` and a window replaces no older file. `note` is a
+    line for the user if the file is not what was asked for, else "".
 
     Raises:
         InputError: the file cannot be written.
@@ -45,6 +47,8 @@ class RecordingWriter:
         self._start_ns = clock_ns()
         self._lock = threading.Lock()
         self._frames = 0
+        self._has_figures = False
+        self.note = ""
         self._last_stats_ns: int | None = None
         self._windows: Counter[tuple[str, bool]] = Counter()
         self._file: GrowingFile | None = None
@@ -71,6 +75,7 @@ class RecordingWriter:
             try:
                 file.append(data)
                 self._frames += 1
+                self._has_figures |= isinstance(message, Stats | TraceReady)
             except OSError as error:
                 raise self._abandon(error) from error
 
@@ -85,7 +90,14 @@ class RecordingWriter:
             if file is None:
                 return
             try:
-                file.close() if self._frames else file.discard()
+                if self._has_figures or (self._frames and not self._path.exists()):
+                    file.close()
+                    return
+                file.discard()
+                if self._frames:
+                    self.note = (
+                        f"{self._path}: not replaced; the run ended before its first figures"
+                    )
             except OSError as error:
                 raise self._abandon(error) from error
 
@@ -95,6 +107,8 @@ class RecordingWriter:
             return self._window_frame(t_ns, message)
         if isinstance(message, Heartbeat):
             return None
+        if isinstance(message, Hello):
+            self._windows.clear()
         if isinstance(message, Stats):
             if self._last_stats_ns is not None and t_ns - self._last_stats_ns < STATS_INTERVAL_NS:
                 return None
@@ -117,6 +131,9 @@ class RecordingWriter:
     def _abandon(self, error: OSError) -> InputError:
         """Stop writing; complete frames stay readable under the partial name."""
         file, self._file = self._file, None
+        self.note = f"{self._path}: cannot write the recording ({error.strerror})"
         if file is not None:
             file.abandon()
-        return InputError(f"{self._path}: cannot write the recording ({error.strerror})")
+            if self._frames and file.partial is not None:
+                self.note += f"; {file.partial} holds what came before"
+        return InputError(self.note)

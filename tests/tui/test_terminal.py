@@ -149,6 +149,41 @@ def test_an_app_ends_with_its_terminal(start, ignored):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+@pytest.mark.parametrize("way", ["SIGHUP twice", "q", "the terminal"])
+def test_leaving_a_worker_that_starts_leaves_nothing_but_the_older_recording(
+    way, tmp_path, monkeypatch
+):
+    pytest.importorskip("torch")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    path = tmp_path / "run.dsrec"
+    path.write_bytes(b"an older recording")
+    command = ["live", "--model", "tiny", "--device", "cpu", "--record", str(path)]
+    terminal = Terminal(["-m", "decodescope", *command], 100, 30)
+    try:
+        terminal.until(lambda: terminal.shows("importing"))
+        (worker,) = children(terminal.child.pid)
+        if way == "q":
+            terminal.child.send("q")
+        elif way == "the terminal":
+            with open(os.devnull, "rb") as nothing:
+                os.dup2(nothing.fileno(), terminal.child.child_fd)
+        else:
+            # A stopped worker keeps the app busy with ending it.
+            os.kill(worker, signal.SIGSTOP)
+            terminal.child.kill(signal.SIGHUP)
+            time.sleep(0.5)
+            terminal.child.kill(signal.SIGHUP)
+        assert gone(terminal.child.pid)
+        assert gone(worker)
+        assert list((tmp_path / "temporary").iterdir()) == []
+        assert path.read_bytes() == b"an older recording"
+        assert sorted(one.name for one in tmp_path.iterdir()) == ["run.dsrec", "temporary"]
+    finally:
+        terminal.child.close(force=True)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_signal_ends_the_worker_and_keeps_the_recording(name, tmp_path, monkeypatch):
     pytest.importorskip("torch")

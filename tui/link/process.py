@@ -115,27 +115,31 @@ class ChildProcess:
         if self._process is not None:
             self._process.terminate()
 
-    async def end(self) -> None:
+    async def end(self, busy: bool = False, worthless: bool = False) -> None:
         """Send Quit, then SIGTERM, then SIGKILL; returns when the process has ended. What it said
-        until then can still be received. It does not count as a death."""
+        until then can still be received. It does not count as a death.
+
+        One that is `busy` would not read Quit; one that is `worthless` has nothing to clean up, and
+        is killed at once.
+        """
         process = self._process
         if process is None:
             return
         self._died = True
         await self.send(Quit())
-        if not await _exited_within(process, self._quit_grace_s):
+        if busy or worthless or not await _exited_within(process, self._quit_grace_s):
             process.terminate()
-            if not await _exited_within(process, _TERMINATE_GRACE_S):
+            if worthless or not await _exited_within(process, _TERMINATE_GRACE_S):
                 process.kill()
                 await _exited_within(process, _QUIT_GRACE_S)
         self._drain()
         self._process = None
 
-    async def close(self) -> None:
-        """End the process; a pending `receive` returns None."""
+    async def close(self, busy: bool = False, worthless: bool = False) -> None:
+        """As `end`; a pending `receive` returns None."""
         self._closed = True
         self._arrived.set()
-        await self.end()
+        await self.end(busy, worthless)
 
     def _on_readable(self) -> None:
         if not self._read():

@@ -3,22 +3,22 @@
 import asyncio
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import Log, TraceReady, WorkerMessage
+from decodescope.analyzer.protocol import AppMessage, Failure, TraceReady
 from decodescope.analyzer.recordings.writer import RecordingWriter
-from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
+from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
 
 
 class RecordingLink(Link):
     """Delivers the events of `link` unchanged and appends them to `writer`.
 
     The recording gets its final name on `close()`. If it can no longer be written (a full disk),
-    one `Log` reports it and the session continues without a recording.
+    one `Failure` reports it and the session continues without a recording.
     """
 
     def __init__(self, link: Link, writer: RecordingWriter) -> None:
         self._link = link
         self._writer: RecordingWriter | None = writer
-        self._warning: Log | None = None
+        self._warning: Failure | None = None
 
     async def start(self) -> None:
         await self._link.start()
@@ -28,7 +28,7 @@ class RecordingLink(Link):
             warning, self._warning = self._warning, None
             return warning
         event = await self._link.receive()
-        if self._writer is not None and isinstance(event, WorkerMessage):
+        if self._writer is not None and event is not None and not isinstance(event, WorkerDied):
             try:
                 if isinstance(event, TraceReady):
                     await asyncio.to_thread(self._writer.write, event)
@@ -38,7 +38,7 @@ class RecordingLink(Link):
                 self._give_up(error)
         return event
 
-    async def send(self, message: LinkMessage) -> None:
+    async def send(self, message: AppMessage) -> None:
         await self._link.send(message)
 
     async def restart(self) -> None:
@@ -54,4 +54,4 @@ class RecordingLink(Link):
 
     def _give_up(self, error: DecodescopeError) -> None:
         self._writer = None
-        self._warning = Log("warning", str(error))
+        self._warning = Failure(str(error), error.exit_code, fatal=False)

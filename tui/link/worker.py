@@ -11,12 +11,14 @@ import msgspec
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
+    AppMessage,
     Hello,
+    State,
     Stats,
     WorkerConfig,
     WorkerMessage,
 )
-from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
+from decodescope.tui.link.base import Link, LinkEvent
 from decodescope.tui.link.process import ChildProcess
 
 LOG_NAME = "worker.log"
@@ -34,6 +36,9 @@ class WorkerLink(Link):
         self._argv = argv or (sys.executable, "-u", "-m", "decodescope.variants.live.worker")
         self._own_dir: Path | None = None
         self._child = ChildProcess("the worker", WorkerMessage, latest=Stats)
+        self._busy = False
+        self._worthless = True
+        self._restarting = False
 
     @property
     def pid(self) -> int | None:
@@ -46,6 +51,7 @@ class WorkerLink(Link):
         Raises:
             MissingRequirement: the process cannot be started, or its folder cannot be created.
         """
+        self._busy, self._worthless = False, True
         try:
             trace_dir = self._trace_dir()
         except OSError as error:
@@ -55,24 +61,36 @@ class WorkerLink(Link):
         await self._child.start(self._argv, argument, trace_dir / LOG_NAME)
 
     async def receive(self) -> LinkEvent | None:
-        event = await self._child.receive()
-        if isinstance(event, Hello) and event.protocol != PROTOCOL_VERSION:
-            self._child.refuse(
-                f"worker speaks protocol {event.protocol}, this app {PROTOCOL_VERSION}:"
-                " install the same decodescope on both sides"
-            )
-            event = await self._child.receive()
-        return event  # type: ignore[return-value]
+        while (event := await self._child.receive()) is not None:
+            if self._restarting:
+                continue
+            match event:
+                case Hello(protocol=protocol) if protocol != PROTOCOL_VERSION:
+                    self._child.refuse(
+                        f"worker speaks protocol {protocol}, this app {PROTOCOL_VERSION}:"
+                        " install the same decodescope on both sides"
+                    )
+                    continue
+                case Hello():
+                    self._worthless = False
+                case State(state=state):
+                    self._busy = state in ("loading", "building")
+            return event  # type: ignore[return-value]
+        return None
 
-    async def send(self, message: LinkMessage) -> None:
+    async def send(self, message: AppMessage) -> None:
         await self._child.send(message)
 
     async def restart(self) -> None:
-        await self._child.end()
-        await self.start()
+        self._restarting = True
+        try:
+            await self._child.end(self._busy, self._worthless)
+            await self.start()
+        finally:
+            self._restarting = False
 
     async def close(self) -> None:
-        await self._child.close()
+        await self._child.close(self._busy, self._worthless)
         if self._own_dir is not None:
             await asyncio.to_thread(shutil.rmtree, self._own_dir, ignore_errors=True)
             self._own_dir = None

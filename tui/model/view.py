@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from decodescope.analyzer.formatting import age, duration
-from decodescope.analyzer.protocol import Failure, Hello, Stats
+from decodescope.analyzer.protocol import Failure, Hello, Meters, Stats
 from decodescope.analyzer.schema.report import CaptureInfo, Report
-from decodescope.tui.link.base import Playback, WorkerDied
+from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.picks import NOTHING, Selection
 
@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 
 Kind = Literal["live", "replay", "trace"]
 Level = Literal["info", "warning", "error"]
-LogSource = Literal["app", "worker", "finding"]
 
+# A hung worker is noticed after this long.
+_WORD_WITHIN_S = {
+    "running": 3.0, "paused": 5.0, "failed": 5.0, "capturing": 30.0, "loading": 120.0,
+    "building": 120.0, "starting": 120.0,
+}  # fmt: skip
+_STEPS_OF_A_WINDOW = 20
 _OBSERVED_MATTERS = 1.05
 _OTHER_PACE = 1.3
 
@@ -92,21 +97,17 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of the log. `time` is the time of day, or the recorded time in a replay; a
-    finding of a trace's health has its `code`."""
-
     level: Level
     text: str
-    time: str = ""
-    source: LogSource = "app"
-    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """Everything the panels show. `stats` and `window` belong to `choices[current]`.
 
-    `held`: the selection belongs to `window`, and a later one has arrived.
+    `heard_at` is when the source last said something. `detail` is the slow stage that began at
+    `stage_at`, and took `stage_expected_s` last time. `held`: the selection belongs to `window`,
+    and a later one has arrived.
     """
 
     kind: Kind
@@ -124,8 +125,11 @@ class View:
     died: WorkerDied | None = None
     fatal: Failure | None = None
     banner: Banner | None = None
-    playback: Playback | None = None
-    analysing: bool = False
+    replay_paused: bool = False
+    meters: Meters | None = None
+    heard_at: float | None = None
+    stage_at: float | None = None
+    stage_expected_s: float | None = None
     page: str = ""
     selection: Selection = NOTHING
     held: bool = False
@@ -136,15 +140,33 @@ class View:
         return self.choices[self.current].name if self.current >= 0 else None
 
     @property
-    def possible(self) -> tuple[int, ...]:
-        """The indexes of the choices that can be switched to."""
-        places = range(len(self.choices))
-        return tuple(place for place in places if self.choices[place].unavailable is None)
-
-    @property
     def live_figures(self) -> bool:
         """Whether the figures describe a run in progress."""
         return self.died is None and self.state in ("running", "capturing")
+
+    def silent_s(self, now: float) -> float | None:
+        """For how many seconds nothing was heard of the worker, if it should have said something:
+        it sends figures or heartbeats, except while it captures, loads or builds; then only a much
+        longer silence means anything. None otherwise."""
+        allowed_s = _WORD_WITHIN_S.get(self.state)
+        if self.kind != "live" or self.died or self.heard_at is None or allowed_s is None:
+            return None
+        if self.stats is not None and self.state in ("running", "capturing"):
+            # A window of slow steps takes that long.
+            allowed_s += _STEPS_OF_A_WINDOW * self.stats.step_p99_ns / 1e9
+        silent_s = now - self.heard_at
+        return silent_s if silent_s > allowed_s else None
+
+    def progress(self, now: float) -> str:
+        """The slow stage in progress, how long it has taken so far, and how long it took before."""
+        if not self.detail or self.stage_at is None:
+            return self.detail
+        so_far_s = max(now - self.stage_at, 0.0)
+        if so_far_s < 1.0:
+            return self.detail
+        expected_s = self.stage_expected_s
+        of = f" of about {expected_s:.0f}" if expected_s and expected_s >= 1.0 else ""
+        return f"{self.detail}, {so_far_s:.0f}{of} s"
 
     @property
     def about(self) -> Hello | CaptureInfo | None:
@@ -163,8 +185,6 @@ class View:
             return "this file could not be read"
         if self.kind == "trace":
             return "reading the trace…"
-        if self.analysing:
-            return f"analysing the window of {self.variant}"
         if self.died is not None or self.state in ("ended", "failed"):
             return "no window was captured"
         if self.variant:

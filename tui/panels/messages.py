@@ -29,12 +29,5 @@ class Turn(Message):
 
 
 @dataclass
-class GoTo(Message):
-    """Go to this time of a replay."""
-
-    t_ns: int
-
-
-@dataclass
 class Resized(Message):
     """The panel wants another number of rows (`Panel.wanted_rows`)."""

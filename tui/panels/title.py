@@ -6,12 +6,13 @@ from typing import Literal
 from rich.cells import cell_len
 
 from decodescope.analyzer.formatting import sampling_facts, shorten
-from decodescope.tui.link.base import Playback
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 
 _FILE_CELLS = 28
 _WARNINGS = ("random weights", "device: cpu")
+
+_DETAILED = ("starting", "loading", "building", "ending", "ended")
 
 Tone = Literal["good", "busy", "idle", "bad"]
 
@@ -42,6 +43,7 @@ class TitlePanel(Panel[TitleData]):
 
     NAME = "title"
     FRAMES = ()
+    AGES = True
 
     def pick(self, view: View, moment: Moment) -> TitleData:
         badges = []
@@ -49,11 +51,12 @@ class TitlePanel(Panel[TitleData]):
             badges.append(Badge("frozen", "busy"))
         if view.kind == "replay":
             badges.append(Badge("replay", "busy"))
-        text = view.state
-        if view.detail and view.state in ("starting", "loading", "building", "ended"):
-            text = f"{view.state}: {view.detail}"
-        tone = _TONES.get(view.state, "busy")
-        badges.append(_playback_badge(view.playback) if view.playback else Badge(text, tone))
+        text, tone = view.state, _TONES.get(view.state, "busy")
+        if (silent_s := view.silent_s(moment.now)) is not None:
+            text, tone = f"no word from the worker for {silent_s:.0f} s, R restarts it", "bad"
+        elif view.detail and view.state in _DETAILED:
+            text = f"{view.state}: {view.progress(moment.now)}"
+        badges.append(Badge("paused", "idle") if view.replay_paused else Badge(text, tone))
         return TitleData(tuple(badges), _facts(view))
 
     def as_text(self, data: TitleData) -> list[str]:
@@ -77,10 +80,6 @@ class TitlePanel(Panel[TitleData]):
             row.add(separator, inks.faint).add(fact, inks.warn if fact in _WARNINGS else inks.text)
             separator = " · "
         return Sheet([row])
-
-
-def _playback_badge(playback: Playback) -> Badge:
-    return Badge(playback.state, "good" if playback.state == "playing" else "idle")
 
 
 def _facts(view: View) -> tuple[str, ...]:

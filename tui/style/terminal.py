@@ -1,9 +1,11 @@
-"""What the terminal can show, and a filter that replaces non-ASCII glyphs."""
+"""What the terminal can show, a filter for glyphs that it cannot, and a terminal that is lost."""
 
 from dataclasses import dataclass
+from typing import IO, Any
 
 from rich.segment import Segment
 from textual.color import Color
+from textual.driver import Driver
 from textual.filter import LineFilter
 
 from decodescope.analyzer.views.ascii_text import to_ascii
@@ -28,3 +30,46 @@ class AsciiFilter(LineFilter):
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         """The same segments with ASCII text; `background` is unused."""
         return [Segment(to_ascii(text), style, control) for text, style, control in segments]
+
+
+class LosableFile:
+    """The terminal, as Textual's driver writes to it; once it is gone, what is written is dropped.
+
+    The driver's thread ends with the first error, and the app waits for it forever.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+        self._lost = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, text: str) -> int:
+        """Write `text`, if there is still a terminal."""
+        if not self._lost:
+            try:
+                return self._file.write(text)
+            except OSError:
+                self._lost = True
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, if there is still a terminal."""
+        if not self._lost:
+            try:
+                self._file.flush()
+            except OSError:
+                self._lost = True
+
+
+def losable(driver: type[Driver]) -> type[Driver]:
+    """A driver that outlives its terminal."""
+
+    class LosableDriver(driver):  # type: ignore[misc, valid-type]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            if (file := getattr(self, "_file", None)) is not None:
+                self._file = LosableFile(file)
+
+    return LosableDriver

@@ -17,6 +17,7 @@ from decodescope.cli.options import (
     variant_option,
     worker_config,
 )
+from decodescope.cli.output import say
 from decodescope.cli.run import measure
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def live(
             from decodescope.analyzer.recordings.writer import RecordingWriter
             from decodescope.tui.link.recording import RecordingLink
 
-            link = RecordingLink(link, stack.enter_context(closing(RecordingWriter(record))))
+            writer = RecordingWriter(record)
+            stack.callback(lambda: say(f"decodescope: {writer.note}") if writer.note else None)
+            link = RecordingLink(link, stack.enter_context(closing(writer)))
         source = LiveSource(link, cpu_chosen=config.device == "cpu")
         show_app(source, place, showing)
