@@ -29,7 +29,7 @@ async def test_figures_of_a_run_and_its_window(session, trace_file):
     async with session.app.run_test(size=(100, 30)) as pilot:
         await session.run(pilot, ready(trace_file))
         shown = text_of(session.app)
-    for piece in ("running", "llama-3.2-1b@random", "random weights", "eager", "NVIDIA H200"):
+    for piece in ("running", "llama-3.2-1b · eager · random weights · H200 bf16 b1 c128"):
         assert piece in shown
     assert "47.2" in shown
     assert "launch-bound" in shown
@@ -174,8 +174,8 @@ async def test_sampling_is_shown_beside_the_variant(session):
         session.link.say(replace(hello(), sampling=drawn), State("running", "eager"))
         await settle(pilot)
         top = text_of(session.app).splitlines()[0]
-    assert "eager · temperature 0.8 · NVIDIA H200" in top
-    assert top.endswith("context 128 · top-k 50 · seed 7")
+    assert "eager · temperature 0.8 · random weights · H200" in top
+    assert "c128 · top-k 50 · seed 7" in top
 
 
 async def test_a_missing_tokenizer_is_reported(session):

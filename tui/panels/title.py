@@ -39,7 +39,7 @@ class TitleData:
 
 
 class TitlePanel(Panel[TitleData]):
-    """Name, badges and facts on one line."""
+    """Name and facts, and at the right end the state."""
 
     NAME = "title"
     FRAMES = ()
@@ -64,43 +64,45 @@ class TitlePanel(Panel[TitleData]):
 
     def draw(self, data: TitleData, width: int, height: int) -> Sheet:
         inks = self._brush.inks
-        row = Row().add(" ", inks.text)
-        badges = sum(cell_len(badge.text) + 3 for badge in data.badges)
-        facts = sum(cell_len(fact) + 3 for fact in data.facts)
-        if width >= badges + facts + 12 or not facts:
-            row.add("decodescope ", inks.title)
         tones = {"good": inks.good, "busy": inks.warn, "idle": inks.dim, "bad": inks.bad}
+        end = Row()
         for badge in data.badges:
-            text = shorten(badge.text, max(width - row.cells - 3, 4))
-            row.add(f" {text} ", inks.chip(tones[badge.tone])).add(" ", inks.text)
+            text = shorten(badge.text, max(width - end.cells - 4, 4))
+            end.add(" ", inks.text).add(f" {text} ", inks.chip(tones[badge.tone]))
+        row, room = Row().add(" ", inks.text), width - end.cells
+        if sum(cell_len(fact) + 3 for fact in data.facts) + 13 <= room or not data.facts:
+            row.left("decodescope  ", min(13, max(room - 1, 0)), inks.title)
         separator = ""
         for fact in data.facts:
-            if row.cells + len(separator) + cell_len(fact) > width:
+            if row.cells + len(separator) + cell_len(fact) > room:
                 break
             row.add(separator, inks.faint).add(fact, inks.warn if fact in _WARNINGS else inks.text)
             separator = " · "
+        row = Row().row(row, max(room, 0))
+        row.segments.extend(end.segments)
+        row.cells += end.cells
         return Sheet([row])
 
 
 def _facts(view: View) -> tuple[str, ...]:
     about = view.about
-    file = view.variant if view.kind == "trace" else view.source_name
-    facts = [shorten(file, _FILE_CELLS)] if file else []
     if about is None:
-        return tuple(facts)
-    facts.append(about.model)
-    if about.device == "cpu":
-        facts.append("device: cpu")
-    if about.weights == "random":
-        facts.append("random weights")
+        file = view.variant if view.kind == "trace" else view.source_name
+        return (shorten(file, _FILE_CELLS),) if file else ()
+    facts = [about.model.removesuffix("@random")]
     if view.kind != "trace" and view.variant:
         facts.append(view.variant)
     elif view.window is not None and view.window.report.capture is not None:
         facts.append(view.window.report.capture.variant)
     drawn = sampling_facts(view.hello.sampling if view.hello else None)
     facts.extend(drawn[:1])
-    if about.device != "cpu":
-        facts.append(about.device_name)
-    facts.extend((about.dtype, f"batch {about.batch}", f"context {about.context}"))
+    if about.device == "cpu":
+        facts.append("device: cpu")
+    if about.weights == "random":
+        facts.append("random weights")
+    device = "" if about.device == "cpu" else f"{about.device_name.removeprefix('NVIDIA ')} "
+    facts.append(f"{device}{about.dtype} b{about.batch} c{about.context}")
+    if file := view.variant if view.kind == "trace" else view.source_name:
+        facts.append(shorten(file, _FILE_CELLS))
     facts.extend(drawn[1:])
     return tuple(facts)
