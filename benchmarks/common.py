@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from rich import box
@@ -21,6 +21,7 @@ from decodescope.variants.machine.environment import environment
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+_Figures = TypeVar("_Figures")
 
 
 def write_record(path: Path, figures: Mapping[str, Any], command: str = "") -> None:
@@ -72,7 +73,7 @@ def printed_json(*arguments: str, checkout: Path = ROOT, partial: bool = False) 
     return found
 
 
-def repeated(times: int, measure: Callable[[], dict[str, float]]) -> list[dict[str, float]]:
+def repeated(times: int, measure: Callable[[], _Figures]) -> list[_Figures]:
     """The figures of every repeat, each shown on stderr as it arrives."""
     runs = []
     for _ in range(times):

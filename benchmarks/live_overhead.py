@@ -1,8 +1,8 @@
 """The cost of the attached app to the model: tokens/s of `live` against `run`, interleaved.
 
-Each repeat runs `decodescope run` and then the app in a pseudo-terminal with `--record`; the app's
-tokens/s is the median of its recorded statistics, which count unprofiled steps. Writes
-benchmarks/results/live-overhead-<variant>.json with every figure and the environment.
+Each repeat runs, for each variant in turn, `decodescope run` and then the app in a pseudo-terminal
+with `--record`; the app's tokens/s is the median of its recorded statistics, which count unprofiled
+steps. Writes benchmarks/results/live-overhead.json with every figure and the environment.
 """
 
 import argparse
@@ -47,23 +47,35 @@ def measure_pair(options: list[str], seconds: float) -> dict[str, float]:
     }
 
 
+def measure_round(model: str, variants: list[str], seconds: float) -> dict[str, dict[str, float]]:
+    """One pair for each variant, in turn."""
+    return {
+        variant: measure_pair(["--model", model, "--variant", variant], seconds)
+        for variant in variants
+    }
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="llama-3.2-1b@random")
-    parser.add_argument("--variant", default="compiled")
+    parser.add_argument("--variants", default="compiled,fused+graph,fp8")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=15)
+    parser.add_argument("--seconds", type=float, default=12)
     arguments = parser.parse_args()
-    options = ["--model", arguments.model, "--variant", arguments.variant]
-    pairs = repeated(arguments.repeats, partial(measure_pair, options, arguments.seconds))
+    variants = arguments.variants.split(",")
+    measured = partial(measure_round, arguments.model, variants, arguments.seconds)
+    rounds = repeated(arguments.repeats, measured)
+    ratios = {name: [found[name]["live_over_run"] for found in rounds] for name in variants}
     record = {
         "model": arguments.model,
-        "variant": arguments.variant,
-        "pairs": pairs,
-        "median_live_over_run": statistics.median(p["live_over_run"] for p in pairs),
+        "live_over_run": {
+            name: {"median": statistics.median(all_), "min": min(all_), "max": max(all_)}
+            for name, all_ in ratios.items()
+        },
+        "rounds": rounds,
     }
-    write_record(RESULTS / f"live-overhead-{arguments.variant}.json", record)
+    write_record(RESULTS / "live-overhead.json", record)
 
 
 if __name__ == "__main__":
