@@ -24,7 +24,7 @@ _TERMINATE_GRACE_S = 1.0
 
 class ChildProcess:
     """Frames of `analyzer.protocol` from and to one process at a time; `messages` is the union that
-    it sends. `name` is what errors call it. Of messages of the type `latest`, only the newest
+    it sends. `name` is what errors call it. Of messages of each type in `latest`, only the newest
     waits to be received. `quit_grace_s` is how long it may take to end by itself.
 
     The process has its own session, so the terminal's Ctrl-C reaches only the app. It is expected
@@ -35,7 +35,7 @@ class ChildProcess:
         self,
         name: str,
         messages: object,
-        latest: type[Struct] | None = None,
+        latest: tuple[type[Struct], ...] = (),
         quit_grace_s: float = _QUIT_GRACE_S,
     ) -> None:
         self._name = name
@@ -110,7 +110,7 @@ class ChildProcess:
     def refuse(self, why: str) -> None:
         """Deliver a fatal `Failure` instead of what else waits, and end the process."""
         self._inbox.clear()
-        self._deliver(Failure(message=why, exit_code=3, fatal=True))
+        self.deliver(Failure(message=why, exit_code=3, fatal=True))
         self._hang_up()
         if self._process is not None:
             self._process.terminate()
@@ -157,15 +157,16 @@ class ChildProcess:
             return False
         try:
             for message in self._decoder.feed(data):
-                self._deliver(message)  # type: ignore[arg-type]
+                self.deliver(message)  # type: ignore[arg-type]
         except InputError as error:
             self.refuse(str(error))
         return bool(data)
 
-    def _deliver(self, event: Struct) -> None:
-        if self._latest is not None and isinstance(event, self._latest):
+    def deliver(self, event: Struct) -> None:
+        """Let `event` be received as if the process had sent it."""
+        if isinstance(event, self._latest):
             for index, waiting in enumerate(self._inbox):
-                if isinstance(waiting, self._latest):
+                if type(waiting) is type(event):
                     del self._inbox[index]
                     break
         self._inbox.append(event)
@@ -185,7 +186,7 @@ class ChildProcess:
             return
         self._died = True
         self._drain()
-        self._deliver(WorkerDied(code, self._log_tail()))
+        self.deliver(WorkerDied(code, self._log_tail()))
 
     def _drain(self) -> None:
         """Read what an ended process has sent, and hang up."""

@@ -13,12 +13,14 @@ from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
     AppMessage,
     Hello,
+    Meters,
     State,
     Stats,
     WorkerConfig,
     WorkerMessage,
 )
-from decodescope.tui.link.base import Link, LinkEvent
+from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
+from decodescope.tui.link.meters import METERS_INTERVAL_S, open_meters
 from decodescope.tui.link.process import ChildProcess
 
 LOG_NAME = "worker.log"
@@ -35,10 +37,11 @@ class WorkerLink(Link):
         self._config = config
         self._argv = argv or (sys.executable, "-u", "-m", "decodescope.variants.live.worker")
         self._own_dir: Path | None = None
-        self._child = ChildProcess("the worker", WorkerMessage, latest=Stats)
+        self._child = ChildProcess("the worker", WorkerMessage, latest=(Stats, Meters))
         self._busy = False
         self._worthless = True
         self._restarting = False
+        self._metering: asyncio.Task[None] | None = None
 
     @property
     def pid(self) -> int | None:
@@ -71,8 +74,12 @@ class WorkerLink(Link):
                         " install the same decodescope on both sides"
                     )
                     continue
-                case Hello():
+                case Hello(gpu_uuid=uuid):
                     self._worthless = False
+                    if uuid is not None and self._metering is None:
+                        self._metering = asyncio.create_task(self._read_meters(uuid))
+                case WorkerDied():
+                    self._stop_metering()
                 case State(state=state):
                     self._busy = state in ("loading", "building")
             return event  # type: ignore[return-value]
@@ -83,6 +90,7 @@ class WorkerLink(Link):
 
     async def restart(self) -> None:
         self._restarting = True
+        self._stop_metering()
         try:
             await self._child.end(self._busy, self._worthless)
             await self.start()
@@ -90,10 +98,29 @@ class WorkerLink(Link):
             self._restarting = False
 
     async def close(self) -> None:
+        self._stop_metering()
         await self._child.close(self._busy, self._worthless)
         if self._own_dir is not None:
             await asyncio.to_thread(shutil.rmtree, self._own_dir, ignore_errors=True)
             self._own_dir = None
+
+    async def _read_meters(self, uuid: str) -> None:
+        meters = await asyncio.to_thread(open_meters, uuid)
+        if meters is None:
+            return
+        try:
+            while True:
+                reading = await asyncio.to_thread(meters.read)
+                if reading is not None:
+                    self._child.deliver(reading)
+                await asyncio.sleep(METERS_INTERVAL_S)
+        finally:
+            meters.close()
+
+    def _stop_metering(self) -> None:
+        if self._metering is not None:
+            self._metering.cancel()
+            self._metering = None
 
     def _trace_dir(self) -> Path:
         if self._config.trace_dir:

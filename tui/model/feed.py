@@ -174,7 +174,7 @@ class Feed:
                     self._set(state="ended", detail=reason)
                     self.note("info", f"ended: {reason}")
             case WorkerDied():
-                self._set(died=event, state="worker died", detail="",
+                self._set(died=event, state="worker died", detail="", meters=None,
                           banner=banners.died(event, self._state.fatal))  # fmt: skip
                 if self._state.fatal is None:
                     self.note("error", event.describe())
