@@ -10,11 +10,12 @@ import pytest
 from decodescope.analyzer.protocol import Log, Meters, Stats, WorkerMessage, encode_frame
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
+from decodescope.analyzer.views.ascii_text import to_ascii
 from decodescope.tui.link import meters as reading
 from decodescope.tui.link import worker
 from decodescope.tui.link.meters import open_meters
 from decodescope.tui.link.replay import ReplayLink
-from tests.helpers.scripted import hello, stats
+from tests.helpers.scripted import hello, settle, stats, text_of
 from tests.tui.test_worker_link import is_a, of, scripted, sending, until
 
 UUID = "GPU-00000000-aaaa-bbbb-cccc-000000000001"
@@ -212,6 +213,21 @@ async def test_recordings_keep_meters_and_replays_show_them(tmp_path):
     events = await until(link, lambda event: event == hot)
     assert hot in events
     await link.close()
+
+
+async def test_the_strip_shows_meters_and_names_throttling_also_without_unicode(session):
+    async with session.app.run_test(size=(200, 30)) as pilot:
+        await session.run(pilot, READ)
+        calm = text_of(session.app)
+        session.link.say(msgspec.structs.replace(READ, throttle=("hot",), sm_clock_mhz=None))
+        await settle(pilot)
+        hot = text_of(session.app)
+    for words in ("312 W", "1.98 GHz", "54 \u00b0C", "97 %"):
+        assert words in calm
+    assert "throttled" not in calm
+    assert "throttled: hot" in hot
+    assert "GHz" not in hot
+    assert to_ascii("54 \u00b0C") == "54 'C"
 
 
 def test_no_reason_has_two_names():

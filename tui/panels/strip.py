@@ -47,7 +47,9 @@ class StripPanel(Panel[tuple[Figure, ...]]):
     AGES = True
 
     def pick(self, view: View, moment: Moment) -> tuple[Figure, ...]:
-        return (*_speed(view), *_window(view), *_freshness(view, moment))
+        return (
+            *_speed(view), *_window(view), *_meters(view), *_freshness(view, moment)
+        )  # fmt: skip
 
     def as_text(self, data: tuple[Figure, ...]) -> list[str]:
         return ["  ".join(figure.words for figure in data)]
@@ -98,6 +100,28 @@ def _window(view: View) -> list[Figure]:
         figures.append(Figure("op idle" if cpu else "idle", f"{fmt.percent(idle)} %", "", 1, tone))
     if shared := communication_fraction(report):
         figures.append(Figure("comm", f"{fmt.percent(shared)} %", "", 3, tone))
+    return figures
+
+
+def _meters(view: View) -> list[Figure]:
+    """What the GPU reports of itself; a reason to run slower comes first."""
+    meters = view.meters
+    if meters is None:
+        return []
+    figures = []
+    if meters.throttle:
+        figures.append(Figure("throttled:", ", ".join(meters.throttle), "", 2, "warn"))
+    if meters.power_w is not None:
+        figures.append(Figure("", f"{meters.power_w:.0f}", "W", 8))
+    if meters.sm_clock_mhz is not None:
+        figures.append(Figure("", f"{meters.sm_clock_mhz / 1e3:.2f}", "GHz", 9))
+    if meters.temperature_c is not None:
+        figures.append(Figure("", f"{meters.temperature_c}", "\u00b0C", 10))
+    if meters.memory_used_bytes is not None:
+        of = f"of {fmt.bytes_size(meters.memory_total_bytes)}" if meters.memory_total_bytes else ""
+        figures.append(Figure("", fmt.bytes_size(meters.memory_used_bytes), of, 11))
+    if meters.utilization_percent is not None:
+        figures.append(Figure("GPU", f"{meters.utilization_percent} %", "of the time", 12))
     return figures
 
 
