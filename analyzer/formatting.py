@@ -116,6 +116,15 @@ def age(seconds: float | None) -> str:
     return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
 
 
+def position(ns: float) -> str:
+    """A place in a recording: `1:02.5` in minutes, `2:01:02.5` from an hour on."""
+    tenths = int(ns // 100_000_000)
+    minutes, tenths = divmod(tenths, 600)
+    hours, minutes = divmod(minutes, 60)
+    seconds = f"{tenths // 10:02d}.{tenths % 10}"
+    return f"{hours}:{minutes:02d}:{seconds}" if hours else f"{minutes}:{seconds}"
+
+
 def shorten(text: str, cells: int) -> str:
     """`text` as `plain_line`, cut to at most `cells` characters, with an ellipsis at the cut."""
     text = plain_line(text)

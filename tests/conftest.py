@@ -6,6 +6,7 @@ Tests with the fixture `device` use the GPU if there is one: `make test-gpu` run
 import gc
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # pytest imports readline, which sets these for child processes, and so for workers of pytest-xdist.
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
+
+# What the command remembers for its user is not what tests did.
+_HOME = tempfile.TemporaryDirectory(prefix="decodescope-tests-")
+for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+    os.environ[name] = _HOME.name
 
 # The time an example takes depends on the machine, not on the code.
 settings.register_profile("untimed", deadline=None)
@@ -60,6 +66,7 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """What is frozen at the end is never freed, and libraries report it as leaked."""
     gc.unfreeze()
+    _HOME.cleanup()
 
 
 @pytest.fixture

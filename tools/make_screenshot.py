@@ -1,74 +1,49 @@
 """Draws the picture in the README: the app, headless, at one moment of a bundled recording.
 
-The same code draws the same bytes: the app's clock shows the recorded time, and the SVG names no
-font, host, path or version.
+The same code draws the same bytes: a replay shows the recorded time, and the SVG names no font,
+host, path or version.
 """
 
 import argparse
 import asyncio
 import re
 import sys
-from datetime import datetime
 from pathlib import Path
 
 from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.output_paths import check_writable, output_path
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.link.base import Jumped, LinkEvent
 from decodescope.tui.link.replay import ReplayLink
 from decodescope.tui.model.feed import ReplaySource
-from decodescope.tui.model.view import Clock
 from decodescope.tui.painter import PAINT_INTERVAL_S
 
 PICTURE = Path(__file__).resolve().parent.parent / "docs" / "app.svg"
 SIZE = (120, 36)
-BEFORE_END_S = 2.0
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 
 
-class RecordedClock(Clock):
-    """Shows the time of the message that was delivered last."""
+class WatchedReplay(ReplayLink):
+    """Says when the recording's last window was delivered, where a replay stops at first."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        """The recorded time in seconds."""
-        return self.now
-
-    def local(self) -> datetime:
-        """A fixed time: nothing on the screen shows it."""
-        return datetime(2026, 1, 1)
-
-
-class ReplayUntil(ReplayLink):
-    """Delivers a recording without waiting, sets the clock as it does, and stops at `until_s`."""
-
-    def __init__(self, path: Path, until_s: float, recorded: RecordedClock) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._until_s = until_s
-        self._recorded = recorded
-        self.stopped = asyncio.Event()
+        self.delivered = asyncio.Event()
 
-    async def _due(self, t_ns: int) -> bool:
-        if t_ns > self._until_s * 1e9:
-            self._recorded.now = self._until_s
-            self.stopped.set()
-            await self._changed.wait()
-            return False
-        self._recorded.now = t_ns / 1e9
-        return True
+    async def receive(self) -> LinkEvent | None:
+        if (event := await super().receive()) and isinstance(event, Jumped):
+            self.delivered.set()
+        return event
 
 
 async def draw(recording: Path, size: tuple[int, int] = SIZE) -> str:
-    """The app's screen as SVG, `BEFORE_END_S` before the end of `recording`."""
-    clock = RecordedClock()
-    end_s = read_recording(recording).duration_ns / 1e9
-    link = ReplayUntil(recording, end_s - BEFORE_END_S, clock)
-    app = DecodescopeApp(ReplaySource(recording, link), clock=clock)
+    """The app's screen as SVG, at the last window of `recording`."""
+    link = WatchedReplay(recording)
+    app = DecodescopeApp(ReplaySource(recording, link))
     async with app.run_test(size=size) as pilot:
-        await link.stopped.wait()
+        await link.delivered.wait()
+        await pilot.pause()
         while analyses := [worker for worker in app.workers if worker.name == "analysis"]:
             await app.workers.wait_for_complete(analyses)
             await pilot.pause()

@@ -7,10 +7,11 @@ import signal
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.filter import LineFilter, NoColor
 from textual.notifications import SeverityLevel
@@ -18,7 +19,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 from textual.worker import WorkerFailed
 
-from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.plain import plain_line, plain_text
 from decodescope.analyzer.protocol import (
     CaptureTrace,
@@ -30,15 +31,20 @@ from decodescope.analyzer.protocol import (
     TraceReady,
 )
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.tui.background import AnalysisDone, Background, FileDone
-from decodescope.tui.commands import COMMANDS, bindings
-from decodescope.tui.link.base import LinkEvent
+from decodescope.analyzer.recordings.recording import Mark
+from decodescope.tui.background import AnalysisDone, Background, FileDone, NotRemembered
+from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, bindings
+from decodescope.tui.link.base import LinkEvent, Seek, Speed
 from decodescope.tui.model.feed import Feed, Source, open_feed, source_for
 from decodescope.tui.model.focus import Focus
+from decodescope.tui.model.keymap import read_keymap
+from decodescope.tui.model.memory import Memory, Places
+from decodescope.tui.model.replaying import last_of, neighbour, next_speed
 from decodescope.tui.model.view import Clock, Moment, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
-from decodescope.tui.panels.messages import Choose, Narrow, Turn
+from decodescope.tui.panels.details import DetailsPanel
+from decodescope.tui.panels.messages import Choose, GoTo, Narrow, Turn
 from decodescope.tui.panels.panel import Brush, Panel
 from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.glyphs import ASCII, UNICODE
@@ -58,7 +64,7 @@ class DecodescopeApp(App[None]):
 
     TITLE = "decodescope"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *bindings(COMMANDS, "app"),
+        *bindings((*COMMANDS, *REPLAY_COMMANDS), "app"),
         *(Binding(page.key, f"page('{page.name}')", page.label, show=False) for page in PAGES),
     ]
     _main: MainScreen
@@ -71,9 +77,11 @@ class DecodescopeApp(App[None]):
         clock: Clock | None = None,
         folder: Path | None = None,
         page: str | None = None,
+        places: Places | None = None,
     ) -> None:
         """`folder` is where traces and screenshots are written, None for the current one. `page` is
-        the name of the page to begin with, None for the first."""
+        the name of the page to begin with, None for the first. `places` are the user's files
+        of what is remembered and of keys; None remembers nothing."""
         self._traits = traits or TerminalTraits()
         self._terminal_filters: list[LineFilter] = [] if self._traits.color else [NoColor()]
         if not self._traits.unicode:
@@ -81,7 +89,7 @@ class DecodescopeApp(App[None]):
         super().__init__(ansi_color=None if self._traits.color else True)
         self._clock = clock or Clock()
         self._background = Background(self, self._clock, folder)
-        self._feed = open_feed(source)
+        self._feed = open_feed(source, self._clock)
         self._focus = Focus(page or PAGES[0].name)
         self._live: Feed | None = self._feed if self._feed.kind == "live" else None
         self._restart_until = -math.inf
@@ -89,7 +97,11 @@ class DecodescopeApp(App[None]):
         self._ending_signals: list[signal.Signals] = []
         self.register_theme(DARK)
         self.register_theme(LIGHT)
-        self.theme = DARK.name if self._traits.color else "ansi-dark"
+        self._places = places
+        self._memory = Memory(places.state if places is not None else None)
+        remembered = self._memory.remembered.theme or ""
+        kept = remembered if remembered in self.available_themes else DARK.name
+        self.theme = kept if self._traits.color else "ansi-dark"
 
     @property
     def fatal_failure(self) -> Failure | None:
@@ -121,7 +133,7 @@ class DecodescopeApp(App[None]):
     def get_default_screen(self) -> Screen[None]:
         """The main screen."""
         view = self._focus.applied(self._feed.view())
-        self._main = MainScreen(self._brush(), view, Moment(self._clock.monotonic()), PAGES)
+        self._main = MainScreen(self._brush(), view, Moment(self._feed.now()), PAGES)
         return self._main
 
     def get_line_filters(self) -> Sequence[LineFilter]:
@@ -143,7 +155,8 @@ class DecodescopeApp(App[None]):
             for command in focused.COMMANDS:
                 yield SystemCommand(command.title, f"{command.help} ({command.shown_key})",
                                     partial(self.run_action, command.action, focused))  # fmt: skip
-        for command in COMMANDS:
+        replay = REPLAY_COMMANDS if self._feed.kind == "replay" else ()
+        for command in (*COMMANDS, *replay):
             if command.action not in ("command_palette", "clear"):
                 yield SystemCommand(command.title, f"{command.help} ({command.shown_key})",
                                     partial(self.run_action, command.action))  # fmt: skip
@@ -177,6 +190,7 @@ class DecodescopeApp(App[None]):
         """Start reading the source."""
         self._painter = Painter(self._main, self._clock, self._feed, self._focus)
         self.theme_changed_signal.subscribe(self, self._recolour)
+        self._read_keymap()
         self._show(self._feed)
 
     async def on_unmount(self) -> None:
@@ -238,11 +252,10 @@ class DecodescopeApp(App[None]):
             self._painter.changed(feed)
 
     def _receive(self, feed: Feed, event: LinkEvent) -> None:
-        feed.receive(event, self._clock.monotonic())
-        if isinstance(event, TraceReady):
-            if event.requested and feed.kind == "live":
-                self._background.save_trace(Path(event.path), event.capture.variant)
-            self._start_analysis()
+        feed.receive(event, feed.now())
+        if isinstance(event, TraceReady) and event.requested and feed.kind == "live":
+            self._background.save_trace(Path(event.path), event.capture.variant)
+        self._start_analysis()
         self._painter.changed(feed)
 
     def _start_analysis(self) -> None:
@@ -260,7 +273,7 @@ class DecodescopeApp(App[None]):
         self._start_analysis()
 
     def _select_file(self, index: int) -> None:
-        self._feed.select_file(index, self._clock.monotonic())
+        self._feed.select_file(index, self._feed.now())
         self._start_analysis()
         self._painter.paint()
 
@@ -307,7 +320,7 @@ class DecodescopeApp(App[None]):
 
         view = self._feed.view()
         title = "Opened files" if view.kind == "trace" else "Variants"
-        if view.kind == "replay" or len(view.choices) < 2:
+        if len(view.possible) < 2:
             self.notify("There is nothing to switch to.", severity="warning")
         else:
             self.push_screen(VariantsScreen(title, view.choices, view.current), self._switched)
@@ -326,6 +339,8 @@ class DecodescopeApp(App[None]):
             self._select_file(index)
         elif choice.unavailable is not None:
             self.notify(f"{choice.name}: {choice.unavailable}", severity="warning")
+        elif view.playback is not None:
+            await self._seek(last_of(view.playback, choice.name))
         elif feed.kind == "live" and index != view.current:
             await feed.send(SwitchVariant(choice.name))
 
@@ -340,13 +355,44 @@ class DecodescopeApp(App[None]):
     async def action_pause(self) -> None:
         """Pause or resume the worker, or the replay."""
         feed = self._feed
-        if feed.kind == "replay":
-            paused = not feed.view().replay_paused
-            feed.pause_replay(paused)
-            await feed.send(Pause() if paused else Resume())
-            self._painter.paint()
-        else:
+        playback = feed.view().playback
+        if playback is None:
             await feed.send(Resume() if feed.view().state == "paused" else Pause())
+        elif playback.state == "ended":
+            await self.action_restart()
+        else:
+            await feed.send(Pause() if playback.state == "playing" else Resume())
+            self._painter.paint()
+
+    async def action_seek_mark(self, kind: Literal["window", "switch"], forward: bool) -> None:
+        """Go to the next or previous window, or change of variant, of a replay."""
+        if (playback := self._feed.view().playback) is not None:
+            await self._seek(neighbour(playback, kind, forward))
+
+    async def action_speed(self, steps: int) -> None:
+        """Play faster or slower."""
+        if (playback := self._feed.view().playback) is not None:
+            await self._feed.send(Speed(next_speed(playback.speed, steps)))
+            self._painter.paint()
+
+    def action_seek_time(self) -> None:
+        """Go to a time of a replay."""
+        from decodescope.tui.screens.seek import SeekScreen
+
+        if (playback := self._feed.view().playback) is not None:
+            self.push_screen(SeekScreen(playback), self._seek_to)
+
+    async def on_go_to(self, message: GoTo) -> None:
+        """A panel leads to another moment of a replay."""
+        await self._seek_to(message.t_ns)
+
+    async def _seek_to(self, t_ns: int | None) -> None:
+        if t_ns is not None:
+            await self._feed.send(Seek(t_ns))
+            self._painter.changed(self._feed)
+
+    async def _seek(self, mark: Mark | None) -> None:
+        await self._seek_to(mark.t_ns if mark is not None else None)
 
     async def action_step(self) -> None:
         """Run one decode step of a paused worker."""
@@ -395,7 +441,9 @@ class DecodescopeApp(App[None]):
         """Show all keys and what the figures mean."""
         from decodescope.tui.screens.help import HelpScreen
 
-        self.push_screen(HelpScreen(self._inks()))
+        focused = self._main.focused
+        here = focused.COMMANDS if isinstance(focused, Panel) else ()
+        self.push_screen(HelpScreen(self._inks(), here))
 
     def action_open(self) -> None:
         """Choose a recording or a trace to look at."""
@@ -413,7 +461,7 @@ class DecodescopeApp(App[None]):
         elif left.link is not None:
             await left.link.close()
         if isinstance(chosen, Path):
-            self._show(open_feed(source_for(chosen)))
+            self._show(open_feed(source_for(chosen), self._clock))
         elif self._live is not None:
             self._show(self._live)
             await self._live.send(Resume())
@@ -429,6 +477,35 @@ class DecodescopeApp(App[None]):
 
     def _recolour(self, theme: Theme) -> None:
         self._main.use(self._brush())
+        if self._traits.color:
+            self._background.remember(self._memory, theme=theme.name)
+
+    def _read_keymap(self) -> None:
+        problem = self._memory.problem
+        try:
+            if self._places is not None:
+                self.set_keymap(read_keymap(self._places.keymap, all_actions()))
+        except InputError as error:
+            self._feed.note("warning", str(error))
+        if problem:
+            self._feed.note("warning", problem)
+
+    def on_not_remembered(self, message: NotRemembered) -> None:
+        """Log why; the app goes on without."""
+        self._feed.note("warning", message.problem)
+        self._painter.changed(self._feed)
+
+
+def all_actions() -> dict[str, str]:
+    """Every action that a keymap can name, with its own keys."""
+    panels = [kind for page in PAGES for kind in page.panels]
+    kinds: list[type[DOMNode]] = [DecodescopeApp, DetailsPanel, *panels]
+    found = [one for kind in kinds for one in kind.BINDINGS if isinstance(one, Binding)]
+    actions: dict[str, str] = {}
+    for one in found:
+        if one.id is not None:
+            actions.setdefault(one.id, one.key)
+    return actions
 
 
 def _no_markup(text: str) -> str:

@@ -14,6 +14,7 @@ from textual.message import Message
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.files import write_new_file
 from decodescope.tui.model.feed import Feed, Job
+from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.view import Clock, Window
 
 if TYPE_CHECKING:
@@ -40,6 +41,13 @@ class FileDone(Message):
     what: str
     path: Path | None
     error: str = ""
+
+
+@dataclass
+class NotRemembered(Message):
+    """What should have been remembered was not: `problem` is one line."""
+
+    problem: str
 
 
 class Background:
@@ -75,6 +83,17 @@ class Background:
             "screenshot",
             lambda folder: write_new_file(folder, stem, ".svg", lambda file: file.write(data)),
         )
+
+    def remember(self, memory: Memory, **fields: object) -> None:
+        """Keep `fields` for later runs."""
+
+        def job() -> None:
+            before = memory.problem
+            memory.change(**fields)
+            if memory.problem != before:
+                self._app.post_message(NotRemembered(memory.problem))
+
+        self._app.run_worker(job, name="memory", thread=True)
 
     def _timestamp(self) -> str:
         return self._clock.local().strftime("%Y%m%d-%H%M%S")

@@ -61,6 +61,23 @@ COMMANDS = (
     Command("quit", "q,ctrl+c", "Quit", "Stop the worker and leave", "quit", 0, "q"),
 )  # fmt: skip
 
+REPLAY_COMMANDS = (
+    Command("seek_mark('window',False)", "left_curly_bracket", "Previous window",
+            "In a replay, go to the window before", "window", 4, "{ }"),
+    Command("seek_mark('window',True)", "right_curly_bracket", "Next window",
+            "In a replay, go to the window after", shown="}"),
+    Command("seek_mark('switch',False)", "left_parenthesis", "Previous switch",
+            "In a replay, go to where another variant began before", shown="("),
+    Command("seek_mark('switch',True)", "right_parenthesis", "Next switch",
+            "In a replay, go to where another variant begins", shown=")"),
+    Command("speed(-1)", "less_than_sign", "Slower", "Replay more slowly, down to 0.25x",
+            "speed", 4, "< >"),
+    Command("speed(1)", "greater_than_sign", "Faster",
+            "Replay faster, up to 32x and then as fast as possible", shown=">"),
+    Command("seek_time", "colon", "Go to a time", "In a replay, go to a time that you type",
+            "time", 5, ":"),
+)  # fmt: skip
+
 
 def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
     """The key bindings of `commands`, whose ids in a keymap begin with `scope`; Textual binds the
@@ -72,6 +89,7 @@ def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
 def footer(kind: str, choices: int) -> tuple[Command, ...]:
     """What the footer shows of `COMMANDS` for a source of this kind with `choices` choices."""
     without = {"pause", "capture", "restart", "freeze"} if kind == "trace" else set()
-    if choices < 2 or kind == "replay":
+    if choices < 2:
         without.add("variants")
-    return tuple(c for c in COMMANDS if c.label and c.action not in without)
+    commands = (*REPLAY_COMMANDS, *COMMANDS) if kind == "replay" else COMMANDS
+    return tuple(c for c in commands if c.label and c.action not in without)

@@ -43,4 +43,4 @@ def draw_once(app: DecodescopeApp, width: int, height: int) -> list[Strip]:
 
 def _complete(app: DecodescopeApp) -> bool:
     view = app.view()
-    return view.state in _ENDED or view.window is not None
+    return view.window is not None or (view.state in _ENDED and not view.analysing)

@@ -78,4 +78,4 @@ class Painter:
             self._screen.show_ages(*self.shown())
 
     def _moment(self) -> Moment:
-        return Moment(self._clock.monotonic())
+        return Moment(self._feed.now())

@@ -16,6 +16,7 @@ from typing import BinaryIO, Literal
 from decodescope.analyzer.errors import TraceError
 from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
+    Heartbeat,
     Hello,
     Meters,
     State,
@@ -33,6 +34,8 @@ from decodescope.analyzer.recordings.frames import (
 from decodescope.analyzer.schema.report import Finding
 
 OLDER_EVENTS = 200
+# Messages of which only the latest matters.
+STATISTICS = (Stats, Meters, Heartbeat)
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -62,10 +65,9 @@ class Mark:
 class Recording:
     """The complete frames of a recording, which stay in the file until they are read.
 
-    `windows` are the frames with a captured window, oldest first. `findings` lists what is wrong
-    with the file: a tail that was cut off, an unreadable frame. `times_ns`, which never decrease,
-    and `offsets` have one item a frame; `events` are all frames but figures that the next ones
-    replace. `data` is the whole recording where it came through a pipe.
+    `findings` lists what is wrong with the file: a tail that was cut off, an unreadable frame.
+    `times_ns`, which never decrease, and `offsets` have one item a frame; `events` are all frames
+    but statistics. `data` is the whole recording where it came through a pipe.
     """
 
     path: Path
@@ -226,7 +228,7 @@ def _scan(path: Path, file: BinaryIO, most: int | None) -> Recording:
         _check_protocol(path, message)
         times_ns.append(max(frame.t_ns, times_ns[-1] if times_ns else 0))
         offsets.append(end)
-        if not isinstance(message, Stats | Meters):
+        if not isinstance(message, STATISTICS):
             events.append(RecordedFrame(times_ns[-1], message, end))
         end = file.tell()
     return Recording(path, times_ns, offsets, tuple(events), tuple(findings), end)

@@ -9,6 +9,7 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.tui import background
 from decodescope.tui.painter import PAINT_INTERVAL_S
+from decodescope.tui.panels.panel import Sheet
 from tests.helpers.scripted import (
     DIED,
     hello,
@@ -89,9 +90,9 @@ async def test_the_screen_goes_on_while_an_analysis_runs_and_the_latest_window_w
 async def test_a_burst_of_reports_is_painted_a_few_times_only(session):
     async with session.app.run_test(size=(100, 30)) as pilot:
         await session.run(pilot)
-        figures, drawn = session.app.screen.query_one("#figures"), []
-        draw = figures.draw
-        figures.draw = lambda *size: drawn.append(size) or draw(*size)
+        strip, drawn = session.app.screen.query_one("#strip"), []
+        draw = strip.draw
+        strip.draw = lambda *size: drawn.append(size) or draw(*size)
         began = time.monotonic()
         for seq in range(60):
             session.link.say(stats(seq, "eager", 50.0 + seq))
@@ -108,7 +109,7 @@ async def test_at_rest_nothing_is_drawn(session, trace_file):
         await settle(pilot)
         drawn = []
         for panel in session.app.screen.query("Panel"):
-            panel.draw = lambda *size, name=panel.id: drawn.append(name)
+            panel.draw = lambda *size, name=panel.id: drawn.append(name) or Sheet([])
         session.link.say(stats(8, "eager", 12.3))
         await asyncio.sleep(1.3)
         assert drawn == []

@@ -55,13 +55,13 @@ async def test_a_recording_plays_pauses_ends_and_starts_over(tmp_path, trace_fil
         again = text_of(app)
     for shown in (ended, again):
         assert "replay" in shown.splitlines()[0]
-        assert "ended: end of recording" in shown.splitlines()[0]
+        assert "ended" in shown.splitlines()[0]
         assert "run.dsrec" in shown.splitlines()[0]
         assert "launch-bound" in shown
     assert (tmp_path / "decodescope-eager-20260102-030405.json.gz").exists()
 
 
-async def test_traces_are_opened_and_number_keys_switch_between_them(tmp_path):
+async def test_traces_are_opened_and_v_and_a_number_switch_between_them(tmp_path):
     first = write_trace(tmp_path / "a.json", "eager")
     broken = tmp_path / "b.json"
     broken.write_text("{")
@@ -69,10 +69,10 @@ async def test_traces_are_opened_and_number_keys_switch_between_them(tmp_path):
     async with app.run_test(size=(100, 30)) as pilot:
         await settle(pilot)
         opened = text_of(app)
-        await pilot.press("2")
+        await pilot.press("v", "2")
         await settle(pilot)
         unreadable = text_of(app)
-        await pilot.press("1")
+        await pilot.press("v", "1")
         await settle(pilot)
         back = text_of(app)
     assert "launch-bound" in opened
@@ -109,8 +109,7 @@ async def test_a_trace_with_communication_shows_its_share_of_the_window(tmp_path
         async with app.run_test(size=size) as pilot:
             await settle(pilot)
             shown = text_of(app)
-        assert "comm %" in shown or "COMMUNICATION %" in shown
-        assert "75.0" in shown or size[0] > 100  # large digits are drawn, not written
+        assert "comm 75.0 %" in shown
 
 
 async def test_the_files_of_several_ranks_are_also_shown_merged(tmp_path):
@@ -119,7 +118,7 @@ async def test_the_files_of_several_ranks_are_also_shown_merged(tmp_path):
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         alone = text_of(app)
-        await pilot.press("3")
+        await pilot.press("v", "3")
         await settle(pilot)
         merged = text_of(app)
     assert "of_rank_0" in alone
@@ -134,10 +133,10 @@ async def test_ranks_that_cannot_be_merged_say_why_and_the_files_stay_open(tmp_p
     app = DecodescopeApp(TraceSource(tuple(files)), clock=StillClock(), folder=tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await pilot.press("3")
+        await pilot.press("v", "3")
         await settle(pilot)
         refused = text_of(app)
-        await pilot.press("2")
+        await pilot.press("v", "2")
         await settle(pilot)
         second = text_of(app)
     assert "cannot be merged" in refused

@@ -5,7 +5,6 @@ import pytest
 from decodescope.analyzer.protocol import (
     Bye,
     Failure,
-    Log,
     Progress,
     State,
 )
@@ -153,9 +152,7 @@ async def test_escape_sequences_in_the_text_do_not_reach_the_terminal(session):
     async with session.app.run_test(size=(100, 40)) as pilot:
         session.link.say(hello(), State("running", "eager"))
         session.link.say(stats(1, text="before\x1b[31mafter\x07\nnext"))
-        session.link.say(Log("info", "log\x1b]0;title\x07 line"))
         await settle(pilot)
         shown = text_of(session.app)
     assert "\x1b" not in shown
     assert r"before\x1b[31mafter\x07" in shown
-    assert r"log\x1b]0;title\x07 line" in shown

@@ -62,7 +62,7 @@ async def test_notifications_and_the_palette_show_names_as_text(session, trace):
     async with session.app.run_test(size=(200, 50), notifications=True) as pilot:
         session.link.say(*hostile_events(trace))
         await settle(pilot)
-        await pilot.press("2")
+        await pilot.press("v", "2")
         await settle(pilot)
         notified = text_of(session.app)
         await pilot.press("ctrl+p")
@@ -98,7 +98,7 @@ async def test_trace_files_with_hostile_names_open_and_fail_as_text(tmp_path, tr
     async with app.run_test(size=(240, 60)) as pilot:
         await settle(pilot)
         opened = text_of(app)
-        await pilot.press("2")
+        await pilot.press("v", "2")
         await settle(pilot)
         failed = text_of(app)
     for shown in (opened, failed):

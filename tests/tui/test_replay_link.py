@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 from contextlib import closing
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from decodescope.analyzer.protocol import (
     Bye,
     CaptureTrace,
     Failure,
-    Log,
+    Hello,
     Pause,
     Progress,
     Resume,
@@ -24,10 +25,13 @@ from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.analyzer.schema.report import CaptureInfo
-from decodescope.tui.link.base import LinkEvent, WorkerDied
+from decodescope.tui.link import replay
+from decodescope.tui.link.base import FileHealth, Jumped, LinkEvent, Seek, Speed, WorkerDied
 from decodescope.tui.link.recording import RecordingLink
-from decodescope.tui.link.replay import ReplayLink
-from tests.helpers.scripted import ScriptedLink
+from decodescope.tui.link.replay import RECENT_FRAMES, ReplayLink
+from tests.helpers.scripted import ScriptedLink, hello
+
+NS = 1_000_000_000
 
 KERNEL = {
     "ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 5.0, "dur": 3.5,
@@ -39,10 +43,10 @@ def stats(seq: int) -> Stats:
     return Stats(seq, 0, "eager", seq, 10, 1, 5, 100.5, 10, 20, 30, "text")
 
 
-def window(folder: Path, number: int) -> TraceReady:
+def window(folder: Path, number: int, variant: str = "eager") -> TraceReady:
     path = folder / f"window-{number:04d}.json"
     path.write_text(json.dumps({"traceEvents": [KERNEL] * number}))
-    capture = CaptureInfo("cuda", "H200", "m", "random", "eager", "bf16", 1, 8, 9, 4, 99, None, "0")
+    capture = CaptureInfo("cuda", "H200", "m", "random", variant, "bf16", 1, 8, 9, 4, 99, None, "0")
     return TraceReady(str(path), capture, False)
 
 
@@ -69,6 +73,14 @@ async def play(link: ReplayLink, seconds: float = 10) -> list:
     return events
 
 
+async def from_the_start(path: Path) -> ReplayLink:
+    """A link that plays from the start."""
+    link = ReplayLink(path)
+    await link.restart()
+    assert await link.receive() == Jumped(0, ())
+    return link
+
+
 @pytest.fixture
 def path(tmp_path) -> Path:
     return tmp_path / "run.dsrec"
@@ -81,18 +93,125 @@ async def test_messages_arrive_in_order_and_not_early(path):
         (0.5, stats(1)),
         (0.9, stats(2)),
     ]
-    link = ReplayLink(record(path, timed))
-    await link.start()
+    link = await from_the_start(record(path, timed))
     events = await play(link)
     await link.close()
     assert [event for _, event in events] == [*(m for _, m in timed), Bye("end of recording")]
     for (came, _), (at, _) in zip(events, timed, strict=False):
-        assert came >= at - 0.01
+        assert came >= at - 0.05
+
+
+async def test_a_recording_opens_on_its_last_window_and_is_paused_there(path, tmp_path):
+    timed = [
+        (1, hello()), (2, State("running", "eager")), (3, stats(1)), (4, window(tmp_path, 1)),
+        (5, stats(2)), (6, window(tmp_path, 2)), (7, stats(3)), (9, Bye("quit")),
+    ]  # fmt: skip
+    link = ReplayLink(record(path, timed))
+    await link.start()
+    jumped = await link.receive()
+    assert isinstance(jumped, Jumped)
+    assert jumped.t_ns == 6e9
+    assert [type(message) for _, message in jumped.past] == [Hello, State, Stats, Stats, TraceReady]
+    assert [t_ns for t_ns, _ in jumped.past] == [1e9, 2e9, 3e9, 5e9, 6e9]
+    assert len(load(jumped.past[-1][1].path).ops) == 2
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(link.receive(), 0.2)
+    playback = link.playback()
+    assert (playback.position_ns, playback.duration_ns, playback.state) == (6e9, 9e9, "paused")
+    assert link.now(123.0) == 6.0
+    await link.send(Resume())
+    assert link.playback().state == "playing"
+    assert await asyncio.wait_for(link.receive(), 5) == stats(3)
+    await link.close()
+
+
+async def test_a_recording_without_a_window_opens_on_its_end(path):
+    link = ReplayLink(record(path, [(1, State("running", "eager")), (3, stats(1))]))
+    await link.start()
+    jumped, bye = [event for _, event in await play(link)]
+    assert [message for _, message in jumped.past] == [State("running", "eager"), stats(1)]
+    assert bye == Bye("end of recording")
+    assert (link.playback().state, link.playback().position_ns) == ("ended", 3e9)
+    await link.close()
+
+
+async def test_a_seek_reports_the_past_of_that_moment_and_only_the_last_seek_counts(path):
+    timed = [(0, State("running", "eager")), *((second, stats(second)) for second in range(1, 90))]
+    link = ReplayLink(record(path, timed))
+    await link.start()
+    await play(link)
+    for second in (10, 80, 40):
+        await link.send(Seek(second * NS + 5))
+        assert link.playback().position_ns == second * NS + 5
+    jumped = await asyncio.wait_for(link.receive(), 5)
+    assert jumped.t_ns == 40 * NS + 5
+    assert jumped.past[-1] == (40 * NS, stats(40))
+    assert len(jumped.past) == 41
+    assert link.playback().state == "paused"
+    await link.send(Resume())
+    assert await asyncio.wait_for(link.receive(), 5) == stats(41)
+    await link.send(Pause())
+    for t_ns, place in ((-5, 0), (1 << 70, 89 * NS)):
+        await link.send(Seek(t_ns))
+        assert (await asyncio.wait_for(link.receive(), 5)).t_ns == place
+    await link.close()
+
+
+async def test_a_jump_into_hours_is_bounded(path):
+    timed = [(0, State("running", "eager")), *((s / 4, stats(s)) for s in range(1, 4001))]
+    link = ReplayLink(record(path, timed))
+    await link.start()
+    jumped = await link.receive()
+    await link.close()
+    assert jumped.past[0] == (0, State("running", "eager"))
+    numbers = [message.seq for _, message in jumped.past[1:]]
+    assert numbers == list(range(4001 - RECENT_FRAMES, 4001))
+
+
+async def test_the_window_of_another_variant_is_not_reported(path, tmp_path):
+    timed = [
+        (0, State("running", "eager")), (1, window(tmp_path, 1)), (2, State("running", "other")),
+        (3, window(tmp_path, 2, "other")), (4, State("running", "eager")), (5, stats(1)),
+    ]  # fmt: skip
+    link = ReplayLink(record(path, timed))
+    await link.start()
+    await link.receive()
+    found = {}
+    for second in (2, 3, 5):
+        await link.send(Seek(second * NS))
+        past = (await asyncio.wait_for(link.receive(), 5)).past
+        found[second] = [m.capture.variant for _, m in past if isinstance(m, TraceReady)]
+    await link.close()
+    assert found == {2: [], 3: ["other"], 5: ["eager"]}
+
+
+@pytest.mark.parametrize(("speed", "seconds"), [(2.0, 0.45), (0.5, 1.8)])
+async def test_speed_scales_the_time_between_messages(path, speed, seconds):
+    link = await from_the_start(record(path, [(0.0, stats(0)), (0.9, stats(1))]))
+    await link.send(Speed(speed))
+    events = await play(link)
+    await link.close()
+    assert [event.seq for _, event in events[:2]] == [0, 1]
+    assert events[1][0] - events[0][0] >= seconds - 0.05
+
+
+async def test_the_fastest_replay_waits_for_nothing_and_lets_keys_through(path, monkeypatch):
+    monkeypatch.setattr(replay, "_YIELD_S", -1.0)
+    timed = [(s * 60, stats(s)) for s in range(3000)]
+    link = await from_the_start(record(path, timed))
+    await link.send(Speed(math.inf))
+    turns, playing = 0, asyncio.create_task(play(link))
+    while not playing.done():
+        turns += 1
+        await asyncio.sleep(0)
+    events = [event for _, event in playing.result()]
+    await link.close()
+    assert [event.seq for event in events[:-1]] == list(range(3000))
+    assert turns >= 3000
 
 
 async def test_long_silences_are_shortened_after_a_pause_too(path):
-    link = ReplayLink(record(path, [(0.0, stats(0)), (600.0, stats(1)), (600.5, stats(2))]))
-    await link.start()
+    link = await from_the_start(record(path, [(0, stats(0)), (600, stats(1)), (600.5, stats(2))]))
     assert isinstance(await link.receive(), Stats)
     await link.send(Pause())
     await link.send(Resume())
@@ -104,14 +223,16 @@ async def test_long_silences_are_shortened_after_a_pause_too(path):
 
 
 async def test_after_the_end_the_replay_holds_until_it_is_restarted_or_closed(path):
-    link = ReplayLink(record(path, [(0, stats(1))]))
-    await link.start()
+    link = await from_the_start(record(path, [(0, stats(1))]))
     await play(link)
+    await link.send(Resume())
+    assert link.playback().state == "ended"
     waiting = asyncio.create_task(link.receive())
     await asyncio.sleep(0.1)
     assert not waiting.done()
     await link.restart()
-    assert await asyncio.wait_for(waiting, 5) == stats(1)
+    assert await asyncio.wait_for(waiting, 5) == Jumped(0, ())
+    assert await link.receive() == stats(1)
     assert await link.receive() == Bye("end of recording")
     waiting = asyncio.create_task(link.receive())
     await asyncio.sleep(0)
@@ -121,60 +242,89 @@ async def test_after_the_end_the_replay_holds_until_it_is_restarted_or_closed(pa
 
 async def test_pause_stops_the_clock_and_resume_goes_on(path):
     timed = [(0.0, State("running", "eager")), (0.3, stats(1)), (0.4, stats(2))]
-    link = ReplayLink(record(path, timed))
-    await link.start()
+    link = await from_the_start(record(path, timed))
     assert await link.receive() == State("running", "eager")
     await link.send(SwitchVariant("compiled"))
     await link.send(CaptureTrace())
     await link.send(Pause())
     await link.send(Pause())
-    assert await link.receive() == State("paused", "eager")
+    assert link.playback().state == "paused"
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(link.receive(), 0.6)
     await link.send(Resume())
-    assert await link.receive() == State("running", "eager")
     assert await asyncio.wait_for(link.receive(), 5) == stats(1)
     await link.close()
 
 
-async def test_a_pause_reaches_a_receive_that_already_waits(path):
-    link = ReplayLink(record(path, [(0, State("running", "eager")), (60, stats(1))]))
-    await link.start()
+async def test_a_seek_reaches_a_receive_that_already_waits(path):
+    link = await from_the_start(record(path, [(0, State("running", "eager")), (60, stats(1))]))
     await link.receive()
+    await link.send(Pause())
     waiting = asyncio.create_task(link.receive())
     await asyncio.sleep(0.05)
-    await link.send(Pause())
-    assert await asyncio.wait_for(waiting, 5) == State("paused", "eager")
+    await link.send(Seek(60 * NS))
+    assert (await asyncio.wait_for(waiting, 5)).past[-1] == (60 * NS, stats(1))
     await link.close()
 
 
-async def test_windows_are_copied_to_files_and_the_latest_are_kept(path, tmp_path):
+async def test_each_window_is_copied_to_a_file_once(path, tmp_path):
     ready = [window(tmp_path, number) for number in range(1, 7)]
     record(path, [(number / 100, message) for number, message in enumerate(ready)])
     for message in ready:
         Path(message.path).unlink()
-    link = ReplayLink(path)
-    await link.start()
+    link = await from_the_start(path)
     announced = [event for _, event in await play(link) if isinstance(event, TraceReady)]
     assert [event.capture for event in announced] == [event.capture for event in ready]
-    exist = [Path(event.path).exists() for event in announced]
-    assert exist == [False, False, True, True, True, True]
-    assert len(load(announced[-1].path).ops) == 6
+    assert [len(load(event.path).ops) for event in announced] == [1, 2, 3, 4, 5, 6]
     folder = Path(announced[-1].path).parent
+    await link.restart()
+    assert [e.path for _, e in await play(link) if isinstance(e, TraceReady)] == [
+        event.path for event in announced
+    ]
+    assert len(list(folder.iterdir())) == 6
     await link.close()
     assert not folder.exists()
 
 
-async def test_a_truncated_recording_plays_its_whole_frames_and_warns(path):
+async def test_a_truncated_recording_says_so_and_plays_its_whole_frames(path):
     data = record(path, [(0, Progress("a")), (0, stats(1))]).read_bytes()
     path.write_bytes(data[:-3])
     link = ReplayLink(path)
     await link.start()
-    events = [event for _, event in await play(link)]
+    health, jumped, bye = [event for _, event in await play(link)]
     await link.close()
-    assert isinstance(events[0], Log)
-    assert "ends inside a frame" in events[0].text
-    assert events[1:] == [Progress("a"), Bye("end of recording")]
+    assert isinstance(health, FileHealth)
+    assert "ends inside a frame" in health.findings[0].message
+    assert [message for _, message in jumped.past] == [Progress("a")]
+    assert bye == Bye("end of recording")
+
+
+async def test_a_recording_that_grows_is_read_on_after_a_restart(path):
+    now = [0]
+    with closing(RecordingWriter(path, clock_ns=lambda: now[0])) as writer:
+        partial = path.with_name("run.dsrec.partial")
+        writer.write(stats(1))
+        link = ReplayLink(partial)
+        await link.start()
+        await play(link)
+        now[0] = 2 * NS
+        writer.write(stats(2))
+        await link.restart()
+        await link.send(Speed(math.inf))
+        events = [event for _, event in await play(link)]
+        await link.close()
+    assert [event.seq for event in events if isinstance(event, Stats)] == [1, 2]
+
+
+async def test_a_file_that_shrinks_while_it_plays_ends_the_replay(path):
+    link = await from_the_start(record(path, [(0, stats(1)), (0.3, stats(2)), (0.6, stats(3))]))
+    assert await link.receive() == stats(1)
+    path.write_bytes(path.read_bytes()[:30])
+    await link.send(Seek(NS))
+    log, bye = [event for _, event in await play(link)][-2:]
+    await link.close()
+    assert "changed while it played" in log.text
+    assert bye == Bye("end of recording")
 
 
 async def test_a_file_that_is_not_a_recording_is_a_fatal_failure(tmp_path):
@@ -183,6 +333,9 @@ async def test_a_file_that_is_not_a_recording_is_a_fatal_failure(tmp_path):
     link = ReplayLink(path)
     await link.start()
     failure, bye = [event for _, event in await play(link)]
+    for message in (Resume(), Seek(1), Speed(2.0)):
+        await link.send(message)
+    assert link.playback() is None
     await link.close()
     assert isinstance(failure, Failure)
     assert (failure.fatal, failure.exit_code) == (True, 2)
@@ -221,6 +374,6 @@ async def test_a_recording_that_cannot_continue_is_reported_once(path, monkeypat
     events = [await link.receive() for _ in range(4)]
     await link.close()
     assert events[0] == Progress("a")
-    assert isinstance(events[1], Log)
-    assert "No space left" in events[1].text
+    assert isinstance(events[1], Failure)
+    assert "No space left" in events[1].message
     assert events[2:] == [Progress("b"), Progress("c")]

@@ -5,10 +5,14 @@ The app receives a `Link` as an argument: `link.worker.WorkerLink` runs a real w
 another link while passing them on. Tests pass a fake.
 """
 
+from typing import Literal
+
 from msgspec import Struct
 
 from decodescope.analyzer.errors import process_end
 from decodescope.analyzer.protocol import AppMessage, WorkerMessage
+from decodescope.analyzer.recordings.recording import Mark
+from decodescope.analyzer.schema.report import Finding
 
 
 class WorkerDied(Struct, frozen=True, tag="died"):
@@ -26,13 +30,51 @@ class WorkerDied(Struct, frozen=True, tag="died"):
         return f"The worker {process_end(self.exit_code)}"
 
 
-LinkEvent = WorkerMessage | WorkerDied
+class FileHealth(Struct, frozen=True, tag="health"):
+    """What is wrong with the recording that is about to be played."""
+
+    findings: tuple[Finding, ...]
+
+
+class Jumped(Struct, frozen=True, tag="jumped"):
+    """A replay went to `t_ns`: `past` is what was reported until then, each message with its time,
+    oldest first. It replaces everything that was reported before."""
+
+    t_ns: int
+    past: tuple[tuple[int, WorkerMessage], ...]
+
+
+class Seek(Struct, frozen=True, tag="seek"):
+    """Go to `t_ns` after the recording began."""
+
+    t_ns: int
+
+
+class Speed(Struct, frozen=True, tag="speed"):
+    """Play `factor` times as fast as it was recorded; infinity waits for nothing."""
+
+    factor: float
+
+
+class Playback(Struct, frozen=True):
+    """Where a replay is, how fast it runs, and what it could jump to; times are since the
+    recording began."""
+
+    position_ns: int
+    duration_ns: int
+    speed: float
+    state: Literal["playing", "paused", "ended"]
+    marks: tuple[Mark, ...]
+
+
+LinkEvent = WorkerMessage | WorkerDied | FileHealth | Jumped
+LinkMessage = AppMessage | Seek | Speed
 
 
 class Link:
     """A source of worker messages; subclasses implement `receive` and `close`.
 
-    No method raises an error because of what the worker does. A file named by
+    No method raises an error because of what the worker does. A file that a worker names by
     `TraceReady` is deleted a few windows later: read it soon, and treat a missing file as an old
     message.
     """
@@ -48,8 +90,16 @@ class Link:
         """The next event, None once the link is closed. Only the latest `Stats` is delivered."""
         raise NotImplementedError
 
-    async def send(self, message: AppMessage) -> None:
+    async def send(self, message: LinkMessage) -> None:
         """Send a message to the worker; silently dropped if there is no worker."""
+
+    def playback(self) -> Playback | None:
+        """Where a replay is; None if this is none, or it could not be read."""
+        return None
+
+    def now(self, monotonic_s: float) -> float:
+        """The time of this source in seconds, for ages and histories, at a monotonic time."""
+        return monotonic_s
 
     async def restart(self) -> None:
         """Replace the worker, dead or alive, with a new one; a replay starts over."""

@@ -3,9 +3,9 @@
 import asyncio
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import AppMessage, Failure, TraceReady
+from decodescope.analyzer.protocol import Failure, TraceReady, WorkerMessage
 from decodescope.analyzer.recordings.writer import RecordingWriter
-from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
+from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
 
 
 class RecordingLink(Link):
@@ -28,7 +28,7 @@ class RecordingLink(Link):
             warning, self._warning = self._warning, None
             return warning
         event = await self._link.receive()
-        if self._writer is not None and event is not None and not isinstance(event, WorkerDied):
+        if self._writer is not None and isinstance(event, WorkerMessage):
             try:
                 if isinstance(event, TraceReady):
                     await asyncio.to_thread(self._writer.write, event)
@@ -38,7 +38,7 @@ class RecordingLink(Link):
                 self._give_up(error)
         return event
 
-    async def send(self, message: AppMessage) -> None:
+    async def send(self, message: LinkMessage) -> None:
         await self._link.send(message)
 
     async def restart(self) -> None:

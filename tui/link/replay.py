@@ -1,9 +1,11 @@
-"""Plays a recording as if its worker were running."""
+"""Plays a recording as if its worker were running, from any moment and at any speed."""
 
 import asyncio
+import math
 import shutil
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,6 @@ import msgspec
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.protocol import (
-    AppMessage,
     Bye,
     Failure,
     Log,
@@ -21,103 +22,194 @@ from decodescope.analyzer.protocol import (
     TraceReady,
     WorkerMessage,
 )
-from decodescope.analyzer.recordings.recording import RecordedFrame, Recording, read_recording
-from decodescope.tui.link.base import Link, LinkEvent
+from decodescope.analyzer.recordings.recording import (
+    Mark,
+    RecordedFrame,
+    Recording,
+    read_recording,
+)
+from decodescope.tui.link.base import (
+    FileHealth,
+    Jumped,
+    Link,
+    LinkEvent,
+    LinkMessage,
+    Playback,
+    Seek,
+    Speed,
+)
 
 END_REASON = "end of recording"
 MAX_WAIT_S = 1.0
-_KEPT_WINDOWS = 4
+RECENT_FRAMES = 2400
+_YIELD_S = 0.01
+_NS = 1_000_000_000
 
 
 class ReplayLink(Link):
-    """Plays the recording at `path` with its own timing.
+    """Plays the recording at `path`.
 
-    Silences longer than `MAX_WAIT_S` (a model loading, a compilation) are shortened to it. Only
-    Pause and Resume have an effect: they stop and continue the replay's clock. After the last frame
-    comes `Bye("end of recording")`, then nothing until `restart()` or `close()`. Each window is
-    copied to its own file, so `TraceReady` is handled as from a worker. A recording that cannot
-    be read is a fatal `Failure`.
+    It opens on its last captured window, or on its end without one, and is paused there. `Resume`
+    and `Pause` start and stop the replay's clock, `Speed` makes it faster or slower, `Seek` sets
+    it; other messages have no effect. A jump is one event, `Jumped`. Silences longer than
+    `MAX_WAIT_S` (a model loading, a compilation) are shortened to it. After the last frame comes
+    `Bye("end of recording")`, then nothing until a jump, `restart()` or `close()`. A window is
+    copied to its own file once, so `TraceReady` is handled as from a worker. A recording that
+    cannot be read is a fatal `Failure`.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._frames: Iterator[RecordedFrame] = iter(())
         self._recording: Recording | None = None
-        self._waiting: list[LinkEvent] = []
-        self._upcoming: RecordedFrame | None = None
-        self._finished = True
+        self._marks: tuple[Mark, ...] = ()
+        self._frames: Iterator[RecordedFrame] = iter(())
+        self._number = 0
+        self._jumping = False
+        self._waiting: deque[LinkEvent] = deque()
+        self._ended = True
         self._closed = False
         self._changed = asyncio.Event()
         self._clock = _ReplayClock()
-        self._variant = ""
+        self._yielded_s = 0.0
         self._dir: Path | None = None
-        self._files: list[Path] = []
 
     async def start(self) -> None:
-        try:
-            self._recording = await asyncio.to_thread(read_recording, self._path)
-        except DecodescopeError as error:
-            self._waiting = [Failure(str(error), error.exit_code, fatal=True), Bye(str(error))]
-            self._finished = True
-            return
-        self._frames = self._recording.frames
-        self._waiting = [Log("warning", f.message) for f in self._recording.findings]
-        self._upcoming = None
-        self._finished = False
-        self._clock = _ReplayClock()
+        recording = await self._read()
+        if recording is not None:
+            windows = recording.windows
+            self._jump_to(windows[-1].t_ns if windows else recording.duration_ns)
 
     async def receive(self) -> LinkEvent | None:
         while not self._closed:
-            if self._waiting:
-                return self._waiting.pop(0)
             self._changed.clear()
-            if self._upcoming is None and not self._finished:
-                self._advance()
-                continue
-            frame = self._upcoming
-            if frame is None:
+            if self._waiting:
+                return self._waiting.popleft()
+            recording = self._recording
+            if recording is None or (self._ended and not self._jumping):
                 await self._changed.wait()
-            elif await self._due(frame.t_ns) and self._upcoming is frame:
-                self._upcoming = None
-                return await self._message(frame)
+            elif self._jumping:
+                await self._jump(recording)
+            elif self._number >= len(recording.times_ns):
+                self._end(Bye(END_REASON))
+            elif await self._due(recording.times_ns[self._number]):
+                await self._play(recording)
         return None
 
-    async def send(self, message: AppMessage) -> None:
-        if self._finished:
-            return
-        if isinstance(message, Pause) and not self._clock.paused:
-            self._clock.pause()
-            self._waiting.append(State("paused", self._variant))
-        elif isinstance(message, Resume) and self._clock.paused:
-            self._clock.resume()
-            self._waiting.append(State("running", self._variant))
+    async def send(self, message: LinkMessage) -> None:
+        match message:
+            case Pause():
+                self._clock.pause()
+            case Resume() if not self._ended:
+                self._clock.resume()
+            case Speed(factor=factor):
+                self._clock.run_at(factor)
+            case Seek(t_ns=t_ns) if self._recording is not None:
+                self._jump_to(min(max(t_ns, 0), self._recording.duration_ns))
         self._changed.set()
 
     async def restart(self) -> None:
-        self._frames = iter(())
-        self._remove_files(keep=0)
-        await self.start()
+        """Read the file again, which may have grown, and play it from its start."""
+        if await self._read() is not None:
+            self._jump_to(-1)
+            self._clock.resume()
         self._changed.set()
 
     async def close(self) -> None:
         self._closed = True
-        self._finished = True
         self._frames = iter(())
         self._changed.set()
         if self._dir is not None:
             await asyncio.to_thread(shutil.rmtree, self._dir, ignore_errors=True)
             self._dir = None
 
-    def _advance(self) -> None:
+    def playback(self) -> Playback | None:
+        if self._recording is None:
+            return None
+        return Playback(
+            position_ns=self._position_ns(),
+            duration_ns=self._recording.duration_ns,
+            speed=self._clock.speed,
+            state="ended" if self._ended else "paused" if self._clock.paused else "playing",
+            marks=self._marks,
+        )
+
+    def now(self, monotonic_s: float) -> float:
+        """The recorded time, so that ages and histories are those of the recorded run."""
+        return self._position_ns() / _NS
+
+    def _position_ns(self) -> int:
+        """The clock's time, but never past a frame that was not delivered yet."""
+        if self._recording is None:
+            return 0
+        times_ns, number = self._recording.times_ns, self._number
+        next_ns = times_ns[number] if number < len(times_ns) else self._recording.duration_ns
+        return min(max(self._clock.now_ns(), 0), next_ns)
+
+    async def _read(self) -> Recording | None:
+        self._jumping, self._ended, self._frames = False, True, iter(())
+        self._clock.pause()
         try:
-            self._upcoming = next(self._frames, None)
+            self._recording = await asyncio.to_thread(read_recording, self._path)
+        except DecodescopeError as error:
+            self._recording = None
+            self._waiting.extend((Failure(str(error), error.exit_code, True), Bye(str(error))))
+            return None
+        self._marks = self._recording.marks()
+        if self._recording.findings:
+            self._waiting.append(FileHealth(self._recording.findings))
+        return self._recording
+
+    def _jump_to(self, t_ns: int) -> None:
+        """Take effect at once in `playback`; the next `receive` delivers the event."""
+        assert self._recording is not None
+        if self._ended:
+            self._clock.pause()
+        self._clock.set(t_ns)
+        self._number = self._recording.number_after(t_ns)
+        self._jumping, self._ended = True, False
+
+    async def _jump(self, recording: Recording) -> None:
+        """Report everything before the frame to go to, unless there is a later jump by then."""
+        number, t_ns = self._number, self._position_ns()
+        self._jumping = False
+        try:
+            past = await asyncio.to_thread(recording.past, number, RECENT_FRAMES)
+            events = [
+                (frame.t_ns, await self._message(recording, frame))
+                for frame in _without_other_variants(past)
+            ]
         except (DecodescopeError, EOFError, OSError) as error:
-            self._waiting.append(Log("warning", f"{self._path}: changed while it played ({error})"))
-        if self._upcoming is None:
-            self._finished = True
-            self._waiting.append(Bye(END_REASON))
-        else:
-            self._clock.skip_to(self._upcoming.t_ns / 1e9 - MAX_WAIT_S)
+            self._broken(error)
+            return
+        if not self._jumping:
+            self._frames = recording.frames_from(number)
+            self._waiting.append(Jumped(t_ns, tuple(events)))
+
+    async def _play(self, recording: Recording) -> None:
+        """Deliver the next frame, unless there is a jump by then."""
+        try:
+            frame = next(self._frames)
+        except (DecodescopeError, EOFError, OSError) as error:
+            self._broken(error)
+            return
+        self._number += 1
+        self._clock.skip_to(frame.t_ns)
+        message = await self._message(recording, frame)
+        if time.monotonic() - self._yielded_s > _YIELD_S:
+            # At full speed no frame is waited for, and keys and paints need their turn.
+            await asyncio.sleep(0)
+            self._yielded_s = time.monotonic()
+        if not self._jumping:
+            self._waiting.append(message)
+
+    def _end(self, *events: LinkEvent) -> None:
+        self._waiting.extend(events)
+        self._clock.pause()
+        self._ended = True
+
+    def _broken(self, error: Exception) -> None:
+        changed = Log("warning", f"{self._path}: changed while it played ({error})")
+        self._end(changed, Bye(END_REASON))
 
     async def _due(self, t_ns: int) -> bool:
         """Wait until the replay's clock reaches `t_ns`; False if something changed earlier."""
@@ -130,63 +222,83 @@ class ReplayLink(Link):
             return True
         return False
 
-    async def _message(self, frame: RecordedFrame) -> WorkerMessage:
+    async def _message(self, recording: Recording, frame: RecordedFrame) -> WorkerMessage:
         if isinstance(frame.message, TraceReady):
-            return await self._copied(frame, frame.message)
-        if isinstance(frame.message, State):
-            self._variant = frame.message.variant
+            return await self._with_file(recording, frame, frame.message)
         return frame.message
 
-    async def _copied(self, window: RecordedFrame, ready: TraceReady) -> WorkerMessage:
-        assert self._recording is not None
+    async def _with_file(
+        self, recording: Recording, window: RecordedFrame, ready: TraceReady
+    ) -> WorkerMessage:
         if self._dir is None:
             self._dir = Path(tempfile.mkdtemp(prefix="decodescope-replay-"))
         target = self._dir / f"window-{window.offset}.json.gz"
         try:
-            packed = await asyncio.to_thread(self._recording.packed_trace, window)
-            await asyncio.to_thread(target.write_bytes, packed)
+            if not target.exists():
+                packed = await asyncio.to_thread(recording.packed_trace, window)
+                await asyncio.to_thread(target.write_bytes, packed)
         except DecodescopeError as error:
             return Log("warning", str(error))
         except OSError as error:
+            target.unlink(missing_ok=True)
             return Log("warning", f"{target}: a window cannot be copied ({error.strerror})")
-        self._files.append(target)
-        self._remove_files(keep=_KEPT_WINDOWS)
         return msgspec.structs.replace(ready, path=str(target))
 
-    def _remove_files(self, keep: int) -> None:
-        while len(self._files) > keep:
-            self._files.pop(0).unlink(missing_ok=True)
+
+def _without_other_variants(past: list[RecordedFrame]) -> list[RecordedFrame]:
+    """`past` with the window of the variant that ran last, and no other window."""
+    states = [frame.message.variant for frame in past if isinstance(frame.message, State)]
+    last = next(filter(None, reversed(states)), "")
+    return [
+        frame
+        for frame in past
+        if not isinstance(frame.message, TraceReady) or frame.message.capture.variant == last
+    ]
 
 
 class _ReplayClock:
-    """Recorded time: runs as fast as real time, and can be paused."""
+    """Recorded time: runs `speed` times as fast as real time, and can be paused. At an infinite
+    speed it stands still and nothing is waited for."""
 
     def __init__(self) -> None:
-        self._elapsed_s = 0.0
-        self._since: float | None = time.monotonic()
+        self.speed = 1.0
+        self._at_ns = 0
+        self._since: float | None = None
 
     @property
     def paused(self) -> bool:
         return self._since is None
 
     def pause(self) -> None:
-        self._elapsed_s = self._now()
-        self._since = None
+        self._at_ns, self._since = self.now_ns(), None
 
     def resume(self) -> None:
+        self.set(self.now_ns())
         self._since = time.monotonic()
 
-    def skip_to(self, t_s: float) -> None:
-        """Jump forward to `t_s` unless it has passed."""
-        self._elapsed_s += max(0.0, t_s - self._now())
+    def run_at(self, speed: float) -> None:
+        self.set(self.now_ns())
+        self.speed = speed
+
+    def set(self, t_ns: int) -> None:
+        self._at_ns = t_ns
+        self._since = None if self._since is None else time.monotonic()
+
+    def skip_to(self, t_ns: int) -> None:
+        """Jump forward to `t_ns` unless it has passed."""
+        if t_ns > self.now_ns():
+            self.set(t_ns)
 
     def seconds_until(self, t_ns: int) -> float | None:
-        """Real seconds until recorded time `t_ns`; None while the clock is paused."""
+        """Real seconds until recorded time `t_ns`, at most `MAX_WAIT_S`; None while paused."""
         if self._since is None:
             return None
-        return t_ns / 1e9 - self._now()
+        if math.isinf(self.speed):
+            return 0.0
+        self.skip_to(t_ns - round(MAX_WAIT_S * max(self.speed, 1.0) * _NS))
+        return (t_ns - self.now_ns()) / self.speed / _NS
 
-    def _now(self) -> float:
-        if self._since is None:
-            return self._elapsed_s
-        return self._elapsed_s + time.monotonic() - self._since
+    def now_ns(self) -> int:
+        if self._since is None or math.isinf(self.speed):
+            return self._at_ns
+        return self._at_ns + round((time.monotonic() - self._since) * self.speed * _NS)

@@ -11,7 +11,6 @@ import msgspec
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
-    AppMessage,
     Hello,
     Meters,
     State,
@@ -19,7 +18,7 @@ from decodescope.analyzer.protocol import (
     WorkerConfig,
     WorkerMessage,
 )
-from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
+from decodescope.tui.link.base import Link, LinkEvent, LinkMessage, WorkerDied
 from decodescope.tui.link.meters import METERS_INTERVAL_S, open_meters
 from decodescope.tui.link.process import ChildProcess
 
@@ -85,7 +84,7 @@ class WorkerLink(Link):
             return event  # type: ignore[return-value]
         return None
 
-    async def send(self, message: AppMessage) -> None:
+    async def send(self, message: LinkMessage) -> None:
         await self._child.send(message)
 
     async def restart(self) -> None:

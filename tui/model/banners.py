@@ -1,10 +1,12 @@
 """Banners: what happened, what is kept, and which key helps."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from decodescope.analyzer.protocol import Failure, Hello
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.report import Finding
 from decodescope.tui.link.base import WorkerDied
 
 LOG_LINES = 5
@@ -33,6 +35,12 @@ def no_cuda(hello: Hello) -> Banner:
     """The model runs on the CPU because there is no CUDA device."""
     offer = "o opens a recorded H200 run   esc" if bundled_recordings() else "esc dismiss"
     return Banner("warning", f"No CUDA device: running {hello.model} on the CPU", (), offer)
+
+
+def degraded(name: str, findings: Sequence[Finding]) -> Banner:
+    """The file was read, but what is wrong with it affects its figures."""
+    more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+    return Banner("warning", f"{name} is degraded: {findings[0].message}{more}")
 
 
 def failure(message: Failure) -> Banner:

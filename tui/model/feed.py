@@ -6,11 +6,12 @@ name: when the variant changes, statistics are dropped and its latest window is 
 
 import re
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from decodescope.analyzer.formatting import position
 from decodescope.analyzer.protocol import (
-    AppMessage,
     Bye,
     Failure,
     Hello,
@@ -20,16 +21,36 @@ from decodescope.analyzer.protocol import (
     State,
     Stats,
     TraceReady,
+    WorkerMessage,
 )
 from decodescope.analyzer.recordings.recording import is_recording
-from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
+from decodescope.analyzer.schema.report import Finding
+from decodescope.tui.link.base import (
+    FileHealth,
+    Jumped,
+    Link,
+    LinkEvent,
+    LinkMessage,
+    WorkerDied,
+)
 from decodescope.tui.model import banners
 from decodescope.tui.model.banners import Banner
-from decodescope.tui.model.view import Choice, Kind, Level, LogLine, Sample, View, Window
+from decodescope.tui.model.view import (
+    Choice,
+    Clock,
+    Kind,
+    Level,
+    LogLine,
+    LogSource,
+    Sample,
+    View,
+    Window,
+)
 
 HISTORY_SAMPLES = 2400
 LOG_LINES = 200
 ALL_RANKS = "all ranks"
+NOT_RECORDED = "not in this recording"
 # As recordings are named while they grow, too.
 _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
 
@@ -69,28 +90,33 @@ def source_for(path: Path) -> ReplaySource | TraceSource:
 @dataclass(frozen=True, slots=True)
 class Job:
     """What to analyse for the choice at `index`, announced at monotonic second `at`: one file, or
-    several as the ranks of one run."""
+    several as the ranks of one run. It belongs to the `era` between two jumps of a replay."""
 
     paths: tuple[Path, ...]
     index: int
     at: float
+    era: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class Feed:
-    """Folds events into a `View`; `now` arguments are monotonic seconds.
+    """Folds events into a `View`; `now` arguments are seconds of the source's time.
 
     `pending` is the latest job not yet started.
     """
 
     source: Source
     link: Link | None
+    clock: Clock
     _state: View
     pending: Job | None = None
     started: bool = False
     _samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     _log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     _windows: dict[int, Window] = field(default_factory=dict)
+    _greeted_at: float = 0.0
+    _era: int = 0
+    _expected: Job | None = None
     _noted: set[tuple[int, str]] = field(default_factory=set)
     _unreadable: dict[int, str] = field(default_factory=dict)
 
@@ -101,18 +127,30 @@ class Feed:
 
     def view(self) -> View:
         """The current state, complete and immutable."""
-        return replace(self._state, samples=tuple(self._samples), log=tuple(self._log))
+        playback = self.link.playback() if self.link is not None else None
+        return replace(self._state, samples=tuple(self._samples), log=tuple(self._log),
+                       playback=playback, analysing=self._expected is not None)  # fmt: skip
 
-    async def send(self, message: AppMessage) -> bool:
+    def now(self) -> float:
+        """The source's time: recorded seconds in a replay, otherwise monotonic seconds."""
+        monotonic_s = self.clock.monotonic()
+        return self.link.now(monotonic_s) if self.link is not None else monotonic_s
+
+    async def send(self, message: LinkMessage) -> bool:
         """Send `message` to the worker or the replay; False without either, or after a death."""
         if self.link is None or self._state.died is not None:
             return False
         await self.link.send(message)
         return True
 
-    def note(self, level: Level, text: str) -> None:
-        """Add a line to the log."""
-        self._log.append(LogLine(level, text))
+    def note(self, level: Level, text: str, source: LogSource = "app", code: str = "",
+             at: float | None = None) -> None:  # fmt: skip
+        """Add a line to the log, of now or of second `at` of the source's time."""
+        if self.kind == "replay":
+            time = position((self.now() if at is None else at) * 1e9)
+        else:
+            time = self.clock.local().strftime("%H:%M:%S")
+        self._log.append(LogLine(level, text, time, source, code))
 
     def alarm(self, text: str) -> None:
         """Show an error of the app itself; the banner of a dead worker stays."""
@@ -129,14 +167,10 @@ class Feed:
         """Hide the banner."""
         self._set(banner=None)
 
-    def pause_replay(self, paused: bool) -> None:
-        """Remember that the replay was paused or resumed."""
-        self._set(replay_paused=paused)
-
     def restarted(self) -> None:
         """Forget that the worker died; its data stays until the new worker reports."""
         self._set(died=None, fatal=None, state="starting", detail="", stage_at=None, banner=None,
-                  heard_at=None, replay_paused=False)  # fmt: skip
+                  heard_at=None)  # fmt: skip
 
     def ending(self) -> None:
         """Say that the worker is being ended."""
@@ -148,12 +182,12 @@ class Feed:
         self._set(heard_at=now)
         match event:
             case Hello():
-                self._greet(event)
+                self._greet(event, now)
             case Progress(stage=stage, detail=detail, expected_ns=expected_ns):
                 expected_s = None if expected_ns is None else expected_ns / 1e9
                 self._set(detail=f"{stage} {detail}".strip(), stage_at=now,
                           stage_expected_s=expected_s)  # fmt: skip
-                self.note("info", f"{stage} {detail}".strip())
+                self.note("info", f"{stage} {detail}".strip(), "worker", at=now)
             case State(state=state, variant=variant):
                 self._enter(state, variant)
             case Stats():
@@ -161,23 +195,29 @@ class Feed:
             case Meters():
                 self._set(meters=event)
             case TraceReady(path=path, capture=capture):
-                self.pending = Job((Path(path),), self._index_of(capture.variant), now)
+                index = self._index_of(capture.variant)
+                self._expect(Job((Path(path),), index, now, self._era))
             case Log(level=level, text=text):
-                self.note(level, text)
+                self.note(level, text, "worker", at=now)
             case Failure(message=text, fatal=fatal):
                 self._set(banner=banners.failure(event))
-                self.note("error", text)
+                self.note("error", text, "worker", at=now)
                 if fatal:
                     self._set(fatal=event, state="failed", detail="")
             case Bye(reason=reason):
                 if self._state.state != "failed":
                     self._set(state="ended", detail=reason)
-                    self.note("info", f"ended: {reason}")
+                    self.note("info", f"ended: {reason}", "worker", at=now)
             case WorkerDied():
                 self._set(died=event, state="worker died", detail="", meters=None,
                           banner=banners.died(event, self._state.fatal))  # fmt: skip
                 if self._state.fatal is None:
                     self.note("error", event.describe())
+            case FileHealth(findings=findings):
+                self._set(banner=banners.degraded(self._state.source_name, findings))
+                self._note_findings(-1, findings)
+            case Jumped(t_ns=t_ns, past=past):
+                self._jump(t_ns / 1e9, past)
 
     def select_file(self, index: int, now: float) -> None:
         """Show the trace file at `index` (after the last: the merged ranks); read it if needed."""
@@ -191,26 +231,26 @@ class Feed:
         else:
             self._set(state="reading", detail="", banner=None)
             paths = self.source.paths
-            self.pending = Job(paths if index == len(paths) else (paths[index],), index, now)
+            self._expect(Job(paths if index == len(paths) else (paths[index],), index, now))
 
     def analysed(self, job: Job, window: Window) -> None:
         """Keep the window of `job`, unless there is a later one."""
+        self._answered(job)
+        if job.era != self._era:
+            return
         if self.kind == "trace":
             self._set(state="trace", detail="")
         kept = self._windows.get(job.index)
         if kept is not None and kept.at > window.at:
             return
         self._windows[job.index] = window
-        for finding in window.report.health.findings:
-            # Once per choice: the numbers in a message differ from window to window.
-            if (job.index, finding.code) not in self._noted:
-                self._noted.add((job.index, finding.code))
-                self.note("warning", finding.message)
+        self._note_findings(job.index, window.report.health.findings)
         if job.index == self._state.current:
             self._set(window=window)
 
     def not_analysed(self, job: Job, error: str) -> None:
         """Report that `job` failed; `error` is "" for an old window whose file is gone."""
+        self._answered(job)
         if self.kind == "trace":
             self._unreadable[job.index] = error
             if job.index == self._state.current:
@@ -218,8 +258,46 @@ class Feed:
         if error:
             self.alarm(error)
 
+    def _expect(self, job: Job) -> None:
+        self.pending = self._expected = job
+
+    def _answered(self, job: Job) -> None:
+        if job is self._expected:
+            self._expected = None
+
     def _set(self, **changes: object) -> None:
         self._state = replace(self._state, **changes)  # type: ignore[arg-type]
+
+    def _note_findings(self, index: int, findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            # Once per choice: the numbers in a message differ from window to window.
+            if (index, finding.code) not in self._noted:
+                self._noted.add((index, finding.code))
+                self.note("warning", finding.message, "finding", finding.code)
+
+    def _jump(self, now: float, past: Sequence[tuple[int, WorkerMessage]]) -> None:
+        """Know what was reported up to `now`, and nothing else; analysed windows are kept."""
+        kept, banner = self._windows, self._state.banner
+        own = [line for line in self._log if line.source != "worker"]
+        self._windows, self._log = {}, deque(own, maxlen=LOG_LINES)
+        self._samples.clear()
+        self._era += 1
+        self.pending = self._expected = None
+        self._set(state="starting", detail="", hello=None, choices=(), current=-1, stats=None,
+                  stats_at=None, window=None, died=None, fatal=None, banner=None)  # fmt: skip
+        for t_ns, message in past:
+            self.receive(message, t_ns / 1e9)
+        if self._state.fatal is None:
+            # Other failures were seen when they happened.
+            degraded = banner is not None and banner.severity == "warning"
+            self._set(banner=banner if degraded else None)
+        self._windows = {
+            index: window for index, window in kept.items() if self._greeted_at <= window.at <= now
+        }
+        window = self._windows.get(self._state.current)
+        self._set(window=window)
+        if window and self.pending and self.pending.paths == (window.path,):
+            self.pending = self._expected = None
 
     def _index_of(self, name: str) -> int:
         names = [choice.name for choice in self._state.choices]
@@ -229,10 +307,18 @@ class Feed:
         if index != self._state.current:
             self._set(current=index, stats=None, window=self._windows.get(index))
 
-    def _greet(self, hello: Hello) -> None:
+    def _greet(self, hello: Hello, now: float) -> None:
         self._windows.clear()
+        self._greeted_at = now
         first = self._state.hello is None
         choices = tuple(Choice(v.name, v.summary, v.unavailable) for v in hello.variants)
+        playback = self.link.playback() if self.link is not None else None
+        if playback is not None:
+            held = {mark.variant for mark in playback.marks}
+            choices = tuple(
+                replace(choice, unavailable=None if choice.name in held else NOT_RECORDED)
+                for choice in choices
+            )
         self._set(hello=hello, choices=choices, current=-1, stats=None, stats_at=None, window=None)
         live = isinstance(self.source, LiveSource) and not self.source.cpu_chosen
         if first and live and hello.device == "cpu":
@@ -255,17 +341,17 @@ class Feed:
             self._samples.append(Sample(now, stats.tokens_per_s, index))
 
 
-def open_feed(source: Source) -> Feed:
+def open_feed(source: Source, clock: Clock) -> Feed:
     """A feed that has not been started."""
     if isinstance(source, LiveSource):
-        return Feed(source, source.link, View("live", ""))
+        return Feed(source, source.link, clock, View("live", ""))
     if isinstance(source, ReplaySource):
         from decodescope.tui.link.replay import ReplayLink
 
         link = source.link or ReplayLink(source.path)
-        return Feed(source, link, View("replay", source.path.name))
+        return Feed(source, link, clock, View("replay", source.path.name))
     names = ", ".join(path.name for path in source.paths)
     choices = [Choice(path.name, str(path.parent)) for path in source.paths]
     if len(choices) > 1:
         choices.append(Choice(ALL_RANKS, "the files as ranks of one run, on one clock"))
-    return Feed(source, None, View("trace", names, "reading", choices=tuple(choices)))
+    return Feed(source, None, clock, View("trace", names, "reading", choices=tuple(choices)))

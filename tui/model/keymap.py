@@ -2,10 +2,11 @@
 
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from textual.binding import Binding
-from textual.keys import Keys, key_to_character
+from textual.keys import Keys
 
 from decodescope.analyzer.errors import InputError
 
@@ -62,7 +63,12 @@ def _is_key(key: object) -> bool:
         return False
     while len(key) > 1 and key.startswith(_MODIFIERS):
         key = key.partition("+")[2]
-    return len(key) == 1 or key in _NAMED or key_to_character(key) is not None
+    return len(key) == 1 or key in _NAMED or key in _character_names()
+
+
+@cache
+def _character_names() -> frozenset[str]:
+    return frozenset(_full_name(chr(code)) for code in range(ord(" "), 0x7F))
 
 
 def _full_name(key: str) -> str:

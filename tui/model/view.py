@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from decodescope.analyzer.formatting import age, duration
 from decodescope.analyzer.protocol import Failure, Hello, Meters, Stats
 from decodescope.analyzer.schema.report import CaptureInfo, Report
-from decodescope.tui.link.base import WorkerDied
+from decodescope.tui.link.base import Playback, WorkerDied
 from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.picks import NOTHING, Selection
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["live", "replay", "trace"]
 Level = Literal["info", "warning", "error"]
+LogSource = Literal["app", "worker", "finding"]
 
 # A hung worker is noticed after this long.
 _WORD_WITHIN_S = {
@@ -97,8 +98,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
+    """One line of the log. `time` is the time of day, or the recorded time in a replay; a
+    finding of a trace's health has its `code`."""
+
     level: Level
     text: str
+    time: str = ""
+    source: LogSource = "app"
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +132,8 @@ class View:
     died: WorkerDied | None = None
     fatal: Failure | None = None
     banner: Banner | None = None
-    replay_paused: bool = False
+    playback: Playback | None = None
+    analysing: bool = False
     meters: Meters | None = None
     heard_at: float | None = None
     stage_at: float | None = None
@@ -138,6 +146,12 @@ class View:
     def variant(self) -> str | None:
         """The name of the current choice."""
         return self.choices[self.current].name if self.current >= 0 else None
+
+    @property
+    def possible(self) -> tuple[int, ...]:
+        """The indexes of the choices that can be switched to."""
+        places = range(len(self.choices))
+        return tuple(place for place in places if self.choices[place].unavailable is None)
 
     @property
     def live_figures(self) -> bool:
@@ -185,6 +199,8 @@ class View:
             return "this file could not be read"
         if self.kind == "trace":
             return "reading the trace…"
+        if self.analysing:
+            return f"analysing the window of {self.variant}"
         if self.died is not None or self.state in ("ended", "failed"):
             return "no window was captured"
         if self.variant:

@@ -17,6 +17,7 @@ _DETAILS_SHARE = 0.30
 _DETAILS_MAX_CELLS = 64
 _DETAILS_ROWS = 6
 _LAST = 99
+_BOTTOM = ("playback", "keys")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,8 @@ class Page:
 def plan(
     page: Page, kind: Kind, size: tuple[int, int], wanted: Mapping[str, int], color: bool = True
 ) -> Plan:
-    """Place a page on (width, height) cells: title, tabs, strip and keys are around every page.
+    """Place a page on (width, height) cells: title, tabs, strip and keys are around every page,
+    and the place of a replay.
 
     `wanted` are the rows that panels want (`Panel.wanted_rows`); `banner` is one of them, 0
     without a banner.
@@ -135,7 +137,8 @@ def plan(
     if details:
         few = _DETAILS_ROWS + edge_rows(frame)
         bands = [*bands, Band((("details", 1.0),), few, 2 * few, _LAST, 1)]
-    rows = [*top, *bands, line("keys", 2)]
+    bottom = [line("keys", 2)] if kind != "replay" else [line("playback", 2), line("keys", 3)]
+    rows = [*top, *bands, *bottom]
     while rows and sum(row.least for row in rows) > height:
         rows.remove(max(rows, key=lambda row: row.priority))
     heights = _share(rows, height - sum(row.least for row in rows))
@@ -152,14 +155,15 @@ def _placed(
     the rows of the screen from the first band to the keys, None without a band."""
     width, height = size
     places: dict[str, Place] = {}
-    first, y = None, 0
+    first, y, end = None, 0, height
     for row, high in zip(rows, heights, strict=True):
         inside = row in bands
         if inside and first is None:
             first = y
-        if row.panels[0][0] == "keys":
-            # Rows left over stay above the keys.
-            y = height - high
+        if row.panels[0][0] in _BOTTOM:
+            # Rows left over stay above the bottom lines.
+            y = max(y, height - sum(heights[rows.index(row) :]))
+            end = min(end, y)
         x, total = 0, 0.0
         for name, share in row.panels:
             total += share
@@ -168,5 +172,4 @@ def _placed(
                 places[name] = Place(x, y, right - x, high)
             x = right
         y += high
-    end = places["keys"].y if "keys" in places else height
     return places, None if first is None else (first, end)

@@ -35,7 +35,7 @@ class KeysPanel(Panel[tuple[Command, ...]]):
             self._redraw()
 
     def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
-        self._app = footer(view.kind, len(view.choices))
+        self._app = footer(view.kind, len(view.possible))
         return (*self._local, *self._app)
 
     def draw(self, data: tuple[Command, ...], width: int, height: int) -> Sheet:

@@ -29,5 +29,12 @@ class Turn(Message):
 
 
 @dataclass
+class GoTo(Message):
+    """Go to this time of a replay."""
+
+    t_ns: int
+
+
+@dataclass
 class Resized(Message):
     """The panel wants another number of rows (`Panel.wanted_rows`)."""

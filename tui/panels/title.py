@@ -6,6 +6,7 @@ from typing import Literal
 from rich.cells import cell_len
 
 from decodescope.analyzer.formatting import sampling_facts, shorten
+from decodescope.tui.link.base import Playback
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 
@@ -56,7 +57,7 @@ class TitlePanel(Panel[TitleData]):
             text, tone = f"no word from the worker for {silent_s:.0f} s, R restarts it", "bad"
         elif view.detail and view.state in _DETAILED:
             text = f"{view.state}: {view.progress(moment.now)}"
-        badges.append(Badge("paused", "idle") if view.replay_paused else Badge(text, tone))
+        badges.append(_playback_badge(view.playback) if view.playback else Badge(text, tone))
         return TitleData(tuple(badges), _facts(view))
 
     def as_text(self, data: TitleData) -> list[str]:
@@ -82,6 +83,10 @@ class TitlePanel(Panel[TitleData]):
         row.segments.extend(end.segments)
         row.cells += end.cells
         return Sheet([row])
+
+
+def _playback_badge(playback: Playback) -> Badge:
+    return Badge(playback.state, "good" if playback.state == "playing" else "idle")
 
 
 def _facts(view: View) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from decodescope.tui.commands import COMMANDS
+from decodescope.tui.commands import COMMANDS, Command
 from decodescope.tui.style.palette import Inks
 
 FIGURES = (
@@ -77,17 +77,23 @@ class HelpScreen(ModalScreen[None]):
     HelpScreen Static { height: auto; }
     """
 
-    def __init__(self, inks: Inks) -> None:
+    def __init__(self, inks: Inks, here: tuple[Command, ...]) -> None:
+        """`here` are the commands of the panel that has the focus."""
         super().__init__()
         self._inks = inks
+        self._here = here
 
     def compose(self) -> ComposeResult:
         keys = [("1\u20139", "Show that page")]
+        keys += [("tab", "Give the keys to the next panel of the page")]
         keys += [(c.shown_key, f"{c.title}. {c.help}.") for c in COMMANDS]
+        here = [(c.shown_key, f"{c.title}. {c.help}.") for c in self._here]
         with VerticalScroll() as box:
             box.border_title = "decodescope help"
             box.border_subtitle = "esc closes"
-            yield from self._section("Keys", keys)
+            if here:
+                yield from self._section("Keys of this panel", here)
+            yield from self._section("\nKeys everywhere" if here else "Keys everywhere", keys)
             yield from self._section("\nFigures", FIGURES)
             yield from self._section("\nWhy the GPU was idle", GAPS)
             yield from self._section("\nVerdict", VERDICT)

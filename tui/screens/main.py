@@ -15,6 +15,7 @@ from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.footer import KeysPanel
 from decodescope.tui.panels.messages import Resized
 from decodescope.tui.panels.panel import Brush, Empty, Panel
+from decodescope.tui.panels.playback import PlaybackPanel
 from decodescope.tui.panels.strip import StripPanel
 from decodescope.tui.panels.tabs import Tab, TabsPanel
 from decodescope.tui.panels.title import TitlePanel
@@ -38,7 +39,9 @@ class MainScreen(Screen[None]):
         tabs = TabsPanel(
             brush, view, moment, tuple(Tab(page.name, page.key, page.label) for page in pages)
         )
-        kinds: list[type[Panel[Any]]] = [TitlePanel, StripPanel, BannerPanel, DetailsPanel]
+        kinds: list[type[Panel[Any]]] = [
+            TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel,
+        ]  # fmt: skip
         kinds += dict.fromkeys(kind for page in pages for kind in page.panels)
         self._panels: list[Panel[Any]] = [kind(brush, view, moment) for kind in kinds]
         self._panels += [tabs, self._keys]

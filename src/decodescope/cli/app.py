@@ -110,6 +110,7 @@ def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp
     from rich.console import Console
 
     from decodescope.tui.app import DecodescopeApp
+    from decodescope.tui.model.memory import user_places
     from decodescope.tui.style.terminal import TerminalTraits
 
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
@@ -119,7 +120,7 @@ def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp
         color=color,
         few_colors=place != "browser" and Console().color_system in ("standard", "windows"),
     )
-    return DecodescopeApp(source, traits, page=options.page)
+    return DecodescopeApp(source, traits, page=options.page, places=user_places())
 
 
 def _draw(app: "DecodescopeApp", size: tuple[int, int]) -> None:

@@ -12,6 +12,7 @@ from decodescope import __version__
 from decodescope.cli.analyze import analyze
 from decodescope.cli.bench import bench
 from decodescope.cli.compare import compare
+from decodescope.cli.config import config
 from decodescope.cli.diff import diff
 from decodescope.cli.ending import end_with
 from decodescope.cli.export import export
@@ -20,9 +21,11 @@ from decodescope.cli.lists import doctor, models, variants
 from decodescope.cli.live import live
 from decodescope.cli.open import open_files
 from decodescope.cli.run import run
+from decodescope.cli.serve import serve
 
 COMMANDS: tuple[click.Command, ...] = (
     live, run, open_files, models, variants, doctor, bench, analyze, compare, diff, export,
+    serve, config,
 )  # fmt: skip
 
 

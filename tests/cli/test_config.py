@@ -1,0 +1,113 @@
+"""`config`, and what the app does with the user's two files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from decodescope.tui.app import DecodescopeApp, all_actions
+from decodescope.tui.model.feed import LiveSource
+from decodescope.tui.model.memory import Memory, Places
+from tests.helpers.command import Command
+from tests.helpers.scripted import ScriptedLink, settle
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config" / "decodescope").mkdir(parents=True)
+    return Places(
+        tmp_path / "state" / "decodescope" / "state.json",
+        tmp_path / "config" / "decodescope" / "keymap.toml",
+    )
+
+
+def app_of(places: Places) -> DecodescopeApp:
+    return DecodescopeApp(LiveSource(ScriptedLink()), places=places)
+
+
+def test_config_names_both_files_and_shows_what_is_in_them(
+    decodescope: Command, places: Places
+) -> None:
+    paths = decodescope("config", "path").out.splitlines()
+    assert paths == [str(places.state), str(places.keymap)]
+    Memory(places.state).change(theme="nord")
+    places.keymap.write_text('[app]\nfreeze = "z"\n')
+    shown = json.loads(decodescope("config", "show").out)
+    assert shown["remembered"] == {"theme": "nord"}
+    assert shown["keymap"] == {"app.freeze": "z"}
+    assert (shown["keys"]["app.freeze"], shown["keys"]["app.help"]) == ("z", "question_mark")
+
+
+def test_config_reports_broken_files_and_still_shows_the_rest(
+    decodescope: Command, places: Places
+) -> None:
+    places.state.parent.mkdir(parents=True)
+    places.state.write_text("{")
+    places.keymap.write_text('[app]\nfly = "z"\n')
+    done = decodescope("config", "show")
+    assert done.code == 0
+    assert json.loads(done.out)["keymap"] == {}
+    state, keymap = done.err.splitlines()
+    assert f"{places.state}: cannot be read" in state
+    assert f"{places.keymap}: no action app.fly" in keymap
+
+
+def test_every_key_of_the_app_can_be_named_and_none_clashes_with_itself(places: Places) -> None:
+    """A keymap with every action on its own keys is accepted, so the default keys are sound."""
+    from decodescope.tui.model.keymap import read_keymap
+
+    actions = all_actions()
+    assert {"app.quit", "app.freeze", "table.sort"} <= set(actions)
+    lines = [f'"{name}" = {json.dumps(keys.split(","))}' for name, keys in actions.items()]
+    groups: dict[str, list[str]] = {}
+    for name, line in zip(actions, lines, strict=True):
+        group, _, action = name.partition(".")
+        groups.setdefault(group, []).append(line.replace(f'"{name}"', f'"{action}"'))
+    text = "\n".join(f'["{group}"]\n' + "\n".join(rows) for group, rows in groups.items())
+    places.keymap.write_text(text)
+    assert set(read_keymap(places.keymap, actions)) == set(actions)
+
+
+async def test_a_key_of_the_keymap_works_and_the_old_one_no_longer(places: Places) -> None:
+    places.keymap.write_text('[app]\nfreeze = "z"\n')
+    app = app_of(places)
+    async with app.run_test() as pilot:
+        await pilot.press("space")
+        assert not app._painter.frozen
+        await pilot.press("z")
+        assert app._painter.frozen
+
+
+async def test_a_keymap_that_cannot_be_meant_is_logged_and_the_keys_stay(places: Places) -> None:
+    places.keymap.write_text('[app]\nfreeze = "q"\n')
+    app = app_of(places)
+    async with app.run_test() as pilot:
+        lines = [line.text for line in app.view().log]
+        assert any("q is the key of both app.freeze and app.quit" in line for line in lines)
+        await pilot.press("space")
+        assert app._painter.frozen
+
+
+async def test_the_theme_is_the_one_of_the_last_run(places: Places) -> None:
+    app = app_of(places)
+    async with app.run_test() as pilot:
+        app.theme = "nord"
+        await settle(pilot)
+    assert Memory(places.state).remembered.theme == "nord"
+    assert app_of(places).theme == "nord"
+    Memory(places.state).change(theme="gone in this version")
+    assert app_of(places).theme == "decodescope-dark"
+
+
+async def test_what_cannot_be_remembered_is_one_line_in_the_log(places: Places) -> None:
+    places.state.parent.parent.write_text("a file, not a folder")
+    app = app_of(places)
+    async with app.run_test() as pilot:
+        for theme in ("nord", "gruvbox", "nord"):
+            app.theme = theme
+            await settle(pilot)
+        said = [line.text for line in app.view().log if "remembered" in line.text]
+    assert len(said) == 1
+    assert said[0].startswith("nothing is remembered: ")
