@@ -157,10 +157,9 @@ def analyse_files(paths: Sequence[Path], at: float) -> Window:
 
     analysis = _analysis(paths)
     report = analysis.report
-    timeline = analysis.step_timeline() if report.steps else None
     shown = report.kernels[:KERNELS_SHOWN]
     families = tuple(FAMILIES[kernel_family(kernel.name)] for kernel in shown)
-    return Window(paths[0], analysis, find_lanes(analysis), timeline, families, at)
+    return Window(paths[0], analysis, find_lanes(analysis), families, at)
 
 
 def _analysis(paths: Sequence[Path]) -> "Analysis":

@@ -9,8 +9,9 @@ import numpy as np
 from decodescope.analyzer.lanes.host import MAX_LEVELS, HostLanes, owners
 from decodescope.analyzer.lanes.lane import Lane, LaneKey, Slices, lane_of
 from decodescope.analyzer.reports.analysis import Analysis
-from decodescope.analyzer.timing.intervals import Union, merged
+from decodescope.analyzer.timing.intervals import merged, overlapped
 from decodescope.analyzer.timing.op_families import families_of
+from decodescope.analyzer.timing.timeline import OVERLAP_SHARE
 from decodescope.analyzer.trace import Int8s, Int64s, Intervals, Trace, rows_by
 
 _NUMBER = re.compile(r"\d+")
@@ -64,7 +65,7 @@ def find_lanes(analysis: Analysis) -> Lanes:
         home=home,
         steps=marked,
         step=launched,
-        busy=_busy(merged(list(analysis.busy.values())) if analysis.busy else None),
+        busy=_nameless(LaneKey("busy", 0), "busy", _busy(analysis)),
     )
 
 
@@ -75,17 +76,23 @@ def _extent(*events: Intervals) -> tuple[int, int]:
     return min(int(one.start_ns[0]) for one in shown), max(int(one.end_ns.max()) for one in shown)
 
 
-def _busy(union: Union | None) -> Lane:
-    empty = np.zeros(0, dtype=np.int64)
-    start_ns, end_ns = (empty, empty) if union is None else (union.start_ns, union.end_ns)
-    rows = np.arange(len(start_ns))
-    slices = Slices(start_ns, end_ns, np.full_like(rows, -1), rows, np.zeros(len(rows), np.int8))
-    return lane_of(LaneKey("busy", 0), "busy", slices)
+def _busy(analysis: Analysis) -> Intervals:
+    if analysis.busy:
+        return merged(list(analysis.busy.values()))
+    return Intervals.concatenate(())
+
+
+def _nameless(key: LaneKey, title: str, times: Intervals) -> Lane:
+    rows = np.arange(len(times))
+    kind = np.zeros(len(rows), dtype=np.int8)
+    return lane_of(
+        key, title, Slices(times.start_ns, times.end_ns, np.full_like(rows, -1), rows, kind)
+    )
 
 
 def _ordered(analysis: Analysis) -> Iterator[Lane]:
-    """Device by device: the threads that launch to it, its ranges, its streams, its gaps; then the
-    threads that launch to none."""
+    """Device by device: the threads that launch to it, its ranges, streams, overlap and gaps; then
+    the threads that launch to none."""
     trace = analysis.trace
     threads, host = owners(trace), HostLanes(trace)
     families = families_of(trace.names, trace.ops)
@@ -98,6 +105,7 @@ def _ordered(analysis: Analysis) -> Iterator[Lane]:
             yield from host.lanes(thread, prefix, name)
         yield from _range_lanes(analysis, levels, ops, prefix)
         yield from _stream_lanes(trace, families, ops, prefix)
+        yield from _overlap_lane(analysis, device, ops, prefix)
         yield _gap_lane(analysis, device, prefix)
     for thread in (thread for thread, owner in threads.items() if owner is None):
         yield from host.lanes(thread, "", f"cpu {thread[1] % 10_000}")
@@ -119,6 +127,14 @@ def _stream_lanes(trace: Trace, families: Int8s, ops: Int64s, prefix: str) -> It
                         trace.ops.name[rows].astype(np.int64), rows, families[rows])  # fmt: skip
         name = f"cpu {stream % 10_000}" if trace.on_cpu else f"str {stream}"
         yield lane_of(LaneKey("stream", device, stream), prefix + name, slices)
+
+
+def _overlap_lane(analysis: Analysis, device: int, ops: Int64s, prefix: str) -> Iterator[Lane]:
+    """When two or more ops of the device ran at once, if they did for a share of its busy time that
+    matters."""
+    found = overlapped(analysis.trace.ops.start_ns[ops], analysis.trace.ops.end_ns[ops])
+    if int(found.length_ns.sum()) > OVERLAP_SHARE * analysis.busy[device].busy_ns:
+        yield _nameless(LaneKey("overlap", device), prefix + "over", found)
 
 
 def _gap_lane(analysis: Analysis, device: int, prefix: str) -> Lane:

@@ -52,6 +52,7 @@ def inside_range(lanes: Lanes, path: str) -> list[Bools]:
     calls[analysis.launches.call] = nodes[ranges.call_node]
     of_kind = {
         "stream": ops,
+        "overlap": np.zeros(len(trace.ops), dtype=np.bool_),
         "gap": ops[analysis.gaps.next],
         "range": nodes,
         "host": np.append(calls[:-1], np.zeros(len(trace.cpu_ops), dtype=np.bool_)),

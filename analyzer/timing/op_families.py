@@ -7,15 +7,13 @@ from functools import lru_cache
 import numpy as np
 
 from decodescope.analyzer.timing.communication import communication_kind
-from decodescope.analyzer.timing.intervals import covered_until, critical_ns
-from decodescope.analyzer.timing.step_timeline import StepTimeline, column_edges
-from decodescope.analyzer.trace import MEMCPY, MEMSET, GpuOps, Int8s, Intervals
+from decodescope.analyzer.timing.step_timeline import StepTimeline
+from decodescope.analyzer.trace import MEMCPY, MEMSET, GpuOps, Int8s
 
 FAMILIES = (
     *("matmul", "attention", "reduction", "elementwise", "copy"),
     *("communication", "other"),
 )
-NO_FAMILY = -1
 
 _COPY = FAMILIES.index("copy")
 _COMMUNICATION = FAMILIES.index("communication")
@@ -63,22 +61,3 @@ def families_of(names: Sequence[str], ops: GpuOps) -> Int8s:
     local = np.isin(ops.kind, (MEMCPY, MEMSET)) & (families != _COMMUNICATION)
     families[local] = _COPY
     return families
-
-
-def dominant_family(timeline: StepTimeline, columns: int) -> Int8s:
-    """The family with the most critical time in each column: int8 [columns], `NO_FAMILY` where no
-    op ran. The first of `FAMILIES` wins a tie."""
-    dominant = np.full(columns, NO_FAMILY, dtype=np.int8)
-    if columns < 1 or not len(timeline.ops):
-        return dominant
-    families, edges = op_families(timeline), column_edges(timeline, columns)
-    ops = timeline.ops
-    critical = critical_ns(ops.start_ns, ops.end_ns)
-    longest = np.zeros(columns, dtype=np.int64)
-    for family in np.unique(families):
-        mine = (families == family) & (critical > 0)
-        parts = Intervals(ops.end_ns[mine] - critical[mine], ops.end_ns[mine])
-        taken_ns = np.diff(covered_until(parts, edges))
-        dominant[taken_ns > longest] = family
-        longest = np.maximum(longest, taken_ns)
-    return dominant

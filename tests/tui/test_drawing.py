@@ -1,6 +1,5 @@
 """Level of detail and small drawing functions, against their definitions."""
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -18,7 +17,6 @@ from decodescope.tui.panels.history import (
     sliced,
     switches,
 )
-from decodescope.tui.panels.last_step import gap_level, scale_step_ns
 from decodescope.tui.panels.panel import Brush
 from decodescope.tui.panels.text import wrapped_tail
 from decodescope.tui.panels.variants import first_shown
@@ -121,28 +119,6 @@ def test_the_slices_hold_the_whole_history_up_to_the_span(samples, columns):
 def test_a_mark_is_where_the_variant_changes():
     first, second = Sample(1.0, 5.0, 0), Sample(2.0, 6.0, 1)
     assert switches([None, first, first, None, second, first]) == [(1, 0), (4, 1), (5, 0)]
-
-
-@given(st.integers(0, 10**11), st.integers(0, 10**11), glyph_sets)
-def test_a_longer_gap_is_never_drawn_smaller(short, long, glyphs):
-    assume(short <= long)
-    assert gap_level(short, glyphs) <= gap_level(long, glyphs) <= len(glyphs.ramp) - 2
-    assert (gap_level(short, glyphs) == 0) == (short == 0)
-
-
-@pytest.mark.parametrize(
-    ("gap_ns", "expected"),
-    [(0, 0), (1, 1), (999, 1), (2_000, 1), (4_000, 2), (20_000, 3), (50_000, 4), (2_000_000, 7)],
-)
-def test_gap_levels_are_half_decades(gap_ns, expected):
-    assert gap_level(gap_ns, UNICODE) == expected
-
-
-@given(st.integers(1, 10**12), st.integers(1, 300))
-def test_scale_labels_are_round_and_apart(span_ns, columns):
-    step = scale_step_ns(span_ns, columns)
-    assert str(step).rstrip("0") in ("1", "2", "5")
-    assert step * columns >= span_ns * 12 or step == 1
 
 
 @given(st.integers(1, 40), st.integers(-1, 39), st.integers(1, 12))

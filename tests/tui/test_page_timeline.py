@@ -326,7 +326,7 @@ async def test_a_later_window_keeps_zoom_and_place(session, tmp_path):
 
 
 def view_of(analysis, selection: Selection = NOTHING) -> View:
-    window = Window(Path("it"), analysis, find_lanes(analysis), None, (), 0.0)
+    window = Window(Path("it"), analysis, find_lanes(analysis), (), 0.0)
     return View("trace", "it", window=window, selection=selection)
 
 

@@ -160,7 +160,8 @@ def test_600_kernels_before_a_gap_of_26_ms_are_told_apart_when_gaps_are_compress
     events = [call(0, 1_000, 1)]
     events += [op(at, at + 3 * US, 1, name=f"k{at}") for at in range(0, 600 * 4 * US, 4 * US)]
     events.append(op(600 * 4 * US + 26 * MS, 600 * 4 * US + 26 * MS + 3 * US, 1))
-    one = look(*events, columns=100).fit_all(100)
+    one = look(*events, columns=100)
+    one = one.fill(*one.lanes.world, 100)
     before = one.column_of(600 * 4 * US, 100)
     squeezed = one.with_compression(True, 100)
     after = squeezed.column_of(600 * 4 * US, 100)

@@ -81,15 +81,15 @@ class Look:
         viewport = viewport.within(*self.world, columns)
         return self if viewport == self.viewport else replace(self, viewport=viewport)
 
+    def fill(self, start_ns: int, end_ns: int, columns: int) -> Self:
+        """Exactly this time fills the screen."""
+        start_ns, end_ns = self.time.draw(np.array((start_ns, end_ns))).tolist()
+        return self.to(Viewport(start_ns, max(end_ns - start_ns, 1)), columns)
+
     def fit(self, start_ns: int, end_ns: int, columns: int) -> Self:
-        """This time fills the screen."""
+        """This time fills the screen, but for a margin."""
         drawn = self.time.draw(np.array((start_ns, end_ns))).tolist()
         return self.to(fitting(*drawn), columns)
-
-    def fit_all(self, columns: int) -> Self:
-        """All time fills the screen."""
-        start_ns, end_ns = self.world
-        return self.to(Viewport(start_ns, end_ns - start_ns), columns)
 
     def show(self, start_ns: int, end_ns: int, columns: int, readable: bool = True) -> Self:
         """Move so that this time is visible; if `readable`, zoom in on what is too short to see."""
@@ -138,7 +138,7 @@ class Look:
         before = int(steps.start_ns.searchsorted(middle_ns, side="right")) - 1
         place = before + by + (by < 0 and self.step() is None)
         place = max(min(place, len(steps) - 1), 0)
-        return self.fit(int(steps.start_ns[place]), int(steps.end_ns[place]), columns)
+        return self.fill(int(steps.start_ns[place]), int(steps.end_ns[place]), columns)
 
     def marked(self, selection: Selection, labels: Bools | None) -> Self:
         """What stands out: the slices inside the selection's range that also belong to its kernel,
@@ -169,8 +169,8 @@ def look_at(lanes: Lanes, columns: int) -> Look:
     stream."""
     kinds = [lane.key.kind for lane in lanes.lanes]
     cursor = kinds.index("stream") if "stream" in kinds else 0
-    time = as_it_is(lanes.world)
-    return Look(lanes, time, Viewport(*lanes.world), cursor).fit(*lanes.home, columns)
+    look = Look(lanes, as_it_is(lanes.world), Viewport(*lanes.world), cursor)
+    return look.fill(*lanes.home, columns)
 
 
 def look_again(look: Look, lanes: Lanes, columns: int) -> Look:
@@ -184,6 +184,29 @@ def look_again(look: Look, lanes: Lanes, columns: int) -> Look:
     fresh = replace(fresh, viewport=Viewport(start_ns, max(span_ns, 1)))
     compress = bool(look.time.limit_ns)
     return fresh.with_compression(True, columns) if compress else fresh.to(fresh.viewport, columns)
+
+
+def last_step_of(lanes: Lanes, most: int) -> Lanes:
+    """At most `most` lanes of the device of the last step: its gaps, its stream with most ops, its
+    overlap, its other streams."""
+    device = lanes.analysis.steps.device[lanes.step[-1:]].tolist()
+    mine = [lane for lane in lanes.lanes
+            if lane.key.kind in ("stream", "overlap", "gap")
+            and lane.key.device == (device or [lane.key.device])[0]]  # fmt: skip
+    order = {"gap": 0, "stream": 3, "overlap": 2}
+    busiest = max((lane for lane in mine if lane.key.kind == "stream"), default=None,
+                  key=lambda lane: len(lane.slices))  # fmt: skip
+    ranked = sorted(mine, key=lambda lane: 1 if lane is busiest else order[lane.key.kind])
+    kept = {lane.key for lane in ranked[:most]}
+    return replace(lanes, lanes=tuple(lane for lane in mine if lane.key in kept))
+
+
+def overlap_share(lanes: Lanes) -> float:
+    """The share of the last step in which ops of its device overlapped, 0 if that does not
+    matter."""
+    found = last_step_of(lanes, len(lanes.lanes)).lanes
+    home = np.array(lanes.home)
+    return sum(float(one.columns(home).busy[0]) for one in found if one.key.kind == "overlap")
 
 
 def time_of_pick(lanes: Lanes, pick: Pick | None) -> tuple[int, int] | None:

@@ -16,7 +16,6 @@ from decodescope.tui.model.picks import NOTHING, Selection
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
     from decodescope.analyzer.lanes.build import Lanes
-    from decodescope.analyzer.timing.step_timeline import StepTimeline
 
 Kind = Literal["live", "replay", "trace"]
 Level = Literal["info", "warning", "error"]
@@ -56,14 +55,13 @@ class Moment:
 class Window:
     """One analysed window, announced at monotonic second `at`.
 
-    `lanes` index all of its time, `timeline` is its last step, `families` are the kinds of work
-    that the report's first kernels do.
+    `lanes` index all of its time, `families` are the kinds of work that the report's first kernels
+    do.
     """
 
     path: Path
     analysis: "Analysis"
     lanes: "Lanes"
-    timeline: "StepTimeline | None"
     families: tuple[str, ...]
     at: float
 

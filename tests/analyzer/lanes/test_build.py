@@ -10,7 +10,8 @@ from decodescope.analyzer import analyze, analyze_ranks
 from decodescope.analyzer.lanes.build import Lanes, find_lanes
 from decodescope.analyzer.lanes.host import HOST_KINDS
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from tests.helpers.drawn_windows import analysed, windows
+from decodescope.analyzer.timing.timeline import OVERLAP_SHARE
+from tests.helpers.drawn_windows import US, analysed, windows
 from tests.helpers.kineto_events import (
     RECORDED,
     call,
@@ -151,6 +152,11 @@ def test_every_op_and_all_idle_time_is_in_a_lane(window):
         extent = int(busy.end_ns[-1] - busy.start_ns[0])
         assert int(gap.slices.length_ns.sum()) == extent - busy.busy_ns
         assert set(gap.slices.kind.tolist()) <= set(range(len(GAP_CLASSES)))
+        ops = [(o.start, o.end) for o in window[0] if o.device == device]
+        twice = sum(sum(s <= at < e for s, e in ops) > 1 for at in range(0, 300 * US, US)) * US
+        over = [lane for lane in lanes.lanes if lane.key[:2] == ("overlap", device)]
+        shown = sum(int(lane.slices.length_ns.sum()) for lane in over)
+        assert shown == (twice if twice > OVERLAP_SHARE * busy.busy_ns else 0)
     for lane in lanes.lanes:
         assert (np.diff(lane.slices.start_ns) >= 0).all()
         assert (lane.start_ns < lane.end_ns).all()

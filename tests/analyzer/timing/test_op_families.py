@@ -1,4 +1,4 @@
-"""Families of ops by name, and the dominant family of each column against brute force."""
+"""Families of ops by name."""
 
 import pytest
 from hypothesis import given
@@ -6,11 +6,9 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.timing.op_families import (
     FAMILIES,
-    NO_FAMILY,
-    dominant_family,
     kernel_family,
+    op_families,
 )
-from decodescope.analyzer.timing.step_timeline import column_edges
 from decodescope.analyzer.trace import KERNEL, MEMCPY
 from tests.helpers.step_timelines import step_timeline_of
 
@@ -70,26 +68,9 @@ def timelines(draw):
     return step_timeline_of(length, times, trace_names=NAMES, name=names, kind=kinds)
 
 
-@given(timelines(), st.integers(1, 50))
-def test_the_dominant_family_has_the_most_critical_time(timeline, columns):
-    """Each nanosecond counts for the first op that covers it."""
-    found = dominant_family(timeline, columns)
-    edges = column_edges(timeline, columns).tolist()
+@given(timelines())
+def test_the_family_of_an_op_is_that_of_its_name_but_copies_are_copies(timeline):
     ops = timeline.ops
-    rows = list(zip(ops.start_ns, ops.end_ns, ops.name, ops.kind, strict=True))
-    for column in range(columns):
-        taken = [0] * len(FAMILIES)
-        for ns in range(edges[column], edges[column + 1]):
-            for start, end, name, kind in rows:
-                if start <= ns < end:
-                    copies = kind == MEMCPY
-                    taken[FAMILIES.index("copy") if copies else kernel_family(NAMES[name])] += 1
-                    break
-        expected = taken.index(max(taken)) if max(taken) else NO_FAMILY
-        assert found[column] == expected
-
-
-def test_no_columns_no_families():
-    nothing = step_timeline_of(10, [])
-    assert dominant_family(nothing, 0).tolist() == []
-    assert dominant_family(nothing, 2).tolist() == [NO_FAMILY] * 2
+    for family, name, kind in zip(op_families(timeline), ops.name, ops.kind, strict=True):
+        copies = kind == MEMCPY
+        assert family == (FAMILIES.index("copy") if copies else kernel_family(NAMES[name]))

@@ -1,24 +1,12 @@
 """One step as drawn and as parts that add up, against sums over every nanosecond."""
 
-import itertools
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.timing.step_timeline import (
-    NO_GAP,
-    StepTimeline,
-    busy_fraction,
-    column_edges,
-    gap_class_name,
-    largest_gap,
-    overlap_fraction,
-)
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
-from tests.helpers.step_timelines import step_timeline_of
 
 CAPTURE = {
     "device": "cuda", "device_name": "NVIDIA H200", "model": "m", "weights": "random",
@@ -51,7 +39,7 @@ def test_a_step_lasts_until_the_next_one_begins_on_the_device() -> None:
     assert timeline.gaps.end_ns.tolist() == [30, 32, 40, 85, 88, 100]
     assert timeline.gaps.gap.tolist() == [0, 0, 0, 1, 1, 1]
     names = ["host_wait", "launch_call", "launch_latency"] * 2
-    assert [gap_class_name(kind) for kind in timeline.gaps.kind] == names
+    assert [GAP_CLASSES[kind] for kind in timeline.gaps.kind] == names
 
 
 def test_the_last_step_ends_with_its_marker_or_its_ops() -> None:
@@ -67,72 +55,6 @@ def test_there_is_no_timeline_without_such_a_step_or_without_ops() -> None:
     assert analysis.step_timeline(-3) is None
     assert analyze(trace_of(span(0, 9, "decode_step"))).step_timeline() is None
     assert analyze(trace_of(op(0, 9))).step_timeline() is None
-
-
-def timeline_of(
-    length: int, ops: list[tuple[int, int]], gaps: list[tuple[int, int]]
-) -> StepTimeline:
-    gap_kind = [i % len(GAP_CLASSES) for i in range(len(gaps))]
-    return step_timeline_of(length, ops, gaps, gap_kind=gap_kind)
-
-
-@st.composite
-def drawn(draw: st.DrawFn) -> tuple[StepTimeline, int]:
-    length = draw(st.integers(1, 70))
-    points = sorted(draw(st.sets(st.integers(0, length), max_size=16)))
-    pieces = list(itertools.pairwise(points))
-    busy = [draw(st.booleans()) for _ in pieces]
-    ops = [piece for piece, is_busy in zip(pieces, busy, strict=True) if is_busy]
-    gaps = [piece for piece, is_busy in zip(pieces, busy, strict=True) if not is_busy]
-    return timeline_of(length, ops, gaps), draw(st.integers(1, 80))
-
-
-@given(drawn())
-@settings(max_examples=200, deadline=None)
-def test_columns_match_a_look_at_every_nanosecond(case: tuple[StepTimeline, int]) -> None:
-    timeline, columns = case
-    edges = column_edges(timeline, columns).tolist()
-    assert edges[0] == 0
-    assert edges[-1] == timeline.length_ns
-    assert edges == [k * timeline.length_ns // columns for k in range(columns + 1)]
-    busy = busy_fraction(timeline, columns)
-    lengths, classes = largest_gap(timeline, columns)
-    ops = list(zip(timeline.ops.start_ns, timeline.ops.end_ns, strict=True))
-    gaps = list(zip(timeline.gaps.start_ns, timeline.gaps.end_ns, strict=True))
-    for column, (left, right) in enumerate(itertools.pairwise(edges)):
-        covered = sum(any(s <= at < e for s, e in ops) for at in range(left, right))
-        assert busy[column] == (covered / (right - left) if right > left else 0.0)
-        inside = [i for i, (s, e) in enumerate(gaps) if s < right and e > left]
-        if not inside:
-            assert (lengths[column], classes[column]) == (0, NO_GAP)
-            continue
-        best = max(inside, key=lambda i: (gaps[i][1] - gaps[i][0], -i))
-        assert lengths[column] == gaps[best][1] - gaps[best][0]
-        assert classes[column] == timeline.gaps.kind[best]
-
-
-@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=12), st.integers(1, 40))
-@settings(deadline=None)
-def test_overlap_is_where_two_or_more_ops_run(rows: list[tuple[int, int]], columns: int) -> None:
-    ops = sorted((start, start + length) for start, length in rows)
-    timeline = timeline_of(70, ops, [])
-    edges = column_edges(timeline, columns).tolist()
-    found = overlap_fraction(timeline, columns)
-    for column, (left, right) in enumerate(itertools.pairwise(edges)):
-        twice = sum(sum(s <= at < e for s, e in ops) > 1 for at in range(left, right))
-        assert found[column] == (twice / (right - left) if right > left else 0.0)
-
-
-def test_columns_are_exact_beyond_the_digits_of_a_float() -> None:
-    length = 2**60 + 3
-    edges = column_edges(timeline_of(length, [], []), 7).tolist()
-    assert edges == [k * length // 7 for k in range(8)]
-
-
-def test_no_columns() -> None:
-    timeline = timeline_of(10, [(0, 5)], [(5, 8)])
-    assert busy_fraction(timeline, 0).tolist() == []
-    assert largest_gap(timeline, 0)[0].tolist() == []
 
 
 def parts_of(analysis: Analysis) -> dict[str, int]:

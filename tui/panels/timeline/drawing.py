@@ -29,7 +29,7 @@ _EMPTY = 64
 _MAX_STREAM_ROWS = 3
 _KINDS: dict[LaneKind, Sequence[str]] = {
     "stream": FAMILIES, "gap": GAP_CLASSES, "host": HOST_KINDS, "range": ("", ""),
-    "host_range": ("", ""), "busy": ("",),
+    "host_range": ("", ""), "overlap": ("",), "busy": ("",),
 }  # fmt: skip
 
 
@@ -151,8 +151,10 @@ class Canvas:
                     continue
                 start += (room - len(label)) // 2
                 cells_wide = len(label)
+            elif (named := int(lane.slices.label[number])) < 0:
+                continue
             else:
-                name = self.look.lanes.names[int(lane.slices.label[number])]
+                name = self.look.lanes.names[named]
                 label = (
                     shorten_kernel(name, room - 1)
                     if lane.key.kind == "stream"

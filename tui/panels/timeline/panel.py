@@ -85,14 +85,16 @@ class TimelinePanel(LanesPanel):
 
     def action_fit_all(self) -> None:
         """Show all time."""
-        self._change(lambda look: look.fit_all(self._columns))
+        self._change(lambda look: look.fill(*look.lanes.world, self._columns))
 
     def action_fit(self) -> None:
         """Show the selection as large as it fits, or without one what is looked at first."""
 
         def fitted(look: "Look") -> "Look":
             chosen = self._chosen(look)[0]
-            return look.fit(*(chosen or look.lanes.home), self._columns)
+            if chosen is not None:
+                return look.fit(*chosen, self._columns)
+            return look.fill(*look.lanes.home, self._columns)
 
         self._change(fitted)
 
