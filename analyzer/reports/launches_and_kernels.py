@@ -33,23 +33,29 @@ def launch_report(timeline: Timeline) -> LaunchReport:
     )
 
 
-def kernel_reports(timeline: Timeline, reference_op: Int64s) -> tuple[KernelReport, ...]:
+def kernel_reports(
+    timeline: Timeline, reference_op: Int64s, chosen: Bools | None = None
+) -> tuple[KernelReport, ...]:
     """One row for each kernel name (in a CPU capture: each leaf operator), longest total first; if
     ops overlap, longest critical time first.
 
     `mean_ns` is total / count rounded down, `share` total / sum of all totals, `critical_share` the
     same of critical times. `reference_op` is each op's partner in `Trace.reference`, or -1.
+    If `chosen` is given, only these ops count, and shares are of their times.
     """
     trace, launches = timeline.trace, timeline.launches
-    mine = np.flatnonzero(trace.ops.kind == trace.kernel_kind)
+    counted = np.ones(len(trace.ops), dtype=np.bool_) if chosen is None else chosen
+    mine = np.flatnonzero((trace.ops.kind == trace.kernel_kind) & counted)
     names, index, counts = np.unique(trace.ops.name[mine], return_inverse=True, return_counts=True)
     totals, critical = np.zeros((2, len(names)), dtype=np.int64)
     np.add.at(totals, index, trace.ops.length_ns[mine])
     np.add.at(critical, index, timeline.critical_ns[mine])
     short_ops = launches.first_op[_alone_and_short(timeline)[1]]
-    short = np.bincount(trace.ops.name[short_ops], minlength=len(trace.names))[names]
+    short = np.bincount(trace.ops.name[short_ops[counted[short_ops]]], minlength=len(trace.names))[
+        names
+    ]
     all_totals, all_critical = int(totals.sum()), int(critical.sum())
-    known = rooflines(trace, op_work(trace, reference_op))
+    known = rooflines(trace, op_work(trace, reference_op), mine)
     columns = (names, counts, totals, critical, short)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     shapes = _shapes(timeline.trace.ops.take(mine))

@@ -39,15 +39,16 @@ def op_work(trace: Trace, reference_op: Int64s) -> OpWork:
     return OpWork(moved, computed)
 
 
-def rooflines(trace: Trace, work: OpWork) -> dict[int, Roofline]:
-    """By name (an index of `Trace.names`), for the ops whose bytes and FLOPs are known.
+def rooflines(trace: Trace, work: OpWork, chosen: Int64s) -> dict[int, Roofline]:
+    """By name (an index of `Trace.names`), for those of the `chosen` ops whose bytes and FLOPs are
+    known.
 
     The peak bandwidth is the one measured with the capture, else the datasheet's; the peak
     arithmetic is the datasheet's for the capture's dtype. The dtype of other traces is unknown:
     their kernels have a limit only if memory takes longer than arithmetic at the slowest dtype.
     """
     ops = trace.ops
-    known = np.flatnonzero((work.bytes != UNKNOWN) & (work.flops != UNKNOWN))
+    known = chosen[(work.bytes[chosen] != UNKNOWN) & (work.flops[chosen] != UNKNOWN)]
     names, row = np.unique(ops.name[known], return_inverse=True)
     devices, device_row = np.unique(ops.device[known], return_inverse=True)
     peaks = np.array([_peaks(trace, device) for device in devices.tolist()]).reshape(-1, 3)

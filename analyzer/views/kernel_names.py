@@ -13,6 +13,8 @@ from decodescope.analyzer.views.names import NOISE, cut_middle, shorten_kernel
 MIN_CELLS = 8
 _TOKEN = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
 _MAX_TOKENS = 3_000
+# More names that differ by a part of them are generated ones; numbers do for these.
+_MAX_ALIKE = 60
 _SEPARATOR = "·"
 
 
@@ -24,6 +26,8 @@ def short_kernels(names: Iterable[str], cells: int) -> dict[str, str]:
     """
     shown = {name: shorten_kernel(name, cells) for name in names}
     for alike in _alike(shown):
+        if len(alike) > _MAX_ALIKE:
+            continue
         labels = _differences([NOISE.sub("", readable_kernel(name)) for name in alike])
         for name, label in zip(alike, labels, strict=True):
             room = cells - cell_len(_SEPARATOR + label)

@@ -1,0 +1,154 @@
+"""One kernel at a time: its launches, how their times are distributed, and what they belong to."""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodescope.analyzer.attribution.range_tree import NO_NODE
+from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.reports.distributions import percentiles
+from decodescope.analyzer.reports.launches_and_kernels import kernel_reports
+from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
+from decodescope.analyzer.schema.launch_report import Percentiles
+from decodescope.analyzer.trace import Columns, Int64s
+
+UNKNOWN_NS = -1
+_TOP_RANGES = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelLaunches(Columns):
+    """One row for each op of a kernel, in order of start; times that are not known are
+    `UNKNOWN_NS`.
+
+    `op` indexes `Trace.ops`. `at_ns` is its start, from the first op of the trace; `queue_ns` its
+    start - the end of its launch call, if that is not negative; `latency_ns` its start - the start
+    of that call; `gap_ns` the gap of its device that it ended, 0 if it ended none.
+    """
+
+    op: Int64s
+    at_ns: Int64s
+    length_ns: Int64s
+    critical_ns: Int64s
+    queue_ns: Int64s
+    latency_ns: Int64s
+    gap_ns: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class RangeShare:
+    """The `launches` of a kernel whose own range is `path`, and their critical time."""
+
+    path: str
+    launches: int
+    critical_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelProfile:
+    """What the launches of one kernel have in common, and how they differ.
+
+    `lengths` and `gaps` are distributions of durations and of the gaps that its launches ended.
+    `shapes` has each launch shape and how often, most frequent first. `ranges` are those with the
+    most critical time; `other_ranges` counts the others. `calls` are the names of the launch calls.
+    """
+
+    report: KernelReport
+    lengths: Percentiles | None
+    gaps: Percentiles | None
+    shapes: tuple[tuple[LaunchShape, int], ...]
+    ranges: tuple[RangeShare, ...]
+    other_ranges: int
+    streams: tuple[int, ...]
+    calls: tuple[str, ...]
+
+
+def kernels_within(analysis: Analysis, path: str) -> tuple[KernelReport, ...]:
+    """The kernels of the ops of the range `path` and of those inside it, as in `Report.kernels`:
+    counts and times are of these ops, and shares of their times."""
+    inside = analysis.ranges.ops_within(path)
+    return kernel_reports(analysis, analysis.ranges.reference_op, inside)
+
+
+def kernel_launches(analysis: Analysis, name: str, within: str | None = None) -> KernelLaunches:
+    """The ops of the kernel `name`, those of the range `within` if one is given; none if the trace
+    has no such kernel."""
+    trace, gaps = analysis.trace, analysis.gaps
+    ops, calls = trace.ops, trace.calls
+    mine = _ops_of(analysis, name, within)
+    begin_ns, call = ops.start_ns[mine], ops.launch[mine]
+    linked = np.flatnonzero(call >= 0)
+    queue_ns, latency_ns = np.full((2, len(mine)), UNKNOWN_NS, dtype=np.int64)
+    queued_ns = begin_ns[linked] - calls.end_ns[call[linked]]
+    queue_ns[linked] = np.where(queued_ns >= 0, queued_ns, UNKNOWN_NS)
+    latency_ns[linked] = np.maximum(begin_ns[linked] - calls.start_ns[call[linked]], UNKNOWN_NS)
+    ended_ns = np.zeros(len(ops), dtype=np.int64)
+    ended_ns[gaps.next] = gaps.length_ns
+    return KernelLaunches(
+        op=mine,
+        at_ns=begin_ns - ops.start_ns[:1],
+        length_ns=ops.length_ns[mine],
+        critical_ns=analysis.critical_ns[mine],
+        queue_ns=queue_ns,
+        latency_ns=latency_ns,
+        gap_ns=ended_ns[mine],
+    )
+
+
+def kernel_profile(
+    analysis: Analysis, name: str, within: str | None = None
+) -> KernelProfile | None:
+    """What there is to say of one kernel, None if the window (or the range) does not have it."""
+    found = analysis.report.kernels if within is None else kernels_within(analysis, within)
+    report = next((one for one in found if one.name == name), None)
+    if report is None:
+        return None
+    trace = analysis.trace
+    launches = kernel_launches(analysis, name, within)
+    shape, count = np.unique(trace.ops.shape[launches.op], return_counts=True)
+    shapes = [
+        (trace.shapes[number], times)
+        for number, times in zip(shape.tolist(), count.tolist(), strict=True)
+        if number >= 0
+    ]
+    ranges = _ranges(analysis, launches)
+    call = trace.ops.launch[launches.op]
+    called = np.unique(trace.calls.name[call[call >= 0]]).tolist()
+    return KernelProfile(
+        report=report,
+        lengths=percentiles(launches.length_ns),
+        gaps=percentiles(launches.gap_ns[launches.gap_ns > 0]),
+        shapes=tuple(sorted(shapes, key=lambda one: -one[1])),
+        ranges=ranges[:_TOP_RANGES],
+        other_ranges=len(ranges[_TOP_RANGES:]),
+        streams=tuple(np.unique(trace.ops.stream[launches.op]).tolist()),
+        calls=tuple(trace.names[number] for number in called),
+    )
+
+
+def _ops_of(analysis: Analysis, name: str, within: str | None) -> Int64s:
+    trace = analysis.trace
+    number = bisect_left(trace.names, name)
+    if number >= len(trace.names) or trace.names[number] != name:
+        return np.zeros(0, dtype=np.int64)
+    chosen = (trace.ops.name == number) & (trace.ops.kind == trace.kernel_kind)
+    if within is not None:
+        chosen &= analysis.ranges.ops_within(within)
+    return np.flatnonzero(chosen)
+
+
+def _ranges(analysis: Analysis, launches: KernelLaunches) -> tuple[RangeShare, ...]:
+    """The ranges of the launches, that with the most critical time first."""
+    node, index, count = np.unique(
+        analysis.ranges.op_node[launches.op], return_inverse=True, return_counts=True
+    )
+    critical_ns = np.zeros(len(node), dtype=np.int64)
+    np.add.at(critical_ns, index, launches.critical_ns)
+    rows = zip(node.tolist(), count.tolist(), critical_ns.tolist(), strict=True)
+    found = [
+        RangeShare(analysis.ranges.paths[number], times, ns)
+        for number, times, ns in rows
+        if number != NO_NODE
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.critical_ns, one.path)))
