@@ -74,9 +74,17 @@ def kernels_within(analysis: Analysis, path: str) -> tuple[KernelReport, ...]:
 def kernel_launches(analysis: Analysis, name: str, within: str | None = None) -> KernelLaunches:
     """The ops of the kernel `name`, those of the range `within` if one is given; none if the trace
     has no such kernel."""
+    return _facts(analysis, _ops_of(analysis, name, within))
+
+
+def op_facts(analysis: Analysis, row: int) -> KernelLaunches:
+    """The same of one op, a row of `Trace.ops`."""
+    return _facts(analysis, np.array([row]))
+
+
+def _facts(analysis: Analysis, mine: Int64s) -> KernelLaunches:
     trace, gaps = analysis.trace, analysis.gaps
     ops, calls = trace.ops, trace.calls
-    mine = _ops_of(analysis, name, within)
     begin_ns, call = ops.start_ns[mine], ops.launch[mine]
     linked = np.flatnonzero(call >= 0)
     queue_ns, latency_ns = np.full((2, len(mine)), UNKNOWN_NS, dtype=np.int64)

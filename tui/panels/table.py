@@ -273,7 +273,8 @@ class TablePanel(Panel[Rows]):
         row = rows.place(key) if isinstance(rows, Rows) else None
         if row is not None and (place := _index(self._order, row)) is not None:
             self._cursor, self._cursor_key = place, key
-            if self._drawn_for is not None:
+            # Rows that are new are drawn by whoever picked them.
+            if self._drawn_for is not None and self._shown is self._data:
                 self._redraw()
 
     def _go_to(self, place: int) -> None:

@@ -2,25 +2,146 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.formatting import (
+    UNKNOWN,
+    bytes_size,
+    count,
+    duration,
+    extent_text,
+    number,
+    percent,
+    significant,
+)
+from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
+from decodescope.analyzer.schema.launch_report import Percentiles
+from decodescope.analyzer.views.mangled import readable_kernel
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
+_SHAPES_SHOWN = 4
+
 
 def kernel_lines(window: Window, name: str) -> Iterator[DetailLine]:
-    """The figures of all launches of the kernel."""
-    yield DetailLine("", name, "strong")
-    for kernel in window.report.kernels:
-        if kernel.name == name:
-            yield DetailLine("launches", count(kernel.count))
-            yield DetailLine("total", f"{duration(kernel.total_ns)}, {percent(kernel.share)} %")
-            yield DetailLine("mean", duration(kernel.mean_ns))
-            return
-    yield DetailLine("", "not in this window", "dim")
+    """The figures of all launches of the kernel in the window."""
+    from decodescope.analyzer.reports.kernel_launches import kernel_profile
+    from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
+
+    yield from _name_lines(name)
+    found = kernel_profile(window.analysis, name)
+    if found is None:
+        yield DetailLine("", "not in this window", "dim")
+        return
+    kernel, steps = found.report, len(window.report.steps)
+    yield DetailLine("family", FAMILIES[kernel_family(name)])
+    per_step = f", {number(kernel.count / steps)} per step" if steps else ""
+    yield DetailLine("launches", f"{count(kernel.count)}{per_step}")
+    per_step = f", {duration(kernel.total_ns / steps)} per step" if steps else ""
+    share = f"{percent(kernel.share)} % of kernel time"
+    yield DetailLine("total", f"{duration(kernel.total_ns)}{per_step}, {share}")
+    if kernel.critical_ns != kernel.total_ns:
+        share = f"{percent(kernel.critical_share)} % of critical time"
+        yield DetailLine("critical", f"{duration(kernel.critical_ns)}, {share}")
+    yield DetailLine("took", _spread(found.lengths))
+    if kernel.short_calls:
+        calls = f"{count(kernel.short_calls)} of {count(kernel.count)}"
+        yield DetailLine("short", f"{calls} ran for less time than their launch call took", "warn")
+    yield from _roofline_lines(kernel)
+    for shape, times in found.shapes[:_SHAPES_SHOWN]:
+        yield DetailLine("shape", f"{_shape_text(shape)}: {count(times)} launches")
+    if len(found.shapes) > _SHAPES_SHOWN:
+        yield DetailLine("", f"and {len(found.shapes) - _SHAPES_SHOWN} more shapes", "dim")
+    if found.gaps is not None:
+        yield DetailLine("gap before", _spread(found.gaps))
+    if found.calls:
+        yield DetailLine("launched by", ", ".join(found.calls))
+    yield DetailLine("streams", ", ".join(map(str, found.streams)))
+    for one in found.ranges:
+        yield DetailLine(
+            "in", f"{one.path}: {count(one.launches)} launches, {duration(one.critical_ns)}"
+        )
+    if found.other_ranges:
+        yield DetailLine("", f"and {count(found.other_ranges)} more ranges", "dim")
 
 
 def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
-    """One op of the trace."""
-    trace = window.analysis.trace
-    yield DetailLine("", trace.names[int(trace.ops.name[row])], "strong")
-    yield DetailLine("took", duration(int(trace.ops.length_ns[row])))
+    """One op of the trace: when it ran, how it was launched, and what the host was in."""
+    from decodescope.analyzer.attribution.host_paths import host_activity
+    from decodescope.analyzer.reports.kernel_launches import op_facts
+
+    analysis = window.analysis
+    trace, facts = analysis.trace, op_facts(window.analysis, row)
+    ops, call = trace.ops, int(trace.ops.launch[row])
+    yield from _name_lines(trace.names[int(ops.name[row])])
+    yield DetailLine("took", duration(int(facts.length_ns[0])))
+    if facts.critical_ns[0] != facts.length_ns[0]:
+        alone = duration(int(facts.critical_ns[0]))
+        yield DetailLine("critical", f"{alone}; before that another op of the device ran")
+    yield DetailLine("at", f"{duration(int(facts.at_ns[0]))} after the first op of the trace")
+    step = int(analysis.steps.op_step[row])
+    if step >= 0:
+        since_ns = int(ops.start_ns[row] - analysis.steps.span.start_ns[step])
+        yield DetailLine("step", f"{step}, {duration(since_ns)} after its first op")
+    device = trace.device_label(int(ops.device[row]))
+    yield DetailLine("on", f"device {device}, stream {int(ops.stream[row])}")
+    if ops.shape[row] >= 0:
+        yield DetailLine("shape", _shape_text(trace.shapes[int(ops.shape[row])]))
+    gap_ns = int(facts.gap_ns[0])
+    yield DetailLine("gap before", duration(gap_ns) if gap_ns else "none")
+    node = int(analysis.ranges.op_node[row])
+    if node >= 0:
+        yield DetailLine("range", analysis.ranges.paths[node])
+    if call < 0:
+        if not trace.on_cpu:
+            yield DetailLine("launch", "its launch call is not in the trace", "dim")
+        return
+    yield DetailLine("launched by", trace.names[int(trace.calls.name[call])])
+    yield DetailLine("call took", duration(int(trace.calls.length_ns[call])))
+    yield DetailLine("queued", duration(_known(int(facts.queue_ns[0]))))
+    yield DetailLine("call to start", duration(_known(int(facts.latency_ns[0]))))
+    thread = int(trace.calls.pid[call]), int(trace.calls.tid[call])
+    host = host_activity(trace, int(trace.calls.start_ns[call]), *thread)
+    path = " / ".join(part for part in (host.range, host.operator) if part)
+    if path:
+        yield DetailLine("host", path)
+
+
+def _name_lines(name: str) -> Iterator[DetailLine]:
+    """The readable name, and the exact one if they differ."""
+    readable = readable_kernel(name)
+    yield DetailLine("", readable, "strong")
+    if readable != name:
+        yield DetailLine("symbol", name, "dim")
+
+
+def _spread(times: Percentiles | None) -> str:
+    if times is None:
+        return UNKNOWN
+    shown = (("min", times.min), ("median", times.p50), ("p99", times.p99), ("max", times.max))
+    return ", ".join(f"{name} {duration(ns)}" for name, ns in shown)
+
+
+def _roofline_lines(kernel: KernelReport) -> Iterator[DetailLine]:
+    roof = kernel.roofline
+    if roof is None:
+        return
+    moved = f"{bytes_size(roof.bytes / roof.calls)} a launch, {bytes_size(roof.bytes_per_s)}/s"
+    yield DetailLine("moves", moved)
+    yield DetailLine("computes", f"{significant(roof.flops_per_s / 1e12)} TFLOP/s")
+    if roof.limit is not None:
+        yield DetailLine("limit", f"{roof.limit}, {percent(roof.share_of_limit)} % of its peak")
+    if roof.calls < kernel.count:
+        known = f"known of {count(roof.calls)} of {count(kernel.count)} launches"
+        yield DetailLine("", known, "dim")
+
+
+def _shape_text(shape: LaunchShape) -> str:
+    parts = [f"grid {extent_text(shape.grid)}", f"block {extent_text(shape.block)}"]
+    if shape.registers_per_thread is not None:
+        parts.append(f"{shape.registers_per_thread} registers a thread")
+    if shape.shared_memory_bytes is not None:
+        parts.append(f"{shape.shared_memory_bytes:,} B shared memory")
+    return ", ".join(parts)
+
+
+def _known(ns: int) -> int | None:
+    return ns if ns >= 0 else None
