@@ -5,9 +5,9 @@ from decodescope.tui.panels.kernel_table import KernelTablePanel
 
 
 def bands(room: Room) -> list[Band]:
-    """The table takes every row."""
+    """The table; the details are below it where it keeps six rows."""
     edge = edge_rows(room.frame)
-    return [Band((("kernels", 1.0),), edge + 3, edge + 200, 1, 3)]
+    return [Band((("kernels", 1.0),), edge + 7, edge + 200, 1, 3, edge + 9)]
 
 
 PAGE = Page("kernels", "3", "Kernels", (KernelTablePanel,), bands)

@@ -53,14 +53,11 @@ class KernelRows(Rows):
         self._most = max((self._share(kernel) for kernel in kernels), default=0.0)
         self._names = lru_cache(maxsize=2)(self._short)
         per = "step" if steps else "trace"
-        rates = [
-            Column("GB/s", priority=4),
-            Column("of peak %", priority=3),
-        ]
+        rates = (Column("GB/s", priority=4), Column("of peak %", priority=3))
         self._rates = any(kernel.roofline is not None for kernel in kernels)
         self.columns = (
             Column("", "left", first="up"),
-            Column("kernel", "left", first="up", flexible=True, least=16),
+            Column("kernel", "left", first="up", flexible=True, least=28),
             Column(f"calls/{per}", priority=2),
             Column(f"µs/{per}", priority=9 if critical else 0),
             Column("critical µs", priority=0 if critical else 9),
