@@ -30,21 +30,32 @@ from decodescope.analyzer.protocol import (
     SwitchVariant,
     TraceReady,
 )
-from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import Mark
 from decodescope.tui.background import AnalysisDone, Background, FileDone, NotRemembered
 from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, bindings
+from decodescope.tui.library import FilesRead, Library, Listed, window_health
 from decodescope.tui.link.base import LinkEvent, Seek, Speed
-from decodescope.tui.model.feed import Feed, Source, open_feed, source_for
+from decodescope.tui.model.feed import Feed, Job, Source, open_feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.keymap import read_keymap
 from decodescope.tui.model.memory import Memory, Places
 from decodescope.tui.model.replaying import last_of, neighbour, next_speed
-from decodescope.tui.model.view import Clock, Moment, View
+from decodescope.tui.model.view import Clock, Moment, View, Window
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
-from decodescope.tui.panels.messages import Choose, GoTo, Narrow, Turn
+from decodescope.tui.panels.files import PathPanel
+from decodescope.tui.panels.messages import (
+    Browse,
+    Choose,
+    GoTo,
+    MarkFile,
+    Narrow,
+    OpenPaths,
+    OpenTyped,
+    Point,
+    Turn,
+)
 from decodescope.tui.panels.panel import Brush, Panel
 from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.glyphs import ASCII, UNICODE
@@ -99,6 +110,7 @@ class DecodescopeApp(App[None]):
         self.register_theme(LIGHT)
         self._places = places
         self._memory = Memory(places.state if places is not None else None)
+        self._library = Library(self, self._focus, self._memory, self._clock, folder)
         remembered = self._memory.remembered.theme or ""
         kept = remembered if remembered in self.available_themes else DARK.name
         self.theme = kept if self._traits.color else "ansi-dark"
@@ -192,6 +204,7 @@ class DecodescopeApp(App[None]):
         self.theme_changed_signal.subscribe(self, self._recolour)
         self._read_keymap()
         self._show(self._feed)
+        self.action_page(self._focus.page)
 
     async def on_unmount(self) -> None:
         """End the worker and the replay, also after a crash."""
@@ -269,6 +282,10 @@ class DecodescopeApp(App[None]):
             message.feed.analysed(message.job, message.window)
         else:
             message.feed.not_analysed(message.job, message.error)
+        if message.feed.kind == "trace" and len(message.job.paths) == 1:
+            found = f"unreadable: {message.error}"
+            health = found if message.window is None else window_health(message.window)
+            self._library.health(message.job.paths[0], health)
         self._painter.changed(message.feed)
         self._start_analysis()
 
@@ -282,6 +299,8 @@ class DecodescopeApp(App[None]):
         what, path = message.what, message.path
         if path is not None:
             self.notify(str(path), title=f"{what.capitalize()} written")
+            if what == "trace":
+                self._library.captured(path)
             self._feed.note("info", f"{what} written to {path}")
         else:
             self._feed.alarm(f"{what} not written: {message.error}")
@@ -290,6 +309,8 @@ class DecodescopeApp(App[None]):
     def action_page(self, name: str) -> None:
         """Show the page with this name."""
         self._focus.page = name
+        if name == "files":
+            self._library.refresh(self._live is not None and self._feed is not self._live)
         self._painter.paint()
 
     def on_turn(self, message: Turn) -> None:
@@ -446,25 +467,67 @@ class DecodescopeApp(App[None]):
         self.push_screen(HelpScreen(self._inks(), here))
 
     def action_open(self) -> None:
-        """Choose a recording or a trace to look at."""
-        from decodescope.tui.screens.open import OpenScreen
+        """Show the files, and type a path."""
+        self.action_page("files")
+        self._main.query_one(PathPanel).field.focus()
 
-        behind = self._live is not None and self._feed is not self._live
-        self.push_screen(OpenScreen(bundled_recordings(), behind), self._opened)
+    def on_browse(self, message: Browse) -> None:
+        """A path is typed."""
+        self._library.browse(message.text)
+        self._painter.paint()
 
-    async def _opened(self, chosen: Path | str | None) -> None:
-        if chosen is None:
-            return
-        left = self._feed
-        if left is self._live:
-            await left.send(Pause())
-        elif left.link is not None:
-            await left.link.close()
-        if isinstance(chosen, Path):
-            self._show(open_feed(source_for(chosen), self._clock))
-        elif self._live is not None:
-            self._show(self._live)
+    def on_listed(self, message: Listed) -> None:
+        """A folder was read."""
+        self._library.listed(message)
+        self._painter.paint()
+
+    def on_point(self, message: Point) -> None:
+        """The cursor is on another file."""
+        self._library.point(message.path)
+        self._painter.paint()
+
+    def on_mark_file(self, message: MarkFile) -> None:
+        """A file is to be opened together with others, or no longer."""
+        self._library.mark(message.path)
+        self._painter.paint()
+
+    def on_open_typed(self, message: OpenTyped) -> None:
+        """Read the file that is typed."""
+        self._library.open_typed(message.text)
+        self._painter.paint()
+
+    def on_open_paths(self, message: OpenPaths) -> None:
+        """Read the files that were chosen."""
+        self._library.open(message.paths)
+        self._painter.paint()
+
+    async def on_files_read(self, message: FilesRead) -> None:
+        """Show what was opened; what cannot be read leaves everything as it is, and says why."""
+        if self._library.is_wanted(message):
+            if message.source is None:
+                self._feed.note("error", message.error)
+            else:
+                await self._show_instead(open_feed(message.source, self._clock), message.window)
+        self._painter.paint()
+
+    async def on_back_to_live(self) -> None:
+        """Show the worker again."""
+        if self._live is not None and self._feed is not self._live:
+            await self._show_instead(self._live)
             await self._live.send(Resume())
+
+    async def _show_instead(self, feed: Feed, window: Window | None = None) -> None:
+        """Show `feed` in place of what is shown; `window` is of its first file."""
+        if self._feed is self._live:
+            await self._feed.send(Pause())
+        elif self._feed.link is not None:
+            await self._feed.link.close()
+        if window is not None:
+            feed.analysed(Job((window.path,), 0, window.at), window)
+            self._library.health(window.path, window_health(window))
+        if self._focus.page == "files":
+            self._focus.page = PAGES[0].name
+        self._show(feed)
 
     def _inks(self) -> Inks:
         if not self._traits.color:

@@ -1,7 +1,9 @@
 """Opens any trace file that decodescope reads. A new format is one more row of `FORMATS`."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import msgspec
@@ -21,6 +23,10 @@ from decodescope.analyzer.recordings.frames import MAGIC
 from decodescope.analyzer.recordings.recording import read_recording, recording_in
 from decodescope.analyzer.trace import Trace
 
+# Enough for the head of a compressed file.
+_BEGINNING_BYTES = 1 << 16
+_JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[{\]]|[\[{]\s*\Z)")
+
 
 def load(path: Path | str) -> Trace:
     """Read a trace of Kineto (JSON), Nsight Systems (SQLite) or rocprofv3 (JSON), or a recording.
@@ -30,7 +36,20 @@ def load(path: Path | str) -> Trace:
     what is wrong with it and what to do.
     """
     with open_source(str(path)) as source:
-        return next(read for recognises, read in FORMATS if recognises(source))(source)
+        return next(read for _, recognises, read in FORMATS if recognises(source))(source)
+
+
+def format_of(path: Path) -> str:
+    """The name of the format in `FORMATS` that the file begins as, "" for what is no trace.
+
+    Raises:
+        OSError: the file cannot be read.
+        TraceError: it is no valid gzip.
+    """
+    with path.open("rb") as file:
+        source = ByteSource(BytesIO(file.read(_BEGINNING_BYTES)), str(path), file=path)
+    name = next(name for name, recognises, _ in FORMATS if recognises(source))
+    return "" if name == "kineto" and not _JSON.match(source.head) else name
 
 
 def _read_recorded_window(source: ByteSource) -> Trace:
@@ -45,12 +64,13 @@ def _read_recorded_window(source: ByteSource) -> Trace:
     return replace(trace, source=shown, findings=(*recording.findings, *trace.findings))
 
 
-# Whether a source has a format, and what reads it.
-FORMATS: tuple[tuple[Callable[[ByteSource], bool], Callable[[ByteSource], Trace]], ...] = (
-    (lambda source: source.head.startswith(SQLITE_MAGIC), read_nsys),
-    (lambda source: source.path.endswith(REPORT_SUFFIXES), refuse_nsys_report),
-    (lambda source: source.head.startswith(MAGIC), _read_recorded_window),
-    (lambda source: bool(HEAD.match(source.head)), read_rocprof),
-    (is_no_trace, refuse),
-    (lambda source: True, read_kineto),
+_Recognises = Callable[[ByteSource], bool]
+# The name of a format ("" for what is no trace), whether a source has it, and what reads it.
+FORMATS: tuple[tuple[str, _Recognises, Callable[[ByteSource], Trace]], ...] = (
+    ("nsys", lambda source: source.head.startswith(SQLITE_MAGIC), read_nsys),
+    ("", lambda source: source.path.endswith(REPORT_SUFFIXES), refuse_nsys_report),
+    ("recording", lambda source: source.head.startswith(MAGIC), _read_recorded_window),
+    ("rocprof", lambda source: bool(HEAD.match(source.head)), read_rocprof),
+    ("", is_no_trace, refuse),
+    ("kineto", lambda source: True, read_kineto),
 )

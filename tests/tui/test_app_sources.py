@@ -7,8 +7,6 @@ import pytest
 
 from decodescope.analyzer.protocol import (
     Bye,
-    Pause,
-    Resume,
     State,
 )
 from decodescope.analyzer.recordings.bundled import bundled_recordings
@@ -141,44 +139,6 @@ async def test_ranks_that_cannot_be_merged_say_why_and_the_files_stay_open(tmp_p
         second = text_of(app)
     assert "cannot be merged" in refused
     assert "of_rank_1" in second
-
-
-async def test_open_shows_a_trace_and_leads_back_to_the_paused_worker(session, trace_file):
-    session.link.answers = True
-    async with session.app.run_test(size=(100, 30)) as pilot:
-        await session.run(pilot)
-        await pilot.press("o")
-        await pilot.pause()
-        await pilot.press("tab", *str(trace_file)[:0])
-        session.app.screen.query_one("Input").focus()
-        session.app.screen.query_one("Input").value = str(trace_file)
-        await pilot.press("enter")
-        await settle(pilot)
-        trace = text_of(session.app)
-        await pilot.press("o")
-        await pilot.pause()
-        session.app.screen.query_one("OptionList").focus()
-        await pilot.press("home", "enter")
-        await settle(pilot)
-        live = text_of(session.app)
-    assert "window-0001.json" in trace
-    assert "47.2" not in trace
-    assert session.link.sent == [Pause(), Resume()]
-    assert "47.2" in live
-    assert session.link.closed
-
-
-async def test_the_open_dialog_reports_a_path_that_does_not_exist(session):
-    async with session.app.run_test(size=(100, 30)) as pilot:
-        await session.run(pilot)
-        await pilot.press("o")
-        await pilot.pause()
-        session.app.screen.query_one("Input").focus()
-        session.app.screen.query_one("Input").value = "/nowhere/x.dsrec"
-        await pilot.press("enter")
-        await pilot.pause()
-        assert "/nowhere/x.dsrec: no such file" in text_of(session.app)
-        await pilot.press("escape")
 
 
 async def test_the_end_of_a_run_is_shown(session):

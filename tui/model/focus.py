@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from decodescope.tui.model.picks import NOTHING, OF_ONE_WINDOW, Pick, Selection
+from decodescope.tui.model.shelf import NO_FILES, Shelf
 from decodescope.tui.model.view import View, Window
 
 
@@ -16,6 +17,7 @@ class Focus:
 
     page: str
     selection: Selection = NOTHING
+    shelf: Shelf = NO_FILES
     _held: Window | None = None
     _choice: int = -1
 
@@ -49,4 +51,5 @@ class Focus:
             self.choose(None, view)
         window = self._held or view.window
         held = self._held is not None and self._held is not view.window
-        return replace(view, page=self.page, selection=self.selection, window=window, held=held)
+        return replace(view, page=self.page, selection=self.selection, window=window, held=held,
+                       shelf=self.shelf)  # fmt: skip

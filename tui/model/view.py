@@ -12,6 +12,7 @@ from decodescope.analyzer.schema.report import CaptureInfo, Report
 from decodescope.tui.link.base import Playback, WorkerDied
 from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.picks import NOTHING, Selection
+from decodescope.tui.model.shelf import NO_FILES, Shelf
 
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
@@ -139,6 +140,7 @@ class View:
     page: str = ""
     selection: Selection = NOTHING
     held: bool = False
+    shelf: Shelf = NO_FILES
 
     @property
     def variant(self) -> str | None:

@@ -1,6 +1,7 @@
 """What panels ask the app for."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from textual.message import Message
 
@@ -33,6 +34,46 @@ class GoTo(Message):
     """Go to this time of a replay."""
 
     t_ns: int
+
+
+@dataclass
+class Browse(Message):
+    """The path field says `text` now."""
+
+    text: str
+
+
+@dataclass
+class Point(Message):
+    """The cursor is on the file or folder `path`."""
+
+    path: Path
+
+
+@dataclass
+class MarkFile(Message):
+    """Mark the file `path` to be opened together with others, or no longer."""
+
+    path: Path
+
+
+@dataclass
+class OpenPaths(Message):
+    """Show these files; a folder is listed."""
+
+    paths: tuple[Path, ...]
+
+
+@dataclass
+class OpenTyped(Message):
+    """Show the file that the path field names."""
+
+    text: str
+
+
+@dataclass
+class BackToLive(Message):
+    """Show the worker again, which is paused behind a file."""
 
 
 @dataclass

@@ -82,6 +82,10 @@ class TablePanel(Panel[Rows]):
         """The key of the row that shows `pick`, None if no row does."""
         return None
 
+    def moved(self, key: Hashable) -> None:
+        """The cursor is on another row."""
+        self.post_message(Choose(self.pick_of(key)))
+
     def opened(self, key: Hashable) -> None:
         """Enter was pressed on the row with this key, or it was clicked twice."""
 
@@ -285,7 +289,7 @@ class TablePanel(Panel[Rows]):
         key = rows.key(self._order[self._cursor])
         if key != self._cursor_key:
             self._cursor_key = key
-            self.post_message(Choose(self.pick_of(key)))
+            self.moved(key)
         self._redraw()
 
     # Drawing

@@ -1,0 +1,209 @@
+"""Reads what page 8 lists, and the files that are opened there, in threads."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from textual.app import App
+from textual.message import Message
+
+from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.tui.background import NotRemembered, analyse_files
+from decodescope.tui.model.feed import ReplaySource, Source, TraceSource, source_for
+from decodescope.tui.model.focus import Focus
+from decodescope.tui.model.memory import Memory
+from decodescope.tui.model.shelf import (
+    Entry,
+    Shelf,
+    folder_of,
+    listing,
+    look,
+    opened_health,
+)
+from decodescope.tui.model.view import Clock, Window
+
+
+@dataclass
+class Listed(Message):
+    """`folder` and the known files were looked at; `problem` says why it has no entries."""
+
+    folder: Path
+    entries: tuple[Entry, ...]
+    known: tuple[Entry, ...]
+    problem: str = ""
+
+
+@dataclass
+class FilesRead(Message):
+    """`paths` can be shown as `source`, with the `window` of the first one if it is a trace; or
+    they cannot, for the reason in `error`: one line."""
+
+    paths: tuple[Path, ...]
+    source: Source | None = None
+    window: Window | None = None
+    error: str = ""
+
+
+class Library:
+    """Keeps `Focus.shelf`; whoever calls it paints."""
+
+    def __init__(
+        self, app: App[None], focus: Focus, memory: Memory, clock: Clock, folder: Path | None
+    ) -> None:
+        self._app = app
+        self._focus = focus
+        self._memory = memory
+        self._clock = clock
+        self._start = folder or Path.cwd()
+        self._captured: list[Path] = []
+        self._live = False
+        self._wanted: tuple[Path, ...] = ()
+        self._listing = False
+
+    @property
+    def shelf(self) -> Shelf:
+        """What page 8 shows."""
+        return self._focus.shelf
+
+    @property
+    def busy(self) -> bool:
+        """Whether the folder or a file is being read."""
+        return self._listing or bool(self._wanted)
+
+    def refresh(self, live: bool) -> None:
+        """Look at everything again; `live`: a worker waits behind what is shown."""
+        self._live = live
+        self._list(folder_of(self.shelf.typed, self._start))
+
+    def browse(self, typed: str) -> None:
+        """The path field says `typed`: list its folder if that is another one."""
+        folder = folder_of(typed, self._start)
+        self._set(typed=typed, problem="")
+        if folder != self.shelf.folder or self.shelf.listed is None:
+            self._list(folder)
+
+    def listed(self, message: Listed) -> None:
+        """Show what was read, unless another folder is meant meanwhile."""
+        if message.folder == self.shelf.folder:
+            self._listing = False
+            self._set(listed=message.entries, known=message.known, problem=message.problem)
+
+    def point(self, path: Path) -> None:
+        """The cursor is on `path`."""
+        self._set(pointed=path)
+
+    def mark(self, path: Path) -> None:
+        """Mark `path`, or no longer."""
+        marked = self.shelf.marked
+        left = tuple(one for one in marked if one != path)
+        self._set(marked=left if path in marked else (*marked, path))
+
+    def captured(self, path: Path) -> None:
+        """A trace was written."""
+        self._captured.insert(0, path)
+
+    def health(self, path: Path, health: str) -> None:
+        """What is known of an opened file."""
+        self._focus.shelf = self.shelf.with_health(path, health)
+
+    def open(self, paths: tuple[Path, ...]) -> None:
+        """Read `paths`; a folder is listed instead. Does nothing while they are being read."""
+        if len(paths) == 1 and paths[0].is_dir():
+            self.browse(f"{_short(paths[0])}{os.sep}")
+        elif paths and paths != self._wanted:
+            self._wanted = paths
+            self._set(reading=", ".join(path.name for path in paths), problem="")
+            self._app.run_worker(lambda: self._read(paths), name="open", thread=True)
+
+    def open_typed(self, typed: str) -> None:
+        """Read what the path field names, or the only entry that begins so."""
+        if not typed.strip():
+            return
+        path = folder_of(typed, self._start) / os.path.split(typed)[1]
+        if os.path.split(typed)[1] == "~":
+            path = path.parent
+        visible = self.shelf.visible()
+        if not path.exists() and len(visible) == 1:
+            path = visible[0].path
+        if path.exists():
+            self.open((path,))
+        else:
+            self._set(problem=f"{path}: no such file; tab completes a name")
+
+    def is_wanted(self, message: FilesRead) -> bool:
+        """Take note of what was read; False if other files were asked for meanwhile."""
+        if message.paths != self._wanted:
+            return False
+        self._wanted = ()
+        self._set(reading="", problem=message.error, marked=())
+        if message.error:
+            self.health(message.paths[0], f"unreadable: {message.error}")
+        else:
+            self._set(typed="")
+        return True
+
+    def _set(self, **changes: object) -> None:
+        self._focus.shelf = replace(self.shelf, **changes)  # type: ignore[arg-type]
+
+    def _list(self, folder: Path) -> None:
+        self._listing = True
+        if folder != self.shelf.folder:
+            self._set(folder=folder, listed=None)
+        known = self._known()
+
+        def job() -> None:
+            problem = ""
+            entries: tuple[Entry, ...] = ()
+            looked = tuple(one if one.kind else look(one.path, one.place) for one in known)
+            try:
+                entries = listing(folder)
+            except OSError as error:
+                problem = f"{folder}: {error.strerror or error}"
+            self._app.post_message(Listed(folder, entries, looked, problem))
+
+        self._app.run_worker(job, name="listing", thread=True)
+
+    def _known(self) -> list[Entry]:
+        worker = [Entry(Path("the live worker"), "live", "worker", "paused")] if self._live else []
+        captured = [Entry(path, "captured") for path in self._captured]
+        recent = [Entry(Path(name), "recent") for name in self._memory.remembered.recent]
+        return (
+            worker + captured + recent + [Entry(path, "bundled") for path in bundled_recordings()]
+        )
+
+    def _read(self, paths: tuple[Path, ...]) -> None:
+        try:
+            done = self._readable(paths)
+        except (DecodescopeError, OSError) as error:
+            done = FilesRead(paths, error=str(error))
+        except Exception as error:
+            text = f"{paths[0]}: the analysis failed ({type(error).__name__}: {error})"
+            done = FilesRead(paths, error=text)
+        problem = self._memory.problem
+        if not done.error:
+            self._memory.opened([path for path in paths if path not in bundled_recordings()])
+        if self._memory.problem != problem:
+            self._app.post_message(NotRemembered(self._memory.problem))
+        self._app.post_message(done)
+
+    def _readable(self, paths: tuple[Path, ...]) -> FilesRead:
+        source = source_for(paths[0]) if len(paths) == 1 else TraceSource(paths)
+        if not isinstance(source, ReplaySource):
+            return FilesRead(paths, source, analyse_files(paths[:1], self._clock.monotonic()))
+        from decodescope.analyzer.recordings.recording import read_recording
+
+        read_recording(source.path)
+        return FilesRead(paths, source)
+
+
+def window_health(window: Window) -> str:
+    """The health of an analysed file."""
+    health = window.report.health
+    return opened_health(health.status, [finding.message for finding in health.findings])
+
+
+def _short(path: Path) -> str:
+    """`path` as people type it."""
+    home, text = os.path.expanduser("~"), str(path)
+    return f"~{text[len(home) :]}" if text.startswith(home + os.sep) else text

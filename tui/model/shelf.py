@@ -1,0 +1,188 @@
+"""The files that can be opened: those of a folder, recent ones, captured ones, bundled ones."""
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from decodescope.analyzer.errors import DecodescopeError
+
+Place = Literal["live", "captured", "recent", "bundled", "folder"]
+
+FOLDER, UNKNOWN = "folder", "not a trace"
+MAX_LISTED = 5000
+# Opening a file to see what it is takes a while on a network's disk.
+_MAX_LOOKED_INTO = 1000
+_MAX_RECORDING_BYTES = 64 << 20
+_FRAMES_WITH_NAMES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder, and where it was found. `about` is what a recording is of."""
+
+    path: Path
+    place: Place
+    kind: str = ""
+    about: str = ""
+    size_bytes: int | None = None
+    modified_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in the list: one of a folder by its name, others by their path."""
+        name = self.path.name or str(self.path)
+        return f"{name}/" if self.kind == FOLDER else name
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What page 8 shows. `typed` is what the path field says, `folder` the folder that it names,
+    with its entries in `listed` (None until they are read). `known` are the other files.
+
+    `health` is what is known of the files that were opened. `reading` names what is being read,
+    `problem` says why the last wish failed, and `pointed` is under the cursor.
+    """
+
+    typed: str = ""
+    folder: Path = Path()
+    listed: tuple[Entry, ...] | None = None
+    known: tuple[Entry, ...] = ()
+    marked: tuple[Path, ...] = ()
+    health: Mapping[Path, str] = field(default_factory=lambda: MappingProxyType({}))
+    reading: str = ""
+    problem: str = ""
+    pointed: Path | None = None
+
+    def visible(self) -> tuple[Entry, ...]:
+        """Everything, or while a path is typed, what of its folder begins as it ends."""
+        prefix = os.path.split(self.typed)[1]
+        listed = tuple(one for one in self.listed or () if _begins(one.path.name, prefix))
+        return listed if self.typed else (*self.known, *listed)
+
+    def completed(self) -> str:
+        """`typed` with all that the entries which begin as it ends have in common."""
+        head, prefix = os.path.split(self.typed)
+        found = [one for one in self.listed or () if _begins(one.path.name, prefix)]
+        if not self.typed or not found:
+            return self.typed
+        common = _common([one.path.name for one in found])
+        ending = os.sep if len(found) == 1 and found[0].kind == FOLDER else ""
+        if len(common) < len(prefix):
+            return self.typed
+        return os.path.join(head, common) + ending if head else common + ending
+
+    def with_health(self, path: Path, health: str) -> "Shelf":
+        """The same shelf, on which `path` has this health."""
+        return replace(self, health=MappingProxyType({**self.health, path: health}))
+
+
+NO_FILES = Shelf()
+
+
+def folder_of(typed: str, current: Path) -> Path:
+    """The folder that holds what is being typed: `a/b` is in `a`, `a/b/` and `~` are folders."""
+    head, name = os.path.split(typed)
+    folder = Path(typed if name == "~" else head)
+    try:
+        folder = folder.expanduser()
+    except RuntimeError:  # a user that does not exist
+        return current / folder
+    return current / folder
+
+
+def listing(folder: Path) -> tuple[Entry, ...]:
+    """The entries of `folder`: its folders by name, then its files, the latest first.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    folders, files = [], []
+    with os.scandir(folder) as found:
+        for number, one in enumerate(found):
+            if number >= MAX_LISTED:
+                break
+            path = Path(one.path)
+            if _is_folder(one):
+                folders.append(Entry(path, "folder", FOLDER))
+            else:
+                files.append(_plain(path, "folder"))
+    folders.sort(key=lambda entry: entry.path.name)
+    files.sort(key=lambda entry: (-(entry.modified_s or 0.0), entry.path.name))
+    looked = [look(one.path, "folder") for one in files[:_MAX_LOOKED_INTO]]
+    return (*folders, *looked, *files[_MAX_LOOKED_INTO:])
+
+
+def look(path: Path, place: Place) -> Entry:
+    """The entry of a file, with what its first bytes say; a missing one says so."""
+    entry = _plain(path, place)
+    if entry.kind:
+        return entry
+    from decodescope.analyzer.readers.reading import format_of
+
+    try:
+        kind = format_of(path) or UNKNOWN
+        small = (entry.size_bytes or 0) <= _MAX_RECORDING_BYTES
+        about = _recorded(path) if kind == "recording" and small else ""
+    except OSError as error:
+        return replace(entry, kind=error.strerror or "unreadable")
+    except DecodescopeError:
+        return replace(entry, kind=UNKNOWN)
+    return replace(entry, kind=kind, about=about)
+
+
+def opened_health(status: str, findings: Sequence[str]) -> str:
+    """The health of a file that was read: "ok", or the status with its findings."""
+    return status if status == "ok" or not findings else f"{status}: {'; '.join(findings)}"
+
+
+def _common(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    pairs = enumerate(zip(first, last, strict=False))
+    return first[: next((place for place, (one, other) in pairs if one != other), len(first))]
+
+
+def _begins(name: str, prefix: str) -> bool:
+    if name.startswith(".") and not prefix.startswith("."):
+        return False
+    sensitive = any(char.isupper() for char in prefix)
+    return name.startswith(prefix) if sensitive else name.lower().startswith(prefix)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _plain(path: Path, place: Place) -> Entry:
+    """What the folder says about a file; its kind only if it is no regular file."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        return Entry(path, place, error.strerror or "unreadable")
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(path, place, FOLDER)
+    kind = "" if stat.S_ISREG(found.st_mode) else UNKNOWN
+    return Entry(path, place, kind, "", found.st_size, found.st_mtime)
+
+
+def _recorded(path: Path) -> str:
+    """The variants, the model and the device that a recording's first messages name."""
+    from itertools import islice
+
+    from decodescope.analyzer.protocol import Hello, State
+    from decodescope.analyzer.recordings.recording import read_recording
+
+    variants: dict[str, None] = {}
+    about: tuple[str, ...] = ()
+    for frame in islice(read_recording(path).frames, _FRAMES_WITH_NAMES):
+        if isinstance(frame.message, Hello):
+            about = frame.message.model, frame.message.device_name
+        elif isinstance(frame.message, State) and frame.message.variant:
+            variants[frame.message.variant] = None
+    return " · ".join((", ".join(variants), *about)).strip(" ·")

@@ -1,0 +1,270 @@
+"""Page 8: the path that is typed, and the table of files that can be opened."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from decodescope.analyzer.formatting import bytes_size
+from decodescope.analyzer.plain import plain_line
+from decodescope.tui.commands import Command
+from decodescope.tui.model.shelf import FOLDER, UNKNOWN, Entry, Shelf
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.messages import (
+    BackToLive,
+    Browse,
+    MarkFile,
+    OpenPaths,
+    OpenTyped,
+    Point,
+)
+from decodescope.tui.panels.panel import Brush, Empty, Frame, Panel, Row, Sheet
+from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
+from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
+from decodescope.tui.panels.text import wrapped
+from decodescope.tui.style.palette import Inks
+
+_COLUMNS = (
+    Column("file", "left", first="up", flexible=True, least=24),
+    Column("from", "left", priority=4, first="up"),
+    Column("kind", "left", priority=1, first="up"),
+    Column("variant", "left", priority=6, first="up"),
+    Column("size", priority=3),
+    Column("modified", priority=5),
+    Column("health", "left", priority=2, first="up"),
+)
+
+
+class PathInput(Input):
+    """The path field: tab completes, down and escape lead to the table."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "complete", "Complete", show=False),
+        Binding("down,escape", "leave", "To the table", show=False),
+    ]
+    DEFAULT_CSS = """
+    PathInput, PathInput:focus {
+        border: none; height: 1; padding: 0; position: absolute; background: $surface;
+    }
+    """
+
+    def action_complete(self) -> None:
+        """Complete what is typed."""
+        assert isinstance(self.parent, PathPanel)
+        self.parent.complete()
+
+    def action_leave(self) -> None:
+        """Focus the table."""
+        self.screen.query_one(FilesPanel).focus()
+
+
+@dataclass(frozen=True, slots=True)
+class PathData:
+    """`about`: one line about what is going on, or about the file under the cursor."""
+
+    typed: str
+    completed: str
+    about: str
+    failed: bool
+
+
+class PathPanel(Panel[PathData]):
+    """The path field, and below it what is being read, what failed, or the file's full name."""
+
+    NAME = "path"
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self.field = PathInput(
+            placeholder="a path: tab completes, enter opens", select_on_focus=False
+        )
+        super().__init__(brush, view, moment)
+
+    def compose(self) -> ComposeResult:
+        yield self.field
+
+    def pick(self, view: View, moment: Moment) -> PathData | Empty:
+        shelf = view.shelf
+        return PathData(shelf.typed, shelf.completed(), _about(shelf), bool(shelf.problem))
+
+    def show(self, view: View, moment: Moment) -> None:
+        super().show(view, moment)
+        if isinstance(self._data, PathData) and self.field.value != self._data.typed:
+            with self.field.prevent(Input.Changed):
+                self.field.value = self._data.typed
+            self.field.cursor_position = len(self.field.value)
+
+    def draw(self, data: PathData, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
+        style = inks.bad if data.failed else inks.dim
+        lines = wrapped(plain_line(data.about), max(width, 1)) if data.about else []
+        return Sheet([Row(), *(Row().add(line, style) for line in lines)], "Open a file")
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Place the field inside the frame."""
+        self._place(event.size.width, event.size.height)
+
+    def use(self, brush: Brush) -> None:
+        super().use(brush)
+        self._place(self.size.width, self.size.height)
+
+    def complete(self) -> None:
+        """Complete what is typed."""
+        if isinstance(self._data, PathData) and self._data.completed != self._data.typed:
+            self.post_message(Browse(self._data.completed))
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        self.post_message(Browse(event.value))
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        if event.value.strip():
+            self.post_message(OpenTyped(event.value))
+        else:
+            self.field.action_leave()
+
+    def _place(self, width: int, height: int) -> None:
+        frame: Frame = self._brush.frame
+        inset = 2 if frame == "box" else 1
+        self.field.display = width > 2 * inset and height > 1
+        self.field.styles.offset = (inset, 1)
+        self.field.styles.width = max(width - 2 * inset, 1)
+
+
+class FilesPanel(TablePanel):
+    """Every file that can be opened; several are marked with space and opened together."""
+
+    NAME = "files"
+    COMMANDS = (
+        Command("mark", "space", "Mark", "Mark the file, to open several together", "mark", 4),
+        Command("parent", "backspace", "Parent folder", "List the folder around this one",
+                "parent", 7),
+        *TABLE_COMMANDS,
+    )  # fmt: skip
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._shelf = view.shelf
+        super().__init__(brush, view, moment)
+
+    def source(self, view: View, moment: Moment) -> object:
+        shelf = self._shelf = view.shelf
+        return shelf.typed, shelf.folder, shelf.listed, shelf.known, shelf.marked, shelf.health
+
+    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        shelf, title = view.shelf, self.title()
+        if shelf.listed is None:
+            return Empty(title, "reading the folder\u2026")
+        found = shelf.visible()
+        if not found:
+            hint = "no file begins so" if shelf.typed else "there is nothing to open here"
+            return Empty(title, hint)
+
+        def cells(entry: Entry, inks: Inks, room: int) -> tuple[Cell, ...]:
+            return _cells(shelf, entry, inks)
+
+        def values(entry: Entry) -> tuple[object, ...]:
+            return _values(shelf, entry)
+
+        return Records(_COLUMNS, found, _key, cells, values, _text)
+
+    def title(self) -> str:
+        return f"Files  {self._shelf.folder}"
+
+    def note(self) -> str:
+        marked = len(self._shelf.marked)
+        return f"{marked} marked" if marked else ""
+
+    def moved(self, key: Hashable) -> None:
+        path = _path(key)
+        if path is not None:
+            self.post_message(Point(path))
+
+    def opened(self, key: Hashable) -> None:
+        path = _path(key)
+        if key == ("live", path):
+            self.post_message(BackToLive())
+        elif path is not None:
+            marked = self._shelf.marked
+            self.post_message(OpenPaths(marked if path in marked else (path,)))
+
+    def action_mark(self) -> None:
+        """Mark the file at the cursor, or no longer, and move on."""
+        path = _path(self._cursor_key)
+        rows = self._shown
+        place = rows.place(self._cursor_key) if isinstance(rows, Records) else None
+        if path is not None and isinstance(rows, Records) and place is not None:
+            entry = rows.records[place]
+            if isinstance(entry, Entry) and entry.kind != FOLDER and entry.place != "live":
+                self.post_message(MarkFile(path))
+            self.action_move(1)
+
+    def action_parent(self) -> None:
+        """List the folder around this one."""
+        self.post_message(OpenPaths((self._shelf.folder.absolute().parent,)))
+
+
+def _about(shelf: Shelf) -> str:
+    if shelf.problem:
+        return shelf.problem
+    if shelf.reading:
+        return f"reading {shelf.reading}\u2026"
+    if shelf.pointed is None:
+        return ""
+    entries = (*shelf.known, *(shelf.listed or ()))
+    about = next((one.about for one in entries if one.path == shelf.pointed), "")
+    parts = (str(shelf.pointed), about, shelf.health.get(shelf.pointed, ""))
+    return "  ".join(part for part in parts if part)
+
+
+def _key(entry: Entry) -> Hashable:
+    return entry.place, entry.path
+
+
+def _path(key: Hashable) -> Path | None:
+    return key[1] if isinstance(key, tuple) and isinstance(key[1], Path) else None
+
+
+def _health(shelf: Shelf, entry: Entry) -> str:
+    return shelf.health.get(entry.path, "").partition(":")[0]
+
+
+def _cells(shelf: Shelf, entry: Entry, inks: Inks) -> tuple[Cell, ...]:
+    health = _health(shelf, entry)
+    dull = inks.faint if entry.kind == UNKNOWN or entry.size_bytes == 0 else None
+    mark = "* " if entry.path in shelf.marked else ""
+    style = inks.strong if mark else inks.key if entry.kind == FOLDER else dull
+    return (
+        Cell(f"{mark}{entry.name}", style),
+        Cell("" if entry.place == "folder" else entry.place, inks.dim),
+        Cell(entry.kind, dull),
+        Cell(entry.about.partition(" · ")[0], inks.dim),
+        Cell("" if entry.size_bytes is None else bytes_size(entry.size_bytes)),
+        Cell(_modified(entry), inks.dim),
+        Cell(health, {"ok": inks.good, "": inks.dim}.get(health, inks.warn)),
+    )
+
+
+def _modified(entry: Entry) -> str:
+    if entry.modified_s is None or entry.place == "bundled":
+        return ""
+    try:
+        return datetime.fromtimestamp(entry.modified_s).strftime("%Y-%m-%d %H:%M")
+    except (OSError, OverflowError, ValueError):
+        return ""
+
+
+def _values(shelf: Shelf, entry: Entry) -> tuple[object, ...]:
+    return (
+        entry.path.name, entry.place, entry.kind, entry.about, entry.size_bytes, entry.modified_s,
+        _health(shelf, entry),
+    )  # fmt: skip
+
+
+def _text(entry: Entry) -> str:
+    return f"{entry.name} {entry.place} {entry.kind} {entry.about}"
