@@ -40,7 +40,7 @@ from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.keymap import read_keymap
 from decodescope.tui.model.memory import Memory, Places
 from decodescope.tui.model.replaying import last_of, neighbour, next_speed
-from decodescope.tui.model.view import Clock, Moment, View, Window
+from decodescope.tui.model.view import LOG_PAGE, Clock, Moment, View, Window
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
@@ -63,6 +63,7 @@ from decodescope.tui.style.palette import DARK, LIGHT, Inks, themed_inks
 from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits, losable
 
 RESTART_WITHIN_S = 3.0
+LOG_INTERVAL_S = 1.0
 # A sender may repeat its signal at once, as `timeout` does.
 ONE_SIGNAL_S = 0.1
 
@@ -203,6 +204,7 @@ class DecodescopeApp(App[None]):
         self._painter = Painter(self._main, self._clock, self._feed, self._focus)
         self.theme_changed_signal.subscribe(self, self._recolour)
         self._read_keymap()
+        self.set_interval(LOG_INTERVAL_S, self._read_log)
         self._show(self._feed)
         self.action_page(self._focus.page)
 
@@ -264,6 +266,10 @@ class DecodescopeApp(App[None]):
             feed.cannot_start(str(error))
             self._painter.changed(feed)
 
+    def _read_log(self) -> None:
+        if self._live is not None and self._live.read_printed():
+            self._painter.changed(self._live)
+
     def _receive(self, feed: Feed, event: LinkEvent) -> None:
         feed.receive(event, feed.now())
         if isinstance(event, TraceReady) and event.requested and feed.kind == "live":
@@ -308,6 +314,8 @@ class DecodescopeApp(App[None]):
 
     def action_page(self, name: str) -> None:
         """Show the page with this name."""
+        if LOG_PAGE in (name, self._focus.page):
+            self._feed.seen()
         self._focus.page = name
         if name == "files":
             self._library.refresh(self._live is not None and self._feed is not self._live)

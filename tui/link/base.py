@@ -97,6 +97,11 @@ class Link:
         """Where a replay is; None if this is none, or it could not be read."""
         return None
 
+    def printed(self) -> list[str]:
+        """The lines that the worker's process printed since the last call; only the last ones of
+        many."""
+        return []
+
     def now(self, monotonic_s: float) -> float:
         """The time of this source in seconds, for ages and histories, at a monotonic time."""
         return monotonic_s

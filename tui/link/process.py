@@ -13,6 +13,7 @@ from msgspec import Struct
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol import Failure, FrameDecoder, Quit, encode_frame
 from decodescope.tui.link.base import WorkerDied
+from decodescope.tui.link.log_tail import LogTail
 
 _LOG_TAIL_LINES = 20
 _RECEIVE_BYTES = 1 << 16
@@ -49,6 +50,7 @@ class ChildProcess:
         self._arrived = asyncio.Event()
         self._outgoing = bytearray()
         self._log: Path | None = None
+        self._tail: LogTail | None = None
         self._died = False
         self._closed = False
 
@@ -65,6 +67,7 @@ class ChildProcess:
             MissingRequirement: the process cannot be started, or `log` cannot be written.
         """
         ours, theirs = socket.socketpair()
+        self._tail = self._tail or LogTail(log)
         try:
             with log.open("ab") as output:
                 self._process = subprocess.Popen(
@@ -106,6 +109,10 @@ class ChildProcess:
         if self._socket is not None:
             self._outgoing += encode_frame(message)
             self._write()
+
+    def printed(self) -> list[str]:
+        """The lines that it printed since the last call."""
+        return self._tail.lines() if self._tail is not None else []
 
     def refuse(self, why: str) -> None:
         """Deliver a fatal `Failure` instead of what else waits, and end the process."""

@@ -41,6 +41,9 @@ class RecordingLink(Link):
     async def send(self, message: LinkMessage) -> None:
         await self._link.send(message)
 
+    def printed(self) -> list[str]:
+        return self._link.printed()
+
     async def restart(self) -> None:
         await self._link.restart()
 

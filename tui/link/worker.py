@@ -87,6 +87,9 @@ class WorkerLink(Link):
     async def send(self, message: LinkMessage) -> None:
         await self._child.send(message)
 
+    def printed(self) -> list[str]:
+        return self._child.printed()
+
     async def restart(self) -> None:
         self._restarting = True
         self._stop_metering()

@@ -48,7 +48,7 @@ from decodescope.tui.model.view import (
 )
 
 HISTORY_SAMPLES = 2400
-LOG_LINES = 200
+LOG_LINES = 1000
 ALL_RANKS = "all ranks"
 NOT_RECORDED = "not in this recording"
 # As recordings are named while they grow, too.
@@ -116,6 +116,8 @@ class Feed:
     _windows: dict[int, Window] = field(default_factory=dict)
     _greeted_at: float = 0.0
     _era: int = 0
+    _lines: int = 0
+    _unseen: int = 0
     _expected: Job | None = None
     _noted: set[tuple[int, str]] = field(default_factory=set)
     _unreadable: dict[int, str] = field(default_factory=dict)
@@ -129,7 +131,8 @@ class Feed:
         """The current state, complete and immutable."""
         playback = self.link.playback() if self.link is not None else None
         return replace(self._state, samples=tuple(self._samples), log=tuple(self._log),
-                       playback=playback, analysing=self._expected is not None)  # fmt: skip
+                       playback=playback, analysing=self._expected is not None,
+                       unseen=self._unseen)  # fmt: skip
 
     def now(self) -> float:
         """The source's time: recorded seconds in a replay, otherwise monotonic seconds."""
@@ -150,7 +153,20 @@ class Feed:
             time = position((self.now() if at is None else at) * 1e9)
         else:
             time = self.clock.local().strftime("%H:%M:%S")
-        self._log.append(LogLine(level, text, time, source, code))
+        self._lines += 1
+        self._unseen += level != "info"
+        self._log.append(LogLine(self._lines, level, text, time, source, code))
+
+    def seen(self) -> None:
+        """Every warning and error of the log was seen."""
+        self._unseen = 0
+
+    def read_printed(self) -> bool:
+        """Add what the worker's process printed to the log; False if it printed nothing."""
+        lines = self.link.printed() if self.link is not None else []
+        for line in lines:
+            self.note("info", line, "printed")
+        return bool(lines)
 
     def alarm(self, text: str) -> None:
         """Show an error of the app itself; the banner of a dead worker stays."""
@@ -244,7 +260,10 @@ class Feed:
         if kept is not None and kept.at > window.at:
             return
         self._windows[job.index] = window
-        self._note_findings(job.index, window.report.health.findings)
+        health = window.report.health
+        new = self._note_findings(job.index, health.findings)
+        if new and health.status == "degraded" and self.kind != "live":
+            self._set(banner=banners.degraded(job.paths[0].name, health.findings))
         if job.index == self._state.current:
             self._set(window=window)
 
@@ -268,17 +287,22 @@ class Feed:
     def _set(self, **changes: object) -> None:
         self._state = replace(self._state, **changes)  # type: ignore[arg-type]
 
-    def _note_findings(self, index: int, findings: Sequence[Finding]) -> None:
-        for finding in findings:
-            # Once per choice: the numbers in a message differ from window to window.
-            if (index, finding.code) not in self._noted:
-                self._noted.add((index, finding.code))
-                self.note("warning", finding.message, "finding", finding.code)
+    def _note_findings(self, index: int, findings: Sequence[Finding]) -> bool:
+        """Log what was not found before; False if nothing is new."""
+        # Once per choice: the numbers in a message differ from window to window.
+        new = [finding for finding in findings if (index, finding.code) not in self._noted]
+        several = index >= 0 and len(self._state.choices) > 1
+        name = f"{self._state.choices[index].name}: " if several else ""
+        for finding in new:
+            self._noted.add((index, finding.code))
+            self.note("warning", name + finding.message, "finding", finding.code)
+        return bool(new)
 
     def _jump(self, now: float, past: Sequence[tuple[int, WorkerMessage]]) -> None:
         """Know what was reported up to `now`, and nothing else; analysed windows are kept."""
         kept, banner = self._windows, self._state.banner
         own = [line for line in self._log if line.source != "worker"]
+        unseen = self._unseen if self._era else None
         self._windows, self._log = {}, deque(own, maxlen=LOG_LINES)
         self._samples.clear()
         self._era += 1
@@ -287,6 +311,9 @@ class Feed:
                   stats_at=None, window=None, died=None, fatal=None, banner=None)  # fmt: skip
         for t_ns, message in past:
             self.receive(message, t_ns / 1e9)
+        if unseen is not None:
+            # What was reported before the first jump is new, and only that.
+            self._unseen = unseen
         if self._state.fatal is None:
             # Other failures were seen when they happened.
             degraded = banner is not None and banner.severity == "warning"

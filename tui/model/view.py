@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["live", "replay", "trace"]
 Level = Literal["info", "warning", "error"]
-LogSource = Literal["app", "worker", "finding"]
+LogSource = Literal["app", "worker", "printed", "finding"]
 
 # A hung worker is noticed after this long.
 _WORD_WITHIN_S = {
@@ -28,6 +28,7 @@ _WORD_WITHIN_S = {
     "building": 120.0, "starting": 120.0,
 }  # fmt: skip
 _STEPS_OF_A_WINDOW = 20
+LOG_PAGE = "log"
 _OBSERVED_MATTERS = 1.05
 _OTHER_PACE = 1.3
 
@@ -97,13 +98,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of the log. `time` is the time of day, or the recorded time in a replay; a
-    finding of a trace's health has its `code`."""
+    """One line of the log, the `number`-th of its run. `time` is the time of day, or the recorded
+    time in a replay; a finding of a trace's health has its `code`."""
 
+    number: int
     level: Level
     text: str
-    time: str = ""
-    source: LogSource = "app"
+    time: str
+    source: LogSource
     code: str = ""
 
 
@@ -137,6 +139,7 @@ class View:
     heard_at: float | None = None
     stage_at: float | None = None
     stage_expected_s: float | None = None
+    unseen: int = 0
     page: str = ""
     selection: Selection = NOTHING
     held: bool = False

@@ -1,5 +1,5 @@
 """The pages in the order of their keys."""
 
-from decodescope.tui.pages import files, kernels, live, timeline
+from decodescope.tui.pages import files, kernels, live, log, timeline
 
-PAGES = (live.PAGE, timeline.PAGE, kernels.PAGE, files.PAGE)
+PAGES = (live.PAGE, timeline.PAGE, kernels.PAGE, files.PAGE, log.PAGE)

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.formatting import sampling_facts, shorten
 from decodescope.tui.link.base import Playback
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import LOG_PAGE, Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 
 _FILE_CELLS = 28
@@ -58,6 +58,8 @@ class TitlePanel(Panel[TitleData]):
         elif view.detail and view.state in _DETAILED:
             text = f"{view.state}: {view.progress(moment.now)}"
         badges.append(_playback_badge(view.playback) if view.playback else Badge(text, tone))
+        if view.unseen and view.page != LOG_PAGE:
+            badges.append(Badge(f"\u26a0{view.unseen}", "busy"))
         return TitleData(tuple(badges), _facts(view))
 
     def as_text(self, data: TitleData) -> list[str]:

@@ -1,0 +1,128 @@
+"""The table of log lines, and the whole line at the cursor below it."""
+
+from collections.abc import Hashable
+from typing import ClassVar
+
+from decodescope.analyzer.plain import plain_line
+from decodescope.tui.commands import Command
+from decodescope.tui.model.view import Level, LogLine, Moment, View
+from decodescope.tui.panels.panel import Brush, Empty, Row, Sheet
+from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
+from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
+from decodescope.tui.panels.text import wrapped
+from decodescope.tui.style.palette import Inks
+
+_COLUMNS = (
+    Column("time", "left", 2, "up"),
+    Column("level", "left", 1, "up"),
+    Column("source", "left", 3, "up"),
+    Column("text", "left", 0, "up", flexible=True, least=20),
+)
+_LEVELS: tuple[Level, ...] = ("info", "warning", "error")
+_LEAST_TABLE_ROWS = 4
+_WHOLE_SHARE = 3
+
+
+class LogTablePanel(TablePanel):
+    """Follows the end of the log until the cursor leaves the last line. Of the lines, those of a
+    level and above can be shown."""
+
+    NAME = "log"
+    COMMANDS: ClassVar[tuple[Command, ...]] = (
+        *TABLE_COMMANDS,
+        Command(
+            "level", "l", "Level", "Show all lines, warnings and errors, or errors", "level", 4
+        ),
+        Command("copy_line", "c", "Copy the line", "Copy the line at the cursor", "copy line", 5),
+    )
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._least = 0
+        self._view = view
+        super().__init__(brush, view, moment)
+
+    def source(self, view: View, moment: Moment) -> object:
+        self._view = view
+        return view.log, self._least
+
+    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        if not view.log:
+            return Empty("Log", "nothing was logged yet")
+        shown = [line for line in view.log if _LEVELS.index(line.level) >= self._least]
+        return Records(_COLUMNS, shown, _key, _cells, _values, _text)
+
+    def title(self) -> str:
+        return ("Log", "Log: warnings and errors", "Log: errors")[self._least]
+
+    def note(self) -> str:
+        return "" if self._at_end else "end follows"
+
+    @property
+    def _at_end(self) -> bool:
+        return self._cursor >= len(self._order) - 1
+
+    def draw(self, data: Rows, width: int, height: int) -> Sheet:
+        """The table, and as many rows as the whole line needs, up to a third."""
+        line = self._line_at_cursor()
+        whole = wrapped(plain_line(line.text), max(width, 1)) if line is not None else []
+        room = min(height // _WHOLE_SHARE, height - _LEAST_TABLE_ROWS - 1, len(whole))
+        if room < 1:
+            return super().draw(data, width, height)
+        inks = self._brush.inks
+        sheet = super().draw(data, width, height - room - 1)
+        sheet.rows += [Row() for _ in range(height - room - 1 - len(sheet.rows))]
+        sheet.rows.append(Row().add("\u2500" * width, inks.border))
+        sheet.rows += [Row().add(piece, inks.text) for piece in whole[:room]]
+        return sheet
+
+    def moved(self, key: Hashable) -> None:
+        """A line is shown below the table; it selects nothing in the window."""
+
+    def action_level(self) -> None:
+        """Show lines of the next level."""
+        self._least = (self._least + 1) % len(_LEVELS)
+        self.show(self._view, Moment(0.0))
+
+    def action_copy_line(self) -> None:
+        """Copy the whole line at the cursor."""
+        line = self._line_at_cursor()
+        if line is not None:
+            self.app.copy_to_clipboard(plain_line(f"{line.time} {_source(line)} {line.text}"))
+            self.app.notify("The line is on the clipboard.")
+
+    def _line_at_cursor(self) -> LogLine | None:
+        return next((line for line in self._view.log if line.number == self._cursor_key), None)
+
+    def _replace(self, rows: Rows | Empty) -> None:
+        following = self._at_end and self._sorted is None and self._down
+        super()._replace(rows)
+        if following and isinstance(rows, Rows) and self._order:
+            self._cursor = len(self._order) - 1
+            self._cursor_key = rows.key(self._order[self._cursor])
+
+
+def _source(line: LogLine) -> str:
+    return line.code or line.source
+
+
+def _key(line: LogLine) -> Hashable:
+    return line.number
+
+
+def _cells(line: LogLine, inks: Inks, room: int) -> tuple[Cell, ...]:
+    style = {"info": inks.text, "warning": inks.warn, "error": inks.bad}[line.level]
+    text = " ".join(line.text.split())
+    return (
+        Cell(line.time, inks.dim),
+        Cell(line.level, style),
+        Cell(_source(line), inks.dim),
+        Cell(text, style),
+    )
+
+
+def _values(line: LogLine) -> tuple[object, ...]:
+    return line.number, _LEVELS.index(line.level), _source(line), line.text
+
+
+def _text(line: LogLine) -> str:
+    return f"{line.time} {line.level} {_source(line)} {line.text}"
