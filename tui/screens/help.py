@@ -26,9 +26,9 @@ FIGURES = (
      "union of all GPU ops."),
     ("MBU %", "Memory bandwidth used: bytes a step must read (weights and KV cache) ÷ step time ÷ "
      "peak; the measured peak of this GPU, or the datasheet's if there is none."),
-    ("busy, gaps", "The last step from left to right. Busy: share of a column's time in which ops "
-     "ran, in the colour of their kind; over: in which several did. Gaps: the longest part of a "
-     "gap in the column."),
+    ("str, over, gaps", "A stream: the share of a column's time in which ops ran, in the colour of "
+     "their kind. Over: in which several ran at once. Gaps: the longest part of a gap in the "
+     "column, higher for 2 \u00b5s, 10 \u00b5s, 100 \u00b5s, 1 ms, 10 ms and 1 s."),
     ("age", "Seconds since the worker last reported."),
     ("dropped", "Reports the worker dropped because the app was busy; it never waits for the app."),
     ("profiler \u00d7", "A profiled step takes longer. Launches, ops, idle and the tables come "

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.views.mangled import readable_kernel
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
@@ -31,7 +32,7 @@ def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLin
             text = f"{_share(device.before_or_after_ns, length_ns)}, before or after all ops"
             yield DetailLine("no ops", text, "dim")
     for name, ops, ns in totals.kernels[:_KERNELS]:
-        yield DetailLine(duration(ns), f"{count(ops)} \u00d7 {name}")
+        yield DetailLine(duration(ns), f"{count(ops)} \u00d7 {readable_kernel(name)}")
     if len(totals.kernels) > _KERNELS:
         rest = totals.kernels[_KERNELS:]
         text = f"{len(rest):,} other kernels"
