@@ -40,13 +40,14 @@ def write_trace(path: Path, kernels: int, streams: int) -> None:
             at_ns += draw.choices(_GAPS_NS, _CUT_SHARES)[0]
             took_ns = draw.randrange(800, 20_000)
             stream, name = draw.randrange(streams), draw.choice(_NAMES)
+            ids = f'"correlation": {number}'
             file.write(
                 f'{"," if number > 1 else ""}\n{{"ph": "X", "cat": "cuda_runtime", "name": '
                 f'"cudaLaunchKernel", "pid": 1, "tid": 1, "ts": {(at_ns - 3_000) / 1e3:.3f}, '
-                f'"dur": 0.7, "args": {{"correlation": {number}}}}},\n{{"ph": "X", "cat": "kernel", '
+                f'"dur": 0.7, "args": {{{ids}}}}},\n{{"ph": "X", "cat": "kernel", '
                 f'"name": "{name}", "pid": 0, "tid": {stream}, "ts": {at_ns / 1e3:.3f}, '
-                f'"dur": {took_ns / 1e3:.3f}, "args": {{"correlation": {number}, "device": 0, '
-                f'"stream": {stream}}}}}'
+                f'"dur": {took_ns / 1e3:.3f}, '
+                f'"args": {{{ids}, "device": 0, "stream": {stream}}}}}'
             )
             at_ns += took_ns
         file.write("\n]}\n")

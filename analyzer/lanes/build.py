@@ -23,8 +23,9 @@ class Lanes:
 
     `names` are the trace's, then those of the range paths' nodes. `world` spans everything in the
     trace, `home` what to look at first: the last step, else all ops, else everything; each is
-    (start, end). `steps` are the GPU spans of the steps that launched something, each until the
-    next one, `step` their indices. `busy` is the time in which any device was busy, as a lane.
+    (start, end). `steps` are the GPU spans of the steps that launched something, in order of their
+    start, each until the next one of its thread, `step` their indices. `busy` is the time in which
+    any device was busy, as a lane.
     """
 
     analysis: Analysis
@@ -51,6 +52,7 @@ def find_lanes(analysis: Analysis) -> Lanes:
     trace, steps = analysis.trace, analysis.steps
     world = _extent(trace.ops, trace.calls, trace.cpu_ops, trace.ranges)
     launched = np.flatnonzero(steps.gpu_ops > 0)
+    launched = launched[np.argsort(steps.span.start_ns[launched], kind="stable")]
     span = steps.span.take(launched)
     after_ns = span.start_ns + np.maximum(steps.time_ns[launched], span.length_ns)
     marked = Intervals(span.start_ns, np.minimum(after_ns, world[1]))

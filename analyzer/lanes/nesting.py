@@ -14,7 +14,9 @@ def last_open(events: Intervals, at_ns: Int64s) -> Int64s:
 def innermost(events: Intervals) -> tuple[Intervals, Int64s]:
     """The times cut where the last open event changes, and which one that is; events are sorted by
     start, then longest first."""
-    at_ns = np.unique(np.concatenate((events.start_ns, events.end_ns)))
+    at_ns = np.sort(np.concatenate((events.start_ns, events.end_ns)))
+    # Much faster than np.unique.
+    at_ns = at_ns[np.diff(at_ns, prepend=at_ns[:1] - 1) > 0]
     row = last_open(events, at_ns)
     changes = np.flatnonzero(np.diff(row, prepend=-1))
     until_ns = np.append(at_ns[changes], at_ns[-1:])[1:]

@@ -310,6 +310,44 @@ async def test_a_kernel_and_a_range_chosen_elsewhere_stand_out(tmp_path):
     assert (kernel, of_range, within) == ([0, 0, 1], [0, 1, 1], [0, 0, 1])
 
 
+async def test_a_kernel_outside_of_what_is_visible_comes_into_view(tmp_path):
+    steps = [
+        one
+        for step in range(3)
+        for one in (
+            span(step * 10_000, step * 10_000 + 900, f"decode_step_{step}"),
+            call(step * 10_000 + 10, step * 10_000 + 20, step + 1),
+            op(step * 10_000 + 100, step * 10_000 + 900, step + 1, name=f"only_{step}"),
+        )
+    ]
+    app = app_of(saved(tmp_path / "it.json", *steps))
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        before = panel._look.shown
+        panel.post_message(Choose(KernelPick("only_0")))
+        await settle(pilot)
+        after = panel._look.shown
+    assert before[0] == 20_100
+    assert after[0] <= 100 < 900 <= after[1]
+
+
+async def test_enter_opens_the_kernel_and_narrows_to_a_range(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        await press(pilot, "full_stop")
+        launch = pick(app).row
+        await press(pilot, "enter")
+        view = app._painter.shown()[0]
+        trace = view.window.analysis.trace
+        assert view.page == "kernels"
+        assert view.selection.pick == KernelPick(trace.names[trace.ops.name[launch]])
+        await press(pilot, "2", "up", "comma", "enter")
+        view = app._painter.shown()[0]
+    assert panel._look.lane.key.kind == "range"
+    assert view.selection == Selection(RangePick("decode_step"), "decode_step")
+
+
 async def test_a_later_window_keeps_zoom_and_place(session, tmp_path):
     from tests.helpers.scripted import ready
 

@@ -163,6 +163,27 @@ class Look:
         )
         return replace(self, marks=marks)
 
+    def to_marked(self, columns: int) -> Self:
+        """If nothing that stands out in a stream is visible, the first such slice from here on."""
+        if self.marks is None:
+            return self
+        shown = np.array(self.shown)
+        found: list[tuple[bool, int, int]] = []
+        for lane, marks in zip(self.lanes.lanes, self.marks, strict=True):
+            if lane.key.kind != "stream":
+                continue
+            if lane.marked(marks, lane.columns(shown))[0]:
+                return self
+            parts = np.flatnonzero(np.diff(marks))
+            later = parts[lane.start_ns[parts] >= shown[0]]
+            for part in (*later[:1].tolist(), *parts[:1].tolist()):
+                start_ns = int(lane.start_ns[part])
+                found.append((start_ns < shown[0], start_ns, int(lane.end_ns[part])))
+        if not found:
+            return self
+        _, start_ns, end_ns = min(found)
+        return self.show(start_ns, end_ns, columns, readable=False)
+
 
 def look_at(lanes: Lanes, columns: int) -> Look:
     """The first look: the last step, else all ops, else everything; the cursor is in the first

@@ -125,6 +125,15 @@ def test_steps_begin_with_their_first_op_and_the_last_is_shown_first():
     assert lanes.home == (2_100, 2_720)
 
 
+def test_steps_of_two_threads_are_in_order_of_their_gpu_spans():
+    lanes = lanes_of(
+        span(0, 90, "decode_step_0", tid=1), span(5, 95, "decode_step_0", tid=2),
+        call(10, 12, 1, tid=1), call(10, 12, 2, tid=2), op(500, 600, 1), op(200, 300, 2, stream=9),
+    )  # fmt: skip
+    assert lanes.steps.start_ns.tolist() == [200, 500]
+    assert lanes.step.tolist() == [1, 0]
+
+
 def test_a_cpu_capture_has_a_stream_for_each_thread_and_no_host():
     lanes = find_lanes(analyze(read(RECORDED)))
     kinds = {lane.key.kind for lane in lanes.lanes}

@@ -100,6 +100,8 @@ class LanesPanel(Panel[TimelineData]):
             self._labels = self._matching(look)
         if fresh or data.selection != self._selection:
             look = look.marked(data.selection, self._labels)
+            if not fresh and pick != self._own:
+                look = look.to_marked(columns)
         if (fresh or pick != self._selection.pick) and pick != self._own:
             look = self._to_pick(look, pick)
         self._selection = data.selection

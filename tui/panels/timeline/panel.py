@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from textual import events
 
 from decodescope.tui.commands import Command
-from decodescope.tui.model.picks import GapPick, Pick, SpanPick
-from decodescope.tui.panels.messages import Choose
+from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, Pick, RangePick, SpanPick
+from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.prompt import Prompt
 from decodescope.tui.panels.timeline.lanes_panel import LanesPanel
 
@@ -39,6 +39,8 @@ COMMANDS = (
             shown="]"),
     Command("compress", "c", "Compress gaps", "Cut long idle gaps short, or show time as it is",
             "compress", 5),
+    Command("enter", "enter", "Open", "A launch's kernel, a gap in its list, a range alone", "open",
+            8, "enter"),
     Command("find", "slash", "Search", "A name in any lane", "search", 4, "/"),
     Command("next_match(1)", "n", "Next match", "Move to the next match"),
     Command("next_match(-1)", "N", "Previous match", "Move to the previous match"),
@@ -174,6 +176,18 @@ class TimelinePanel(LanesPanel):
             (at_ns, max(ends[1], at_ns)) if side == 0 else (min(ends[0], at_ns), at_ns)
         )
         self._choose_span(start_ns, end_ns)
+
+    def action_enter(self) -> None:
+        """Open the selection on its own page; show only what is inside a range."""
+        pick = self._selection.pick
+        if isinstance(pick, OpPick) and self._look is not None:
+            trace = self._look.lanes.analysis.trace
+            self.post_message(Choose(KernelPick(trace.names[int(trace.ops.name[pick.row])])))
+            self.post_message(Turn("kernels"))
+        elif isinstance(pick, GapPick):
+            self.post_message(Turn("gaps"))
+        elif isinstance(pick, RangePick):
+            self.post_message(Narrow(pick.path))
 
     def action_find(self) -> None:
         """Edit the search."""
