@@ -4,6 +4,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from decodescope.analyzer.attribution.range_tree import NO_NODE
 from decodescope.analyzer.reports.analysis import Analysis
@@ -114,15 +115,9 @@ def kernel_profile(
         return None
     trace = analysis.trace
     launches = kernel_launches(analysis, name, within)
-    shape, count = np.unique(trace.ops.shape[launches.op], return_counts=True)
-    shapes = [
-        (trace.shapes[number], times)
-        for number, times in zip(shape.tolist(), count.tolist(), strict=True)
-        if number >= 0
-    ]
+    shapes = [(trace.shapes[one], times) for one, times in _counts(trace.ops.shape[launches.op])]
     ranges = _ranges(analysis, launches)
     call = trace.ops.launch[launches.op]
-    called = np.unique(trace.calls.name[call[call >= 0]]).tolist()
     return KernelProfile(
         report=report,
         lengths=percentiles(launches.length_ns),
@@ -131,7 +126,7 @@ def kernel_profile(
         ranges=ranges[:_TOP_RANGES],
         other_ranges=len(ranges[_TOP_RANGES:]),
         streams=tuple(np.unique(trace.ops.stream[launches.op]).tolist()),
-        calls=tuple(trace.names[number] for number in called),
+        calls=tuple(trace.names[one] for one, _ in _counts(trace.calls.name[call[call >= 0]])),
     )
 
 
@@ -148,15 +143,18 @@ def _ops_of(analysis: Analysis, name: str, within: str | None) -> Int64s:
 
 def _ranges(analysis: Analysis, launches: KernelLaunches) -> tuple[RangeShare, ...]:
     """The ranges of the launches, that with the most critical time first."""
-    node, index, count = np.unique(
-        analysis.ranges.op_node[launches.op], return_inverse=True, return_counts=True
-    )
-    critical_ns = np.zeros(len(node), dtype=np.int64)
-    np.add.at(critical_ns, index, launches.critical_ns)
-    rows = zip(node.tolist(), count.tolist(), critical_ns.tolist(), strict=True)
+    ranges = analysis.ranges
+    node = ranges.op_node[launches.op]
+    critical_ns = np.zeros(len(ranges.paths), dtype=np.int64)
+    inside = node != NO_NODE
+    np.add.at(critical_ns, node[inside], launches.critical_ns[inside])
     found = [
-        RangeShare(analysis.ranges.paths[number], times, ns)
-        for number, times, ns in rows
-        if number != NO_NODE
+        RangeShare(ranges.paths[one], times, int(critical_ns[one])) for one, times in _counts(node)
     ]
     return tuple(sorted(found, key=lambda one: (-one.critical_ns, one.path)))
+
+
+def _counts(numbers: NDArray[np.integer]) -> list[tuple[int, int]]:
+    """Each number that occurs and is not negative, and how often."""
+    count = np.bincount(numbers[numbers >= 0])
+    return [(one, int(count[one])) for one in np.flatnonzero(count).tolist()]

@@ -15,6 +15,7 @@ from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.feed import TraceSource
 from decodescope.tui.model.picks import KernelPick, OpPick
 from decodescope.tui.panels.kernel_rows import LaunchRows
+from decodescope.tui.panels.kernel_table import KernelTablePanel
 from decodescope.tui.panels.messages import Narrow
 from decodescope.tui.panels.table_rows import smart_pattern
 from decodescope.tui.style.terminal import TerminalTraits
@@ -233,6 +234,17 @@ async def test_every_size_is_drawn(tmp_path: Path) -> None:
             for size in ((1, 1), (9, 3), (20, 8), (45, 12), (300, 100)):
                 await pilot.resize_terminal(*size)
                 await settle(pilot)
+
+
+async def test_a_copy_of_very_many_rows_says_how_many_are_left_out(tmp_path: Path) -> None:
+    app = app_of(tmp_path, many())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot, "enter")
+        panel = app.screen.query_one("#kernels")
+        assert isinstance(panel, KernelTablePanel)
+        lines = panel.as_text(panel._shown)
+        assert len(lines) == 1_003
+        assert lines[-1] == "and 26,809 more rows"
 
 
 ROWS = st.lists(

@@ -226,17 +226,22 @@ class LaunchRows(Rows):
         import numpy as np
 
         found = np.zeros(len(self), dtype=np.bool_)
-        for column, field in zip(self._sources(), self._fields(), strict=True):
-            _, first, index = np.unique(column, return_index=True, return_inverse=True)
-            hits = [pattern.search(field(row)) is not None for row in first.tolist()]
-            found |= np.array(hits, dtype=np.bool_)[index] if hits else False
+        for (first, index), field in zip(self._distinct, self._fields(), strict=True):
+            hits = [pattern.search(field(row)) is not None for row in first]
+            found |= np.array(hits, dtype=np.bool_)[index]
         return set(np.flatnonzero(found).tolist())
 
-    def _sources(self) -> "tuple[NDArray[np.integer], ...]":
-        return self._step, self._stream, self._shape, self._node
+    @cached_property
+    def _distinct(self) -> "list[tuple[list[int], Int64s]]":
+        """For each of `_fields` the first row of each distinct text, and each row's place there."""
+        import numpy as np
+
+        columns = (self._step, self._stream, self._shape, self._node)
+        found = (np.unique(one, return_index=True, return_inverse=True) for one in columns)
+        return [(first.tolist(), index) for _, first, index in found]
 
     def _fields(self) -> tuple[Callable[[int], str], ...]:
-        """What filter and search look in: one text for each of `_sources`."""
+        """What filter and search look in."""
         return (
             lambda row: f"step {self._step[row]}",
             lambda row: f"stream {self._stream[row]}",

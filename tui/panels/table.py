@@ -31,6 +31,8 @@ TABLE_COMMANDS = (
     Command("enter", "enter", "Open", "Open the row", "open row", 6, "enter"),
 )
 _GAP = 1
+# Terminals accept some 100 kB for the clipboard.
+_MOST_COPIED = 1_000
 
 
 class TablePanel(Panel[Rows]):
@@ -123,9 +125,11 @@ class TablePanel(Panel[Rows]):
 
     def as_text(self, data: Rows) -> list[str]:
         lines = [self.title(), "\t".join(column.title for column in data.columns)]
-        for row in self._order:
+        for row in self._order[:_MOST_COPIED]:
             cells = data.cells(row, self._brush.inks, 1 << 16)
             lines.append("\t".join(cell.text for cell in cells))
+        if len(self._order) > _MOST_COPIED:
+            lines.append(f"and {len(self._order) - _MOST_COPIED:,} more rows")
         return lines
 
     # Keys
