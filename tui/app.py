@@ -33,8 +33,10 @@ from decodescope.analyzer.protocol import (
 from decodescope.analyzer.recordings.recording import Mark
 from decodescope.tui.background import AnalysisDone, Background, FileDone, NotRemembered
 from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, bindings
+from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.library import FilesRead, Library, Listed, window_health
 from decodescope.tui.link.base import LinkEvent, Seek, Speed
+from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.feed import Feed, Job, Source, open_feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.keymap import read_keymap
@@ -46,6 +48,7 @@ from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.files import PathPanel
 from decodescope.tui.panels.messages import (
+    AskComparison,
     Browse,
     Choose,
     GoTo,
@@ -90,10 +93,12 @@ class DecodescopeApp(App[None]):
         folder: Path | None = None,
         page: str | None = None,
         places: Places | None = None,
+        comparison: ComparisonLink | None = None,
     ) -> None:
         """`folder` is where traces and screenshots are written, None for the current one. `page` is
         the name of the page to begin with, None for the first. `places` are the user's files
-        of what is remembered and of keys; None remembers nothing."""
+        of what is remembered and of keys; None remembers nothing. `comparison` measures variants
+        in turn."""
         self._traits = traits or TerminalTraits()
         self._terminal_filters: list[LineFilter] = [] if self._traits.color else [NoColor()]
         if not self._traits.unicode:
@@ -103,6 +108,9 @@ class DecodescopeApp(App[None]):
         self._background = Background(self, self._clock, folder)
         self._feed = open_feed(source, self._clock)
         self._focus = Focus(page or PAGES[0].name)
+        self._comparisons = Comparisons(
+            self, self._clock, comparison or ComparisonLink(), self._comparison_changed
+        )
         self._live: Feed | None = self._feed if self._feed.kind == "live" else None
         self._restart_until = -math.inf
         self._leaving = False
@@ -201,7 +209,7 @@ class DecodescopeApp(App[None]):
 
     def on_mount(self) -> None:
         """Start reading the source."""
-        self._painter = Painter(self._main, self._clock, self._feed, self._focus)
+        self._painter = Painter(self._main, self._clock, self._feed, self._focus, self._comparisons)
         self.theme_changed_signal.subscribe(self, self._recolour)
         self._read_keymap()
         self.set_interval(LOG_INTERVAL_S, self._read_log)
@@ -209,13 +217,14 @@ class DecodescopeApp(App[None]):
         self.action_page(self._focus.page)
 
     async def on_unmount(self) -> None:
-        """End the worker and the replay, also after a crash."""
+        """End the worker, the replay and the comparison, also after a crash."""
         await self._close_links()
 
     async def _close_links(self) -> None:
         for feed in {self._feed, self._live or self._feed}:
             if feed.link is not None:
                 await feed.link.close()
+        await self._comparisons.close()
 
     def _end_by(self, number: int) -> None:
         """Exit with 128 + signal; another one, a moment later, kills the process. SIGHUP does not:
@@ -334,6 +343,23 @@ class DecodescopeApp(App[None]):
         """A panel shows only what is inside a range, or everything again."""
         self._focus.narrow(message.path)
         self._painter.paint()
+
+    async def on_ask_comparison(self, message: AskComparison) -> None:
+        """The comparison page asks for something."""
+        view = self._painter.shown()[0]
+        if message.do != "file":
+            await self._comparisons.obey(message, view, self._feed)
+            return
+        from decodescope.tui.screens.other_file import OtherFileScreen
+
+        def chosen(path: Path | None) -> None:
+            if path is not None:
+                self._comparisons.read_file(path, view)
+
+        self.push_screen(OtherFileScreen(bundled_recordings()), chosen)
+
+    def _comparison_changed(self) -> None:
+        self._painter.changed(self._feed)
 
     def action_clear(self) -> None:
         """Hide the banner; without one, drop the selection; then show everything again."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from textual.timer import Timer
 
+from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.view import Clock, Moment, View
@@ -17,13 +18,19 @@ AGE_INTERVAL_S = 1.0
 
 
 class Painter:
-    """Passes the feed's view to the screen; `freeze` keeps showing the current view."""
+    """Passes the feed's view to the screen; `freeze` keeps showing the current view.
 
-    def __init__(self, screen: MainScreen, clock: Clock, feed: Feed, focus: Focus) -> None:
+    The state of `comparisons` is shown with every view.
+    """
+
+    def __init__(
+        self, screen: MainScreen, clock: Clock, feed: Feed, focus: Focus, comparisons: Comparisons
+    ) -> None:
         self._screen = screen
         self._clock = clock
         self._feed = feed
         self._focus = focus
+        self._comparisons = comparisons
         self._frozen: tuple[View, Moment] | None = None
         self._due: Timer | None = None
         self._ages = screen.set_interval(AGE_INTERVAL_S, self._paint_ages)
@@ -35,10 +42,8 @@ class Painter:
 
     def shown(self) -> tuple[View, Moment]:
         """The view on the screen, and the moment it is looked at."""
-        if self._frozen is not None:
-            view, moment = self._frozen
-            return self._focus.applied(view), moment
-        return self._focus.applied(self._feed.view()), self._moment()
+        view, moment = self._frozen or (self._feed.view(), self._moment())
+        return replace(self._focus.applied(view), comparison=self._comparisons.state), moment
 
     def follow(self, feed: Feed) -> None:
         """Show `feed` from now on, not frozen."""

@@ -53,6 +53,18 @@ def align_ranges(
     return tuple(rows)
 
 
+def layer_sums(reports: Sequence[RangeReport], steps: int) -> dict[str, dict[str, float]]:
+    """The figures of each range by path (`gpu_ns`, `idle_ns`, `gpu_ops`, `launch_calls`,
+    `critical_ns`), per step and summed over layers (`layer.*`)."""
+    sums: dict[str, dict[str, float]] = {}
+    pending = list(_tree(reports, steps).values())
+    while pending:
+        node = pending.pop()
+        sums[node.path] = node.figures
+        pending += node.children.values()
+    return sums
+
+
 @dataclass(slots=True)
 class _Match:
     """Ranges of both sides that are compared as one row; one side may be empty."""

@@ -1,6 +1,7 @@
 """A comparison or a diff as one row for each side, and their waterfalls on one scale."""
 
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from decodescope.analyzer.comparing.diff import BASE, OTHER
 from decodescope.analyzer.reports.per_step import (
@@ -149,9 +150,9 @@ def _trace(diff: Diff, name: str) -> Side:
         sheet = datasheet_peak_bytes_per_s(capture.device_name)
         peak = capture.measured_peak_bytes_per_s
         mbu = bandwidth(capture.bytes_per_step, round(step_ns), peak, sheet).mbu
-    about = [report.source.path]
+    about = [PurePath(report.source.path).name]
     if capture is not None:
-        about = [capture.model, capture.variant, *about]
+        about.insert(0, capture.variant)
     return Side(
         name=name,
         about=" · ".join(about),

@@ -71,6 +71,7 @@ class ScriptedLink(Link):
 
     sent: list[AppMessage] = field(default_factory=list)
     restarts: int = 0
+    ended: bool = False
     closed: bool = False
     answers: bool = False
 
@@ -98,6 +99,9 @@ class ScriptedLink(Link):
             case SwitchVariant(variant=variant):
                 self._variant = variant
         self.say(State(self._state, self._variant))
+
+    async def end(self) -> None:
+        self.ended = True
 
     async def restart(self) -> None:
         self.restarts += 1

@@ -106,6 +106,9 @@ class Link:
         """The time of this source in seconds, for ages and histories, at a monotonic time."""
         return monotonic_s
 
+    async def end(self) -> None:
+        """End the worker without a report of its death; `restart()` starts another one."""
+
     async def restart(self) -> None:
         """Replace the worker, dead or alive, with a new one; a replay starts over."""
 

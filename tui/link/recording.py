@@ -44,6 +44,9 @@ class RecordingLink(Link):
     def printed(self) -> list[str]:
         return self._link.printed()
 
+    async def end(self) -> None:
+        await self._link.end()
+
     async def restart(self) -> None:
         await self._link.restart()
 

@@ -90,6 +90,9 @@ class WorkerLink(Link):
     def printed(self) -> list[str]:
         return self._child.printed()
 
+    async def end(self) -> None:
+        await self._child.end()
+
     async def restart(self) -> None:
         self._restarting = True
         self._stop_metering()

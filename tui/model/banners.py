@@ -31,6 +31,12 @@ def died(event: WorkerDied, fatal: Failure | None) -> Banner:
     return Banner("error", headline, event.log_tail[-LOG_LINES:], hint)
 
 
+def ended_by_user() -> Banner:
+    """The user ended the worker, for example to free its GPU memory."""
+    headline = "The worker was ended, and its memory is free. The figures are its last."
+    return Banner("warning", headline, (), "R restart it   esc dismiss")
+
+
 def no_cuda(hello: Hello) -> Banner:
     """The model runs on the CPU because there is no CUDA device."""
     offer = "o opens a recorded H200 run   esc" if bundled_recordings() else "esc dismiss"

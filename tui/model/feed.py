@@ -183,6 +183,11 @@ class Feed:
         """Hide the banner."""
         self._set(banner=None)
 
+    def ended_by_user(self) -> None:
+        """The user ends the worker; its data stays."""
+        self._set(state="ended", detail="", banner=banners.ended_by_user())
+        self.note("info", "the worker was ended by the user")
+
     def restarted(self) -> None:
         """Forget that the worker died; its data stays until the new worker reports."""
         self._set(died=None, fatal=None, state="starting", detail="", stage_at=None, banner=None,

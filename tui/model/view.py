@@ -11,6 +11,7 @@ from decodescope.analyzer.protocol import Failure, Hello, Meters, Stats
 from decodescope.analyzer.schema.report import CaptureInfo, Report
 from decodescope.tui.link.base import Playback, WorkerDied
 from decodescope.tui.model.banners import Banner
+from decodescope.tui.model.comparing import NO_COMPARISON, ComparisonState
 from decodescope.tui.model.picks import NOTHING, Selection
 from decodescope.tui.model.shelf import NO_FILES, Shelf
 
@@ -144,6 +145,7 @@ class View:
     selection: Selection = NOTHING
     held: bool = False
     shelf: Shelf = NO_FILES
+    comparison: ComparisonState = NO_COMPARISON
 
     @property
     def variant(self) -> str | None:

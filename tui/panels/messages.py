@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from textual.message import Message
 
@@ -79,3 +80,14 @@ class BackToLive(Message):
 @dataclass
 class Resized(Message):
     """The panel wants another number of rows (`Panel.wanted_rows`)."""
+
+
+@dataclass
+class AskComparison(Message):
+    """What the comparison page asks for: measure the chosen candidates, cancel that, choose or drop
+    the candidate `name`, measure `by` more rounds, show the side `name` in detail, name a file to
+    compare with, end the live worker to free its memory."""
+
+    do: Literal["start", "cancel", "toggle", "rounds", "side", "file", "end_worker"]
+    name: str = ""
+    by: int = 0

@@ -96,7 +96,9 @@ class MainScreen(Screen[None]):
             data = panel.pick(*self._shown)
             if not isinstance(data, Empty):
                 lines += panel.as_text(data)
-        return "".join(f"{plain_line(line)}\n" for line in lines)
+        # The tabs of tables stay, those of names do not.
+        cells = (map(plain_line, line.split("\t")) for line in lines)
+        return "".join("\t".join(line) + "\n" for line in cells)
 
     def _visible(self) -> list[Panel[Any]]:
         places = self._plan.places if self._plan is not None else {}

@@ -1,0 +1,72 @@
+"""The aligned ranges of two windows as rows, fused ranges beside the parts they stand for."""
+
+from dataclasses import dataclass
+
+from decodescope.analyzer.comparing.range_alignment import layer_sums
+from decodescope.analyzer.schema.comparison_report import Change, Pair, RangeChange
+from decodescope.analyzer.schema.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class RangeRow:
+    """One aligned range, at its `depth`, or a `part` of the fused range above it: a range of one
+    side, or of both, whose time the fused range's row contains. `time_ns` is busy time, or
+    critical time if ops overlap; `moved_ns` how much more `other` takes."""
+
+    path: str
+    name: str
+    depth: int
+    part: bool
+    time_ns: Change
+    idle_ns: Change
+    gpu_ops: Change
+
+    @property
+    def moved_ns(self) -> float:
+        """The change of its time; a side that lacks it takes none."""
+        return (self.time_ns.other or 0.0) - (self.time_ns.base or 0.0)
+
+
+def range_rows(pair: Pair, base: Report | None, other: Report | None) -> tuple[RangeRow, ...]:
+    """The ranges of `pair` in their order, each fused one followed by its parts."""
+    figure = "critical_ns" if pair.overlapping else "gpu_ns"
+    sums = tuple(
+        layer_sums(window.ranges, len(window.steps) or 1) if window is not None else {}
+        for window in (base, other)
+    )
+    rows = []
+    for change in pair.ranges:
+        prefix, _, name = change.path.rpartition("/")
+        depth = change.path.count("/")
+        rows.append(
+            RangeRow(change.path, name, depth, False, getattr(change, figure), change.idle_ns,
+                     change.gpu_ops)
+        )  # fmt: skip
+        for path in _parts(change, prefix, sums) if change.replaced else ():
+            rows.append(_part(path, depth + 1, figure, sums))
+    return tuple(rows)
+
+
+def _parts(
+    change: RangeChange, prefix: str, sums: tuple[dict[str, dict[str, float]], ...]
+) -> list[str]:
+    """The ranges of both sides that the fused row adds up, those of `base` first."""
+    whole = set(change.path.rpartition("/")[2].split("+"))
+    others = [
+        path
+        for path in sums[1]
+        if path.rpartition("/")[0] == prefix
+        and whole.issuperset(path.rpartition("/")[2].split("+"))
+    ]
+    return list(dict.fromkeys((*change.replaced, *others)))
+
+
+def _part(
+    path: str, depth: int, figure: str, sums: tuple[dict[str, dict[str, float]], ...]
+) -> RangeRow:
+    def change(name: str) -> Change:
+        before, after = (side[path][name] if path in side else None for side in sums)
+        return Change(before, after)
+
+    name = path.rpartition("/")[2]
+    return RangeRow(path, name, depth, True, change(figure), change("idle_ns"), change("gpu_ops"))

@@ -1,0 +1,47 @@
+"""What can be compared: the variants of a live run, or the opened files."""
+
+from dataclasses import dataclass
+
+from decodescope.tui.model.view import View
+
+_INTERPRETED = "Triton's interpreter: tokens and accuracy, no speed"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A variant or a file. `unavailable` says why it cannot be compared. `chosen`: it will be."""
+
+    name: str
+    about: str
+    unavailable: str | None
+    chosen: bool
+
+
+def candidates(view: View) -> tuple[Candidate, ...]:
+    """At first, every variant that is timed here is chosen, or the first two files."""
+    toggled = view.comparison.toggled
+    if view.kind == "trace":
+        return tuple(
+            Candidate(choice.name, choice.summary, None, (index < 2) != (choice.name in toggled))
+            for index, choice in enumerate(view.choices[: _files(view)])
+        )
+    if view.kind != "live" or view.hello is None:
+        return ()
+    found = []
+    for info in view.hello.variants:
+        # What only the interpreter runs cannot be watched live, but it can be compared.
+        why = None if info.interpreted else info.unavailable
+        about = _INTERPRETED if info.interpreted else info.summary
+        chosen = why is None and (not info.interpreted) != (info.name in toggled)
+        found.append(Candidate(info.name, about, why, chosen))
+    return tuple(found)
+
+
+def chosen_names(view: View) -> tuple[str, ...]:
+    """The candidates that are chosen; the first is the base."""
+    return tuple(one.name for one in candidates(view) if one.chosen)
+
+
+def _files(view: View) -> int:
+    """The opened files; the merged ranks after them are no file."""
+    return len(view.choices) - 1 if len(view.choices) > 1 else len(view.choices)

@@ -1,0 +1,121 @@
+"""A comparison as the app follows it: its events folded into one immutable state."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from decodescope.analyzer.comparing.messages import (
+    ComparisonConfig,
+    ComparisonDone,
+    ComparisonProgress,
+    RoundCompared,
+    RunMeasured,
+)
+from decodescope.analyzer.errors import process_end
+from decodescope.analyzer.protocol import Bye, Failure
+from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+from decodescope.tui.link.base import WorkerDied
+from decodescope.tui.link.comparison import ComparisonLinkEvent
+
+Phase = Literal["idle", "reading", "running", "cancelling", "cancelled", "done", "failed"]
+
+DEFAULT_ROUNDS = 5
+MOST_ROUNDS = 99
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRun:
+    """One run that is complete, and the seconds it took, its process included."""
+
+    variant: str
+    round: int
+    tokens_per_s: float | None
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonState:
+    """What is compared and what came of it. `toggled` are the candidates whose choice the user
+    changed. `run_began` is when the run in progress began (monotonic seconds).
+
+    `result` is the latest comparison or diff, also while the next round is measured and after a
+    failure; `origin` says what it is of. `side` is compared with the first one in detail, "" for
+    the last. `worker_paused`: the live worker waits until the comparison has ended.
+    """
+
+    phase: Phase = "idle"
+    toggled: frozenset[str] = frozenset()
+    rounds: int = DEFAULT_ROUNDS
+    config: ComparisonConfig | None = None
+    progress: ComparisonProgress | None = None
+    run_began: float = 0.0
+    runs: tuple[MeasuredRun, ...] = ()
+    result: Comparison | Diff | None = None
+    origin: str = ""
+    error: str = ""
+    side: str = ""
+    worker_paused: bool = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether variants are measured, or files are read."""
+        return self.phase in ("reading", "running", "cancelling")
+
+    def begun(self, config: ComparisonConfig, now: float) -> "ComparisonState":
+        """A comparison of variants begins; nothing of an earlier one is left."""
+        return replace(self, phase="running", config=config, progress=None, run_began=now, runs=(),
+                       result=None, origin="measured here", error="", side="")  # fmt: skip
+
+    def failed(self, error: str) -> "ComparisonState":
+        """It cannot go on; what was compared stays."""
+        return replace(self, phase="failed", error=error, progress=None)
+
+    def received(self, event: ComparisonLinkEvent, now: float) -> "ComparisonState":
+        """The state after `event`."""
+        match event:
+            case ComparisonProgress(round=round, variant=variant):
+                before = self.progress
+                same = before is not None and (before.round, before.variant) == (round, variant)
+                return replace(self, progress=event, run_began=self.run_began if same else now)
+            case RunMeasured(report=report):
+                took_s = max(now - self.run_began, 0.0)
+                run = MeasuredRun(report.variant, report.round or 0, report.tokens_per_s, took_s)
+                return replace(self, runs=(*self.runs, run), run_began=now)
+            case RoundCompared(comparison=comparison):
+                return replace(self, result=comparison)
+            case ComparisonDone(comparison=comparison):
+                stopped = self.phase in ("cancelling", "cancelled")
+                phase: Phase = "cancelled" if stopped else "done"
+                return replace(self, result=comparison, phase=phase, progress=None)
+            case Failure(message=message):
+                return self.failed(message)
+            case Bye(reason="cancelled"):
+                return replace(self, phase="cancelled", progress=None)
+            case WorkerDied(exit_code=code, log_tail=tail) if self.phase in (
+                "running",
+                "cancelling",
+            ):
+                last = f"; its last output: {tail[-1]}" if tail else ""
+                return self.failed(f"the comparison's process {process_end(code)}{last}")
+        return self
+
+    def left_s(self, now: float) -> float | None:
+        """Seconds until the last round ends, accuracy not included: each run that is left takes as
+        long as the variant's last one, or as a mean run before its first. None before the first
+        run is complete and after the last."""
+        if self.config is None or not self.runs or self.progress is None:
+            return None
+        at = self.progress.round
+        if at is None:
+            return None
+        took = {run.variant: run.took_s for run in self.runs}
+        mean = sum(run.took_s for run in self.runs) / len(self.runs)
+        names = self.config.variants
+        done = {run.variant for run in self.runs if run.round == at}
+        todo = [name for name in names if name not in done]
+        todo += [name for _ in range(at + 1, self.config.rounds) for name in names]
+        expected = [took.get(name, mean) for name in todo]
+        spent = min(now - self.run_began, expected[0]) if expected else 0.0
+        return max(sum(expected) - max(spent, 0.0), 0.0)
+
+
+NO_COMPARISON = ComparisonState()

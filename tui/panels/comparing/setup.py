@@ -1,0 +1,120 @@
+"""What is to be compared, and how far each candidate is."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from decodescope.analyzer.formatting import UNKNOWN, rate
+from decodescope.tui.model.candidates import Candidate, candidates
+from decodescope.tui.model.comparing import ComparisonState
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.comparing.table import ComparisonTable
+from decodescope.tui.panels.messages import AskComparison
+from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
+from decodescope.tui.style.palette import Inks
+
+_FILE_COLUMNS = (
+    Column("choose", "left", least=6),
+    Column("file", "left", first="up", flexible=True, least=12),
+)
+_COLUMNS = (
+    Column("choose", "left", least=6),
+    Column("variant", "left", first="up", flexible=True, least=12),
+    Column("runs", priority=1),
+    Column("last tok/s", priority=2),
+    Column("now", "left", priority=3, least=9),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A candidate, its complete runs and its last rate, and whether it is measured now."""
+
+    candidate: Candidate
+    runs: int
+    tokens_per_s: float | None
+    now: str
+
+
+class ComparisonSetupPanel(ComparisonTable):
+    """Enter chooses or drops a candidate; the first chosen one is the base."""
+
+    NAME = "ab_setup"
+
+    def source(self, view: View, moment: Moment) -> object:
+        state = view.comparison
+        progress = state.progress.variant if state.progress is not None else ""
+        return candidates(view), state.runs, progress, state.busy, state.rounds, view.kind
+
+    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        found, state = candidates(view), view.comparison
+        self._rounds = state.rounds
+        self._files = view.kind == "trace"
+        if not found:
+            return Empty("Compare", _why_none(view))
+        if self._files:
+            return Records(_FILE_COLUMNS, found, _name, _file_cells, _file_values, _name)
+        return Records(_COLUMNS, [_row(one, state) for one in found], _key, _cells, _values, _key)
+
+    def title(self) -> str:
+        return "Compare"
+
+    def note(self) -> str:
+        if self._files:
+            return "enter chooses two · c compares them"
+        return f"{self._rounds} rounds + - · enter chooses · c compares"
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 1 + len(self._shown) if isinstance(self._shown, Rows) else 1
+
+    def opened(self, key: Hashable) -> None:
+        self.post_message(AskComparison("toggle", str(key)))
+
+
+def _why_none(view: View) -> str:
+    if view.kind == "replay":
+        return "a recording measures nothing; d compares it with another file"
+    return "the worker knows the variants, and is still starting; d compares with a file"
+
+
+def _row(candidate: Candidate, state: ComparisonState) -> _Row:
+    runs = [run for run in state.runs if run.variant == candidate.name]
+    now, progress = "", state.progress
+    if state.busy and progress is not None and progress.variant == candidate.name:
+        now = "measuring"
+    elif state.busy and candidate.chosen:
+        now = "waits"
+    return _Row(candidate, len(runs), runs[-1].tokens_per_s if runs else None, now)
+
+
+def _key(row: _Row) -> str:
+    return row.candidate.name
+
+
+def _name(candidate: Candidate) -> str:
+    return candidate.name
+
+
+def _file_cells(one: Candidate, inks: Inks, room: int) -> tuple[Cell, ...]:
+    style = inks.text if one.unavailable is None else inks.faint
+    box = UNKNOWN if one.unavailable is not None else "[x]" if one.chosen else "[ ]"
+    about = one.unavailable or one.about
+    name = f"{one.name}  {about}" if about else one.name
+    return Cell(box, inks.key if one.chosen else style), Cell(name, style)
+
+
+def _file_values(one: Candidate) -> tuple[object, ...]:
+    return not one.chosen, one.name
+
+
+def _cells(row: _Row, inks: Inks, room: int) -> tuple[Cell, ...]:
+    return (
+        *_file_cells(row.candidate, inks, room),
+        Cell(f"{row.runs}" if row.runs else ""),
+        Cell(rate(row.tokens_per_s) if row.runs else ""),
+        Cell(row.now, inks.accent if row.now == "measuring" else inks.dim),
+    )
+
+
+def _values(row: _Row) -> tuple[object, ...]:
+    return *_file_values(row.candidate), row.runs, row.tokens_per_s, row.now

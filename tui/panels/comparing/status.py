@@ -1,0 +1,118 @@
+"""What the comparison does now, how long it takes, and what its result is of."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.cells import cell_len
+
+from decodescope.analyzer.formatting import age
+from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.views.comparison_sections import summary_of
+from decodescope.tui.model.comparing import ComparisonState
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
+from decodescope.tui.panels.text import wrapped
+from decodescope.tui.style.glyphs import horizontal_bar
+
+_BAR_CELLS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A text, and before it a bar of the `share` that is done."""
+
+    text: str
+    tone: Literal["strong", "text", "dim", "warn", "bad"] = "text"
+    share: float | None = None
+
+
+class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
+    """Progress and time left while it runs, then what was compared and what limits it."""
+
+    NAME = "ab_status"
+    FRAMES = ()
+    AGES = True
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._said: tuple[object, tuple[Line, ...]] = (None, ())
+        super().__init__(brush, view, moment)
+
+    def pick(self, view: View, moment: Moment) -> tuple[Line, ...]:
+        state = view.comparison
+        if state.result is not self._said[0]:
+            self._said = (state.result, tuple(_about(state)))
+        return (*_progress(state, moment.now), *self._said[1])
+
+    def wanted_rows(self, width: int) -> int:
+        data = self._data
+        assert isinstance(data, tuple)
+        return sum(len(self._wrapped(line, width)) for line in data)
+
+    def as_text(self, data: tuple[Line, ...]) -> list[str]:
+        return [line.text for line in data]
+
+    def draw(self, data: tuple[Line, ...], width: int, height: int) -> Sheet:
+        inks = self._brush.inks
+        tones = {"strong": inks.strong, "text": inks.text, "dim": inks.dim, "warn": inks.warn,
+                 "bad": inks.bad}  # fmt: skip
+        rows = []
+        for line in data:
+            for number, text in enumerate(self._wrapped(line, width)):
+                row = Row().add(" ", inks.text)
+                if line.share is not None and number == 0:
+                    bar = horizontal_bar(line.share, _bar_cells(width), self._brush.glyphs)
+                    row.add(bar, inks.accent).add(" ", inks.text)
+                rows.append(row.add(text, tones[line.tone]))
+        return Sheet(rows)
+
+    def _wrapped(self, line: Line, width: int) -> list[str]:
+        room = max(width - 2 - (_bar_cells(width) + 1 if line.share is not None else 0), 1)
+        text = plain_line(line.text)
+        return [text] if cell_len(text) <= room else wrapped(text, room)
+
+
+def _bar_cells(width: int) -> int:
+    return min(_BAR_CELLS, width // 8)
+
+
+def _progress(state: ComparisonState, now: float) -> list[Line]:
+    lines = []
+    if state.phase == "reading":
+        lines.append(Line("reading and analysing the files…", "strong"))
+    if state.phase in ("running", "cancelling") and state.config is not None:
+        lines.append(_doing(state, now))
+    if state.worker_paused:
+        lines.append(Line("the live worker is paused meanwhile, and goes on afterwards", "dim"))
+    if state.phase == "cancelled":
+        kept = "its complete rounds are shown" if state.result else "no round was complete"
+        lines.append(Line(f"cancelled: {kept}", "warn"))
+    if state.phase == "failed":
+        lines.append(Line(state.error, "bad"))
+        if "memory" in state.error.lower():
+            words = "the worker keeps its memory while it is paused: E ends it, then c tries again"
+            lines.append(Line(words, "warn"))
+    return lines
+
+
+def _doing(state: ComparisonState, now: float) -> Line:
+    assert state.config is not None
+    runs = state.config.rounds * len(state.config.variants)
+    share = min(len(state.runs) / runs, 1.0) if runs else 0.0
+    if state.phase == "cancelling":
+        return Line("cancelling: the run in progress ends…", "warn", share)
+    if state.progress is None:
+        return Line("starting", "strong", share)
+    left_s = state.left_s(now)
+    left = f"about {age(left_s)} left · " if left_s is not None else ""
+    return Line(f"{left}{state.progress.describe()}", "strong", share)
+
+
+def _about(state: ComparisonState) -> list[Line]:
+    """What the result is of, what limits it, and of which workload it is."""
+    if state.result is None:
+        return []
+    summary = summary_of(state.result)
+    title = " · ".join(filter(None, (summary.title, summary.weights_note, state.origin)))
+    lines = [Line(title, "strong")]
+    lines += [Line(f"note: {finding.message}", "warn") for finding in summary.findings]
+    return lines + [Line(fact, "dim") for fact in summary.facts]

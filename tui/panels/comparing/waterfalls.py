@@ -1,0 +1,112 @@
+"""Where one profiled step of each side goes: bars on one scale."""
+
+from dataclasses import dataclass
+
+from decodescope.analyzer.formatting import duration, signed_duration
+from decodescope.analyzer.views.class_colors import PART_LETTERS
+from decodescope.analyzer.views.sides import Bar, Waterfalls, sides_of, waterfalls_of
+from decodescope.analyzer.views.words import part_words
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+
+_TITLE = "Where one profiled step goes, on one scale"
+_NAME_CELLS = 20
+_TIME_CELLS = 9
+_PART_CELLS = 26
+_VALUE_CELLS = 11
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WaterfallsData:
+    """The bars; one object for each result."""
+
+    found: Waterfalls
+
+
+def bar_parts(bar: Bar, scale_ns: int, cells: int) -> list[str]:
+    """The part that each cell of the bar shows, where `cells` cells are `scale_ns`: the part in the
+    middle of the cell. A bar of any length has a cell."""
+    if scale_ns <= 0 or cells <= 0 or not bar.parts:
+        return []
+    length = min(max(round(bar.step_ns * cells / scale_ns), 1), cells)
+    found, place = [], 0
+    for cell in range(length):
+        middle_ns = (cell + 0.5) * scale_ns / cells
+        while place < len(bar.parts) - 1 and bar.parts[place + 1][1] <= middle_ns:
+            place += 1
+        found.append(bar.parts[place][0])
+    return found
+
+
+class ComparisonWaterfallsPanel(Panel[WaterfallsData]):
+    """A bar for each side, then the parts with their letters and times."""
+
+    NAME = "ab_waterfalls"
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._of: object = None
+        self._found: WaterfallsData | Empty = Empty(_TITLE, "nothing compared yet")
+        super().__init__(brush, view, moment)
+
+    def pick(self, view: View, moment: Moment) -> WaterfallsData | Empty:
+        result = view.comparison.result
+        if result is not self._of and result is not None:
+            self._of = result
+            found = waterfalls_of(sides_of(result))
+            none = Empty(_TITLE, "no side has profiled steps")
+            self._found = WaterfallsData(found) if found.bars else none
+        return self._found
+
+    def wanted_rows(self, width: int) -> int:
+        data = self._data
+        if not isinstance(data, WaterfallsData):
+            return 0
+        return len(data.found.bars) + 1 + len(data.found.table) + 1
+
+    def as_text(self, data: WaterfallsData) -> list[str]:
+        found = data.found
+        lines = [_TITLE, "\t".join(("part", *(bar.name for bar in found.bars)))]
+        for part, lengths in found.table:
+            lines.append("\t".join((part_words(part), *map(signed_duration, lengths))))
+        return [*lines, "\t".join(("step", *(duration(bar.step_ns) for bar in found.bars)))]
+
+    def draw(self, data: WaterfallsData, width: int, height: int) -> Sheet:
+        inks, found = self._brush.inks, data.found
+        names = min(max(len(bar.name) for bar in found.bars), _NAME_CELLS, max(width // 3, 1))
+        cells = max(width - names - _TIME_CELLS - 2, 0)
+        rows = []
+        for bar in found.bars:
+            row = Row().left(bar.name, names, inks.text).add(" ", inks.text)
+            for part in bar_parts(bar, found.scale_ns, cells):
+                row.add(self._cell(part), inks.part(part))
+            row.to(names + 1 + cells)
+            rows.append(row.right(duration(bar.step_ns), _TIME_CELLS + 1, inks.strong))
+        if height > len(rows):
+            end = duration(found.scale_ns)
+            scale = Row().to(names + 1).add("0", inks.faint).add(" ", inks.faint)
+            rows.append(scale.to(names + 1 + cells - len(end)).add(end, inks.faint))
+        return Sheet([*rows, *self._table(found, width)], _TITLE)
+
+    def _cell(self, part: str) -> str:
+        inks, glyphs = self._brush.inks, self._brush.glyphs
+        blocks = inks.color and not inks.letters and glyphs.unicode
+        return glyphs.ramp[-1] if blocks else PART_LETTERS.get(part, "?")
+
+    def _table(self, found: Waterfalls, width: int) -> list[Row]:
+        """One row a part, and a column for each side that fits."""
+        inks, glyphs = self._brush.inks, self._brush.glyphs
+        first = min(_PART_CELLS, max(width - _VALUE_CELLS - 1, 1))
+        shown = max((width - first) // (_VALUE_CELLS + 1), 0)
+        head = Row().left("part", first, inks.dim)
+        for bar in found.bars[:shown]:
+            head.add(" ", inks.text).right(bar.name, _VALUE_CELLS, inks.dim)
+        rows = [head]
+        for part, lengths in found.table:
+            letter = PART_LETTERS.get(part, "?")
+            mark = inks.mark(letter, glyphs.swatch) if inks.color else letter
+            row = Row().add(f"{mark} ", inks.part(part))
+            row.left(part_words(part), first - 2, inks.text)
+            for ns in lengths[:shown]:
+                row.add(" ", inks.text).right(signed_duration(ns), _VALUE_CELLS, inks.text)
+            rows.append(row)
+        return rows
