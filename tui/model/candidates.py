@@ -18,7 +18,8 @@ class Candidate:
 
 
 def candidates(view: View) -> tuple[Candidate, ...]:
-    """At first, every variant that is timed here is chosen, or the first two files."""
+    """Those that can be compared are first. At first, every variant that is timed here is chosen, or
+    the first two files."""
     toggled = view.comparison.toggled
     if view.kind == "trace":
         return tuple(
@@ -34,7 +35,7 @@ def candidates(view: View) -> tuple[Candidate, ...]:
         about = _INTERPRETED if info.interpreted else info.summary
         chosen = why is None and (not info.interpreted) != (info.name in toggled)
         found.append(Candidate(info.name, about, why, chosen))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: one.unavailable is not None))
 
 
 def chosen_names(view: View) -> tuple[str, ...]:

@@ -31,8 +31,10 @@ class ComparisonKernelsPanel(ComparisonTable):
         if not rows:
             return Empty(_TITLE, "no kernels to compare in these windows")
         self._names = (first.name, side.name)
+        noun = "operator" if windows[0].on_cpu else "kernel"
+        self._title = f"{noun.capitalize()}s"
         columns = (
-            Column("kernel", "left", first="up", flexible=True, least=16),
+            Column(noun, "left", first="up", flexible=True, least=16),
             Column(f"{first.name[:NAME_CELLS]} µs", priority=2),
             Column(f"{side.name[:NAME_CELLS]} µs", priority=1),
             Column("change µs"),
@@ -46,7 +48,7 @@ class ComparisonKernelsPanel(ComparisonTable):
         return len(self._shown) if isinstance(self._shown, Rows) else 0
 
     def title(self) -> str:
-        return f"{_TITLE}: {self._names[0]} to {self._names[1]}"
+        return f"{self._title}: {self._names[0]} to {self._names[1]}"
 
 
 def _key(row: KernelChange) -> str:

@@ -82,7 +82,7 @@ def _row(candidate: Candidate, state: ComparisonState) -> _Row:
     now, progress = "", state.progress
     if state.busy and progress is not None and progress.variant == candidate.name:
         now = "measuring"
-    elif state.busy and candidate.chosen:
+    elif state.busy and candidate.chosen and len(runs) < state.rounds:
         now = "waits"
     return _Row(candidate, len(runs), runs[-1].tokens_per_s if runs else None, now)
 

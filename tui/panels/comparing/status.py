@@ -103,7 +103,7 @@ def _doing(state: ComparisonState, now: float) -> Line:
     if state.progress is None:
         return Line("starting", "strong", share)
     left_s = state.left_s(now)
-    left = f"about {age(left_s)} left · " if left_s is not None else ""
+    left = f"about {age(left_s)} left · " if left_s else ""
     return Line(f"{left}{state.progress.describe()}", "strong", share)
 
 
