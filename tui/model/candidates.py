@@ -18,8 +18,8 @@ class Candidate:
 
 
 def candidates(view: View) -> tuple[Candidate, ...]:
-    """Those that can be compared are first. At first, every variant that is timed here is chosen, or
-    the first two files."""
+    """Those that can be compared come first. Until the user changes it, every variant that is timed
+    here is chosen, or the first two files."""
     toggled = view.comparison.toggled
     if view.kind == "trace":
         return tuple(
