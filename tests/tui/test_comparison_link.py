@@ -183,7 +183,7 @@ async def test_what_was_said_before_a_forced_end_is_received(tmp_path: Path) -> 
         f"control.sendall({b''.join(frames)!r})\ntime.sleep(600)\n"
     )
     link = scripted(tmp_path, body)
-    link._child._quit_grace_s = 0.5
+    link._child.quit_grace_s = 0.5
     try:
         await link.start(config())
         pid = link.pid

@@ -17,6 +17,8 @@ ComparisonLinkEvent = ComparisonMessage | WorkerDied
 
 # It ends its own child first, and compares the rounds that are complete.
 _QUIT_GRACE_S = 15.0
+# When the app ends, nobody waits for that.
+_LEAVE_GRACE_S = 4.0
 _MODULE = "decodescope.variants.comparing.live"
 
 
@@ -61,6 +63,7 @@ class ComparisonLink:
 
     async def close(self) -> None:
         """End the comparison; a pending `receive` returns None."""
+        self._child.quit_grace_s = _LEAVE_GRACE_S
         await self._child.close()
         if self._folder is not None:
             await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)

@@ -42,7 +42,7 @@ class ChildProcess:
         self._name = name
         self._messages = messages
         self._latest = latest
-        self._quit_grace_s = quit_grace_s
+        self.quit_grace_s = quit_grace_s
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self._decoder = FrameDecoder(messages)
@@ -134,7 +134,7 @@ class ChildProcess:
             return
         self._died = True
         await self.send(Quit())
-        if busy or worthless or not await _exited_within(process, self._quit_grace_s):
+        if busy or worthless or not await _exited_within(process, self.quit_grace_s):
             process.terminate()
             if worthless or not await _exited_within(process, _TERMINATE_GRACE_S):
                 process.kill()

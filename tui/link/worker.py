@@ -91,6 +91,7 @@ class WorkerLink(Link):
         return self._child.printed()
 
     async def end(self) -> None:
+        self._stop_metering()
         await self._child.end()
 
     async def restart(self) -> None:
