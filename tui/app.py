@@ -356,7 +356,7 @@ class DecodescopeApp(App[None]):
             if path is not None:
                 self._comparisons.read_file(path, view)
 
-        self.push_screen(OtherFileScreen(bundled_recordings()), chosen)
+        self.push_screen(OtherFileScreen(), chosen)
 
     def _comparison_changed(self) -> None:
         self._painter.changed(self._feed)

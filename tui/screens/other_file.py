@@ -10,6 +10,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.screens.dialog import Dialog
 
 
@@ -32,9 +33,9 @@ class OtherFileScreen(Dialog[Path]):
     OtherFileScreen Static { height: auto; padding: 0 1; }
     """
 
-    def __init__(self, recordings: tuple[Path, ...]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._recordings = recordings
+        self._recordings = bundled_recordings()
 
     def compose(self) -> ComposeResult:
         box = Vertical()
