@@ -15,6 +15,8 @@ from decodescope.analyzer.protocol import (
     VariantInfo,
 )
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.tui.pages.all_pages import PAGES
+from decodescope.tui.panels.footer import KeysPanel
 from tests.helpers.scripted import (
     Session,
     hello,
@@ -253,3 +255,14 @@ async def test_quit_closes_the_link(session):
         await pilot.press("q")
         await pilot.pause()
     assert session.link.closed
+
+
+async def test_the_footer_names_a_key_once(session, trace_file):
+    async with session.app.run_test(size=(200, 30)) as pilot:
+        await session.run(pilot, ready(trace_file))
+        for page in PAGES:
+            await pilot.press(page.key)
+            await settle(pilot)
+            panel = session.app.screen.query_one("#keys", KeysPanel)
+            keys = [key for command in panel._data for key in command.key.split(",")]
+            assert len(keys) == len(set(keys)), page.name

@@ -27,16 +27,20 @@ class KeysPanel(Panel[tuple[Command, ...]]):
         super().__init__(brush, view, moment)
 
     def use_commands(self, commands: tuple[Command, ...]) -> None:
-        """Show the commands of the panel that has the focus."""
-        local = tuple(command for command in commands if command.label)
-        if local != self._local:
-            self._local = local
-            self._data = (*self._local, *self._app)
+        """Show the commands of the panel that has the focus; its keys hide those of the app."""
+        if commands != self._local:
+            self._local = commands
+            self._data = self._shown()
             self._redraw()
 
     def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
         self._app = footer(view.kind, len(view.possible))
-        return (*self._local, *self._app)
+        return self._shown()
+
+    def _shown(self) -> tuple[Command, ...]:
+        taken = {key for command in self._local for key in command.key.split(",")}
+        left = (command for command in self._app if taken.isdisjoint(command.key.split(",")))
+        return (*(command for command in self._local if command.label), *left)
 
     def draw(self, data: tuple[Command, ...], width: int, height: int) -> Sheet:
         inks = self._brush.inks
