@@ -48,6 +48,7 @@ class HostLanes:
     def lanes(self, thread: Thread, prefix: str, name: str) -> Iterator[Lane]:
         """The ranges of a thread, the outermost first, then what is innermost at each time."""
         pid, tid = thread
+        ranges_title = "h-range" if name == "host" else name.replace("cpu", "rng")
         none = np.zeros(0, dtype=np.int64)
         ranges = self._ranges.get(thread, none)
         found = self._trace.ranges.take(ranges)
@@ -58,7 +59,7 @@ class HostLanes:
             end_ns[:-1] = np.minimum(end_ns[:-1], found.start_ns[mine[1:]])
             slices = Slices(found.start_ns[mine], end_ns, found.name[mine].astype(np.int64),
                             ranges[mine], (np.arange(len(mine)) % 2).astype(np.int8))  # fmt: skip
-            title = prefix + ("h-range" if level == 0 else f"  .{level}")
+            title = prefix + (ranges_title if level == 0 else f"  .{level}")
             yield lane_of(LaneKey("host_range", pid, tid, level), title, slices)
         rows = self._calls.get(thread, none), self._operators.get(thread, none)
         if len(rows[0]) or len(rows[1]):

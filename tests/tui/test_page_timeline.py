@@ -250,6 +250,19 @@ async def test_a_click_selects_and_a_drag_selects_a_span(trace_file):
     assert dragged == SpanPick(begin, end)
 
 
+async def test_a_click_in_the_map_moves_there(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        y = next(i for i, line in enumerate(text_of(app).splitlines()) if "map" in line)
+        await pilot.click(offset=(panel.region.x + panel._inset + panel._gutter + 20, y))
+        await settle(pilot)
+        look, columns = panel._look, panel._columns
+    start, end = look.lanes.world
+    middle = sum(look.shown) / 2
+    assert abs((middle - start) / (end - start) - 20.5 / columns) < 1 / columns
+
+
 async def test_the_wheel_zooms_at_the_pointer(trace_file):
     app = app_of(trace_file)
     async with app.run_test(size=(120, 40)) as pilot:

@@ -112,6 +112,13 @@ class Look:
         """Move by a share of the visible time."""
         return self.to(self.viewport.panned(share), columns)
 
+    def centred(self, column: int, columns: int) -> Self:
+        """The time at this column of the minimap is in the middle."""
+        start_ns, end_ns = self.world
+        at_ns = start_ns + (end_ns - start_ns) * (2 * column + 1) // (2 * max(columns, 1))
+        span_ns = self.viewport.span_ns
+        return self.to(Viewport(at_ns - span_ns // 2, span_ns), columns)
+
     def with_compression(self, on: bool, columns: int) -> Self:
         """Long gaps cut short or not, with the same time in the middle."""
         busy = Intervals(self.lanes.busy.start_ns, self.lanes.busy.end_ns)

@@ -156,7 +156,7 @@ class LanesPanel(Panel[TimelineData]):
 
         lanes, cursor = canvas.look.lanes.lanes, canvas.look.cursor
         wanted = cursor
-        while wanted + 1 < len(lanes) and lanes[wanted].key.kind == "stream":
+        while wanted + 1 < len(lanes) and lanes[wanted].key.kind in ("stream", "overlap"):
             wanted += 1
         last = min(wanted, cursor + self._body - 1)
         self._top = max(min(self._top, cursor, max(len(lanes) - self._body, 0)), 0)

@@ -243,6 +243,10 @@ class TimelinePanel(LanesPanel):
         if dragged is None or self._look is None:
             return
         column, lane = self._column(event), self._lane_at(event)
+        if column is not None and 0 < event.y <= self._body_top:
+            self._look = self._look.centred(column, self._columns)
+            self._redraw()
+            return
         here = self._look.time_of(column, self._columns) if column is not None else None
         if here is not None and here[0] == dragged[0]:
             number = self._look.lanes.lanes[lane].at(*here) if lane is not None else None
