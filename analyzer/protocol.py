@@ -28,7 +28,7 @@ WorkerState = Literal["loading", "building", "running", "capturing", "paused", "
 
 
 class WorkerConfig(Struct, frozen=True):
-    """What to decode and how; `run` uses it too. One JSON argument on the worker's command line.
+    """What to decode and how; `run` uses it too. The worker reads it from a JSON file.
 
     None leaves the choice to the process that imports torch: `model` is llama-3.2-1b@random on CUDA
     and tiny on the CPU, `device` is CUDA if available, `dtype` bf16 on CUDA and fp32 on the CPU,

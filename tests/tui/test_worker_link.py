@@ -232,6 +232,8 @@ async def test_a_worker_ends_when_the_app_is_gone(checkpoint, tmp_path):
 
 async def test_closing_the_socket_alone_ends_the_worker(checkpoint, tmp_path):
     ours, theirs = socket.socketpair()
+    asked = tmp_path / "worker.json"
+    asked.write_bytes(msgspec.json.encode(config(checkpoint, trace_dir=str(tmp_path))))
     with ours, theirs, (tmp_path / "log").open("wb") as log:
         worker = subprocess.Popen(
             [
@@ -239,7 +241,7 @@ async def test_closing_the_socket_alone_ends_the_worker(checkpoint, tmp_path):
                 "-m",
                 "decodescope.variants.live.worker",
                 str(theirs.fileno()),
-                msgspec.json.encode(config(checkpoint, trace_dir=str(tmp_path))).decode(),
+                str(asked),
             ],
             pass_fds=(theirs.fileno(),),
             stdout=log,
@@ -251,6 +253,17 @@ async def test_closing_the_socket_alone_ends_the_worker(checkpoint, tmp_path):
         while not any(isinstance(message, Stats) for message in seen):
             seen += decoder.feed(ours.recv(65536))
     assert await asyncio.to_thread(worker.wait, 10) == 0
+
+
+async def test_a_long_prompt_reaches_the_worker(checkpoint):
+    prompt = "def f(x):\n" * 40_000
+    link = WorkerLink(config(checkpoint, context=None, prompt=prompt))
+    await link.start()
+    try:
+        (failure,) = of(await until(link, is_a(Failure)), Failure)
+    finally:
+        await link.close()
+    assert "need 400200" in failure.message
 
 
 def scripted(tmp_path: Path, body: str) -> WorkerLink:

@@ -22,6 +22,7 @@ from decodescope.tui.link.base import Link, LinkEvent, LinkMessage, WorkerDied
 from decodescope.tui.link.meters import METERS_INTERVAL_S, open_meters
 from decodescope.tui.link.process import ChildProcess
 
+CONFIG_NAME = "worker.json"
 LOG_NAME = "worker.log"
 
 
@@ -29,7 +30,8 @@ class WorkerLink(Link):
     """A link to `python -m decodescope.variants.live.worker`, started by `start()`.
 
     An empty `config.trace_dir` means a temporary folder that `close()` removes. `argv` replaces
-    the interpreter and module; the socket's file descriptor and the configuration are appended.
+    the interpreter and module; the socket's file descriptor and the configuration's file are
+    appended.
     """
 
     def __init__(self, config: WorkerConfig, argv: tuple[str, ...] | None = None) -> None:
@@ -56,11 +58,13 @@ class WorkerLink(Link):
         self._busy, self._worthless = False, True
         try:
             trace_dir = self._trace_dir()
+            config = msgspec.structs.replace(self._config, trace_dir=str(trace_dir))
+            # In a file, since a prompt can be longer than an argument, and need not be seen in ps.
+            path = trace_dir / CONFIG_NAME
+            path.write_bytes(msgspec.json.encode(config))
         except OSError as error:
             raise MissingRequirement(f"the worker cannot be started: {error}") from error
-        config = msgspec.structs.replace(self._config, trace_dir=str(trace_dir))
-        argument = msgspec.json.encode(config).decode()
-        await self._child.start(self._argv, argument, trace_dir / LOG_NAME)
+        await self._child.start(self._argv, str(path), trace_dir / LOG_NAME)
 
     async def receive(self) -> LinkEvent | None:
         while (event := await self._child.receive()) is not None:

@@ -1,4 +1,4 @@
-"""The worker process: `python -m decodescope.variants.live.worker SOCKET_FD CONFIG_JSON`.
+"""The worker process: `python -m decodescope.variants.live.worker SOCKET_FD CONFIG_FILE`.
 
 It decodes for the app at the other end of a socket pair, and ends with it. Every slow stage is
 announced by a `Progress` message first; torch is imported only after the first of them.
@@ -25,10 +25,10 @@ _FLUSH_S = 1.0
 
 def main(arguments: list[str]) -> int:
     """Serve the app at the socket; returns the process's exit code."""
-    control, config_json = arguments
+    control, config = arguments
     end_with_parent()
     channel = Channel(socket.socket(fileno=int(control)))
-    code = _serve(channel, msgspec.json.decode(config_json, type=WorkerConfig))
+    code = _serve(channel, msgspec.json.decode(Path(config).read_bytes(), type=WorkerConfig))
     channel.flush(_FLUSH_S)
     return code
 

@@ -56,12 +56,11 @@ def read_request(config: WorkerConfig) -> Request:
     """Choose the device and check the request.
 
     Raises:
-        InputError, ModelError, MissingRequirement: as `require_run_packages`, `choose_device`,
-            `DecodeWorkload`, `require_variant` and `resolve_model`.
+        InputError, ModelError, MissingRequirement: as `require_run_packages`, `require_utf8`,
+            `choose_device`, `DecodeWorkload`, `require_variant` and `resolve_model`.
     """
     require_run_packages()
-    _require_text("--model", config.model)
-    _require_text("--prompt", config.prompt)
+    require_utf8(config)
     device = choose_device(config.device)
     # A temperature of 0 requests greedy decoding.
     greedy = config.sampling is None or config.sampling.temperature == 0
@@ -98,14 +97,19 @@ def planned_run(config: WorkerConfig) -> PlannedRun:
     )
 
 
-def _require_text(option: str, value: str | None) -> None:
-    """Refuse bytes of the command line that are not UTF-8; Python passes them on as surrogates."""
-    try:
-        (value or "").encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"{option}: character {error.start + 1} is no UTF-8 text; give text in UTF-8"
-        ) from error
+def require_utf8(config: WorkerConfig) -> None:
+    """Refuse bytes of the command line that are not UTF-8; Python passes them on as surrogates.
+
+    Raises:
+        InputError: the model's name or the prompt holds some.
+    """
+    for option, value in (("--model", config.model), ("--prompt", config.prompt)):
+        try:
+            (value or "").encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"{option}: character {error.start + 1} is no UTF-8 text; give text in UTF-8"
+            ) from error
 
 
 def _context(config: WorkerConfig) -> int:

@@ -13,6 +13,7 @@ from decodescope.cli.options import (
     checkpoint_files,
     file_option,
     model_options,
+    prompt_options,
     sampling_options,
     variant_option,
     worker_config,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @click.command()
 @model_options
 @variant_option
+@prompt_options
 @sampling_options
 @file_option("--record", help="Record what the app receives.")
 @app_options
@@ -48,10 +50,12 @@ def live(
         measure(options)
         return
     from decodescope.variants.machine.environment import require_run_packages
+    from decodescope.variants.measuring.request import require_utf8
 
     require_run_packages()
     check_writable(record, "--record", checkpoint_files(options["model"]))
     config = worker_config(options)
+    require_utf8(config)
     from decodescope.tui.link.worker import WorkerLink
     from decodescope.tui.model.feed import LiveSource
 

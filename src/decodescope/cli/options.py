@@ -115,6 +115,15 @@ sampling_options = together(
     number_option("--seed", help="The same seed draws the same tokens. [default: 0]"),
 )
 
+# What is decoded after: live, run, compare.
+prompt_options = together(
+    click.option("--prompt", metavar="TEXT", help="Prompt text; its tokens are the context."),
+    file_option(
+        "--prompt-file", help="A UTF-8 file with the prompt; its last newline is left out."
+    ),
+    click.option("--prompt-ids", metavar="1,2,3", help="Prompt token ids; they are the context."),
+)
+
 # What is measured: run, compare.
 measuring_options = together(
     number_option(
@@ -123,8 +132,7 @@ measuring_options = together(
         show_default=True,
         help="Decode steps: the first few warm up, the last few are profiled, the rest are timed.",
     ),
-    click.option("--prompt", metavar="TEXT", help="Prompt text; its tokens are the context."),
-    click.option("--prompt-ids", metavar="1,2,3", help="Prompt token ids; they are the context."),
+    prompt_options,
     dtype_option(),
 )
 
@@ -140,27 +148,43 @@ def worker_config(options: Mapping[str, Any]) -> "WorkerConfig":
     """The values of the options above as one structure; a command need not have all of them.
 
     Raises:
-        InputError: two options contradict each other, or the prompt ids are not numbers.
+        InputError: two options contradict each other, the prompt ids are not numbers, or the
+            prompt's file cannot be read.
     """
     from decodescope.analyzer.protocol import WorkerConfig
     from decodescope.analyzer.schema.report import SamplingSettings
 
     fields = {"variant": "eager", "tokens": DEFAULT_TOKENS, "prompt": None, **options}
-    ids = fields.pop("prompt_ids", None)
+    ids, file = fields.pop("prompt_ids", None), fields.pop("prompt_file", None)
+    prompts = {"--prompt": fields["prompt"], "--prompt-file": file, "--prompt-ids": ids}
+    given = [option for option, value in prompts.items() if value is not None]
+    if len(given) > 1:
+        raise InputError(f"{' and '.join(given)}: give one of them")
     ids = None if ids is None else _parse_ids(ids)
-    if fields["prompt"] is not None and ids is not None:
-        raise InputError("--prompt and --prompt-ids: give one of them")
-    if fields["context"] is not None and (fields["prompt"] is not None or ids is not None):
+    if fields["context"] is not None and given:
         raise InputError("--context: the prompt's length is the context; give one of them")
+    if file is not None:
+        fields["prompt"] = _prompt_in(file)
     filters = {name: fields.pop(name) for name in ("top_k", "top_p", "seed")}
     sampling = None
     if temperature := fields.pop("temperature"):
         seed = filters.pop("seed") or 0
         sampling = SamplingSettings(temperature, **filters, seed=seed)
-    elif given := [name for name, value in filters.items() if value is not None]:
-        named = ", ".join("--" + name.replace("_", "-") for name in given)
+    elif unused := [name for name, value in filters.items() if value is not None]:
+        named = ", ".join("--" + name.replace("_", "-") for name in unused)
         raise InputError(f"{named}: without a --temperature above 0, decoding is greedy; add one")
     return WorkerConfig(**fields, prompt_ids=ids, sampling=sampling)
+
+
+def _prompt_in(file: Path) -> str:
+    try:
+        return file.read_bytes().decode().removesuffix("\n").removesuffix("\r")
+    except OSError as error:
+        raise InputError(f"--prompt-file {file}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"--prompt-file {file}: byte {error.start + 1} is no UTF-8 text; give text in UTF-8"
+        ) from error
 
 
 def _parse_ids(text: str) -> tuple[int, ...]:
