@@ -23,9 +23,12 @@ from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.plain import plain_line, plain_text
 from decodescope.analyzer.protocol import (
     CaptureTrace,
+    ChangeSettings,
     Failure,
+    Hello,
     Pause,
     Resume,
+    Settings,
     StepOnce,
     SwitchVariant,
     TraceReady,
@@ -114,6 +117,7 @@ class DecodescopeApp(App[None]):
         self._live: Feed | None = self._feed if self._feed.kind == "live" else None
         self._restart_until = -math.inf
         self._leaving = False
+        self._asked: Settings | None = None
         self._ending_signals: list[signal.Signals] = []
         self.register_theme(DARK)
         self.register_theme(LIGHT)
@@ -281,6 +285,8 @@ class DecodescopeApp(App[None]):
 
     def _receive(self, feed: Feed, event: LinkEvent) -> None:
         feed.receive(event, feed.now())
+        if isinstance(event, Hello):
+            self._asked = None
         if isinstance(event, TraceReady) and event.requested and feed.kind == "live":
             self._background.save_trace(Path(event.path), event.capture.variant)
         self._start_analysis()
@@ -448,6 +454,28 @@ class DecodescopeApp(App[None]):
 
     async def _seek(self, mark: Mark | None) -> None:
         await self._seek_to(mark.t_ns if mark is not None else None)
+
+    def action_settings(self) -> None:
+        """Change what the live worker decodes."""
+        from decodescope.tui.screens.settings import SettingsScreen
+
+        link = self._feed.link
+        if link is None or link.settings is None:
+            self.notify("Only a live worker has settings.", severity="warning")
+            return
+        hello = self._feed.view().hello
+        self.push_screen(SettingsScreen(link.settings, self._asked, hello), self._change)
+
+    async def _change(self, settings: Settings | None) -> None:
+        feed, link = self._feed, self._feed.link
+        if settings is None or link is None:
+            return
+        self._asked = settings
+        await link.send(ChangeSettings(settings))
+        if feed.view().died is not None:
+            feed.restarted()
+            self._painter.paint()
+            await link.restart()
 
     async def action_step(self) -> None:
         """Run one decode step of a paused worker."""

@@ -42,6 +42,8 @@ COMMANDS = (
             "Stop repainting and analysing, or resume; the run itself continues", "freeze", 5),
     Command("pause", "p", "Pause or resume", "Pause the worker or the replay, or resume it",
             "pause", 3),
+    Command("settings", "S", "Settings",
+            "Model, context, batch, sampling and prompt of the live run", "settings", 8),
     Command("step", "x", "One step", "While paused: run one decode step"),
     Command("capture", "t", "Capture a trace",
             "Write the next window as .json.gz into the current folder", "trace", 4),
@@ -91,5 +93,7 @@ def footer(kind: str, choices: int) -> tuple[Command, ...]:
     without = {"pause", "capture", "restart", "freeze"} if kind == "trace" else set()
     if choices < 2:
         without.add("variants")
+    if kind != "live":
+        without.add("settings")
     commands = (*REPLAY_COMMANDS, *COMMANDS) if kind == "replay" else COMMANDS
     return tuple(c for c in commands if c.label and c.action not in without)

@@ -16,6 +16,7 @@ from decodescope.analyzer.protocol import (
     Log,
     Pause,
     Resume,
+    Settings,
     State,
     Stats,
     SwitchVariant,
@@ -74,11 +75,16 @@ class ScriptedLink(Link):
     ended: bool = False
     closed: bool = False
     answers: bool = False
+    asked: Settings | None = None
 
     def __post_init__(self) -> None:
         self._events: asyncio.Queue[LinkEvent | None] = asyncio.Queue()
         self._state = "running"
         self._variant = "eager"
+
+    @property
+    def settings(self) -> Settings | None:
+        return self.asked
 
     def say(self, *events: LinkEvent | None) -> None:
         for event in events:

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from decodescope.analyzer.errors import process_end
-from decodescope.analyzer.protocol import AppMessage, WorkerMessage
+from decodescope.analyzer.protocol import AppMessage, Settings, WorkerMessage
 from decodescope.analyzer.recordings.recording import Mark
 from decodescope.analyzer.schema.report import Finding
 
@@ -78,6 +78,14 @@ class Link:
     `TraceReady` is deleted a few windows later: read it soon, and treat a missing file as an old
     message.
     """
+
+    @property
+    def settings(self) -> Settings | None:
+        """What runs, or is to run when the worker is restarted; None if it cannot be changed.
+
+        `send(ChangeSettings)` changes them, also while there is no worker.
+        """
+        return None
 
     async def start(self) -> None:
         """Begin; returns at once, `Progress` and `Hello` arrive through `receive`.

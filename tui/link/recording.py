@@ -3,7 +3,7 @@
 import asyncio
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import Failure, TraceReady, WorkerMessage
+from decodescope.analyzer.protocol import Failure, Settings, TraceReady, WorkerMessage
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
 
@@ -19,6 +19,10 @@ class RecordingLink(Link):
         self._link = link
         self._writer: RecordingWriter | None = writer
         self._warning: Failure | None = None
+
+    @property
+    def settings(self) -> Settings | None:
+        return self._link.settings
 
     async def start(self) -> None:
         await self._link.start()

@@ -11,12 +11,16 @@ import msgspec
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
+    ChangeSettings,
     Hello,
     Meters,
+    Settings,
     State,
     Stats,
     WorkerConfig,
     WorkerMessage,
+    settings_of,
+    with_settings,
 )
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage, WorkerDied
 from decodescope.tui.link.meters import METERS_INTERVAL_S, open_meters
@@ -41,6 +45,7 @@ class WorkerLink(Link):
         self._child = ChildProcess("the worker", WorkerMessage, latest=(Stats, Meters))
         self._busy = False
         self._worthless = True
+        self._dead = True
         self._restarting = False
         self._metering: asyncio.Task[None] | None = None
 
@@ -49,13 +54,17 @@ class WorkerLink(Link):
         """The worker's process id, None before `start()` and after `close()`."""
         return self._child.pid
 
+    @property
+    def settings(self) -> Settings:
+        return settings_of(self._config)
+
     async def start(self) -> None:
         """Start the worker.
 
         Raises:
             MissingRequirement: the process cannot be started, or its folder cannot be created.
         """
-        self._busy, self._worthless = False, True
+        self._busy, self._worthless, self._dead = False, True, True
         try:
             trace_dir = self._trace_dir()
             config = msgspec.structs.replace(self._config, trace_dir=str(trace_dir))
@@ -65,6 +74,7 @@ class WorkerLink(Link):
         except OSError as error:
             raise MissingRequirement(f"the worker cannot be started: {error}") from error
         await self._child.start(self._argv, str(path), trace_dir / LOG_NAME)
+        self._dead = False
 
     async def receive(self) -> LinkEvent | None:
         while (event := await self._child.receive()) is not None:
@@ -77,11 +87,14 @@ class WorkerLink(Link):
                         " install the same decodescope on both sides"
                     )
                     continue
-                case Hello(gpu_uuid=uuid):
+                case Hello(gpu_uuid=uuid, settings=settings):
                     self._worthless = False
+                    if settings is not None:
+                        self._config = with_settings(self._config, settings)
                     if uuid is not None and self._metering is None:
                         self._metering = asyncio.create_task(self._read_meters(uuid))
                 case WorkerDied():
+                    self._dead = True
                     self._stop_metering()
                 case State(state=state):
                     self._busy = state in ("loading", "building")
@@ -89,6 +102,8 @@ class WorkerLink(Link):
         return None
 
     async def send(self, message: LinkMessage) -> None:
+        if isinstance(message, ChangeSettings) and self._dead:
+            self._config = with_settings(self._config, message.settings)
         await self._child.send(message)
 
     def printed(self) -> list[str]:

@@ -1,0 +1,139 @@
+"""The dialog for the settings of a live run: model, sizes, sampling and prompt."""
+
+import asyncio
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
+from textual.suggester import Suggester
+from textual.widgets import Button, Input, Label, OptionList, Static, TextArea
+from textual.widgets.option_list import Option
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.protocol import Hello, Settings
+from decodescope.tui.model.settings import SAMPLING, SIZES, as_fields, from_fields
+from decodescope.tui.screens.dialog import Dialog
+
+
+class SettingsScreen(Dialog[Settings]):
+    """Returns the changed settings, None if cancelled.
+
+    `before` is what runs, `asked` what was refused the last time, to be corrected.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "apply", "Apply")]
+    CSS = """
+    SettingsScreen { align: center middle; }
+    SettingsScreen > VerticalScroll {
+        width: 76; max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
+        background: $surface; border: round $primary; border-title-color: $primary;
+        border-subtitle-color: $foreground-muted;
+    }
+    SettingsScreen Horizontal { height: 1; }
+    SettingsScreen Label { width: auto; padding: 0 1 0 0; color: $foreground-muted; }
+    SettingsScreen Input {
+        border: none; height: 1; width: 1fr; padding: 0 1; margin: 0 1 0 0; background: $panel;
+    }
+    SettingsScreen OptionList {
+        height: auto; max-height: 5; border: none; background: $surface;
+        text-wrap: nowrap; text-overflow: ellipsis;
+    }
+    SettingsScreen TextArea { height: 4; border: none; padding: 0 1; background: $panel; }
+    SettingsScreen .problem { dock: bottom; height: auto; color: $error; background: $surface; }
+    """
+
+    def __init__(self, before: Settings, asked: Settings | None, hello: Hello | None) -> None:
+        super().__init__()
+        self._before = before
+        self._hello = hello
+        # What was refused is text that the worker has not completed.
+        self._fields = as_fields(before, hello) if asked is None else as_fields(asked, None)
+        self._models = hello.models if hello is not None else ()
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(can_focus=False) as box:
+            box.border_title = "Settings"
+            box.border_subtitle = "enter or ^s applies · tab moves · esc cancels"
+            names = [model.name for model in self._models]
+            yield self._row("model", suggester=_Models(names))
+            if self._models:
+                width = max(map(len, names))
+                yield OptionList(*(_option(m.name, width, m.parameters, m.summary)
+                                   for m in self._models), compact=True, markup=False)  # fmt: skip
+            for row in (SIZES, SAMPLING):
+                yield self._row(*row)
+            yield Label("prompt; empty takes the model's own")
+            yield TextArea(self._fields["prompt"], id="prompt", tab_behavior="focus")
+            yield Static("", classes="problem", markup=False)
+            yield Button("Apply", compact=True)
+
+    def on_mount(self) -> None:
+        """Begin at the model."""
+        self.query_one("#model", Input).focus()
+
+    @on(Input.Submitted)
+    @on(Button.Pressed)
+    def action_apply(self) -> None:
+        """Close with the settings, or say what is wrong with them."""
+        fields = {one.id or "": one.value for one in self.query(Input)}
+        fields["prompt"] = self.query_one(TextArea).text
+        try:
+            settings = from_fields(fields, self._before, self._hello)
+        except InputError as error:
+            self.query_one(".problem", Static).update(plain_line(str(error)))
+            name = str(error).partition(":")[0]
+            if name in fields:
+                self.query_one(f"#{name}").focus()
+        else:
+            self.close(settings)
+
+    @on(OptionList.OptionSelected)
+    def _chosen(self, event: OptionList.OptionSelected) -> None:
+        model = self.query_one("#model", Input)
+        model.value = self._models[event.option_index].name
+        model.focus()
+
+    def _row(self, *names: str, suggester: Suggester | None = None) -> Horizontal:
+        parts = []
+        for name in names:
+            hint = "greedy" if name == "temperature" else "" if name in ("model", *SIZES) else "-"
+            field = Input(self._fields[name], id=name, placeholder=hint, suggester=suggester,
+                          select_on_focus=False)  # fmt: skip
+            parts += [Label(name), field]
+        return Horizontal(*parts)
+
+
+class _Models(Suggester):
+    """Completes the name of a known model, or the path of a folder; the right arrow accepts."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._names = names
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The first name or folder that begins with `value`."""
+        known = next((name for name in self._names if name.startswith(value)), None)
+        return known or await asyncio.to_thread(_folder, value)
+
+
+def _folder(value: str) -> str | None:
+    head, slash, begun = value.rpartition("/")
+    if not slash:
+        return None
+    try:
+        found = sorted(one.name for one in Path(f"{head}/").expanduser().iterdir()
+                       if one.name.startswith(begun) and one.is_dir())  # fmt: skip
+    except (OSError, ValueError, RuntimeError):
+        return None
+    shown = [name for name in found if begun or not name.startswith(".")]
+    return f"{head}/{shown[0]}/" if shown and plain_line(shown[0]) == shown[0] else None
+
+
+def _option(name: str, width: int, parameters: int, summary: str) -> Option:
+    size = f"{parameters / 1e9:.2f} B" if parameters >= 1e8 else f"{parameters / 1e6:.1f} M"
+    return Option(Content(f"{plain_line(name):<{width}}  {size:>8}  {plain_line(summary)}"))
