@@ -125,6 +125,14 @@ def position(ns: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds}" if hours else f"{minutes}:{seconds}"
 
 
+def flops_rate(flops_per_s: float) -> str:
+    """FLOP/s in tera, giga or mega."""
+    for factor, unit in ((1e12, "T"), (1e9, "G")):
+        if flops_per_s >= factor:
+            return f"{significant(flops_per_s / factor)} {unit}FLOP/s"
+    return f"{significant(flops_per_s / 1e6)} MFLOP/s"
+
+
 def shorten(text: str, cells: int) -> str:
     """`text` as `plain_line`, cut to at most `cells` characters, with an ellipsis at the cut."""
     text = plain_line(text)

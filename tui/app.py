@@ -60,6 +60,7 @@ from decodescope.tui.panels.messages import (
     OpenPaths,
     OpenTyped,
     Point,
+    Sift,
     Turn,
 )
 from decodescope.tui.panels.panel import Brush, Panel
@@ -366,6 +367,11 @@ class DecodescopeApp(App[None]):
 
     def _comparison_changed(self) -> None:
         self._painter.changed(self._feed)
+
+    def on_sift(self, message: Sift) -> None:
+        """A panel lists only some gaps."""
+        self._focus.sift(message.gaps)
+        self._painter.paint()
 
     def action_clear(self) -> None:
         """Hide the banner; without one, drop the selection; then show everything again."""

@@ -57,7 +57,7 @@ def _environment() -> Environment:
         "breakable": breakable,
         "beaten": words.beaten_text,
         "bound": words.bound_words,
-        "flops": flops_rate,
+        "flops": formatting.flops_rate,
         "change": words.change_text,
         "interval": lambda found: formatting.interval_text(found, significant),
         "causes": words.gap_causes,
@@ -94,14 +94,6 @@ def _policy_hash(script: str) -> str:
 def breakable(name: str) -> Markup:
     """A name from code with line breaks allowed between its parts."""
     return Markup(re.sub(r"(::|[/_])", r"\1<wbr>", html.escape(plain_line(name))))
-
-
-def flops_rate(flops_per_s: float) -> str:
-    """FLOP/s in tera, giga or mega."""
-    for factor, unit in ((1e12, "T"), (1e9, "G")):
-        if flops_per_s >= factor:
-            return f"{significant(flops_per_s / factor)} {unit}FLOP/s"
-    return f"{significant(flops_per_s / 1e6)} MFLOP/s"
 
 
 def share(part: float | None, whole: float | None) -> str:

@@ -7,9 +7,9 @@ from markupsafe import Markup
 
 from decodescope.analyzer.formatting import count, duration
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
+from decodescope.analyzer.reports.distributions import Buckets
 from decodescope.analyzer.schema.launch_report import QueueDepth
 
-Buckets = Sequence[tuple[int, int]]
 HALF_WIDTH = CHART_WIDTH / 2 - 16
 _LEFT, _TOP, _PLOT_PX, _FOOT_PX = 8.0, 18.0, 120.0, 22.0
 _LABEL_PX, _LABEL_SLOT_PX = 54.0, 70.0
@@ -46,17 +46,6 @@ def histogram_svg(
             drawing.text(middle, floor + 14, f"≤ {duration(bound)}", "small dim", "middle")
     drawing.line(_LEFT, floor, width - _LEFT, floor, "axis")
     return drawing.markup()
-
-
-def shared_bounds(histograms: Sequence[Buckets]) -> list[int]:
-    """All powers of two from the smallest to the largest bound that occurs; empty without any."""
-    found = [bound for buckets in histograms for bound, _ in buckets]
-    if not found:
-        return []
-    bounds = [min(found)]
-    while bounds[-1] < max(found):
-        bounds.append(bounds[-1] * 2)
-    return bounds
 
 
 def _described(series: Mapping[str, Buckets]) -> str:

@@ -8,6 +8,7 @@ from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.schema.run_report import StepTimes
 from decodescope.analyzer.trace import Int64s
 
+Buckets = Sequence[tuple[int, int]]
 _BOUNDS = np.left_shift(np.int64(1), np.arange(63, dtype=np.int64))
 
 
@@ -21,6 +22,17 @@ def histogram(values_ns: Int64s) -> tuple[tuple[int, int], ...]:
         return ()
     counts = np.bincount(np.searchsorted(_BOUNDS, values_ns)).tolist()
     return tuple((1 << power, count) for power, count in enumerate(counts) if count)
+
+
+def shared_bounds(histograms: Sequence[Buckets]) -> list[int]:
+    """All powers of two from the smallest to the largest bound that occurs; empty without any."""
+    found = [bound for buckets in histograms for bound, _ in buckets]
+    if not found:
+        return []
+    bounds = [min(found)]
+    while bounds[-1] < max(found):
+        bounds.append(bounds[-1] * 2)
+    return bounds
 
 
 def percentiles(values_ns: Int64s) -> Percentiles | None:

@@ -5,10 +5,12 @@ its devices, within a range those of the range, in a step on one device those of
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from decodescope.analyzer.attribution.ranges import Ranges
+from decodescope.analyzer.reports.gap_report import IdleTotals, idle_totals
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int8s, Int64s
@@ -45,6 +47,27 @@ def chosen_gaps(timeline: Timeline, ranges: Ranges, choice: GapChoice) -> Int64s
     else:
         chosen &= _in_bucket(gaps.length_ns, choice.bucket_ns)
     return np.flatnonzero(chosen)
+
+
+class IdleTable(NamedTuple):
+    """The totals of some gaps, and the time that their shares are of."""
+
+    totals: IdleTotals
+    of_ns: int
+
+
+def idle_table(timeline: Timeline, ranges: Ranges, choice: GapChoice) -> IdleTable:
+    """The totals of the chosen gaps, by class. Shares are of the windows of all devices, in a step
+    of its GPU span on each of its devices."""
+    totals = idle_totals(timeline, chosen_gaps(timeline, ranges, choice))
+    steps = timeline.steps
+    if choice.step is None:
+        of_ns = sum(int(one.end_ns[-1] - one.start_ns[0]) for one in timeline.busy.values())
+    elif 0 <= choice.step < len(steps):
+        of_ns = int(steps.span.length_ns[choice.step]) * len(steps.devices[choice.step])
+    else:
+        of_ns = 0
+    return IdleTable(totals, of_ns)
 
 
 def longest_first(timeline: Timeline, chosen: Int64s) -> Int64s:

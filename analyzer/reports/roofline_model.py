@@ -35,9 +35,11 @@ class Ceiling:
 @dataclass(frozen=True, slots=True)
 class RooflineModel:
     """`points` are in the report's order. `unknown` kernels have no known bytes and FLOPs, or no
-    FLOPs at all. Ceilings are empty if the device's peaks are unknown."""
+    FLOPs at all. `step` is a whole step, unprofiled if that was timed, with its least bytes; None
+    if its bytes or FLOPs are unknown. Ceilings are empty if the device's peaks are unknown."""
 
     points: tuple[RooflinePoint, ...]
+    step: RooflinePoint | None
     unknown: int
     bandwidths: tuple[Ceiling, ...]
     computes: tuple[Ceiling, ...]
@@ -63,7 +65,23 @@ def roofline_model(report: Report) -> RooflineModel:
             )
         )
     bandwidths, computes = _ceilings(report)
-    return RooflineModel(tuple(points), len(report.kernels) - len(points), bandwidths, computes)
+    unknown = len(report.kernels) - len(points)
+    return RooflineModel(tuple(points), _step(report), unknown, bandwidths, computes)
+
+
+def _step(report: Report) -> RooflinePoint | None:
+    capture, observer = report.capture, report.observer
+    step_ns = (observer.unprofiled_step_ns or observer.profiled_step_ns) if observer else None
+    if capture is None or not (step_ns and capture.flops_per_step and capture.bytes_per_step > 0):
+        return None
+    return RooflinePoint(
+        name="the whole step",
+        family="",
+        intensity=capture.flops_per_step / capture.bytes_per_step,
+        flops_per_s=capture.flops_per_step * 1e9 / step_ns,
+        ns=step_ns,
+        share_of_limit=None,
+    )
 
 
 def _ceilings(report: Report) -> tuple[tuple[Ceiling, ...], tuple[Ceiling, ...]]:

@@ -18,6 +18,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.roofline.advice import (
+    BOUND_ADVICE,
+    GRAPH_ADVICE,
+    LATE_ADVICE,
+    NARROW,
+    RECORD,
+    SMALL_GAPS_ADVICE,
+    UNLINKED_ADVICE,
+)
 from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak, peak_bytes_per_s
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.report import (
@@ -46,29 +55,6 @@ _IDLE_WORDS = {
     "launch_latency": "idle after launch calls",
 }
 _MIN_SHARE = 0.01
-_RECORD = "record the step with `decodescope run --trace FILE`, which notes "
-_LATE_ADVICE = {
-    "python": "replay the step as one CUDA graph (variants compiled, fused+graph)",
-    "sync": "remove the synchronisations from the step (.item(), .cpu(), printing a tensor)",
-    "allocation": "allocate before the step: a static KV cache, tensors that are used again",
-    "memcpy_api": "copy from pinned memory without waiting, or keep the data on the GPU",
-    "other_api": "move other CUDA calls (module loads, queries) out of the step",
-}
-_GRAPH_ADVICE = (
-    "the step is a graph: launch the next replay before this one ends, without reading its token"
-)
-_ADVICE: Mapping[Bound, str] = {
-    "compute": "lower precision, a smaller batch or fewer FLOPs make it faster",
-    "communication": "compare the ranks (`decodescope analyze RANK0 RANK1 …`): a collective also "
-    "waits for the slowest one; then overlap it, or use fewer devices",
-    "kernels": "start with the kernels that take most of the busy time "
-    "(`decodescope analyze FILE --by kernel`)",
-}
-# In a word of a variant's name: elements of one byte.
-_NARROW = ("fp8", "int8", "w8a8")
-_SMALL_GAPS_ADVICE = (
-    "let the next kernel start early (variant fused+graph: programmatic dependent launch), or fuse"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +289,7 @@ def _kernels_reason(evidence: Evidence, spent: _Budget) -> str:
 
 def _next(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[str]:
     if spent.share(spent.idle_ns["unlinked"]) > LAUNCH_BOUND_IDLE_SHARE:
-        yield "record the host's API calls too: they show why the GPU was idle"
+        yield UNLINKED_ADVICE
     if bound == "launch":
         yield _launch_advice(evidence)
     elif bound == "unknown":
@@ -311,17 +297,17 @@ def _next(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[str]:
     elif bound == "memory":
         yield _fewer_bytes(evidence.capture.variant if evidence.capture else "")
     else:
-        yield _ADVICE[bound]
+        yield BOUND_ADVICE[bound]
     small_ns = spent.idle_ns["graph_internal"] + spent.idle_ns["kernel_floor"]
     if bound in ("memory", "kernels") and spent.share(small_ns) >= 0.05:
-        yield _SMALL_GAPS_ADVICE
+        yield SMALL_GAPS_ADVICE
 
 
 def _fewer_bytes(variant: str) -> str:
     """How a step reads less: what the variant's name does not say yet."""
     words = variant.split("+")
     of_cache = [word for word in words if word.startswith("kv_")]
-    of_weights = [word for word in words if any(one in word for one in _NARROW)]
+    of_weights = [word for word in words if any(one in word for one in NARROW)]
     less = ["a shorter KV cache"]
     if not of_cache:
         less.insert(0, "K and V in FP8 (+kv_fp8_e4m3)")
@@ -335,7 +321,7 @@ def _fewer_bytes(variant: str) -> str:
 
 def _launch_advice(evidence: Evidence) -> str:
     """What to do about the largest part of the late time."""
-    late = dict.fromkeys(_LATE_ADVICE, 0)
+    late = dict.fromkeys(LATE_ADVICE, 0)
     for device in evidence.devices:
         for name, total in device.host_wait.items():
             late[name] += total.total_ns
@@ -348,14 +334,14 @@ def _launch_advice(evidence: Evidence) -> str:
     largest = max(late, key=lambda name: late[name])
     launches = evidence.launches
     if largest == "python" and 2 * launches.graph_launches > launches.calls:
-        return _GRAPH_ADVICE
-    return _LATE_ADVICE[largest]
+        return GRAPH_ADVICE
+    return LATE_ADVICE[largest]
 
 
 def _how_to_know(evidence: Evidence) -> str:
     capture = evidence.capture
     if capture is None:
-        return f"{_RECORD}the bytes of a step and the peak of the GPU"
+        return f"{RECORD}the bytes of a step and the peak of the GPU"
     if evidence.step_ns and capture.bytes_per_step > 0:
-        return f"{_RECORD}the measured peak of the GPU"
-    return f"{_RECORD}the bytes and the time of a step"
+        return f"{RECORD}the measured peak of the GPU"
+    return f"{RECORD}the bytes and the time of a step"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from decodescope.analyzer.attribution.range_tree import folded_name
-from decodescope.analyzer.schema.report import GAP_CLASSES, Confidence, RangeReport
+from decodescope.analyzer.schema.report import GAP_CLASSES, Confidence, RangeReport, Report
 from decodescope.analyzer.views.names import range_rows
 
 _LEAST_CERTAIN: tuple[Confidence, ...] = ("none", "partial", "exact")
@@ -17,21 +17,28 @@ class RangeLine:
     row are added up, and so add up with those of the rows beside it to the row above.
 
     `found.path` is the folded path of several. `each_ns` are the times of each of them, by which
-    ranges are ranked: `gpu_ns`, or `critical_ns` where ops overlap. `children` says whether ranges
-    are inside, `above` is the path of the row around this one.
+    ranges are ranked: `gpu_ns`, or `critical_ns` where ops overlap. `share` is their part of the
+    busy time of all devices, None without any. `children` says whether ranges are inside, `above`
+    is the path of the row around this one.
     """
 
     depth: int
     label: str
     found: RangeReport
     each_ns: tuple[int, ...]
+    share: float | None
     children: bool
     above: str | None
 
     @property
+    def time_ns(self) -> int:
+        """The time of all of them."""
+        return sum(self.each_ns)
+
+    @property
     def mean_ns(self) -> float:
         """The mean time of one range."""
-        return sum(self.each_ns) / len(self.each_ns)
+        return self.time_ns / len(self.each_ns)
 
     @property
     def spread(self) -> float | None:
@@ -51,25 +58,23 @@ class _Node:
     children: dict[str, "_Node"] = field(default_factory=dict)
 
 
-def range_lines(
-    ranges: Sequence[RangeReport], *, by_layer: bool, critical: bool
-) -> tuple[RangeLine, ...]:
+def range_lines(report: Report, *, by_layer: bool) -> tuple[RangeLine, ...]:
     """The ranges of a report, parents before children, siblings in the order of the report; a row
-    of several ranges stands where the first of them was. `by_layer` folds siblings, `critical`
-    ranks by critical time."""
+    of several ranges stands where the first of them was. `by_layer` folds siblings."""
     top = _Node(-1)
     open_nodes = [top]
-    for row in range_rows(ranges):
+    for row in range_rows(report.ranges):
         del open_nodes[row.depth + 1 :]
         name = folded_name(row.label) if by_layer else row.label
         node = open_nodes[-1].children.setdefault(name, _Node(row.depth))
         node.labels[row.label] = None
         node.members.append(row.found)
         open_nodes.append(node)
-    return tuple(_lines(top, critical))
+    busy_ns = sum(device.busy_ns for device in report.devices)
+    return tuple(_lines(top, report.overlapping, busy_ns))
 
 
-def _lines(top: _Node, critical: bool) -> Iterator[RangeLine]:
+def _lines(top: _Node, critical: bool, busy_ns: int) -> Iterator[RangeLine]:
     pending: list[tuple[str, _Node, str | None]] = [
         (name, node, None) for name, node in reversed(top.children.items())
     ]
@@ -79,7 +84,8 @@ def _lines(top: _Node, critical: bool) -> Iterator[RangeLine]:
         path = label if above is None else f"{above}/{label}"
         times = tuple(one.critical_ns if critical else one.gpu_ns for one in node.members)
         found = _sum(path, node.members)
-        yield RangeLine(node.depth, label, found, times, bool(node.children), above)
+        share = sum(times) / busy_ns if busy_ns else None
+        yield RangeLine(node.depth, label, found, times, share, bool(node.children), above)
         pending += [(below, child, path) for below, child in reversed(node.children.items())]
 
 

@@ -46,6 +46,15 @@ def shorten_kernel(name: str, cells: int) -> str:
     return cut_middle(f"{base}<…{functor}…>" if functor else whole, cells)
 
 
+def cut_start(text: str, cells: int) -> str:
+    """`text` as `plain_line` in at most `cells` cells: an ellipsis replaces its start."""
+    text = plain_line(text)
+    kept = len(text)
+    while cell_len(text[len(text) - kept :]) + (kept < len(text)) > cells and kept:
+        kept -= 1
+    return text if kept == len(text) else f"…{text[len(text) - kept :]}"[:cells]
+
+
 def cut_middle(text: str, cells: int) -> str:
     """`text` as `plain_line` in at most `cells` cells: an ellipsis replaces its middle."""
     shown = text = plain_line(text)

@@ -23,6 +23,16 @@ _PART_WORDS = {
     "host_tail": "host tail",
 }
 
+GAP_MEANINGS = {
+    "unlinked": "launched outside the trace",
+    "graph_internal": "between ops of one CUDA graph",
+    "host_wait": "the CPU launched too late",
+    "launch_call": "inside the launch call itself",
+    "kernel_floor": "the hardware's minimum",
+    "dependency": "waited for a stream or an event",
+    "launch_latency": "launched, but started late",
+}
+CPU_GAP_MEANINGS = GAP_MEANINGS | {"host_wait": "Python and dispatch in between"}
 STANDINGS_NOTE = (
     "a variant beats another if it has more tokens/s or a smaller KL beyond noise, and is not "
     "shown worse in the other of the two"

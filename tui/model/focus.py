@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from decodescope.tui.model.picks import NOTHING, OF_ONE_WINDOW, Pick, Selection
+from decodescope.tui.model.picks import NOTHING, OF_ONE_WINDOW, GapFilter, Pick, Selection
 from decodescope.tui.model.shelf import NO_FILES, Shelf
 from decodescope.tui.model.view import View, Window
 
@@ -31,10 +31,17 @@ class Focus:
         """Show only what is inside the range `path`; None is everything."""
         self.selection = replace(self.selection, within=path)
 
+    def sift(self, gaps: GapFilter) -> None:
+        """List only these gaps."""
+        self.selection = replace(self.selection, gaps=gaps)
+
     def clear(self, view: View) -> bool:
-        """Drop the pick; if there is none, the range around everything. False if nothing was."""
+        """Drop the pick; if there is none, the filter of gaps; then the range around everything.
+        False if nothing was."""
         if self.selection.pick is not None:
             self.choose(None, view)
+        elif self.selection.gaps != NOTHING.gaps:
+            self.sift(NOTHING.gaps)
         elif self.selection.within is not None:
             self.narrow(None)
         else:

@@ -45,15 +45,26 @@ OF_ONE_WINDOW = (OpPick, GapPick, SpanPick)
 
 
 @dataclass(frozen=True, slots=True)
+class GapFilter:
+    """Which gaps are listed: with a part of a class, with a length in (lower, upper] ns, inside
+    the step with this index. None is any."""
+
+    gap_class: str | None = None
+    bucket_ns: tuple[int, int] | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """What is selected, and the range path `within` which kernels, gaps and the timeline are
-    shown; None is the whole window."""
+    shown; None is the whole window. `gaps` also filters the list of gaps."""
 
     pick: Pick | None = None
     within: str | None = None
+    gaps: GapFilter = GapFilter()
 
     def __bool__(self) -> bool:
-        return self.pick is not None or self.within is not None
+        return self != Selection()
 
 
 NOTHING = Selection()

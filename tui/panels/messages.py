@@ -6,7 +6,7 @@ from typing import Literal
 
 from textual.message import Message
 
-from decodescope.tui.model.picks import Pick
+from decodescope.tui.model.picks import GapFilter, Pick
 
 
 @dataclass
@@ -21,6 +21,13 @@ class Narrow(Message):
     """Show only what is inside the range `path`; None is everything."""
 
     path: str | None
+
+
+@dataclass
+class Sift(Message):
+    """List only these gaps."""
+
+    gaps: GapFilter
 
 
 @dataclass

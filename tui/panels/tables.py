@@ -6,21 +6,12 @@ from decodescope.analyzer.formatting import duration, microseconds, number, perc
 from decodescope.analyzer.reports.per_step import GapRow, KernelRow, gap_rows, kernel_rows
 from decodescope.analyzer.views.class_colors import GAP_LETTERS
 from decodescope.analyzer.views.kernel_names import short_kernels
+from decodescope.analyzer.views.words import CPU_GAP_MEANINGS, GAP_MEANINGS
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 from decodescope.tui.style.glyphs import horizontal_bar
 from decodescope.tui.style.palette import Inks
 
-MEANINGS = {
-    "unlinked": "launched outside the trace",
-    "graph_internal": "between ops of one CUDA graph",
-    "host_wait": "the CPU launched too late",
-    "launch_call": "inside the launch call itself",
-    "kernel_floor": "the hardware's minimum",
-    "dependency": "waited for a stream or an event",
-    "launch_latency": "launched, but started late",
-}
-CPU_MEANINGS = MEANINGS | {"host_wait": "Python and dispatch in between"}
 _NAME_CELLS = 17
 _MEANING_CELLS = 31
 
@@ -126,7 +117,9 @@ class GapsPanel(Panel[GapTable]):
         note, rows = _steps_note(view.window), gap_rows(view.window.report)
         if not rows:
             return Empty("Idle gaps", "no gaps in this window", note)
-        return GapTable(note, view.window.per, rows, CPU_MEANINGS if view.on_cpu else MEANINGS)
+        return GapTable(
+            note, view.window.per, rows, CPU_GAP_MEANINGS if view.on_cpu else GAP_MEANINGS
+        )
 
     def as_text(self, data: GapTable) -> list[str]:
         head = f"idle gaps ({data.note}): gaps and µs per {data.per}, share of the window"

@@ -1,6 +1,7 @@
 """The answer: what the decode step is bound by, why, and what to do next."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.views.words import bound_words
@@ -29,7 +30,7 @@ class VerdictPanel(Panel[VerdictData]):
 
     NAME = "verdict"
     FRAMES = ()
-    COMMANDS = (
+    COMMANDS: ClassVar[tuple[Command, ...]] = (
         Command("fold", "enter", "Fold or unfold", "Show or hide the reasons", "reasons", 4),
     )
 

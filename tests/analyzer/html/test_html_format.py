@@ -5,10 +5,9 @@ import html
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.formatting import UNKNOWN, signed_duration
+from decodescope.analyzer.formatting import UNKNOWN, flops_rate, signed_duration
 from decodescope.analyzer.html.page import (
     breakable,
-    flops_rate,
     share,
 )
 from decodescope.analyzer.plain import plain_line

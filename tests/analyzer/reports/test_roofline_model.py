@@ -35,6 +35,15 @@ def test_no_point_is_over_its_roof_by_more_than_its_share_says(eager):
         assert point.flops_per_s / roof == pytest.approx(point.share_of_limit)
 
 
+def test_the_whole_step_is_a_point_of_its_own(eager):
+    step, capture = roofline_model(eager).step, eager.capture
+    assert step is not None
+    assert step.ns == eager.observer.unprofiled_step_ns
+    assert step.intensity == pytest.approx(capture.flops_per_step / capture.bytes_per_step)
+    unknown = msgspec.structs.replace(capture, flops_per_step=None)
+    assert roofline_model(msgspec.structs.replace(eager, capture=unknown)).step is None
+
+
 def test_ceilings_name_their_source(eager):
     model = roofline_model(eager)
     assert [one.label for one in model.bandwidths] == ["measured", "datasheet"]

@@ -1,7 +1,10 @@
 """The folded tree keeps every figure, and folded paths find the ops of what they stand for."""
 
 from collections import Counter
+from collections.abc import Sequence
+from functools import cache
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,12 +13,25 @@ from hypothesis import strategies as st
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.attribution.range_tree import folded_name, paths_at
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.analyzer.schema.report import RangeReport
-from decodescope.analyzer.views.folded_ranges import range_lines
+from decodescope.analyzer.schema.report import RangeReport, Report
+from decodescope.analyzer.views.folded_ranges import RangeLine, range_lines
 
 
 def report_of(path: str, ns: int = 1, **more: object) -> RangeReport:
     return RangeReport(path, ns, 1, 1, "exact", **more)  # type: ignore[arg-type]
+
+
+@cache
+def recorded() -> Report:
+    return analyze(load(bundled_recordings()[0])).report
+
+
+def lines_of(ranges: Sequence[RangeReport], by_layer: bool = True) -> tuple[RangeLine, ...]:
+    device = msgspec.structs.replace(recorded().devices[0], busy_ns=100)
+    report = msgspec.structs.replace(
+        recorded(), ranges=tuple(ranges), devices=(device,), kernels_ranked_by="total_ns"
+    )
+    return range_lines(report, by_layer=by_layer)
 
 
 LAYERS = (
@@ -30,7 +46,7 @@ LAYERS = (
 
 
 def test_layers_are_one_row_with_mean_and_spread() -> None:
-    lines = range_lines(LAYERS, by_layer=True, critical=False)
+    lines = lines_of(LAYERS)
     assert [(line.depth, line.label, len(line.each_ns)) for line in lines] == [
         (0, "step", 1),
         (1, "layer.*", 2),
@@ -43,13 +59,14 @@ def test_layers_are_one_row_with_mean_and_spread() -> None:
     assert lines[2].found.path == "step/layer.*/attention"
     assert lines[3].above == "step/layer.*"
     assert (layers.found.gpu_ns, layers.mean_ns, layers.spread) == (50, 25, pytest.approx(0.4))
+    assert layers.share == pytest.approx(0.5)
     assert layers.found.gaps == {"host_wait": 5, "kernel_floor": 2}
     assert (lines[0].spread, lines[3].spread) == (None, None)
     assert [line.children for line in lines] == [True, True, False, False, False]
 
 
 def test_unfolded_rows_are_the_ranges_themselves() -> None:
-    lines = range_lines(LAYERS, by_layer=False, critical=False)
+    lines = lines_of(LAYERS, by_layer=False)
     assert tuple(line.found for line in lines) == LAYERS
     assert [line.above for line in lines] == [
         None, "step", "step/layer.0", "step", "step/layer.1", "step/layer.1", "step",
@@ -62,13 +79,13 @@ def test_a_folded_row_is_as_certain_as_its_least_certain_range() -> None:
         RangeReport("l.1", 1, 1, 1, "partial", matched=1.0),
         RangeReport("l.2", 1, 1, 1, "none"),
     )
-    (line,) = range_lines(ranges, by_layer=True, critical=False)
+    (line,) = lines_of(ranges)
     assert (line.found.confidence, line.found.matched) == ("none", pytest.approx(0.625))
 
 
 def test_a_deep_tree_is_folded_without_recursion() -> None:
     paths = ["/".join(["a"] * depth) for depth in range(1, 1500)]
-    lines = range_lines([report_of(path) for path in paths], by_layer=True, critical=False)
+    lines = lines_of([report_of(path) for path in paths])
     assert [line.found.path for line in lines] == paths
 
 
@@ -104,7 +121,7 @@ def test_rows_of_real_recordings_add_up(path) -> None:
     analysis = analyze(load(path))
     ranges, report = analysis.ranges, analysis.report
     plain = {one.path: one for one in report.ranges}
-    lines = range_lines(report.ranges, by_layer=True, critical=report.overlapping)
+    lines = range_lines(report, by_layer=True)
     assert sum(len(line.each_ns) for line in lines) == len(plain)
     for line in lines:
         inside = ranges.ops_within(line.found.path)

@@ -1,16 +1,74 @@
-"""Details of one gap."""
+"""Details of one gap: how long, why, between which ops, and what to do."""
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.formatting import UNKNOWN, duration, percent
+from decodescope.analyzer.roofline.advice import gap_advice
+from decodescope.analyzer.schema.report import GapReport
+from decodescope.analyzer.views.words import CPU_GAP_MEANINGS, GAP_MEANINGS, device_words
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
 
 def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
-    """The gap's length and the ops around it."""
-    analysis = window.analysis
-    trace, gaps = analysis.trace, analysis.gaps
-    yield DetailLine("", duration(int(gaps.length_ns[row])), "strong")
-    yield DetailLine("after", trace.names[int(trace.ops.name[gaps.prev[row]])])
-    yield DetailLine("before", trace.names[int(trace.ops.name[gaps.next[row]])])
+    """Everything about the gap in this row of the analysis."""
+    from decodescope.analyzer.reports.gap_report import gap_report
+
+    analysis, report = window.analysis, window.report
+    gap = gap_report(analysis, analysis.ranges, row)
+    yield DetailLine("", f"{duration(gap.length_ns)} idle: {gap.gap_class}", "strong")
+    yield from _parts(gap, CPU_GAP_MEANINGS if report.on_cpu else GAP_MEANINGS)
+    yield DetailLine("→", gap_advice(gap.gap_class, gap.label, gap.call), "good")
+    yield DetailLine("after", gap.prev)
+    yield DetailLine("before", gap.next)
+    yield DetailLine("launched by", gap.call or "a call that is not in the trace")
+    yield from _host(gap)
+    if gap.range is not None:
+        yield DetailLine("in range", gap.range)
+    yield from _place(window, gap)
+
+
+def _parts(gap: GapReport, meanings: dict[str, str]) -> Iterator[DetailLine]:
+    """Each part in the order of time, host_wait also by what the host did."""
+    for name, ns in gap.parts.items():
+        share = f", {percent(ns / gap.length_ns)} %" if len(gap.parts) > 1 else ""
+        yield DetailLine(name, f"{duration(ns)}{share}: {meanings.get(name, '')}")
+        if name == "host_wait" and len(gap.host_wait) > 1:
+            for label, of_it in gap.host_wait.items():
+                yield DetailLine(f"  {label}", duration(of_it), "dim")
+
+
+def _host(gap: GapReport) -> Iterator[DetailLine]:
+    """What the launching thread was in halfway through the longest part."""
+    host = gap.host
+    if host is None:
+        yield DetailLine("host", "no launching thread in the trace", "dim")
+        return
+    doing = {"host op": host.operator, "host call": host.call}
+    if host.range != gap.range:
+        doing["host range"] = host.range
+    found = [(label, text) for label, text in doing.items() if text is not None]
+    for label, text in found:
+        yield DetailLine(label, text)
+    if not found:
+        busy = f" ({gap.label})" if gap.label else ""
+        yield DetailLine("host", f"in no operator and no CUDA call{busy}", "dim")
+
+
+def _place(window: Window, gap: GapReport) -> Iterator[DetailLine]:
+    """Which step, device and stream, when, and how much of the step."""
+    report = window.report
+    if gap.step is not None and 0 <= gap.step < len(report.steps):
+        step = report.steps[gap.step]
+        shares = [
+            f"{percent(gap.length_ns / of_ns)} % of its {what}"
+            for what, of_ns in (("GPU span", step.gpu_span_ns), ("idle time", step.idle_ns))
+            if of_ns and gap.length_ns <= of_ns
+        ]
+        yield DetailLine("step", ", ".join([f"{gap.step}", *shares]))
+    stream = "thread" if report.on_cpu else "stream"
+    where = (
+        f"{device_words(gap.device)}, {stream} {gap.stream if gap.stream is not None else UNKNOWN}"
+    )
+    yield DetailLine("on", where)
+    yield DetailLine("at", f"{duration(gap.at_ns)} after the device's first op")

@@ -1,19 +1,63 @@
-"""Details of one range path."""
+"""Details of one range path, or of the layers of one folded row."""
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.formatting import count, duration
+from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.schema.report import RangeReport, Report
+from decodescope.analyzer.views.names import shorten_kernel
+from decodescope.analyzer.views.words import ops_word
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
+_KERNELS = 6
+_CERTAINTY = {
+    "exact": "exact: launched inside the range",
+    "partial": "partial: a graph replay, aligned with a step that ran without the graph",
+    "none": "none: the ops of a graph replay that match nothing",
+}
+
 
 def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
-    """The figures of the range."""
+    """Time, launches, idle time by class and the longest kernels of the range."""
+    from decodescope.analyzer.reports.range_reports import kernels_within
+    from decodescope.analyzer.views.folded_ranges import range_lines as lines_of
+
+    report, analysis = window.report, window.analysis
+    rows = (row for by_layer in (False, True) for row in lines_of(report, by_layer=by_layer))
+    line = next((row for row in rows if row.found.path == path), None)
     yield DetailLine("", path, "strong")
-    for found in window.report.ranges:
-        if found.path == path:
-            yield DetailLine("GPU time", duration(found.gpu_ns))
-            yield DetailLine("launches", count(found.launch_calls))
-            yield DetailLine("idle", duration(found.idle_ns))
-            return
-    yield DetailLine("", "not in this window", "dim")
+    if line is None:
+        yield DetailLine("", "not in this window", "dim")
+        return
+    found = line.found
+    if found.kind == "operator":
+        yield DetailLine("", "an operator of the framework: the host opened no range here", "dim")
+    time = "critical" if report.overlapping else "time" if report.on_cpu else "GPU time"
+    yield DetailLine(time, f"{duration(line.time_ns)}, {percent(line.share)} % of busy time")
+    if report.overlapping:
+        yield DetailLine("GPU time", f"{duration(found.gpu_ns)}, where ops overlap counted in each")
+    if len(line.each_ns) > 1:
+        shortest, longest = min(line.each_ns), max(line.each_ns)
+        spread = f"{duration(shortest)} to {duration(longest)}"
+        yield DetailLine("ranges", f"{len(line.each_ns)}, each {duration(line.mean_ns)}, {spread}")
+    if len(report.steps) > 1:
+        yield DetailLine("per step", duration(line.time_ns / len(report.steps)))
+    yield DetailLine("launches", count(found.launch_calls))
+    yield DetailLine(ops_word(report), count(found.gpu_ops))
+    yield from _idle(report, found)
+    matched = "" if found.matched is None else f"; {percent(found.matched)} % of its ops match"
+    yield DetailLine("attributed", _CERTAINTY[found.confidence] + matched)
+    kernels = kernels_within(analysis, analysis.ranges, path, _KERNELS)
+    yield DetailLine("", "longest kernels" if not report.on_cpu else "longest operators", "dim")
+    for name, number, ns in kernels:
+        share = f", {percent(ns / line.time_ns)} %" if line.time_ns else ""
+        yield DetailLine("", f"{duration(ns)}{share}, {count(number)}: {shorten_kernel(name, 100)}")
+
+
+def _idle(report: Report, found: RangeReport) -> Iterator[DetailLine]:
+    """The idle time that its ops ended, by class."""
+    idle_ns = sum(device.idle_ns for device in report.devices)
+    share = f", {percent(found.idle_ns / idle_ns)} % of all idle time" if idle_ns else ""
+    yield DetailLine("idle", f"{duration(found.idle_ns)}{share}")
+    for name, ns in sorted(found.gaps.items(), key=lambda one: -one[1]):
+        yield DetailLine(f"  {name}", duration(ns))

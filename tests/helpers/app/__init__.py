@@ -1,0 +1,1 @@
+"""Apps and views for tests of pages."""

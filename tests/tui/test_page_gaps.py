@@ -1,0 +1,219 @@
+"""Page 4: classes, histograms and the list of all gaps are those of the report, and filter."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.tui.model.details.gap import gap_lines
+from decodescope.tui.model.picks import GapFilter, GapPick, Selection
+from decodescope.tui.panels.gaps.classes import GapClassesPanel, bucket
+from decodescope.tui.panels.gaps.listing import GapListPanel
+from tests.helpers.app import recorded
+from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
+from tests.helpers.kineto_events import document, event, op
+from tests.helpers.scripted import settle, text_of, write_trace
+
+
+def selection(app) -> Selection:
+    return app._painter.shown()[0].selection
+
+
+@pytest.fixture
+def eager(tmp_path: Path) -> Path:
+    return recorded.write_window(tmp_path, "eager")
+
+
+def test_the_rows_are_the_figures_of_the_report() -> None:
+    shown = window("eager")
+    device = shown.report.devices[0]
+    lines = drawn(GapClassesPanel, view_of(shown), BRUSHES[0], 116, 20)
+    for name, total in device.gaps.items():
+        found = [line for line in lines if f" {name} " in line]
+        assert len(found) == (total.count > 0)
+        for line in found:
+            for text in (
+                count(total.count),
+                duration(total.total_ns),
+                f"{percent(total.total_ns / device.window_ns)} %",
+                duration(total.max_ns),
+            ):
+                assert f" {text}" in line
+    assert f" {duration(device.idle_ns)} " in lines[1]
+
+
+async def test_all_gaps_are_listed_the_longest_first(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "4")
+        shown = app._painter.shown()[0].window
+        assert f"Gaps {len(shown.analysis.gaps):,}" in text_of(app)
+        longest = shown.report.largest_gaps[0]
+        first = next(line for line in text_of(app).splitlines() if longest.gap_class in line
+                     and "µs" in line and "+" in line)  # fmt: skip
+        assert duration(longest.length_ns) in first
+        await press(pilot, "end")
+        lengths = shown.analysis.gaps.length_ns
+        assert lengths[selection(app).pick.row] == lengths.min()
+
+
+async def test_a_class_and_a_bucket_filter_the_list(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "4", "tab", "down", "down")
+        total = app._painter.shown()[0].window.report.devices[0].gaps["launch_call"]
+        assert selection(app).gaps == GapFilter("launch_call")
+        assert f"Gaps {total.count:,}: launch_call" in text_of(app)
+        await press(pilot, "right", "right")
+        bound, number = total.histogram[1]
+        assert selection(app).gaps == GapFilter("launch_call", bucket(bound))
+        assert f"Gaps {number:,}: launch_call" in text_of(app)
+        await press(pilot, "right_square_bracket")
+        assert selection(app).gaps.step == 0
+        assert "step 0" in text_of(app)
+        await press(pilot, "escape")
+        assert selection(app) == Selection()
+        assert "Gaps 1,9" in text_of(app)
+
+
+async def test_steps_come_round_to_the_whole_window(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "4", "tab")
+        steps = []
+        for _ in range(4):
+            await press(pilot, "right_square_bracket")
+            steps.append(selection(app).gaps.step)
+        await press(pilot, "left_square_bracket")
+        assert steps == [0, 1, 2, None]
+        assert selection(app).gaps.step == 2
+
+
+async def test_enter_shows_the_gap_in_the_timeline(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "4", "down", "enter")
+        view = app._painter.shown()[0]
+        assert view.page == "timeline"
+        assert isinstance(view.selection.pick, GapPick)
+        lengths = view.window.analysis.gaps.length_ns
+        assert lengths[view.selection.pick.row] == sorted(lengths)[-2]
+
+
+async def test_a_range_narrows_both(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "5", "down", "down", "down", "g")
+        view = app._painter.shown()[0]
+        assert (view.page, view.selection.within) == ("gaps", "decode_step/model/layer.*")
+        within = view.window.analysis.ranges.ops_within("decode_step/model/layer.*")
+        number = int(within[view.window.analysis.gaps.next].sum())
+        assert f"Gaps {number:,}: in decode_step/model/layer.*" in text_of(app)
+        await press(pilot, "escape", "escape")
+        assert selection(app).within is None
+
+
+async def test_the_list_is_searched_and_sorted(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "4", "f", *"argmax", "enter")
+        shown = re.search(r"(\d+) of 1,990", text_of(app))
+        names = app._painter.shown()[0].window.analysis.trace
+        gaps = app._painter.shown()[0].window.analysis.gaps
+        expected = sum(
+            "argmax" in f"{names.names[a]} {names.names[b]}".lower()
+            for a, b in zip(names.ops.name[gaps.prev], names.ops.name[gaps.next], strict=True)
+        )
+        assert shown is not None
+        assert int(shown[1]) == expected > 0
+
+
+@pytest.mark.parametrize("keys", [("4",), ("4", "tab", "down"), ("4", "tab", "j", "l", "l")])
+async def test_a_trace_without_gpu_activity_has_one_clear_line(tmp_path: Path, keys) -> None:
+    path = tmp_path / "host.json"
+    path.write_bytes(document([event("cpu_op", "aten::mm", 0, 100, 1, 1)]))
+    app = app_of(path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, *keys)
+        assert text_of(app).count("no GPU activity in this trace") >= 1
+
+
+async def test_a_trace_without_steps_or_launches_is_listed(tmp_path: Path) -> None:
+    path = tmp_path / "bare.json"
+    path.write_bytes(document([op(0, 1_000), op(5_000, 6_000), op(6_500, 7_000)]))
+    app = app_of(path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "4", "tab", "right_square_bracket", "right")
+        assert "Gaps" in text_of(app)
+        assert "unlinked" in text_of(app)
+        assert selection(app).gaps.step is None
+
+
+def test_details_of_a_gap_name_every_part_and_what_to_do() -> None:
+    shown = window("eager")
+    for gap in shown.report.largest_gaps:
+        row = int((shown.analysis.gaps.length_ns == gap.length_ns).nonzero()[0][0])
+        lines = list(gap_lines(shown, row))
+        said = {line.label: line.text for line in lines}
+        for name, ns in gap.parts.items():
+            assert said[name].startswith(duration(ns))
+        assert said["after"] == gap.prev
+        assert said["before"] == gap.next
+        assert said["→"]
+        assert lines[0].text == f"{duration(gap.length_ns)} idle: {gap.gap_class}"
+
+
+@given(
+    st.sampled_from(["eager", "fused+graph"]),
+    st.sampled_from(BRUSHES),
+    st.sampled_from(
+        [GapFilter(), GapFilter("host_wait", (128, 256)), GapFilter("nonsense", step=9)]
+    ),
+    st.integers(1, 300),
+    st.integers(1, 60),
+)
+@settings(max_examples=80, deadline=None)
+def test_every_size_is_drawn_and_nothing_is_wider_than_its_panel(
+    variant, brush, chosen, width, height
+) -> None:
+    view = view_of(window(variant), Selection(gaps=chosen))
+    if chosen.gap_class == "nonsense":
+        view = view_of(window(variant), Selection(within="no/such", gaps=GapFilter(step=9)))
+    for kind in (GapClassesPanel, GapListPanel):
+        lines = drawn(kind, view, brush, width, height)
+        assert lines
+        if width >= 40:
+            assert len(lines) == 1 or max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("width", range(40, 130, 3))
+def test_figures_never_touch(width: int) -> None:
+    lines = drawn(GapClassesPanel, view_of(window("eager")), BRUSHES[0], width, 20)
+    totals = window("eager").report.devices[0]
+    line = next(line for line in lines if " launch_call " in line)
+    assert f" {duration(totals.gaps['launch_call'].total_ns)}" in line
+    assert not re.search(r"[µm]s\d|%\d|\d{4}\.\d", line)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_picture(snap_compare, eager: Path, size) -> None:
+    keys = ("4", "tab", "down", "tab", "down")
+    assert snap_compare(
+        app_of(eager), terminal_size=size, run_before=recorded.before_picture(*keys)
+    )
+
+
+def test_picture_of_a_scripted_window(snap_compare, tmp_path: Path) -> None:
+    app = app_of(write_trace(tmp_path / "window.json"))
+    assert snap_compare(app, terminal_size=(80, 24), run_before=recorded.before_picture("4"))

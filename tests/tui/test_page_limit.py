@@ -1,0 +1,209 @@
+"""Page 6: the waterfall adds up to the step, bandwidths have moments, points can be chosen."""
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decodescope.analyzer.formatting import duration, percent, signed_duration
+from decodescope.analyzer.protocol import State
+from decodescope.analyzer.reports.roofline_model import roofline_model
+from decodescope.analyzer.schema.report import WaterfallPart
+from decodescope.tui.model.picks import KernelPick, Selection
+from decodescope.tui.model.view import Moment
+from decodescope.tui.panels.limit.bandwidths import BandwidthPanel
+from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
+from decodescope.tui.panels.limit.roofline import RooflinePanel
+from decodescope.tui.panels.limit.verdict import FullVerdictPanel
+from decodescope.tui.panels.limit.waterfall import WaterfallData, WaterfallPanel
+from tests.helpers import scripted
+from tests.helpers.app import recorded
+from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
+from tests.helpers.kineto_events import document, event, op
+from tests.helpers.scripted import settle, text_of
+
+PANELS = (WaterfallPanel, BandwidthPanel, RooflinePanel, FullVerdictPanel)
+
+
+def chosen(app):
+    return app._painter.shown()[0].selection.pick
+
+
+@pytest.fixture
+def eager(tmp_path: Path) -> Path:
+    return recorded.write_window(tmp_path, "eager")
+
+
+@pytest.mark.parametrize("variant", ["eager", "compiled", "fused+graph"])
+def test_bars_follow_each_other_and_add_up_to_the_step(variant: str) -> None:
+    shown = window(variant)
+    parts = [part for part in shown.report.waterfall if part.ns]
+    lines = drawn(WaterfallPanel, view_of(shown), BRUSHES[2], 120, 20)
+    assert duration(sum(part.ns for part in parts)) in lines[-1]
+    ends = 0
+    for part in parts:
+        line = next(line for line in lines if f" {signed_duration(part.ns)} " in line)
+        bar = [place for place, char in enumerate(line) if char == "="]
+        if bar:
+            assert bar[0] >= ends - 1
+            ends = bar[-1]
+
+
+def test_kernels_faster_than_the_peak_are_shown_as_that() -> None:
+    parts = (WaterfallPart("limit", 1_000), WaterfallPart("kernel_inefficiency", -200))
+    panel = WaterfallPanel(BRUSHES[2], view_of(window("eager")), Moment(0.0))
+    rows = panel.draw(WaterfallData(parts, False, None), 120, 5).rows
+    text = ["".join(segment.text for segment in row.segments) for row in rows]
+    assert "-200 ns" in text[1]
+    assert "-25.0 %" in text[1]
+    assert "faster than the peak allows" in text[1]
+    assert "800 ns" in text[2]
+
+
+def test_every_bandwidth_has_its_moment_and_none_is_shown_twice_under_one_name(tmp_path) -> None:
+    shown = window("eager")
+    lines = drawn(BandwidthPanel, view_of(shown), BRUSHES[0], 120, 6)
+    names = [line[:20].strip() for line in lines]
+    assert names == ["a step", "before the window", "in the window"]
+    capture = shown.report.capture
+    peak = capture.measured_peak_bytes_per_s
+    for line, step_ns in zip(
+        lines[1:],
+        (shown.report.observer.unprofiled_step_ns, shown.report.observer.profiled_step_ns),
+        strict=True,
+    ):
+        assert f" {percent(capture.bytes_per_step * 1e9 / step_ns / peak)} % " in line
+        assert f" {duration(step_ns)} " in line
+
+
+async def test_the_live_figure_is_beside_those_of_the_window(tmp_path: Path) -> None:
+    session = scripted.Session(tmp_path)
+    trace = scripted.write_trace(tmp_path / "window.json")
+    async with session.app.run_test(size=(120, 40)) as pilot:
+        await session.run(pilot, State("running", "eager"), scripted.ready(trace))
+        await press(pilot, "6")
+        lines = text_of(session.app).splitlines()
+    found = [line for line in lines if "unprofiled" in line and "%" in line and "GB/s" in line]
+    assert any(" now " in line and " 2.8 % " in line for line in found)
+    assert any(" before the window " in line for line in found)
+    assert any("an unprofiled step (1.50 ms) reads" in line for line in lines)
+
+
+async def test_arrows_go_from_kernel_to_kernel_and_enter_opens_one(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(120, 50)) as pilot:
+        await settle(pilot)
+        await press(pilot, "6", "right")
+        model = roofline_model(app._painter.shown()[0].window.report)
+        longest = max(model.points, key=lambda point: point.ns)
+        assert chosen(app) == KernelPick(longest.name)
+        assert "[M]" in text_of(app)
+        seen = {longest.name}
+        for key in ("left",) * len(model.points) + ("right",) * len(model.points):
+            await press(pilot, key)
+            seen.add(chosen(app).name)
+        assert seen == {point.name for point in model.points}
+        fastest = max(model.points, key=lambda point: point.flops_per_s)
+        await press(pilot, *["up"] * len(model.points))
+        assert chosen(app) == KernelPick(fastest.name)
+        await press(pilot, "enter")
+        assert app._painter.shown()[0].page == "kernels"
+
+
+def test_points_are_under_the_roof_where_their_share_says_so() -> None:
+    lines = drawn(RooflinePanel, view_of(window("eager")), BRUSHES[2], 100, 20)
+    model = roofline_model(window("eager").report)
+    near = max(model.points, key=lambda point: point.share_of_limit or 0)
+    assert near.share_of_limit == pytest.approx(0.93, abs=0.01)
+    selected = view_of(window("eager"), Selection(KernelPick(near.name)))
+    lines = drawn(RooflinePanel, selected, BRUSHES[2], 100, 20)
+    (row,) = (number for number, line in enumerate(lines) if "[M]" in line)
+    column = lines[row].index("[M]") + 1
+    above = [number for number in range(row) if lines[number][column] in "•─"]
+    assert len(above) <= 1
+    assert "93.0 % of its limit" in lines[-1]
+
+
+@given(
+    st.lists(st.floats(1e-6, 1e18), min_size=1, max_size=20),
+    st.integers(1, 300),
+)
+def test_an_axis_keeps_the_order_of_its_values(values: list[float], cells: int) -> None:
+    axis = LogAxis.around(values, cells)
+    found = [axis.cell(value) for value in sorted(values)]
+    assert found == sorted(found)
+    assert 0 <= found[0] <= found[-1] < cells
+    for cell in range(0, cells, max(cells // 7, 1)):
+        assert axis.cell(axis.value(cell)) == cell
+    for value, cell in axis.decades():
+        assert math.isclose(math.log10(value), round(math.log10(value)), abs_tol=1e-9)
+        assert 0 <= cell < cells
+        assert len(decade_text(value)) <= 7
+
+
+@pytest.mark.parametrize("height", [24, 32, 50])
+@pytest.mark.parametrize("width", [60, 120])
+async def test_the_verdict_is_never_cut(eager: Path, width: int, height: int) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(width, height)) as pilot:
+        await settle(pilot)
+        await press(pilot, "6")
+        verdict = app._painter.shown()[0].window.report.verdict
+        panel = app.query_one(FullVerdictPanel)
+        app.screen.set_focus(panel)
+        seen = text_of(app)
+        while "more: tab" in text_of(app):
+            await press(pilot, "down")
+            seen += "\n" + text_of(app)
+        flat = "".join(seen.split())
+        for words in (*verdict.because, *verdict.next):
+            for word in words.split():
+                assert word in flat
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([event("cpu_op", "aten::mm", 0, 100, 1, 1)], "no GPU activity in this trace"),
+        ([op(0, 100), op(200, 300)], "this trace marks no steps"),
+        ([op(0, 100), op(200, 300)], "does not say how many bytes a step reads"),
+        ([op(0, 100), op(200, 300)], "of no kernel how many bytes and FLOPs"),
+    ],
+)
+async def test_what_is_unknown_is_said_in_one_line(tmp_path: Path, events, said) -> None:
+    path = tmp_path / "bare.json"
+    path.write_bytes(document(events))
+    app = app_of(path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await press(pilot, "6", "left", "enter", "tab", "down")
+        assert said in text_of(app)
+
+
+@given(
+    st.sampled_from(["eager", "fused+graph", "compiled"]),
+    st.sampled_from(BRUSHES),
+    st.integers(1, 300),
+    st.integers(1, 60),
+)
+@settings(max_examples=80, deadline=None)
+def test_every_size_is_drawn_and_nothing_is_wider(variant, brush, width, height) -> None:
+    for kind in PANELS:
+        lines = drawn(kind, view_of(window(variant)), brush, width, height)
+        assert lines
+        if width >= 60 and len(lines) > 1:
+            assert max(map(len, lines)) <= width
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_picture(snap_compare, eager: Path, size) -> None:
+    before = recorded.before_picture("6", "right")
+    assert snap_compare(app_of(eager), terminal_size=size, run_before=before)
+
+
+def test_picture_of_a_graph(snap_compare, tmp_path: Path) -> None:
+    app = app_of(recorded.write_window(tmp_path, "fused+graph"))
+    before = recorded.before_picture("6")
+    assert snap_compare(app, terminal_size=(120, 40), run_before=before)

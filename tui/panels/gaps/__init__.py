@@ -1,0 +1,1 @@
+"""Why the GPU was idle: classes, and the list of gaps."""

@@ -1,0 +1,291 @@
+"""Idle time by class: totals and, for each class, how long its gaps are; both filter the list."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+from textual import events
+
+from decodescope.analyzer.formatting import UNKNOWN, count, duration, percent
+from decodescope.analyzer.schema.report import GapTotal
+from decodescope.analyzer.views.class_colors import GAP_LETTERS
+from decodescope.tui.commands import Command
+from decodescope.tui.model.picks import GapFilter
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.messages import Sift
+from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.gap_list import IdleTable
+
+TITLE = "Idle time by class"
+_NAME_CELLS = 18
+# Title, cells and priority of the figures: the highest is dropped first where room is short.
+_FIGURES = (
+    ("gaps", 9, 1), ("total", 9, 0), ("of window", 10, 2), ("mean", 9, 4), ("longest", 9, 3),
+)  # fmt: skip
+_LEAST_CHART = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A class, all gaps (`gap_class` None) or, with `sub`, a kind of host_wait."""
+
+    name: str
+    total: GapTotal
+    gap_class: str | None = None
+    sub: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Classes:
+    """The rows; `of_ns` is what shares are of; `bounds` are those of the buckets, in order."""
+
+    lines: tuple[Line, ...]
+    of_ns: int
+    bounds: tuple[int, ...]
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClassesData:
+    """The rows of one window, range and step, and what is chosen of them."""
+
+    found: Classes
+    chosen: GapFilter
+    within: str | None
+
+
+class GapClassesPanel(Panel[ClassesData]):
+    """One row a class, with its histogram in buckets of powers of two; the chosen row, bucket and
+    step filter the list of gaps."""
+
+    NAME = "gap_classes"
+    COMMANDS = (
+        Command("row(-1)", "up,k", "Previous class", "List the gaps of the class above",
+                "class", 3, "↑↓"),
+        Command("row(1)", "down,j", "Next class", "List the gaps of the class below", shown="↓"),
+        Command("bucket(-1)", "left,h", "Shorter gaps", "List the gaps of the bucket to the left",
+                "length", 4, "←→"),
+        Command("bucket(1)", "right,l", "Longer gaps", "List the gaps of the bucket to the right",
+                shown="→"),
+        Command("step(-1)", "left_square_bracket", "Previous step", "Only the step before",
+                "step", 5, "[ ]"),
+        Command("step(1)", "right_square_bracket", "Next step",
+                "Only this step, the next one; after the last, the whole window", shown="]"),
+    )  # fmt: skip
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._of: tuple[Window | None, str | None, int | None] | None = None
+        self._found: Classes | None = None
+        self._shown: list[Line] = []
+        self._chart: tuple[int, int] = (0, 1)
+        super().__init__(brush, view, moment)
+
+    def pick(self, view: View, moment: Moment) -> ClassesData | Empty:
+        window, chosen, within = view.window, view.selection.gaps, view.selection.within
+        if window is None:
+            return Empty(TITLE, view.waiting)
+        if (of := (window, within, chosen.step)) != self._of:
+            self._of, self._found = of, _classes(window, within, chosen.step)
+        if self._found is None:
+            return Empty(TITLE, no_gaps(window))
+        return ClassesData(self._found, chosen, within)
+
+    def wanted_rows(self, width: int) -> int | None:
+        data = self._data
+        return 3 if isinstance(data, Empty) else len(data.found.lines) + 2
+
+    def as_text(self, data: ClassesData) -> list[str]:
+        lines = [f"{TITLE} ({self._place(data)})", "\t".join(["class", *(f[0] for f in _FIGURES)])]
+        for line in data.found.lines:
+            cells = [line.name, *_figures(line, data.found.of_ns)]
+            lines.append("\t".join(cells))
+        return lines
+
+    def draw(self, data: ClassesData, width: int, height: int) -> Sheet:
+        found, inks = data.found, self._brush.inks
+        kept = list(_FIGURES)
+        while len(kept) > 1 and width - _NAME_CELLS - sum(one[1] for one in kept) < _LEAST_CHART:
+            kept.remove(max(kept, key=lambda one: one[2]))
+        room = width - _NAME_CELLS - sum(cells for _, cells, _ in kept) - 1
+        wide = min(max(room // max(len(found.bounds), 1), 1), 4)
+        bounds = found.bounds[: max(room, 0)] if len(found.bounds) > room else found.bounds
+        self._chart = (_NAME_CELLS, wide)
+        of = "of step" if data.chosen.step is not None else "of window"
+        head = Row().left("idle because", _NAME_CELLS, inks.dim)
+        head.left("gaps by length", len(bounds) * wide, inks.dim).to(width - _cells(kept))
+        for title, cells, _ in kept:
+            head.right(of if title == "of window" else title, cells, inks.dim)
+        lines = list(found.lines)
+        if len(lines) + 2 > height:
+            lines = [line for line in lines if not line.sub]
+        self._shown = lines = _around(lines, data.chosen.gap_class, max(height - 2, 1))
+        rows = [head]
+        for line in lines:
+            rows.append(self._line(line, data, bounds, kept, width))
+        if height > len(rows):
+            rows.append(self._axis(bounds, wide, width))
+        return Sheet(rows, TITLE, self._place(data))
+
+    def action_row(self, step: int) -> None:
+        """Choose the next class."""
+        if isinstance(data := self._data, ClassesData):
+            classes = [line.gap_class for line in data.found.lines if not line.sub]
+            chosen = data.chosen.gap_class
+            place = classes.index(chosen) if chosen in classes else 0
+            place = max(min(place + step, len(classes) - 1), 0)
+            self._sift(replace(data.chosen, gap_class=classes[place], bucket_ns=None))
+
+    def action_bucket(self, step: int) -> None:
+        """Choose the next occupied bucket; before the first one, every length."""
+        if isinstance(data := self._data, ClassesData):
+            lines = {one.gap_class: one for one in data.found.lines if not one.sub}
+            line = lines.get(data.chosen.gap_class)
+            bounds = [bound for bound, _ in line.total.histogram] if line else []
+            now = data.chosen.bucket_ns
+            place = bounds.index(now[1]) if now is not None and now[1] in bounds else -1
+            place = min(place + step, len(bounds) - 1)
+            self._sift(
+                replace(data.chosen, bucket_ns=bucket(bounds[place]) if place >= 0 else None)
+            )
+
+    def action_step(self, step: int) -> None:
+        """Choose the next step; the whole window is before the first and after the last."""
+        if isinstance(data := self._data, ClassesData):
+            now = -1 if data.chosen.step is None else data.chosen.step
+            place = (now + 1 + step) % (data.found.steps + 1) - 1
+            self._sift(replace(data.chosen, step=place if place >= 0 else None))
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose a class, or one of its buckets."""
+        inset = 2 if self._brush.frame == "box" else 1
+        place, x = event.y - 2, event.x - inset
+        if not isinstance(data := self._data, ClassesData) or not 0 <= place < len(self._shown):
+            return
+        line, (start, wide) = self._shown[place], self._chart
+        if line.sub:
+            return
+        chosen = replace(data.chosen, gap_class=line.gap_class, bucket_ns=None)
+        cell = (x - start) // wide
+        if 0 <= cell < len(data.found.bounds):
+            bound = data.found.bounds[cell]
+            if bound in dict(line.total.histogram):
+                chosen = replace(chosen, bucket_ns=bucket(bound))
+        self._sift(chosen)
+
+    def _sift(self, chosen: GapFilter) -> None:
+        self.post_message(Sift(chosen))
+
+    def _line(
+        self, line: Line, data: ClassesData, bounds: Sequence[int],
+        kept: Sequence[tuple[str, int, int]], width: int,
+    ) -> Row:  # fmt: skip
+        inks, glyphs = self._brush.inks, self._brush.glyphs
+        chosen = not line.sub and line.gap_class == data.chosen.gap_class
+        over = inks.cursor if chosen else Style.null()
+        hue = inks.gap(line.gap_class) if line.gap_class else inks.text
+        row = Row()
+        mark = inks.mark(GAP_LETTERS.get(line.gap_class or "", " "), glyphs.swatch)
+        row.add("   " if line.sub else f"{mark if line.gap_class else ' '} ", hue + over)
+        plain = inks.dim if line.sub else inks.text
+        row.left(line.name, _NAME_CELLS - row.cells, plain + over)
+        counts = dict(line.total.histogram)
+        most = max(counts.values(), default=1)
+        for bound in bounds:
+            number = counts.get(bound, 0)
+            level = _level(number, most, len(glyphs.ramp) - 1)
+            picked = chosen and data.chosen.bucket_ns == bucket(bound)
+            style = hue + (Style(reverse=True) if picked else over)
+            row.add(glyphs.ramp[level] * self._chart[1], style)
+        texts = dict(
+            zip((one[0] for one in _FIGURES), _figures(line, data.found.of_ns), strict=True)
+        )
+        end = width - _cells(kept)
+        row.add(" " * max(end - row.cells, 0), over)
+        for title, cells, _ in kept:
+            strong = inks.strong if title == "total" and not line.sub else plain
+            row.right(texts[title], cells, strong + over)
+        return row
+
+    def _axis(self, bounds: Sequence[int], wide: int, width: int) -> Row:
+        row = Row().to(_NAME_CELLS)
+        for place, bound in enumerate(bounds):
+            text = f"{self._brush.glyphs.tick}≤{duration(bound)}"
+            at = _NAME_CELLS + place * wide
+            if at >= row.cells + (row.cells > _NAME_CELLS) and at + len(text) < width:
+                row.to(at).add(text, self._brush.inks.faint)
+        return row
+
+    def _place(self, data: ClassesData) -> str:
+        parts = ["whole window" if data.chosen.step is None else f"step {data.chosen.step}"]
+        if data.within is not None:
+            parts.append(f"in {data.within}")
+        return " · ".join(parts)
+
+
+def bucket(bound: int) -> tuple[int, int]:
+    """The lengths in the bucket with this upper bound: (lower, upper]; the first one has no lower
+    bound."""
+    return (bound // 2 if bound > 1 else -1, bound)
+
+
+def no_gaps(window: Window) -> str:
+    """Why a window has no gaps."""
+    if not window.report.devices:
+        return "no GPU activity in this trace: see 9 Log for what is missing"
+    return "the GPU was never idle between two ops of this window"
+
+
+def _level(number: int, most: int, top: int) -> int:
+    """The ramp index of a count, 0 for none, on a logarithmic scale up to the largest one."""
+    if number < 2 or most < 2:
+        return min(number, 1)
+    return 1 + round(math.log(number) / math.log(most) * (top - 1))
+
+
+def _cells(kept: Sequence[tuple[str, int, int]]) -> int:
+    return sum(cells for _, cells, _ in kept)
+
+
+def _around(lines: list[Line], chosen: str | None, rows: int) -> list[Line]:
+    """As many of `lines` as there are rows for, with the chosen class among them."""
+    place = next(
+        (i for i, line in enumerate(lines) if line.gap_class == chosen and not line.sub), 0
+    )
+    first = max(min(place - rows + 1, len(lines) - rows), 0)
+    return lines[first : first + rows]
+
+
+def _figures(line: Line, of_ns: int) -> tuple[str, str, str, str, str]:
+    total = line.total
+    return (
+        count(total.count, 8),
+        duration(total.total_ns),
+        f"{percent(total.total_ns / of_ns)} %" if of_ns else UNKNOWN,
+        duration(total.total_ns / total.count if total.count else None),
+        duration(total.max_ns),
+    )
+
+
+def _classes(window: Window, within: str | None, step: int | None) -> Classes | None:
+    """The classes of gaps that occurred, the largest first; None if the window has no gap."""
+    from decodescope.analyzer.reports.distributions import shared_bounds
+    from decodescope.analyzer.reports.gap_list import GapChoice, idle_table
+
+    analysis = window.analysis
+    if not len(analysis.gaps):
+        return None
+    table: IdleTable = idle_table(analysis, analysis.ranges, GapChoice(within, step))
+    totals = table.totals
+    lines = [Line("all idle time", totals.all_gaps)]
+    for name, total in sorted(totals.gaps.items(), key=lambda one: -one[1].total_ns):
+        if total.count:
+            lines.append(Line(name, total, name))
+        if name == "host_wait":
+            parts = [(label, part) for label, part in totals.host_wait.items() if part.count]
+            lines += [Line(label, part, sub=True) for label, part in parts if len(parts) > 1]
+    bounds = shared_bounds([line.total.histogram for line in lines])
+    return Classes(tuple(lines), table.of_ns, tuple(bounds), len(analysis.steps))

@@ -1,0 +1,156 @@
+"""The list of all gaps, the longest first."""
+
+import re
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from decodescope.analyzer.formatting import UNKNOWN, count, duration
+from decodescope.analyzer.schema.report import GapReport
+from decodescope.analyzer.views.class_colors import GAP_LETTERS
+from decodescope.analyzer.views.names import cut_middle, cut_start, shorten_kernel
+from decodescope.tui.model.picks import GapFilter, GapPick, Pick
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.gaps.classes import no_gaps
+from decodescope.tui.panels.messages import Choose, Turn
+from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.table import TablePanel
+from decodescope.tui.panels.table_rows import Cell, Column, Rows
+from decodescope.tui.style.palette import Inks
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.gap_table import Field, GapTable
+
+TITLE = "Gaps"
+_COLUMNS = (
+    Column("idle because", "left", first="up", least=16),
+    Column("length", least=7),
+    Column("after", "left", 3, "up", flexible=True, least=10),
+    Column("before", "left", 1, "up", flexible=True, least=10),
+    Column("host", "left", 2, "up", flexible=True, least=10),
+    Column("range", "left", 4, "up", flexible=True, least=12),
+    Column("launch call", "left", 6, "up"),
+    Column("step", priority=5, first="up"),
+)
+_FIELDS: tuple["Field | None", ...] = (
+    "class", "length", "after", "before", None, "range", "call", "step",
+)  # fmt: skip
+Key = tuple[int, int]
+
+
+class GapRows(Rows):
+    """Gaps of one window; a key is the window's identity and the gap's row in its analysis."""
+
+    columns = _COLUMNS
+
+    def __init__(self, table: "GapTable", window: Window) -> None:
+        self._table, self._window = table, id(window)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def key(self, row: int) -> Key:
+        return self._window, int(self._table.rows[row])
+
+    def place(self, key: Hashable) -> int | None:
+        window, row = key if isinstance(key, tuple) else (0, -1)
+        return self._table.place(row) if window == self._window else None
+
+    def key_of(self, row: int) -> Key:
+        """The key of the gap in this row of the analysis."""
+        return self._window, row
+
+    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
+        gap = self._table.report(row)
+        mark = f"{GAP_LETTERS.get(gap.gap_class, '?')} " if inks.letters else ""
+        more = f" +{len(gap.parts) - 1}" if len(gap.parts) > 1 else ""
+        return (
+            Cell(f"{mark}{gap.gap_class}{more}", inks.gap(gap.gap_class)),
+            Cell(duration(gap.length_ns), inks.strong),
+            Cell(shorten_kernel(gap.prev, room)),
+            Cell(shorten_kernel(gap.next, room)),
+            Cell(cut_middle(host_words(gap), room)),
+            Cell(cut_start(gap.range or UNKNOWN, room), inks.dim),
+            Cell(gap.call or UNKNOWN, inks.dim),
+            Cell(UNKNOWN if gap.step is None else f"{gap.step}", inks.dim),
+        )
+
+    def text(self, row: int) -> str:
+        gap = self._table.report(row)
+        return "\n".join((gap.gap_class, gap.prev, gap.next, gap.call or "", gap.range or ""))
+
+    def order(self, column: int | None, down: bool) -> Sequence[int]:
+        field = None if column is None else _FIELDS[column]
+        return range(len(self)) if field is None else self._table.order(field, down)
+
+    def matching(self, pattern: re.Pattern[str]) -> set[int]:
+        return self._table.matching(pattern)
+
+
+class GapListPanel(TablePanel):
+    """Every gap that the chosen class, bucket, step and range leave."""
+
+    NAME = "gap_list"
+
+    def source(self, view: View, moment: Moment) -> object:
+        selection = view.selection
+        return view.window, view.waiting, selection.within, selection.gaps
+
+    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        from decodescope.analyzer.reports.gap_list import GapChoice
+        from decodescope.analyzer.reports.gap_table import GapTable
+
+        window, within, chosen = view.window, view.selection.within, view.selection.gaps
+        self._words = filter_words(chosen, within)
+        if window is None:
+            return Empty(TITLE, view.waiting)
+        analysis = window.analysis
+        if not len(analysis.gaps):
+            return Empty(TITLE, no_gaps(window))
+        choice = GapChoice(within, chosen.step, chosen.gap_class, chosen.bucket_ns)
+        table = GapTable(analysis, analysis.ranges, choice)
+        if not len(table):
+            return Empty(TITLE, f"no gap here: {self._words}; esc shows more")
+        return GapRows(table, window)
+
+    def title(self) -> str:
+        rows = self._shown
+        number = f" {count(len(rows))}" if isinstance(rows, Rows) else ""
+        return f"{TITLE}{number}{f': {self._words}' if self._words else ''}"
+
+    def pick_of(self, key: Hashable) -> Pick | None:
+        return GapPick(key[1]) if isinstance(key, tuple) else None
+
+    def key_of(self, pick: Pick | None) -> Hashable:
+        rows = self._shown
+        if isinstance(pick, GapPick) and isinstance(rows, GapRows):
+            return rows.key_of(pick.row)
+        return None
+
+    def opened(self, key: Hashable) -> None:
+        """Show the gap in the timeline."""
+        self.post_message(Choose(self.pick_of(key)))
+        self.post_message(Turn("timeline"))
+
+
+def host_words(gap: GapReport) -> str:
+    """What the host did during most of a host_wait, and what it was in halfway through."""
+    host = gap.host
+    doing = (host.operator, host.call) if host is not None else ()
+    parts = [one for one in doing if one is not None]
+    if gap.label is None:
+        return " · ".join(parts) or UNKNOWN
+    return f"{gap.label}: {' · '.join(parts)}" if parts else gap.label
+
+
+def filter_words(chosen: GapFilter, within: str | None) -> str:
+    """What a filter leaves, in words; "" for everything."""
+    parts = [chosen.gap_class] if chosen.gap_class else []
+    if chosen.bucket_ns is not None:
+        lower, upper = chosen.bucket_ns
+        least = f"{duration(lower)} to " if lower > 0 else "up to "
+        parts.append(f"{least}{duration(upper)}")
+    if chosen.step is not None:
+        parts.append(f"step {chosen.step}")
+    if within is not None:
+        parts.append(f"in {within}")
+    return ", ".join(parts)

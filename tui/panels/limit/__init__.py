@@ -1,0 +1,1 @@
+"""How far a step is from the physical limit."""

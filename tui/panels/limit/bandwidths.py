@@ -1,0 +1,97 @@
+"""How fast steps read their bytes: every figure with the moment that it is of."""
+
+from dataclasses import dataclass
+
+from decodescope.analyzer.formatting import UNKNOWN, duration, percent, significant
+from decodescope.analyzer.reports.step_bandwidths import (
+    StepBandwidth,
+    live_bandwidth,
+    window_bandwidths,
+)
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
+from decodescope.tui.style.glyphs import horizontal_bar
+
+TITLE = "Bandwidth: bytes of a step ÷ its time"
+_WORDS = {
+    "now": "unprofiled: the median of the last report",
+    "before the window": "unprofiled: the verdict rests on it",
+    "in the window": "with the profiler on",
+}
+_NAME_CELLS, _MBU_CELLS, _RATE_CELLS, _STEP_CELLS = 20, 8, 12, 10
+_LEAST_BAR, _LEAST_WORDS = 8, 24
+
+
+@dataclass(frozen=True, slots=True)
+class BandwidthData:
+    """One row a moment."""
+
+    moments: tuple[StepBandwidth, ...]
+
+
+class BandwidthPanel(Panel[BandwidthData]):
+    """MBU now, just before the window, and in it; each is another step."""
+
+    NAME = "bandwidths"
+
+    def pick(self, view: View, moment: Moment) -> BandwidthData | Empty:
+        live = live_bandwidth(view.stats, view.hello) if not view.on_cpu else None
+        found: tuple[StepBandwidth, ...] = (live,) if live is not None else ()
+        if view.window is not None:
+            found += window_bandwidths(view.window.report)
+        if found:
+            return BandwidthData(found)
+        if view.window is None:
+            return Empty(TITLE, view.waiting)
+        if view.on_cpu:
+            return Empty(TITLE, "device: cpu; the bandwidth of a CPU is not measured")
+        return Empty(TITLE, "this trace does not say how many bytes a step reads")
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 1 if isinstance(self._data, Empty) else len(self._data.moments) + 1
+
+    def as_text(self, data: BandwidthData) -> list[str]:
+        return [TITLE, *("\t".join(_texts(one)) for one in data.moments)]
+
+    def draw(self, data: BandwidthData, width: int, height: int) -> Sheet:
+        inks = self._brush.inks
+        used = _NAME_CELLS + _MBU_CELLS + _RATE_CELLS + _STEP_CELLS
+        words = width - used - 2 if width - used - 2 >= _LEAST_WORDS else 0
+        bar = min(words - 44, 40)
+        if bar < _LEAST_BAR:
+            bar = 0
+        words -= bar + 1 if bar else 0
+        head = Row().left("a step", _NAME_CELLS, inks.dim).right("MBU", _MBU_CELLS, inks.dim)
+        head.right("reads", _RATE_CELLS, inks.dim).right("took", _STEP_CELLS, inks.dim)
+        rows = [head]
+        for one in data.moments:
+            name, mbu, rate, step, text = _texts(one)
+            row = Row().left(name, _NAME_CELLS, inks.text).right(mbu, _MBU_CELLS, inks.strong)
+            row.right(rate, _RATE_CELLS, inks.text).right(step, _STEP_CELLS, inks.text)
+            row.add("  ", inks.text)
+            if bar:
+                piece = horizontal_bar(one.used.mbu or 0.0, bar, self._brush.glyphs)
+                row.add(piece, inks.part("limit")).add(" ", inks.text)
+            rows.append(row.left(text, words, inks.dim))
+        return Sheet(rows[:height], TITLE, _peaks(data.moments[-1]))
+
+
+def _texts(one: StepBandwidth) -> tuple[str, str, str, str, str]:
+    used = one.used
+    return (
+        one.moment,
+        UNKNOWN if used.mbu is None else f"{percent(used.mbu)} %",
+        f"{significant(used.achieved_bytes_per_s / 1e9)} GB/s",
+        duration(one.step_ns),
+        _WORDS[one.moment],
+    )
+
+
+def _peaks(one: StepBandwidth) -> str:
+    """The peak that MBU is of."""
+    peaks = {
+        "measured": one.used.measured_peak_bytes_per_s,
+        "datasheet": one.used.datasheet_peak_bytes_per_s,
+    }
+    known = [f"{significant(peak / 1e12)} TB/s {name}" for name, peak in peaks.items() if peak]
+    return f"MBU of {known[0]}" if known else "no peak known for this device"

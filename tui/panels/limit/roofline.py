@@ -1,0 +1,248 @@
+"""The roofline of the window: kernels as letters under the peaks of the device."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+from textual import events
+
+from decodescope.analyzer.formatting import flops_rate, percent, significant
+from decodescope.analyzer.views.class_colors import FAMILY_LETTERS
+from decodescope.analyzer.views.names import shorten_kernel
+from decodescope.tui.commands import Command
+from decodescope.tui.model.picks import KernelPick
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
+from decodescope.tui.panels.messages import Choose, Turn
+from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint
+
+TITLE = "Roofline"
+_GUTTER, _LEAST_PLOT = 7, 4
+_LARGE, _MEDIUM = 0.25, 0.05
+Cell = tuple[str, Style]
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineData:
+    """The points and ceilings of a window, and the name of the selected kernel."""
+
+    model: "RooflineModel"
+    selected: str | None
+
+
+class RooflinePanel(Panel[RooflineData]):
+    """FLOP/s over FLOP/byte, both logarithmic; the arrows go from kernel to kernel."""
+
+    NAME = "roofline"
+    COMMANDS = (
+        Command("next(-1, 0)", "left,h", "Fewer FLOPs a byte", "The next kernel to the left",
+                "kernel", 3, "←→↑↓"),
+        Command("next(1, 0)", "right,l", "More FLOPs a byte", "The next kernel to the right",
+                shown="→"),
+        Command("next(0, 1)", "up,k", "Faster", "The next kernel above", shown="↑"),
+        Command("next(0, -1)", "down,j", "Slower", "The next kernel below", shown="↓"),
+        Command("open_kernel", "enter", "Open the kernel", "Show it in the table of kernels",
+                "open kernel", 4),
+    )  # fmt: skip
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._of: Window | None = None
+        self._model: RooflineModel | None = None
+        self._marks: list[tuple[int, int, str]] = []
+        super().__init__(brush, view, moment)
+
+    def pick(self, view: View, moment: Moment) -> RooflineData | Empty:
+        from decodescope.analyzer.reports.roofline_model import roofline_model
+
+        window = view.window
+        if window is None:
+            return Empty(TITLE, view.waiting)
+        if window is not self._of or self._model is None:
+            self._of, self._model = window, roofline_model(window.report)
+        model, chosen = self._model, view.selection.pick
+        if not model.points and model.step is None:
+            return Empty(TITLE, "this trace says of no kernel how many bytes and FLOPs it has")
+        return RooflineData(model, chosen.name if isinstance(chosen, KernelPick) else None)
+
+    def as_text(self, data: RooflineData) -> list[str]:
+        return [TITLE, *(_words(point, point.name) for point in data.model.points)]
+
+    def draw(self, data: RooflineData, width: int, height: int) -> Sheet:
+        rows: list[Row] = []
+        plot = height - 3
+        self._marks = []
+        if plot >= _LEAST_PLOT and width > 3 * _GUTTER:
+            rows = self._plot(data, width - _GUTTER, plot)
+        if height > len(rows) + 1:
+            rows.append(self._legend(data.model, width))
+        rows.append(self._about(data, width))
+        return Sheet(rows[:height], f"{TITLE}: FLOP/s over FLOP/byte", _note(data.model))
+
+    def action_next(self, right: int, up: int) -> None:
+        """Select the next kernel in a direction; without a selection the one that takes longest."""
+        data = self._data
+        if not isinstance(data, RooflineData) or not data.model.points:
+            return
+        points = data.model.points
+        now = next((point for point in points if point.name == data.selected), None)
+        if now is None:
+            chosen = max(points, key=lambda point: point.ns)
+        else:
+            key = _by_intensity if right else _by_speed
+            ordered = sorted(points, key=key)
+            place = ordered.index(now) + right + up
+            chosen = ordered[max(min(place, len(ordered) - 1), 0)]
+        self.post_message(Choose(KernelPick(chosen.name)))
+
+    def action_open_kernel(self) -> None:
+        """Show the selected kernel in the table."""
+        if isinstance(data := self._data, RooflineData) and data.selected is not None:
+            self.post_message(Turn("kernels"))
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the nearest kernel."""
+        inset = 2 if self._brush.frame == "box" else 1
+        x, y = event.x - inset, event.y - 1
+        if self._marks:
+            nearest = min(self._marks, key=lambda one: abs(one[0] - x) + 2 * abs(one[1] - y))
+            self.post_message(Choose(KernelPick(nearest[2])))
+
+    def _plot(self, data: RooflineData, width: int, height: int) -> list[Row]:
+        inks = self._brush.inks
+        model = data.model
+        points = [*model.points, *([model.step] if model.step else [])]
+        across, upward = _axes(model, points, width, height)
+        grid: list[list[Cell]] = [[(" ", inks.text)] * width for _ in range(height)]
+
+        def put(x: int, y: int, text: str, style: Style) -> None:
+            for place, char in enumerate(text, x):
+                if 0 <= place < width and 0 <= y < height:
+                    grid[height - 1 - y][place] = (char, style)
+
+        _ceilings(model, across, upward, put, inks.accent, inks.faint)
+        total_ns = sum(point.ns for point in model.points) or 1
+        for point in sorted(model.points, key=lambda one: (one.name == data.selected, one.ns)):
+            x, y = across.cell(point.intensity), upward.cell(point.flops_per_s)
+            text, shift = _mark(point, point.ns / total_ns, point.name == data.selected)
+            style = inks.family(point.family)
+            put(x - shift, y, text, style + inks.cursor if point.name == data.selected else style)
+            self._marks.append((x + _GUTTER, height - 1 - y, point.name))
+        if model.step is not None:
+            put(across.cell(model.step.intensity), upward.cell(model.step.flops_per_s), "S",
+                inks.strong)  # fmt: skip
+        rows = []
+        labels = {height - 1 - y: decade_text(value) for value, y in upward.decades()}
+        for number, cells in enumerate(grid):
+            row = Row().right(labels.get(number, ""), _GUTTER - 2, inks.dim)
+            row.add(" ┤" if number in labels else " │", inks.faint)
+            for char, style in cells:
+                row.add(char, style)
+            rows.append(row)
+        foot = Row().to(_GUTTER)
+        for value, x in across.decades():
+            text = decade_text(value)
+            if x + _GUTTER >= foot.cells + (foot.cells > _GUTTER) and x + len(text) < width:
+                foot.to(x + _GUTTER).add(self._brush.glyphs.tick, inks.faint).add(text, inks.dim)
+        return [*rows, foot]
+
+    def _legend(self, model: "RooflineModel", width: int) -> Row:
+        inks, row = self._brush.inks, Row()
+        families = dict.fromkeys(point.family for point in model.points)
+        entries = [(FAMILY_LETTERS.get(one, "?"), inks.family(one), one) for one in families]
+        if model.step is not None:
+            entries.append(("S", inks.strong, "the whole step"))
+        if model.points:
+            sizes = f"over {_LARGE:.0%} of their time, m under {_MEDIUM:.0%}"
+            entries.append(("(M)", inks.dim, sizes))
+        for mark, style, words in entries:
+            if row.cells + len(mark) + len(words) + 3 <= width:
+                row.add(f"{mark} ", style).add(f"{words}  ", inks.dim)
+        return row
+
+    def _about(self, data: RooflineData, width: int) -> Row:
+        """The selected kernel, else the one that takes longest, else the step."""
+        points = data.model.points
+        found = next((point for point in points if point.name == data.selected), None)
+        found = found or max(points, key=lambda point: point.ns, default=data.model.step)
+        if found is None:
+            return Row()
+        before = "" if found.name == data.selected or not points else "longest: "
+        words = _words(found, "")
+        if len(before) + len(words) + 8 > width:
+            before, words = "", words[: max(width - 8, 0)]
+        name = shorten_kernel(found.name, width - len(words) - len(before))
+        style = self._brush.inks.text
+        return Row().add(before, self._brush.inks.dim).add(name, style).add(words, style)
+
+
+def _words(point: "RooflinePoint", name: str) -> str:
+    """A point in words."""
+    share = point.share_of_limit
+    near = f", {percent(share)} % of its limit" if share is not None else ""
+    rate = f"{significant(point.intensity)} FLOP/byte, {flops_rate(point.flops_per_s)}"
+    return f"{name}: {rate}{near}"
+
+
+def _note(model: "RooflineModel") -> str:
+    parts = [f"{significant(one.per_s / 1e12)} TB/s {one.label}" for one in model.bandwidths]
+    parts += [f"{flops_rate(one.per_s)} {one.label}" for one in model.computes]
+    if not parts:
+        parts = ["peaks of this device unknown"]
+    if model.unknown:
+        parts.append(f"{model.unknown} kernels of unknown work")
+    return " · ".join(parts)
+
+
+def _mark(point: "RooflinePoint", share: float, selected: bool) -> tuple[str, int]:
+    """What a point looks like by its share of the time, and how far it begins left of it."""
+    letter = FAMILY_LETTERS.get(point.family, "?")
+    if selected:
+        return f"[{letter}]", 1
+    if share >= _LARGE:
+        return f"({letter})", 1
+    return letter if share >= _MEDIUM else letter.lower(), 0
+
+
+def _axes(
+    model: "RooflineModel", points: list["RooflinePoint"], width: int, height: int
+) -> tuple[LogAxis, LogAxis]:
+    """Axes with every point, every peak, and the ridge between bandwidth and arithmetic."""
+    across = [point.intensity for point in points]
+    upward = [point.flops_per_s for point in points] + [one.per_s for one in model.computes]
+    if model.bandwidths:
+        across += [one.per_s / model.bandwidths[0].per_s for one in model.computes]
+        upward += [min(across) * model.bandwidths[0].per_s]
+    return LogAxis.around(across, width), LogAxis.around(upward, height)
+
+
+def _ceilings(
+    model: "RooflineModel", across: LogAxis, upward: LogAxis,
+    put: Callable[[int, int, str, Style], None], first: Style, other: Style,
+) -> None:  # fmt: skip
+    """The slope of each bandwidth up to the highest peak, and each peak right of it; those that
+    decide are drawn last."""
+    top = max((one.per_s for one in model.computes), default=float("inf"))
+    for number, one in reversed(list(enumerate(model.bandwidths))):
+        for x in range(across.cells):
+            roof = across.value(x) * one.per_s
+            if roof <= top:
+                put(x, upward.cell(roof), "•" if number == 0 else ".", other if number else first)
+    for one in model.computes:
+        for x in range(across.cells):
+            reached = (
+                not model.bandwidths or across.value(x) * model.bandwidths[0].per_s >= one.per_s
+            )
+            if reached:
+                put(x, upward.cell(one.per_s), "─", first if one.per_s == top else other)
+
+
+def _by_intensity(point: "RooflinePoint") -> tuple[float, float, str]:
+    return point.intensity, point.flops_per_s, point.name
+
+
+def _by_speed(point: "RooflinePoint") -> tuple[float, float, str]:
+    return point.flops_per_s, point.intensity, point.name

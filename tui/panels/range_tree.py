@@ -1,0 +1,236 @@
+"""The tree of ranges: their GPU time, launches and idle time, folded by layer or one by one."""
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from decodescope.analyzer.formatting import UNKNOWN, count, duration, percent
+from decodescope.analyzer.views.names import cut_middle
+from decodescope.tui.commands import Command
+from decodescope.tui.model.picks import Pick, RangePick
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.messages import Choose, Narrow, Turn
+from decodescope.tui.panels.panel import Brush, Empty
+from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
+from decodescope.tui.panels.table_rows import Cell, Column, Rows
+from decodescope.tui.style.palette import Inks
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.views.folded_ranges import RangeLine
+
+TITLE = "Ranges"
+_CERTAINTY = {"exact": 2, "partial": 1, "none": 0}
+
+
+def columns(critical: bool, on_cpu: bool) -> tuple[Column, ...]:
+    """The columns; the time is critical time where ops overlap."""
+    return (
+        Column("range", "left", first="up", flexible=True, least=24),
+        Column("critical" if critical else "time" if on_cpu else "GPU time", least=7),
+        Column("share", priority=1, least=6),
+        Column("idle", priority=2, least=7),
+        Column("launches", priority=4),
+        Column("ops" if on_cpu else "GPU ops", priority=5),
+        Column("each", priority=3, least=7),
+        Column("spread", priority=6),
+        Column("attributed", "left", priority=7, first="up"),
+    )
+
+
+class RangeRows(Rows):
+    """The rows of an unfolded tree; a key is a path. Sorting keeps each row below its parent."""
+
+    def __init__(
+        self, lines: Sequence["RangeLine"], closed: frozenset[str], window: Window,
+        within: str | None,
+    ) -> None:  # fmt: skip
+        report = window.report
+        self.columns = columns(report.overlapping, report.on_cpu)
+        hidden: set[str] = set()
+        self.lines: list[RangeLine] = []
+        for line in lines:
+            if line.above in hidden or line.above in closed:
+                hidden.add(line.found.path)
+            else:
+                self.lines.append(line)
+        self._folded, self._within = closed, within
+        self._places = {line.found.path: place for place, line in enumerate(self.lines)}
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def key(self, row: int) -> Hashable:
+        return self.lines[row].found.path
+
+    def place(self, key: Hashable) -> int | None:
+        return self._places.get(str(key))
+
+    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
+        line = self.lines[row]
+        found, several = line.found, len(line.each_ns) > 1
+        sign = " "
+        if line.children:
+            sign = "▸" if found.path in self._folded else "▾"
+        many = f" \u00d7{len(line.each_ns)}" if several else ""
+        indent = "  " * min(line.depth, room // 4)
+        label = cut_middle(line.label, max(room - len(indent) - 2 - len(many), 1))
+        style = inks.dim if found.kind == "operator" else inks.text
+        if self._within == found.path:
+            style = inks.accent
+        matched = "" if found.matched is None else f" {found.matched:.0%}"
+        sure = inks.dim if found.confidence == "exact" else inks.warn
+        spread = UNKNOWN if line.spread is None else f"{line.spread:.0%}"
+        return (
+            Cell(f"{indent}{sign} {label}{many}", style),
+            Cell(duration(line.time_ns), inks.strong),
+            Cell(f"{percent(line.share)} %"),
+            Cell(duration(found.idle_ns)),
+            Cell(count(found.launch_calls)),
+            Cell(count(found.gpu_ops)),
+            Cell(duration(line.mean_ns) if several else "", inks.dim),
+            Cell(spread if several else "", inks.dim),
+            Cell(found.confidence + matched, sure),
+        )
+
+    def text(self, row: int) -> str:
+        return self.lines[row].found.path
+
+    def values(self, column: int) -> Sequence[object]:
+        return [_values(line)[column] for line in self.lines]
+
+    def order(self, column: int | None, down: bool) -> Sequence[int]:
+        if column is None:
+            return range(len(self))
+        below: dict[str | None, list[int]] = {}
+        for row, line in enumerate(self.lines):
+            below.setdefault(line.above, []).append(row)
+        values = self.values(column)
+        for siblings in below.values():
+            siblings.sort(key=lambda row: values[row], reverse=down)  # type: ignore[arg-type,return-value]
+        ordered: list[int] = []
+        pending = below.get(None, [])[::-1]
+        while pending:
+            row = pending.pop()
+            ordered.append(row)
+            pending += below.get(self.lines[row].found.path, [])[::-1]
+        return ordered
+
+
+class RangeTreePanel(TablePanel):
+    """Every range that put work on a GPU; operators where the host opened none."""
+
+    NAME = "range_tree"
+    COMMANDS = (
+        *(one for one in TABLE_COMMANDS if one.action != "enter"),
+        Command("enter", "enter", "Narrow", "Show only this range on every page; again: everything",
+                "narrow", 1, "enter"),
+        Command("fold", "space", "Fold or unfold", "Hide or show the ranges inside", "fold", 2),
+        Command("close", "left", "Close", "Hide the ranges inside, or go to the range around it",
+                shown="←"),
+        Command("unfold", "right", "Open", "Show the ranges inside", shown="→"),
+        Command("layers", "l", "Layers as one row",
+                "Ranges that differ only in their numbers as one row, or each by itself",
+                "layers", 2),
+        Command("gaps", "g", "Gaps of the range", "List the gaps that its ops ended", "gaps", 7),
+    )  # fmt: skip
+
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._folded: frozenset[str] = frozenset()
+        self._by_layer = True
+        self._seen: tuple[View, Moment] = (view, moment)
+        super().__init__(brush, view, moment)
+
+    def source(self, view: View, moment: Moment) -> object:
+        self._seen = (view, moment)
+        return view.window, view.waiting, view.selection.within, self._folded, self._by_layer
+
+    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        from decodescope.analyzer.views.folded_ranges import range_lines
+
+        window = view.window
+        if window is None:
+            return Empty(TITLE, view.waiting)
+        if not window.report.devices:
+            return Empty(TITLE, "no GPU activity in this trace: see 9 Log for what is missing")
+        lines = range_lines(window.report, by_layer=self._by_layer)
+        if not lines:
+            return Empty(TITLE, "no range and no operator of the host launched this window's work")
+        return RangeRows(lines, self._folded, window, view.selection.within)
+
+    def title(self) -> str:
+        rows, within = self._shown, self._seen[0].selection.within
+        operators = isinstance(rows, RangeRows) and all(
+            line.found.kind == "operator" for line in rows.lines if line.depth == 0
+        )
+        title = "Operators (the host opened no range)" if operators else TITLE
+        return f"{title}: narrowed to {within}" if within is not None else title
+
+    def note(self) -> str:
+        return "layers as one row" if self._by_layer else "every range"
+
+    def pick_of(self, key: Hashable) -> Pick | None:
+        return RangePick(str(key))
+
+    def key_of(self, pick: Pick | None) -> Hashable:
+        return pick.path if isinstance(pick, RangePick) else None
+
+    def opened(self, key: Hashable) -> None:
+        """Narrow every page to the range, or widen again."""
+        within = self._seen[0].selection.within
+        self.post_message(Narrow(None if within == key else str(key)))
+
+    def action_fold(self) -> None:
+        """Hide or show the ranges inside the one at the cursor."""
+        if (line := self._line_at()) is not None and line.children:
+            self._fold(self._folded ^ {line.found.path})
+
+    def action_close(self) -> None:
+        """Hide the ranges inside; where there is nothing to hide, go to the range around it."""
+        line = self._line_at()
+        if line is None:
+            return
+        if line.children and line.found.path not in self._folded:
+            self._fold(self._folded | {line.found.path})
+        elif line.above is not None:
+            self._go_to_key(line.above)
+            self.post_message(Choose(RangePick(line.above)))
+
+    def action_unfold(self) -> None:
+        """Show the ranges inside."""
+        if (line := self._line_at()) is not None:
+            self._fold(self._folded - {line.found.path})
+
+    def action_layers(self) -> None:
+        """Layers as one row, or each by itself."""
+        self._by_layer = not self._by_layer
+        self.show(*self._seen)
+
+    def action_gaps(self) -> None:
+        """List the gaps that the ops of the range ended."""
+        if (line := self._line_at()) is not None:
+            self.post_message(Narrow(line.found.path))
+            self.post_message(Turn("gaps"))
+
+    def _fold(self, closed: frozenset[str]) -> None:
+        self._folded = closed
+        self.show(*self._seen)
+
+    def _line_at(self) -> "RangeLine | None":
+        rows = self._shown
+        if not isinstance(rows, RangeRows) or not len(self._order):
+            return None
+        return rows.lines[self._order[self._cursor]]
+
+
+def _values(line: "RangeLine") -> tuple[str | float, ...]:
+    found = line.found
+    return (
+        line.label,
+        line.time_ns,
+        line.share or 0.0,
+        found.idle_ns,
+        found.launch_calls,
+        found.gpu_ops,
+        line.mean_ns,
+        line.spread or 0.0,
+        _CERTAINTY[found.confidence],
+    )
