@@ -10,7 +10,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.options import together
-from decodescope.cli.output import say
+from decodescope.cli.output import has_few_colors, say
 
 if TYPE_CHECKING:
     from decodescope.tui.app import DecodescopeApp
@@ -107,8 +107,6 @@ def _check_page(page: str) -> None:
 
 
 def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp":
-    from rich.console import Console
-
     from decodescope.tui.app import DecodescopeApp
     from decodescope.tui.model.memory import user_places
     from decodescope.tui.style.terminal import TerminalTraits
@@ -118,7 +116,7 @@ def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp
     traits = TerminalTraits(
         unicode=place == "browser" or encoding == "utf8",
         color=color,
-        few_colors=place != "browser" and Console().color_system in ("standard", "windows"),
+        few_colors=place != "browser" and has_few_colors(),
     )
     return DecodescopeApp(source, traits, page=options.page, places=user_places())
 

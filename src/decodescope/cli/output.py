@@ -40,6 +40,11 @@ def print_table(result: Result, table: Callable[[Result], "RenderableType"]) -> 
     _console(sys.stdout).print(table(plain(result)))
 
 
+def has_few_colors() -> bool:
+    """Whether the terminal has only sixteen colours."""
+    return _console(sys.stdout).color_system in ("standard", "windows")
+
+
 def _console(file: TextIO) -> "Console":
     """A console for which no string is markup, an emoji code or something to highlight."""
     from rich.console import Console
