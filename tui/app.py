@@ -381,6 +381,13 @@ class DecodescopeApp(App[None]):
             self._focus.clear(self._painter.shown()[0])
         self._painter.paint()
 
+    def action_command_palette(self) -> None:
+        """Search all actions."""
+        from decodescope.tui.screens.lists import Palette
+
+        if not Palette.is_open(self):
+            self.push_screen(Palette(id="--command-palette"))
+
     def action_variants(self) -> None:
         """List the variants or the opened files, and switch to the chosen one."""
         from decodescope.tui.screens.variants import VariantsScreen

@@ -78,16 +78,31 @@ async def test_notifications_and_the_palette_show_names_as_text(session, trace):
     assert f"Switch to {BEGIN}" in found
 
 
-async def test_a_wrong_path_in_the_dialog_is_text(session):
+async def test_paths_that_are_typed_and_completed_are_text(session):
+    name = f"begins {FILE}"
+    (session.folder / name).write_text(HOSTILE)
     async with session.app.run_test(size=(200, 50)) as pilot:
         await session.run(pilot)
         await pilot.press("o")
-        await pilot.pause()
-        session.app.screen.query_one("Input").value = "no [/] such\u202e[red]"
-        await pilot.press("tab", "enter")
-        await pilot.pause()
-        shown = text_of(session.app)
-    assert r"no [/] such\u202e[red]: no such file" in shown
+        field = session.app.screen.query_one("Input")
+        field.value = "no [/] such\u202e[red]"
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        wrong = text_of(session.app)
+        field.value = "begins"
+        await settle(pilot)
+        await pilot.press("tab")
+        await settle(pilot)
+        completed = text_of(session.app)
+        assert field.value == name
+        await pilot.press("enter")
+        await settle(pilot)
+        failed = text_of(session.app)
+    assert r"no [/] such\u202e[red]: no such file" in wrong
+    for shown in (wrong, completed, failed):
+        assert unsafe(shown) == ""
+    assert f"begins {FILE_SHOWN[:16]}" in failed
 
 
 async def test_trace_files_with_hostile_names_open_and_fail_as_text(tmp_path, trace):

@@ -6,9 +6,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
+from rich.segment import Segment
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.strip import Strip
 from textual.widgets import Input
 
 from decodescope.analyzer.formatting import bytes_size
@@ -53,6 +55,13 @@ class PathInput(Input):
         border: none; height: 1; padding: 0; position: absolute; background: $surface;
     }
     """
+
+    def render_line(self, y: int) -> Strip:
+        """The line, with "?" for what is not printable: names of files may be completed to."""
+        return Strip(
+            Segment(_printable(text), style, control)
+            for text, style, control in super().render_line(y)
+        ).adjust_cell_length(self.size.width)
 
     def action_complete(self) -> None:
         """Complete what is typed."""
@@ -207,6 +216,10 @@ class FilesPanel(TablePanel):
     def action_parent(self) -> None:
         """List the folder around this one."""
         self.post_message(OpenPaths((self._shelf.folder.absolute().parent,)))
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _about(shelf: Shelf) -> str:

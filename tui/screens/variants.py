@@ -6,13 +6,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from decodescope.analyzer.plain import plain_line
 from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.model.view import Choice
 from decodescope.tui.screens.dialog import Dialog
+from decodescope.tui.screens.lists import Choices
 
 
 class VariantsScreen(Dialog[int]):
@@ -45,20 +45,20 @@ class VariantsScreen(Dialog[int]):
             about = choice.unavailable or choice.summary
             text = f"{key} {plain_line(choice.name):<{names}}  {plain_line(about)}"
             options.append(Option(Content(text), disabled=choice.unavailable is not None))
-        found = OptionList(*options, compact=True, markup=False)
+        found = Choices(*options, compact=True, markup=False)
         found.border_title = self._title
         found.border_subtitle = "a number or enter chooses · esc"
         yield found
 
     def on_mount(self) -> None:
         """Begin at the current one."""
-        self.query_one(OptionList).highlighted = max(self._current, 0)
+        self.query_one(Choices).highlighted = max(self._current, 0)
 
     def action_choose(self, index: int) -> None:
         """Choose a number."""
         if index < len(self._choices) and self._choices[index].unavailable is None:
             self.close(index)
 
-    @on(OptionList.OptionSelected)
-    def _chosen(self, event: OptionList.OptionSelected) -> None:
+    @on(Choices.OptionSelected)
+    def _chosen(self, event: Choices.OptionSelected) -> None:
         self.close(event.option_index)
