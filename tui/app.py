@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -68,6 +68,10 @@ from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.glyphs import ASCII, UNICODE
 from decodescope.tui.style.palette import DARK, LIGHT, Inks, themed_inks
 from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits, losable
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.exporting import Target
+    from decodescope.tui.screens.export import Export
 
 RESTART_WITHIN_S = 3.0
 LOG_INTERVAL_S = 1.0
@@ -385,7 +389,7 @@ class DecodescopeApp(App[None]):
         """Search all actions."""
         from decodescope.tui.screens.lists import Palette
 
-        if not Palette.is_open(self):
+        if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
 
     def action_variants(self) -> None:
@@ -532,6 +536,31 @@ class DecodescopeApp(App[None]):
     def action_save_svg(self) -> None:
         """Write the screen as SVG."""
         self._background.save_svg(self.export_screenshot(title="decodescope"))
+
+    def action_export(self) -> None:
+        """Choose what to write, and where to."""
+        from decodescope.tui.screens.export import ExportScreen
+
+        view = self._painter.shown()[0]
+        window, folder = view.window, self._background.folder
+        stem = f"decodescope-{view.variant or view.kind}-{self._background.timestamp()}"
+        inputs = (*self._feed.paths(), *((window.path,) if window is not None else ()))
+        screen = ExportScreen(stem, folder, inputs, window is not None)
+        self.push_screen(screen, partial(self._export, window))
+
+    def _export(self, window: Window | None, chosen: "Export | None") -> None:
+        if chosen is None:
+            return
+        if chosen.path is None:
+            self.action_copy()
+        elif chosen.kind == "svg":
+            svg = self.export_screenshot(title="decodescope")
+            self._background.export_svg(svg, chosen.path)
+        elif window is not None:
+            target: Target = "csv"
+            if chosen.kind == "chrome" or chosen.kind == "html":
+                target = chosen.kind
+            self._background.export(window.analysis, target, chosen.path, chosen.kind)
 
     def action_help(self) -> None:
         """Show all keys and what the figures mean."""

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, BinaryIO
 from textual.app import App
 from textual.message import Message
 
-from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.files import write_new_file
+from decodescope.analyzer.errors import DecodescopeError, InputError, known_error
+from decodescope.analyzer.files import write_atomically, write_new_file
 from decodescope.tui.model.feed import Feed, Job
 from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.view import Clock, Window
 
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
+    from decodescope.analyzer.exporting import Target
 
 KERNELS_SHOWN = 30
 
@@ -56,7 +57,7 @@ class Background:
     def __init__(self, app: App[None], clock: Clock, folder: Path | None) -> None:
         self._app = app
         self._clock = clock
-        self._folder = folder
+        self._given = folder
         self._analysing = False
 
     def analyse(self, feed: Feed) -> None:
@@ -73,12 +74,32 @@ class Background:
 
     def save_trace(self, source: Path, variant: str) -> None:
         """Write the trace at `source` to a new gzipped file."""
-        stem = f"decodescope-{variant}-{self._timestamp()}"
+        stem = f"decodescope-{variant}-{self.timestamp()}"
         self._write("trace", lambda folder: save_trace(source, folder, stem))
+
+    def export(self, analysis: "Analysis", target: "Target", path: Path, by: str) -> None:
+        """Write the analysis to `path`; `by` is what each row of a CSV describes."""
+
+        def write() -> Path:
+            from decodescope.analyzer.exporting import export_analysis
+
+            export_analysis(analysis, target, path, by)
+            return path
+
+        self._run("export", write)
+
+    def export_svg(self, svg: str, path: Path) -> None:
+        """Write a screenshot to `path`."""
+
+        def write() -> Path:
+            write_atomically(path, svg.encode())
+            return path
+
+        self._run("export", write)
 
     def save_svg(self, svg: str) -> None:
         """Write a screenshot to a new file."""
-        data, stem = svg.encode(), f"decodescope-{self._timestamp()}"
+        data, stem = svg.encode(), f"decodescope-{self.timestamp()}"
         self._write(
             "screenshot",
             lambda folder: write_new_file(folder, stem, ".svg", lambda file: file.write(data)),
@@ -95,18 +116,28 @@ class Background:
 
         self._app.run_worker(job, name="memory", thread=True)
 
-    def _timestamp(self) -> str:
+    @property
+    def folder(self) -> Path:
+        """Where files go."""
+        return self._given or Path.cwd()
+
+    def timestamp(self) -> str:
+        """The time, for names of files."""
         return self._clock.local().strftime("%Y%m%d-%H%M%S")
 
     def _write(self, what: str, write: Callable[[Path], Path]) -> None:
-        folder = self._folder or Path.cwd()
+        folder = self.folder
+        self._run(what, lambda: write(folder))
 
+    def _run(self, what: str, write: Callable[[], Path]) -> None:
         def job() -> None:
             try:
-                done = FileDone(what, write(folder))
+                done = FileDone(what, write())
             except OSError as error:
-                text = f"{error.filename or folder}: {error.strerror or error}"
-                done = FileDone(what, None, text)
+                where = f"{error.filename}: " if error.filename else ""
+                done = FileDone(what, None, f"{where}{error.strerror or error}")
+            except Exception as error:
+                done = FileDone(what, None, str(known_error(error)))
             self._app.post_message(done)
 
         self._app.run_worker(job, name=what, thread=True)

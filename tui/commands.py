@@ -51,6 +51,8 @@ COMMANDS = (
             "Choose a bundled recording, or type a path", "open", 6),
     Command("copy", "y", "Copy the page", "Copy what the page shows as text to the clipboard",
             "copy", 8),
+    Command("export", "e", "Export",
+            "Write what is shown: a Chrome trace, a page, tables, a picture, or text", "export", 9),
     Command("restart", "R", "Restart", "Restart the worker, or replay from the start",
             "restart", 9),
     Command("save_svg", "ctrl+s", "Screenshot",

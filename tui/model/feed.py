@@ -127,6 +127,16 @@ class Feed:
         """The kind of the source."""
         return self._state.kind
 
+    def paths(self) -> tuple[Path, ...]:
+        """The files that the source is read from."""
+        match self.source:
+            case TraceSource(paths=paths):
+                return paths
+            case ReplaySource(path=path):
+                return (path,)
+            case _:
+                return ()
+
     def view(self) -> View:
         """The current state, complete and immutable."""
         playback = self.link.playback() if self.link is not None else None

@@ -116,6 +116,16 @@ def listing(folder: Path) -> tuple[Entry, ...]:
     return (*folders, *looked, *files[_MAX_LOOKED_INTO:])
 
 
+def folders(folder: Path) -> tuple[Entry, ...]:
+    """The folders in `folder`; none if it cannot be read."""
+    try:
+        with os.scandir(folder) as found:
+            names = [one.path for one in found if _is_folder(one)]
+    except OSError:
+        return ()
+    return tuple(Entry(Path(name), "folder", FOLDER) for name in sorted(names))
+
+
 def look(path: Path, place: Place) -> Entry:
     """The entry of a file, with what its first bytes say; a missing one says so."""
     entry = _plain(path, place)

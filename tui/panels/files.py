@@ -43,7 +43,17 @@ _COLUMNS = (
 )
 
 
-class PathInput(Input):
+class PlainInput(Input):
+    """Shows "?" for what is not printable: names of files may be completed to."""
+
+    def render_line(self, y: int) -> Strip:
+        return Strip(
+            Segment(_printable(text), style, control)
+            for text, style, control in super().render_line(y)
+        ).adjust_cell_length(self.size.width)
+
+
+class PathInput(PlainInput):
     """The path field: tab completes, down and escape lead to the table."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -55,13 +65,6 @@ class PathInput(Input):
         border: none; height: 1; padding: 0; position: absolute; background: $surface;
     }
     """
-
-    def render_line(self, y: int) -> Strip:
-        """The line, with "?" for what is not printable: names of files may be completed to."""
-        return Strip(
-            Segment(_printable(text), style, control)
-            for text, style, control in super().render_line(y)
-        ).adjust_cell_length(self.size.width)
 
     def action_complete(self) -> None:
         """Complete what is typed."""

@@ -1,0 +1,167 @@
+"""Asks what to export, and where to."""
+
+import asyncio
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Static
+from textual.widgets.option_list import Option
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.output_paths import check_writable
+from decodescope.analyzer.plain import plain_line
+from decodescope.tui.model.shelf import Shelf, folder_of, folders
+from decodescope.tui.panels.files import PlainInput
+from decodescope.tui.screens.dialog import Dialog
+from decodescope.tui.screens.lists import Choices
+
+Kind = Literal["chrome", "html", "kernel", "range", "gap", "svg", "text"]
+
+_NO_NAME = re.compile(r"[^\w.+@=-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Exportable:
+    """Something that can be exported: in words, the ending of its file ("" for the clipboard), and
+    whether it is made from a window."""
+
+    kind: Kind
+    words: str
+    ending: str
+    of_window: bool = True
+
+
+EXPORTABLES = (
+    Exportable("chrome", "Chrome trace, for ui.perfetto.dev", ".json.gz"),
+    Exportable("html", "HTML report, one page", ".html"),
+    Exportable("kernel", "CSV of kernels", "-kernels.csv"),
+    Exportable("range", "CSV of ranges", "-ranges.csv"),
+    Exportable("gap", "CSV of gaps", "-gaps.csv"),
+    Exportable("svg", "picture of the screen (SVG)", ".svg", of_window=False),
+    Exportable("text", "text of the page, to the clipboard", "", of_window=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What was chosen; no path for the clipboard."""
+
+    kind: Kind
+    path: Path | None
+
+
+class TargetInput(PlainInput):
+    """The path to write to: tab completes a folder."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "complete", "Complete", show=False),
+        Binding("up", "leave", "To the list", show=False),
+    ]
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(select_on_focus=False)
+        self._folder = folder
+
+    async def action_complete(self) -> None:
+        """Complete the folder that is typed."""
+        typed = self.value
+        listed = await asyncio.to_thread(folders, folder_of(typed, self._folder))
+        if self.value == typed:
+            self.value = Shelf(typed, listed=listed).completed()
+            self.cursor_position = len(self.value)
+
+    def action_leave(self) -> None:
+        """Focus the list."""
+        self.screen.query_one(Choices).focus()
+
+
+class ExportScreen(Dialog[Export]):
+    """Returns what to write where, None if cancelled. An existing file needs enter twice."""
+
+    CSS = """
+    ExportScreen { align: center middle; }
+    ExportScreen > Vertical {
+        width: 84; max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
+        background: $surface; border: round $primary; border-title-color: $primary;
+        border-subtitle-color: $foreground-muted;
+    }
+    ExportScreen Choices { height: auto; max-height: 9; border: none; background: $surface; }
+    ExportScreen TargetInput, ExportScreen TargetInput:focus {
+        border: none; height: 1; padding: 0 1; background: $panel;
+    }
+    ExportScreen .problem { height: auto; color: $warning; padding: 0 1; }
+    """
+
+    def __init__(self, stem: str, folder: Path, inputs: tuple[Path, ...], window: bool) -> None:
+        """Files are named after `stem` in `folder`; `inputs` are never overwritten. Without a
+        `window`, only the screen can be exported."""
+        super().__init__()
+        self._folder = folder
+        self._stem = _NO_NAME.sub("-", stem)
+        self._inputs = inputs
+        self._offered = [one for one in EXPORTABLES if window or not one.of_window]
+        self._proposed = ""
+        self._asked: Path | None = None
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_title = "Export"
+            box.border_subtitle = "enter writes \u00b7 tab edits, completes \u00b7 esc"
+            yield Choices(*(Option(one.words) for one in self._offered), compact=True, markup=False)
+            yield TargetInput(self._folder)
+            yield Static("", classes="problem", markup=False)
+
+    def on_mount(self) -> None:
+        """Begin with the first."""
+        choices = self.query_one(Choices)
+        choices.highlighted = 0
+        choices.focus()
+
+    @on(Choices.OptionHighlighted)
+    def _moved(self, event: Choices.OptionHighlighted) -> None:
+        """Propose a name, or keep the folder and the name that the user gave it."""
+        field, chosen = self.query_one(TargetInput), self._offered[event.option_index]
+        field.display = bool(chosen.ending)
+        edited = field.value not in ("", self._proposed)
+        folder = os.path.split(field.value)[0] if edited else str(self._folder)
+        self._proposed = os.path.join(folder, f"{self._stem}{chosen.ending}")
+        field.value = self._proposed
+        field.cursor_position = len(field.value)
+        self._say("")
+
+    @on(Choices.OptionSelected)
+    @on(TargetInput.Submitted)
+    def _chosen(self) -> None:
+        index = self.query_one(Choices).highlighted
+        if index is None:
+            return
+        chosen, typed = self._offered[index], self.query_one(TargetInput).value
+        if not chosen.ending:
+            self.close(Export(chosen.kind, None))
+            return
+        path = folder_of(typed, self._folder) / os.path.split(typed)[1]
+        try:
+            check_writable(path, "export to", self._inputs)
+        except (InputError, OSError, ValueError) as error:
+            self._say(str(error))
+            return
+        if os.path.lexists(path) and path != self._asked:
+            self._asked = path
+            self._say(f"{path} exists; enter once more overwrites it")
+        else:
+            self.close(Export(chosen.kind, path))
+
+    @on(TargetInput.Changed)
+    def _edited(self) -> None:
+        self._asked = None
+        self._say("")
+
+    def _say(self, text: str) -> None:
+        self.query_one(".problem", Static).update(plain_line(text))
