@@ -7,7 +7,7 @@ no rows, a missing or NULL column reads as -1.
 import os
 import sqlite3
 import struct
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -31,6 +31,8 @@ _OF_ROCPD = "rocpd_"
 # The bytes of the header that name the file's write and read mode.
 _MODES = slice(18, 20)
 _ROLLBACK_MODES = b"\x01\x01"
+# Columns and the bits that each one's values take, 63 in all at most.
+Packed = Sequence[tuple[str, int]]
 _USABLE = (
     'typeof("start") = \'integer\' AND typeof("end") = \'integer\' AND "end" >= "start" '
     f'AND "start" >= {-LIMIT_NS} AND "end" <= {LIMIT_NS}'
@@ -102,17 +104,21 @@ class NsysDatabase:
         columns: Sequence[str],
         where: str = "1",
         text: Callable[[str], int] | None = None,
+        packed: Mapping[str, Packed] | None = None,
     ) -> dict[str, Int64s]:
         """`start_ns`, `end_ns` and the given integer columns of the rows with usable times.
 
         With `text`, the column `text` holds that function's result for the row's text, -1 if the
-        row has none.
+        row has none. Each of `packed` is one column for several (`unpacked` takes it apart), which
+        takes Python a fraction of the time; -1 if one of them is missing or too large for its bits.
         """
-        names = ("start_ns", "end_ns", *columns, *(("text",) if text else ()))
+        packed = packed or {}
+        names = ("start_ns", "end_ns", *columns, *packed, *(("text",) if text else ()))
         parts: list[list[Int64s]] = [[] for _ in names]
         before = self.rows_read
         if self.has(table, "start") and self.has(table, "end"):
             selected = ['"start"', '"end"', *(self._integer(table, column) for column in columns)]
+            selected += (self._packed(table, parts) for parts in packed.values())
             if text:
                 selected.append('"text"' if self.has(table, "text") else "NULL")
             query = f'SELECT {", ".join(selected)} FROM "{table}" WHERE ({where}) AND {_USABLE}'
@@ -161,6 +167,18 @@ class NsysDatabase:
             return "-1"
         return f'CASE typeof("{column}") WHEN \'integer\' THEN "{column}" ELSE -1 END'
 
+    def _packed(self, table: str, parts: Packed) -> str:
+        if not all(self.has(table, column) for column, _ in parts):
+            return "-1"
+        fits = " AND ".join(
+            f'typeof("{column}") = \'integer\' AND "{column}" BETWEEN 0 AND {(1 << bits) - 1}'
+            for column, bits in parts
+        )
+        value = "0"
+        for column, bits in parts:
+            value = f'(({value}) << {bits} | "{column}")'
+        return f"CASE WHEN {fits} THEN {value} ELSE -1 END"
+
     def _chunks(self, query: str) -> Iterator[list[tuple[object, ...]]]:
         cursor = self._connection.execute(query)
         while chunk := cursor.fetchmany(_CHUNK_ROWS):
@@ -179,6 +197,15 @@ class NsysDatabase:
             name: tuple(row[1] for row in self._connection.execute(f'PRAGMA table_info("{name}")'))
             for name in names
         }
+
+
+def unpacked(value: int, parts: Packed) -> list[int]:
+    """The values of the columns in `value`, one of a packed column; all -1 if that is -1."""
+    values = []
+    for _, bits in reversed(parts):
+        values.append(value & ((1 << bits) - 1) if value >= 0 else -1)
+        value >>= bits
+    return values[::-1]
 
 
 def _indices(texts: Sequence[object], index_of: Callable[[str], int]) -> list[int]:

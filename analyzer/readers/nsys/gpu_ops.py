@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from decodescope.analyzer.readers.columns import NOT_GIVEN, Names, Shapes, row_numbers
-from decodescope.analyzer.readers.nsys.database import NsysDatabase
+from decodescope.analyzer.readers.nsys.database import NsysDatabase, unpacked
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, Int32s, Int64s
 
 KERNEL_TABLE = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -21,10 +21,15 @@ _COPIES = (
 )
 _MEMORIES = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")
 _KERNEL_NAMES = ("demangledName", "shortName", "mangledName")
-_SHAPE = (
-    *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"),
-    *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
-)
+# The bits hold CUDA's limits: 2**31 - 1 blocks along x and 65,535 along y and z, 1,024 threads.
+_SHAPE = {
+    "grid": (("gridX", 31), ("gridY", 16), ("gridZ", 16)),
+    "block": (("blockX", 16), ("blockY", 16), ("blockZ", 16)),
+    "resources": (
+        *(("registersPerThread", 12), ("staticSharedMemory", 25)),
+        ("dynamicSharedMemory", 25),
+    ),
+}
 _ProcessOps = tuple[GpuOps, Int64s]
 _PLACE = ("deviceId", "streamId", "correlationId", "globalPid", "graphNodeId", "graphId")
 
@@ -62,7 +67,7 @@ def _ops(rows: dict[str, Int64s], name: Int32s, kind: int) -> _ProcessOps:
 
 
 def _kernels(database: NsysDatabase, names: Names, shapes: Shapes) -> _ProcessOps:
-    rows = database.events(KERNEL_TABLE, (*_PLACE, *_KERNEL_NAMES, *_SHAPE))
+    rows = database.events(KERNEL_TABLE, (*_PLACE, *_KERNEL_NAMES), packed=_SHAPE)
     chosen = rows[_KERNEL_NAMES[-1]]
     for column in reversed(_KERNEL_NAMES[:-1]):
         chosen = np.where(rows[column] > 0, rows[column], chosen)
@@ -75,10 +80,11 @@ def _shapes(rows: dict[str, Int64s], shapes: Shapes) -> Int32s:
         row_numbers(*(rows[column] for column in _SHAPE)), return_index=True, return_inverse=True
     )
     distinct = zip(*(rows[column][first].tolist() for column in _SHAPE), strict=True)
-    numbers = [
-        shapes.of(sizes[:3], sizes[3:6], sizes[6], -1 if -1 in sizes[7:] else sum(sizes[7:]))
-        for sizes in distinct
-    ]
+    numbers = []
+    for values in distinct:
+        parts = (unpacked(*one) for one in zip(values, _SHAPE.values(), strict=True))
+        grid, block, (registers, static, dynamic) = parts
+        numbers.append(shapes.of(grid, block, registers, static + dynamic))
     return np.array(numbers, dtype=np.int32)[index]
 
 
