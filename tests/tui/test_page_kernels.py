@@ -182,6 +182,9 @@ async def test_a_range_filters_kernels_and_launches(tmp_path: Path) -> None:
         await settle(pilot)
         assert table_of(app)[1].split()[2:4] == ["2", "22.0"]
         assert "in decode_step/layer.1" in text_of(app)
+        await opened(pilot, "end", "home")
+        assert re.search(r"within +decode_step/layer.1", text_of(app))
+        assert re.search(r"launches +4, 2 per step", text_of(app))
         await opened(pilot, "enter")
         assert len([line for line in table_of(app)[1:] if line]) == 4
         panel.post_message(Narrow("no/such/range"))

@@ -23,7 +23,7 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
     """The title and the lines of the details of `selection`."""
     match selection.pick:
         case KernelPick(name):
-            return "Kernel", kernel_lines(window, name)
+            return "Kernel", kernel_lines(window, name, selection.within)
         case OpPick(row):
             return "Launch", op_lines(window, row)
         case GapPick(row):

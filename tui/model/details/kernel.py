@@ -21,16 +21,19 @@ from decodescope.tui.model.view import Window
 _SHAPES_SHOWN = 4
 
 
-def kernel_lines(window: Window, name: str) -> Iterator[DetailLine]:
-    """The figures of all launches of the kernel in the window."""
+def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterator[DetailLine]:
+    """The figures of the launches of the kernel in the window, or in the range `within` of it."""
     from decodescope.analyzer.reports.kernel_launches import kernel_profile
     from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
     yield from _name_lines(name)
-    found = kernel_profile(window.analysis, name)
+    found = kernel_profile(window.analysis, name, within)
     if found is None:
-        yield DetailLine("", "not in this window", "dim")
+        where = "window" if within is None else f"range ({within})"
+        yield DetailLine("", f"not in this {where}", "dim")
         return
+    if within is not None:
+        yield DetailLine("within", within, "dim")
     kernel, steps = found.report, len(window.report.steps)
     yield DetailLine("family", FAMILIES[kernel_family(name)])
     per_step = f", {number(kernel.count / steps)} per step" if steps else ""
