@@ -114,7 +114,7 @@ class ComparisonSidesPanel(ComparisonTable):
         if result is None:
             return Empty(_TITLE, "no round is complete" if view.comparison.busy else _HINT)
         self._measured = isinstance(result, Comparison)
-        self._running = view.comparison.busy
+        self._unfinished = view.comparison.busy
         sides = sides_of(result)
         fields = [one for one in _FIELDS if any(one.value(side) is not None for side in sides)]
         return Records(
@@ -130,7 +130,7 @@ class ComparisonSidesPanel(ComparisonTable):
         return _TITLE if self._measured else "A and B"
 
     def note(self) -> str:
-        return "of the complete rounds so far" if self._running else ""
+        return "of the complete rounds so far" if self._unfinished else ""
 
     def wanted_rows(self, width: int) -> int | None:
         return 1 + len(self._shown) if isinstance(self._shown, Rows) else 1
