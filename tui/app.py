@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import msgspec
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
@@ -40,7 +41,7 @@ from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.library import FilesRead, Library, Listed, window_health
 from decodescope.tui.link.base import LinkEvent, Seek, Speed
 from decodescope.tui.link.comparison import ComparisonLink
-from decodescope.tui.model.feed import Feed, Job, Source, open_feed
+from decodescope.tui.model.feed import Feed, Source, open_feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.keymap import read_keymap
 from decodescope.tui.model.memory import Memory, Places
@@ -147,6 +148,11 @@ class DecodescopeApp(App[None]):
     def view(self) -> View:
         """What the source reported so far."""
         return self._feed.view()
+
+    @property
+    def busy(self) -> bool:
+        """Whether what the page shows is still being read."""
+        return self._focus.page == "files" and self._library.busy
 
     def paint(self) -> None:
         """Paint now, without waiting for the next moment to paint."""
@@ -270,7 +276,8 @@ class DecodescopeApp(App[None]):
             feed.started = True
             self.run_worker(self._read(feed), name="link")
         self._painter.follow(feed)
-        if feed.kind == "trace":
+        if feed.kind == "trace" and not feed.started:
+            feed.started = True
             self._select_file(0)
         self._start_analysis()
 
@@ -488,6 +495,8 @@ class DecodescopeApp(App[None]):
         if settings is None or link is None:
             return
         self._asked = settings
+        kept = msgspec.structs.replace(settings, prompt=None, prompt_ids=None)
+        self._background.remember(self._memory, settings=kept)
         await link.send(ChangeSettings(settings))
         if feed.view().died is not None:
             feed.restarted()
@@ -627,7 +636,11 @@ class DecodescopeApp(App[None]):
         elif self._feed.link is not None:
             await self._feed.link.close()
         if window is not None:
-            feed.analysed(Job((window.path,), 0, window.at), window)
+            feed.select_file(0, window.at)
+            feed.started = True
+            if (job := feed.pending) is not None:
+                feed.pending = None
+                feed.analysed(job, window)
             self._library.health(window.path, window_health(window))
         if self._focus.page == "files":
             self._focus.page = PAGES[0].name

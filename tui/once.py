@@ -43,4 +43,6 @@ def draw_once(app: DecodescopeApp, width: int, height: int) -> list[Strip]:
 
 def _complete(app: DecodescopeApp) -> bool:
     view = app.view()
+    if app.busy:
+        return False
     return view.window is not None or (view.state in _ENDED and not view.analysing)

@@ -1,10 +1,14 @@
 """`config`, and what the app does with the user's two files."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from decodescope.analyzer.protocol import Settings
+from decodescope.cli.app import AppOptions, remember_opened
+from decodescope.cli.live import live
 from decodescope.tui.app import DecodescopeApp, all_actions
 from decodescope.tui.model.feed import LiveSource
 from decodescope.tui.model.memory import Memory, Places
@@ -111,3 +115,36 @@ async def test_what_cannot_be_remembered_is_one_line_in_the_log(places: Places) 
         said = [line.text for line in app.view().log if "remembered" in line.text]
     assert len(said) == 1
     assert said[0].startswith("nothing is remembered: ")
+
+
+def test_a_live_run_begins_with_the_settings_of_the_last_one(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Memory(places.state).change(settings=Settings(4, 128, model="tiny", context=32))
+    configs = []
+    monkeypatch.setattr(AppOptions, "place", lambda options: "terminal")
+    monkeypatch.setattr("decodescope.cli.live.show_app", lambda *arguments: None)
+    monkeypatch.setattr("decodescope.tui.link.worker.WorkerLink", configs.append)
+    for arguments in ([], ["--batch", "2"]):
+        live.main(arguments, standalone_mode=False)
+    assert [(one.model, one.batch, one.context) for one in configs] == [
+        ("tiny", 4, 32),
+        (None, 2, None),
+    ]
+
+
+async def test_changed_settings_are_remembered_without_the_prompt(places: Places) -> None:
+    app = app_of(places)
+    async with app.run_test() as pilot:
+        await app._change(Settings(2, 128, model="tiny", prompt="a secret"))
+        await settle(pilot)
+    assert Memory(places.state).remembered.settings == Settings(2, 128, model="tiny")
+    assert "secret" not in places.state.read_text()
+
+
+def test_files_of_the_command_line_are_recent_but_no_pipe(places: Places, tmp_path: Path) -> None:
+    trace = tmp_path / "a.json"
+    trace.write_text("{}")
+    os.mkfifo(tmp_path / "fifo")
+    remember_opened([Path("-"), Path("/dev/stdin"), tmp_path / "fifo", trace])
+    assert Memory(places.state).remembered.recent == (str(trace),)

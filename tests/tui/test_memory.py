@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol import Settings
 from decodescope.tui.model.keymap import read_keymap
 from decodescope.tui.model.memory import RECENT_FILES, Memory
 
@@ -23,7 +23,7 @@ ACTIONS = {
 
 def test_what_is_remembered_is_there_in_the_next_run(tmp_path: Path) -> None:
     path = tmp_path / "new" / "state.json"
-    config = WorkerConfig("fused", 4, 128, model="tiny")
+    config = Settings(4, 128, model="tiny")
     first = Memory(path)
     first.change(theme="nord", settings=config)
     first.opened([tmp_path / "a.json", tmp_path / "b.json"])

@@ -19,6 +19,7 @@ from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.feed import TraceSource
 from decodescope.tui.model.memory import Memory, Places
 from decodescope.tui.model.shelf import FOLDER, Entry, Shelf, folder_of, listing, look
+from decodescope.tui.once import draw_once
 from decodescope.tui.panels.files import FilesPanel, PathPanel
 from tests.helpers.foreign import rocprof_files
 from tests.helpers.scripted import Session, StillClock, ready, settle, text_of, write_trace
@@ -138,6 +139,26 @@ async def test_a_file_that_cannot_be_read_leaves_what_was_shown(app, folder, bad
         assert "launch-bound" in text_of(app)
     assert (after.window, after.state) == (before.window, "trace")
     assert any(line.level == "error" and bad in line.text for line in after.log)
+
+
+async def test_a_truncated_file_says_so_where_it_is_opened(app, folder) -> None:
+    whole = (folder / "run-b.json").read_bytes()
+    (folder / "cut.json").write_bytes(whole[: len(whole) // 2])
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await typed(pilot, "cut.json")
+        await pilot.press("enter")
+        await settle(pilot)
+        shown = text_of(app)
+        await pilot.press("8")
+        await settle(pilot)
+        await typed(pilot, str(folder / "cut"))
+        again = text_of(app)
+        log = [line.text for line in app.view().log]
+    assert "⚠" in shown.splitlines()[0]
+    assert "cut.json is degraded: the file ends early" in shown
+    assert any("the file ends early" in line for line in log)
+    assert "degraded" in next(line for line in again.splitlines()[9:] if "cut.json" in line)
 
 
 @pytest.mark.parametrize(
@@ -271,6 +292,11 @@ async def test_what_t_captured_is_listed(session: Session, trace_file: Path) -> 
         line = next(line for line in lines if "  captured " in line or " captured kineto" in line)
     assert "decodescope-eager-20260102-030405.json.gz" in line
     assert "kineto" in line
+
+
+async def test_the_page_is_drawn_once_its_folder_is_read(app) -> None:
+    lines = [line.text for line in await asyncio.to_thread(draw_once, app, 120, 40)]
+    assert any("run-b.json" in line for line in lines)
 
 
 def test_every_format_is_recognised_by_its_first_bytes(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from platformdirs import user_config_path, user_state_path
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.files import write_json
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol import Settings
 
 RECENT_FILES = 20
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
@@ -36,11 +36,12 @@ def user_places() -> Places:
 
 
 class Remembered(Struct, frozen=True, omit_defaults=True):
-    """`recent` are absolute paths, the latest first; `settings` are those of the last live run."""
+    """`recent` are absolute paths, the latest first; `settings` are those that a live run
+    was changed to last, without the prompt."""
 
     theme: str | None = None
     recent: tuple[str, ...] = ()
-    settings: WorkerConfig | None = None
+    settings: Settings | None = None
 
 
 class Memory:

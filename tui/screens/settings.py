@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.suggester import Suggester
-from textual.widgets import Button, Input, Label, OptionList, Static, TextArea
+from textual.widgets import Button, Input, Label, Static, TextArea
 from textual.widgets.option_list import Option
 
 from decodescope.analyzer.errors import InputError
@@ -18,6 +18,7 @@ from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.protocol import Hello, Settings
 from decodescope.tui.model.settings import SAMPLING, SIZES, as_fields, from_fields
 from decodescope.tui.screens.dialog import Dialog
+from decodescope.tui.screens.lists import Choices
 
 
 class SettingsScreen(Dialog[Settings]):
@@ -63,7 +64,7 @@ class SettingsScreen(Dialog[Settings]):
             yield self._row("model", suggester=_Models(names))
             if self._models:
                 width = max(map(len, names))
-                yield OptionList(*(_option(m.name, width, m.parameters, m.summary)
+                yield Choices(*(_option(m.name, width, m.parameters, m.summary)
                                    for m in self._models), compact=True, markup=False)  # fmt: skip
             for row in (SIZES, SAMPLING):
                 yield self._row(*row)
@@ -92,8 +93,8 @@ class SettingsScreen(Dialog[Settings]):
         else:
             self.close(settings)
 
-    @on(OptionList.OptionSelected)
-    def _chosen(self, event: OptionList.OptionSelected) -> None:
+    @on(Choices.OptionSelected)
+    def _chosen(self, event: Choices.OptionSelected) -> None:
         model = self.query_one("#model", Input)
         model.value = self._models[event.option_index].name
         model.focus()

@@ -3,16 +3,20 @@
 import os
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import rich_click as click
+from click.core import ParameterSource
 
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.options import together
 from decodescope.cli.output import has_few_colors, say
 
 if TYPE_CHECKING:
+    from decodescope.analyzer.protocol import Settings
     from decodescope.tui.app import DecodescopeApp
     from decodescope.tui.model.feed import Source
 
@@ -21,6 +25,10 @@ Place = Literal["terminal", "browser", "drawing"]
 _SIZE = re.compile(r"([0-9]{1,4})x([0-9]{1,4})")
 _DEFAULT_SIZE = (120, 40)
 _MAX_CELLS = 1000
+_WHAT_IS_DECODED = (
+    "model", "batch", "context", "device", "variant", "temperature", "top_k", "top_p", "seed",
+    "prompt", "prompt_ids", "trust_remote_code",
+)  # fmt: skip
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -119,6 +127,34 @@ def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp
         few_colors=place != "browser" and has_few_colors(),
     )
     return DecodescopeApp(source, traits, page=options.page, places=user_places())
+
+
+def remember_opened(files: Iterable[Path]) -> None:
+    """Put files in front of the recent ones; a pipe or a descriptor cannot be opened again."""
+    from decodescope.tui.model.memory import Memory, user_places
+
+    passing = ("-", "/dev/", "/proc/")
+    again = [file for file in files if file.is_file() and not str(file).startswith(passing)]
+    if again:
+        Memory(user_places().state).opened(again)
+
+
+def last_settings() -> "Settings | None":
+    """What the last live run was changed to, if no option of this command says what to decode."""
+    from decodescope.tui.model.memory import Memory, user_places
+
+    context = click.get_current_context()
+    assert context is not None
+    if any(
+        context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        for name in _WHAT_IS_DECODED
+    ):
+        return None
+    settings = Memory(user_places().state).remembered.settings
+    if settings is not None:
+        say(f"live: with the settings of the last run (model {settings.model or 'by default'}, "
+            f"batch {settings.batch}); options such as --model choose others")  # fmt: skip
+    return settings
 
 
 def _draw(app: "DecodescopeApp", size: tuple[int, int]) -> None:

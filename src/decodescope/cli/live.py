@@ -8,7 +8,7 @@ import rich_click as click
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.output_paths import check_writable
-from decodescope.cli.app import AppOptions, app_options, show_app
+from decodescope.cli.app import AppOptions, app_options, last_settings, show_app
 from decodescope.cli.options import (
     checkpoint_files,
     file_option,
@@ -49,12 +49,15 @@ def live(
             )
         measure(options)
         return
+    from decodescope.analyzer.protocol import with_settings
     from decodescope.variants.machine.environment import require_run_packages
     from decodescope.variants.measuring.request import require_utf8
 
     require_run_packages()
     check_writable(record, "--record", checkpoint_files(options["model"]))
     config = worker_config(options)
+    if place == "terminal" and (settings := last_settings()) is not None:
+        config = with_settings(config, settings)
     require_utf8(config)
     from decodescope.tui.link.worker import WorkerLink
     from decodescope.tui.model.feed import LiveSource

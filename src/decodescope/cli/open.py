@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli.app import AppOptions, app_options, show_app
+from decodescope.cli.app import AppOptions, app_options, remember_opened, show_app
 from decodescope.cli.options import FILE
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def open_files(files: tuple[Path, ...], **options: Any) -> None:
         raise InputError("open: needs a terminal; without one, add --once or use analyze FILE")
     with _pipes_in_files(files or bundled_recordings()[:1]) as paths:
         source = TraceSource(paths) if len(paths) > 1 else source_for(paths[0])
+        if place != "drawing":
+            remember_opened(files)
         show_app(source, place, showing)
 
 
