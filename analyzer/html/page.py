@@ -53,6 +53,7 @@ def _environment() -> Environment:
         "percent": formatting.percent,
         "rate": formatting.rate,
         "cut": cut_middle,
+        "extent": formatting.extent_text,
         "short_kernels": short_kernels,
         "breakable": breakable,
         "beaten": words.beaten_text,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rich.cells import cell_len
 
@@ -33,17 +34,21 @@ def shorten_kernel(name: str, cells: int) -> str:
     If it does not fit, these are dropped in turn: return type, common namespaces and parameters;
     template arguments except the functor that distinguishes elementwise kernels; the middle.
     """
+    forms = _forms(name)
+    fitting = next((form for form in forms if cell_len(form) <= cells), None)
+    return cut_middle(forms[-1], cells) if fitting is None else fitting
+
+
+@lru_cache(maxsize=512)
+def _forms(name: str) -> tuple[str, ...]:
+    """The forms of a name, the longest first; they do not depend on the width."""
     name = readable_kernel(name)
-    if cell_len(name) <= cells:
-        return name
     base, template = _split(NOISE.sub("", name))
     if not template:
-        return cut_middle(base, cells)
+        return name, base
     whole = f"{base}<{template}>"
-    if cell_len(whole) <= cells:
-        return whole
     functor = _telling_identifier(template)
-    return cut_middle(f"{base}<…{functor}…>" if functor else whole, cells)
+    return (name, whole, f"{base}<…{functor}…>") if functor else (name, whole)
 
 
 def cut_start(text: str, cells: int) -> str:

@@ -177,6 +177,23 @@ def test_overlapping_kernels_show_critical_times_before_durations() -> None:
     assert "namecallstotalmeanshareshort calls" in words
 
 
+def test_launch_shapes_are_columns_and_alike_kernels_are_told_apart() -> None:
+    name = "void k<{}, " + "at::native::MulFunctor<float>, " * 6 + "int>(int)"
+    shape = {"block": [128, 1, 1], "registers per thread": 4321}
+    report = analyze(
+        trace_of(
+            op(0, 10, name=name.format(4), grid=[7, 64, 1], **shape),
+            op(20, 30, name=name.format(4), grid=[8, 64, 1], **shape),
+            op(40, 50, name=name.format(8)),
+        )
+    ).report
+    words = Page(html_report("a title", [VariantView("eager", report, None)], None)).words()
+    assert "short callsgridregisters" in words
+    assert "7x64x1 and 1 more4,321" in words
+    assert "·4" in words
+    assert "·8" in words
+
+
 def test_a_comparison_is_shown_whole() -> None:
     report = sample_analysis().report
     gate = Gate("main.json", 3.0, ("compiled is 4 % slower",))
