@@ -5,6 +5,7 @@ from typing import Literal
 
 import numpy as np
 
+from decodescope.analyzer.attribution.range_tree import paths_at
 from decodescope.analyzer.lanes.build import Lanes
 from decodescope.analyzer.lanes.lane import Lane
 from decodescope.analyzer.timing.gaps import Gaps
@@ -42,12 +43,12 @@ def find_labels(lanes: Lanes, labels: Bools) -> Matches:
 
 def inside_range(lanes: Lanes, path: str) -> list[Bools]:
     """For each lane, which of its slices are inside the ranges with this path: their ops, the gaps
-    that these end, the calls that launched them, and the runs of the ranges themselves."""
+    that these end, the calls that launched them, and the runs of the ranges themselves. The path
+    may be folded."""
     analysis = lanes.analysis
     ranges, trace = analysis.ranges, analysis.trace
     nodes = np.zeros(len(ranges.paths) + 1, dtype=np.bool_)
-    if path in ranges.paths:
-        nodes[:-1] = ranges.tree.within([ranges.paths.index(path)])
+    nodes[:-1] = ranges.tree.within(paths_at(ranges.paths, path))
     ops, calls = nodes[ranges.op_node], np.zeros(len(trace.calls) + 1, dtype=np.bool_)
     calls[analysis.launches.call] = nodes[ranges.call_node]
     of_kind = {

@@ -45,22 +45,6 @@ def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]
     return tuple(reports)
 
 
-def kernels_within(
-    timeline: Timeline, ranges: Ranges, path: str, most: int
-) -> tuple[tuple[str, int, int], ...]:
-    """(name, count, ns) of the ops inside the range `path` that take longest together; the time is
-    critical time if ops overlap. `path` may be folded."""
-    ops, inside = timeline.trace.ops, np.flatnonzero(ranges.ops_within(path))
-    names, place, counts = np.unique(ops.name[inside], return_inverse=True, return_counts=True)
-    taken_ns = np.zeros(len(names), dtype=np.int64)
-    spent_ns = timeline.critical_ns if timeline.overlapping else ops.length_ns
-    np.add.at(taken_ns, place, spent_ns[inside])
-    longest = np.argsort(-taken_ns, kind="stable")[:most].tolist()
-    return tuple(
-        (timeline.trace.names[names[i]], int(counts[i]), int(taken_ns[i])) for i in longest
-    )
-
-
 def _counts(nodes: Int64s, count: int) -> Int64s:
     return np.bincount(nodes[nodes != NO_NODE], minlength=count).astype(np.int64)
 

@@ -9,7 +9,7 @@ from decodescope.analyzer.views.words import ops_word
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
-_KERNELS = 6
+_KERNELS, _NAME_CELLS = 6, 100
 _CERTAINTY = {
     "exact": "exact: launched inside the range",
     "partial": "partial: a graph replay, aligned with a step that ran without the graph",
@@ -19,10 +19,10 @@ _CERTAINTY = {
 
 def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
     """Time, launches, idle time by class and the longest kernels of the range."""
-    from decodescope.analyzer.reports.range_reports import kernels_within
+    from decodescope.analyzer.reports.kernel_launches import kernels_within
     from decodescope.analyzer.views.folded_ranges import range_lines as lines_of
 
-    report, analysis = window.report, window.analysis
+    report = window.report
     rows = (row for by_layer in (False, True) for row in lines_of(report, by_layer=by_layer))
     line = next((row for row in rows if row.found.path == path), None)
     yield DetailLine("", path, "strong")
@@ -47,11 +47,12 @@ def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
     yield from _idle(report, found)
     matched = "" if found.matched is None else f"; {percent(found.matched)} % of its ops match"
     yield DetailLine("attributed", _CERTAINTY[found.confidence] + matched)
-    kernels = kernels_within(analysis, analysis.ranges, path, _KERNELS)
-    yield DetailLine("", "longest kernels" if not report.on_cpu else "longest operators", "dim")
-    for name, number, ns in kernels:
+    yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
+    for kernel in kernels_within(window.analysis, path)[:_KERNELS]:
+        ns = kernel.critical_ns if report.overlapping else kernel.total_ns
         share = f", {percent(ns / line.time_ns)} %" if line.time_ns else ""
-        yield DetailLine("", f"{duration(ns)}{share}, {count(number)}: {shorten_kernel(name, 100)}")
+        name = shorten_kernel(kernel.name, _NAME_CELLS)
+        yield DetailLine("", f"{duration(ns)}{share}, {count(kernel.count)}: {name}")
 
 
 def _idle(report: Report, found: RangeReport) -> Iterator[DetailLine]:

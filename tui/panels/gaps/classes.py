@@ -122,7 +122,7 @@ class GapClassesPanel(Panel[ClassesData]):
         lines = list(found.lines)
         if len(lines) + 2 > height:
             lines = [line for line in lines if not line.sub]
-        self._shown = lines = _around(lines, data.chosen.gap_class, max(height - 2, 1))
+        self._shown = lines = _around(lines, data.chosen.gap_class, max(height - 1, 1))
         rows = [head]
         for line in lines:
             rows.append(self._line(line, data, bounds, kept, width))

@@ -24,9 +24,9 @@ TITLE = "Gaps"
 _COLUMNS = (
     Column("idle because", "left", first="up", least=16),
     Column("length", least=7),
-    Column("after", "left", 3, "up", flexible=True, least=10),
-    Column("before", "left", 1, "up", flexible=True, least=10),
-    Column("host", "left", 2, "up", flexible=True, least=10),
+    Column("after", "left", 3, "up", flexible=True, least=14),
+    Column("before", "left", 1, "up", flexible=True, least=14),
+    Column("host", "left", 2, "up", flexible=True, least=12),
     Column("range", "left", 4, "up", flexible=True, least=12),
     Column("launch call", "left", 6, "up"),
     Column("step", priority=5, first="up"),

@@ -73,6 +73,8 @@ class BandwidthPanel(Panel[BandwidthData]):
                 piece = horizontal_bar(one.used.mbu or 0.0, bar, self._brush.glyphs)
                 row.add(piece, inks.part("limit")).add(" ", inks.text)
             rows.append(row.left(text, words, inks.dim))
+        if len(rows) > height:
+            del rows[0]
         return Sheet(rows[:height], TITLE, _peaks(data.moments[-1]))
 
 
