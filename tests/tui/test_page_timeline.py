@@ -1,11 +1,13 @@
 """Page 2: the lanes of a window, its keys and the mouse, in the app and drawn at every size."""
 
+import random
 import re
 from pathlib import Path
 
 import pytest
 
 from decodescope.analyzer import analyze
+from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.lanes.build import find_lanes
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.background import analyse_files
@@ -22,6 +24,7 @@ from decodescope.tui.model.picks import (
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Narrow
 from decodescope.tui.panels.panel import Brush, Empty
+from decodescope.tui.panels.timeline.keys import COMMANDS
 from decodescope.tui.panels.timeline.panel import TimelinePanel
 from decodescope.tui.style.glyphs import ASCII, UNICODE
 from decodescope.tui.style.palette import Inks, themed_inks
@@ -200,12 +203,15 @@ async def test_a_measure_and_a_span_by_its_ends(trace_file):
         panel = await opened(pilot)
         await press(pilot, "full_stop")
         start = panel._at_ns
-        await press(pilot, "m", "full_stop", "full_stop", "full_stop", "m")
-        measured = pick(app)
+        await press(pilot, "m", "full_stop", "full_stop", "full_stop")
         end = panel._at_ns
+        going = title(app)
+        await press(pilot, "m")
+        measured = pick(app)
         shown = text_of(app)
         await press(pilot, "left_square_bracket")
         cut = pick(app)
+    assert f"measured {duration(end - start)}" in going
     assert measured == SpanPick(start, end)
     assert "╭─ Span ─" in shown
     assert "3 ops" in shown or re.search(r"ops +3\b", shown)
@@ -374,6 +380,25 @@ async def test_a_later_window_keeps_zoom_and_place(session, tmp_path):
         assert panel._look.lanes is session.app._painter.shown()[0].window.lanes
         after, later = panel._look.shown, panel._look.lanes.home
     assert [at - home[0] for at in before] == [at - later[0] for at in after]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (60, 16)])
+async def test_keys_and_clicks_at_random(size, trace_file):
+    draw = random.Random(size[0])
+    keys = [key for command in COMMANDS for key in command.key.split(",")] + ["escape"] * 3
+    app = app_of(trace_file)
+    async with app.run_test(size=size) as pilot:
+        panel = await opened(pilot)
+        for _ in range(150):
+            if draw.random() < 0.1:
+                await pilot.click(offset=(draw.randrange(size[0]), draw.randrange(size[1])))
+            else:
+                await pilot.press(draw.choice(keys))
+            app.set_focus(panel)
+        await settle(pilot)
+        start, end = panel._look.shown
+        assert panel._look.lanes.world[0] <= start < end <= panel._look.lanes.world[1]
+    assert app.crash is None
 
 
 def view_of(analysis, selection: Selection = NOTHING) -> View:

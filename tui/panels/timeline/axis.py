@@ -42,7 +42,7 @@ def exact_time(ns: int, step_ns: int) -> str:
 
 def axis(canvas: Canvas) -> Row:
     """The time of the first column from the start of the trace, then times from there; `~` where
-    time is cut short, brackets around the selection."""
+    time is cut short, brackets around the selection, and the canvas's marks."""
     look, inks, columns = canvas.look, canvas.inks, canvas.columns
     start_ns, end_ns = look.shown
     step_ns = scale_step_ns(end_ns - start_ns, columns)
@@ -63,6 +63,8 @@ def axis(canvas: Canvas) -> Row:
     first, last = canvas.chosen_columns()
     ends = {first: "[", last: "]"} if last > first else {first: canvas.glyphs.tick}
     ends = ends if first <= last else {}
+    marked = {look.column_of(at, columns): mark for at, mark in canvas.marks_ns.items()}
+    ends = {at: mark for at, mark in (marked | ends).items() if 0 <= at < columns}
     free = 0
     for at, label in marks:
         label = f"╵{sign if at else ''}{label}"

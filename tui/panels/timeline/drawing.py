@@ -36,7 +36,8 @@ _KINDS: dict[LaneKind, Sequence[str]] = {
 @dataclass(slots=True)
 class Canvas:
     """What all lanes are drawn with: `chosen` is the time of the selection with the place of its
-    lane (None: all lanes), `gutter` the cells before the columns."""
+    lane (None: all lanes), `marks_ns` are times with their marks on the axis, `gutter` the cells
+    before the columns."""
 
     look: Look
     inks: Inks
@@ -45,6 +46,7 @@ class Canvas:
     gutter: int
     chosen: tuple[int, int] | None = None
     chosen_lane: int | None = None
+    marks_ns: dict[int, str] = field(default_factory=dict)
     kinds_seen: set[tuple[str, str]] = field(default_factory=set)
     _styles: dict[tuple[LaneKind, int], Style] = field(default_factory=dict)
     _edges: Int64s | None = None

@@ -69,12 +69,14 @@ class LanesPanel(Panel[TimelineData]):
         self._columns = max(width - self._gutter, 1)
         look = self._follow(data)
         key = (look, self._selection, self._dragged, self._brush, width, height, self.has_focus,
-               self._prompt and self._prompt.text, self._top)  # fmt: skip
+               self._prompt and self._prompt.text, self._top,
+               tuple(self._marks_ns(look)))  # fmt: skip
         if self._drawn is None or self._drawn[0] != key:
             canvas = Canvas(look, self._brush.inks, self._brush.glyphs, self._columns, self._gutter)
             canvas.chosen, canvas.chosen_lane = self._chosen(look)
+            canvas.marks_ns = self._marks_ns(look)
             rows = self._rows(canvas, width, height)
-            self._drawn = ((*key[:-1], self._top), rows)
+            self._drawn = ((*key[:-2], self._top, key[-1]), rows)
         return Sheet(list(self._drawn[1]), self._title(look), self._note(data))
 
     def as_text(self, data: TimelineData) -> list[str]:
@@ -128,6 +130,10 @@ class LanesPanel(Panel[TimelineData]):
         pick = self._selection.pick
         place = slice_of_pick(look.lanes, pick)
         return time_of_pick(look.lanes, pick), None if place is None else place[0]
+
+    def _marks_ns(self, look: "Look") -> dict[int, str]:
+        """Times to mark on the axis, and their marks."""
+        return {}
 
     # Drawing
 

@@ -7,44 +7,15 @@ from typing import TYPE_CHECKING
 
 from textual import events
 
-from decodescope.tui.commands import Command
+from decodescope.analyzer.formatting import duration
 from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, Pick, RangePick, SpanPick
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.prompt import Prompt
+from decodescope.tui.panels.timeline.keys import COMMANDS
 from decodescope.tui.panels.timeline.lanes_panel import LanesPanel
 
 if TYPE_CHECKING:
     from decodescope.tui.model.timeline import Look
-
-COMMANDS = (
-    Command("pan(-1)", "left,a", "Pan left", "A quarter of the visible time", "pan", 3, "←→"),
-    Command("pan(1)", "right,d", "Pan right", "A quarter of the visible time", shown="→"),
-    Command("zoom(1)", "plus,equals_sign,w", "Zoom in", "Twice as close", "zoom", 3, "+-"),
-    Command("zoom(-1)", "minus,s", "Zoom out", "Half as close", shown="-"),
-    Command("fit_all", "0", "Everything", "Show all time", "all", 6, "0"),
-    Command("fit", "f", "Fit the selection", "Show the selection, or the step, as large as it fits",
-            "fit", 7),
-    Command("slice(-1)", "comma", "Previous in the lane", "The slice before", shown=","),
-    Command("slice(1)", "full_stop", "Next in the lane", "The slice after", shown="."),
-    Command("lane(-1)", "up,k", "Lane above", "Move to the lane above", shown="↑"),
-    Command("lane(1)", "down,j", "Lane below", "Move to the lane below", shown="↓"),
-    Command("next_gap", "g", "Next gap", "The next gap that is at least a column wide", "gap", 4),
-    Command("largest_gap", "G", "Largest gap", "The largest gap, then the next in length"),
-    Command("step(-1)", "less_than_sign", "Previous step", "Show the step before", shown="<"),
-    Command("step(1)", "greater_than_sign", "Next step", "Show the step after", "step", 5, "<>"),
-    Command("measure", "m", "Measure", "From the cursor to where m is pressed again", "measure", 6),
-    Command("bound(0)", "left_square_bracket", "Span starts", "The span starts at the cursor",
-            shown="["),
-    Command("bound(1)", "right_square_bracket", "Span ends", "The span ends at the cursor",
-            shown="]"),
-    Command("compress", "c", "Compress gaps", "Cut long idle gaps short, or show time as it is",
-            "compress", 5),
-    Command("enter", "enter", "Open", "A launch's kernel, a gap in its list, a range alone", "open",
-            8, "enter"),
-    Command("find", "slash", "Search", "A name in any lane", "search", 4, "/"),
-    Command("next_match(1)", "n", "Next match", "Move to the next match"),
-    Command("next_match(-1)", "N", "Previous match", "Move to the previous match"),
-)  # fmt: skip
 
 
 class TimelinePanel(LanesPanel):
@@ -53,6 +24,16 @@ class TimelinePanel(LanesPanel):
     NAME = "timeline"
     COMMANDS = COMMANDS
     _measured_from: int | None = None
+
+    def _marks_ns(self, look: "Look") -> dict[int, str]:
+        marks = {self._time(look): self._brush.glyphs.tick} if self.has_focus else {}
+        return marks | ({} if self._measured_from is None else {self._measured_from: "m"})
+
+    def _title(self, look: "Look") -> str:
+        title = super()._title(look)
+        if self._measured_from is None:
+            return title
+        return f"{title}  measured {duration(abs(self._time(look) - self._measured_from))}"
 
     # Keys
 
@@ -161,7 +142,7 @@ class TimelinePanel(LanesPanel):
         at_ns = self._time(self._look)
         if self._measured_from is None:
             self._measured_from = at_ns
-            self.app.notify("The measure starts at the cursor. Move it, and press m again.")
+            self._redraw()
         else:
             start_ns, self._measured_from = self._measured_from, None
             self._choose_span(start_ns, at_ns)
