@@ -284,7 +284,8 @@ class LiveLoop:
         self._announce("paused" if self._built else "failed")
 
     def _report(self, what: str, error: Exception) -> None:
-        traceback.print_exception(error)
+        if not isinstance(error, DecodescopeError):
+            traceback.print_exception(error)
         known = self._session.explain(error) or known_error(error)
         self._channel.send(Failure(f"{what}: {known}", known.exit_code, fatal=False))
 
