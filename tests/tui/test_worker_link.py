@@ -370,6 +370,28 @@ async def test_a_receive_that_waits_ends_when_the_link_closes(tmp_path):
     await link.send(Pause())
 
 
+async def test_a_worker_may_be_started_before_there_is_an_event_loop(tmp_path):
+    link = scripted(tmp_path, sending(encode_frame(Progress("early"))) + "control.recv(100)\n")
+    await asyncio.to_thread(link.spawn)
+    pid, folder = link.pid, link._own_dir
+    await link.start()
+    assert link.pid == pid
+    await until(link, is_a(Progress))
+    await link.close()
+    assert not alive(pid)
+    assert not folder.exists()
+
+
+def test_a_worker_whose_app_never_ran_leaves_nothing(tmp_path):
+    link = scripted(tmp_path, "time.sleep(600)\n")
+    link.spawn()
+    pid, folder = link.pid, link._own_dir
+    link.discard()
+    assert not alive(pid)
+    assert not folder.exists()
+    link.discard()
+
+
 async def test_a_worker_that_cannot_be_started_is_a_missing_requirement(tmp_path):
     link = WorkerLink(config("none"), argv=(str(tmp_path / "no-such-python"),))
     with pytest.raises(MissingRequirement, match="no-such-python"):

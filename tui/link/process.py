@@ -60,8 +60,13 @@ class ChildProcess:
         return None if self._process is None else self._process.pid
 
     async def start(self, argv: Sequence[str], argument: str, log: Path) -> None:
+        """As `spawn`, then `attach`."""
+        self.spawn(argv, argument, log)
+        self.attach()
+
+    def spawn(self, argv: Sequence[str], argument: str, log: Path) -> None:
         """Start `argv` with the socket's file descriptor and `argument` appended; what it prints is
-        appended to `log`.
+        appended to `log`. Needs no event loop.
 
         Raises:
             MissingRequirement: the process cannot be started, or `log` cannot be written.
@@ -89,7 +94,21 @@ class ChildProcess:
         self._inbox.clear()
         self._outgoing.clear()
         self._died = False
-        asyncio.get_running_loop().add_reader(ours, self._on_readable)
+
+    def attach(self) -> None:
+        """Read what the process says, in the running event loop."""
+        if self._socket is not None:
+            asyncio.get_running_loop().add_reader(self._socket, self._on_readable)
+
+    def kill(self) -> None:
+        """End the process at once, without an event loop; nothing if it has ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     async def receive(self) -> Struct | None:
         """The next message, `WorkerDied` after the last one of a process that ended by itself, or

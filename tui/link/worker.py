@@ -59,7 +59,18 @@ class WorkerLink(Link):
         return settings_of(self._config)
 
     async def start(self) -> None:
-        """Start the worker.
+        """Start the worker, unless `spawn` did.
+
+        Raises:
+            MissingRequirement: as `spawn`.
+        """
+        if self._child.pid is None:
+            self.spawn()
+        self._child.attach()
+
+    def spawn(self) -> None:
+        """Start the worker before there is an event loop: it imports torch while the app is
+        imported.
 
         Raises:
             MissingRequirement: the process cannot be started, or its folder cannot be created.
@@ -73,7 +84,7 @@ class WorkerLink(Link):
             path.write_bytes(msgspec.json.encode(config))
         except OSError as error:
             raise MissingRequirement(f"the worker cannot be started: {error}") from error
-        await self._child.start(self._argv, str(path), trace_dir / LOG_NAME)
+        self._child.spawn(self._argv, str(path), trace_dir / LOG_NAME)
         self._dead = False
 
     async def receive(self) -> LinkEvent | None:
@@ -125,8 +136,13 @@ class WorkerLink(Link):
     async def close(self) -> None:
         self._stop_metering()
         await self._child.close(self._busy, self._worthless)
+        await asyncio.to_thread(self.discard)
+
+    def discard(self) -> None:
+        """What `close` does, at once and without an event loop: for an app that never ran."""
+        self._child.kill()
         if self._own_dir is not None:
-            await asyncio.to_thread(shutil.rmtree, self._own_dir, ignore_errors=True)
+            shutil.rmtree(self._own_dir, ignore_errors=True)
             self._own_dir = None
 
     async def _read_meters(self, uuid: str) -> None:

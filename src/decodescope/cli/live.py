@@ -62,7 +62,8 @@ def live(
     from decodescope.tui.link.worker import WorkerLink
     from decodescope.tui.model.feed import LiveSource
 
-    link: Link = WorkerLink(config)
+    worker = WorkerLink(config)
+    link: Link = worker
     with ExitStack() as stack:
         if record is not None:
             from decodescope.analyzer.recordings.writer import RecordingWriter
@@ -71,5 +72,7 @@ def live(
             writer = RecordingWriter(record)
             stack.callback(lambda: say(f"decodescope: {writer.note}") if writer.note else None)
             link = RecordingLink(link, stack.enter_context(closing(writer)))
+        stack.callback(worker.discard)
+        worker.spawn()
         source = LiveSource(link, cpu_chosen=config.device == "cpu")
         show_app(source, place, showing)
