@@ -31,6 +31,8 @@ def measure(recording: Path, seconds: float) -> dict[str, float]:
     """One start of the app."""
     app = AppRun("open", str(recording))
     first_paint_s = app.read_until(lambda: b"llama" in app.output, limit_s=20)
+    # It opens paused.
+    app.press("R")
     app.read_for(SETTLE_S)
     running = core_share(app, seconds)
     app.press(" ")

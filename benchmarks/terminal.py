@@ -53,6 +53,11 @@ class AppRun:
         fields = Path(f"/proc/{self._app.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def memory_bytes(self) -> int:
+        """What the app's process holds in memory now (Linux)."""
+        pages = Path(f"/proc/{self._app.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
     def quit(self) -> int:
         """Press q and wait; returns the exit code."""
         self.press("q")
