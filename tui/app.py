@@ -87,8 +87,6 @@ class DecodescopeApp(App[None]):
     """
 
     TITLE = "decodescope"
-    # Textual cannot wrap an option in no cells.
-    CSS = "OptionList { min-width: 8; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings((*COMMANDS, *REPLAY_COMMANDS), "app"),
         *(Binding(page.key, f"page('{page.name}')", page.label, show=False) for page in PAGES),
