@@ -25,6 +25,8 @@ class AppRun:
             dimensions=(40, 120),
             env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
         )
+        # A key is timed from the moment it is typed.
+        self._app.delaybeforesend = None
 
     def read_until(self, done: Callable[[], bool], limit_s: float) -> float:
         """Keep reading until `done()`; returns the seconds since the start, at most `limit_s`.
