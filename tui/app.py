@@ -46,7 +46,14 @@ from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.keymap import read_keymap
 from decodescope.tui.model.memory import Memory, Places
 from decodescope.tui.model.replaying import last_of, neighbour, next_speed
-from decodescope.tui.model.view import LOG_PAGE, Clock, Moment, View, Window
+from decodescope.tui.model.view import (
+    COMPARISON_PAGE,
+    LOG_PAGE,
+    Clock,
+    Moment,
+    View,
+    Window,
+)
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
@@ -72,7 +79,8 @@ from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits, losable
 
 if TYPE_CHECKING:
     from decodescope.analyzer.exporting import Target
-    from decodescope.tui.screens.export import Export
+    from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+    from decodescope.tui.screens.export import Export, Of
 
 RESTART_WITHIN_S = 3.0
 LOG_INTERVAL_S = 1.0
@@ -554,10 +562,16 @@ class DecodescopeApp(App[None]):
         window, folder = view.window, self._background.folder
         stem = f"decodescope-{view.variant or view.kind}-{self._background.timestamp()}"
         inputs = (*self._feed.paths(), *((window.path,) if window is not None else ()))
-        screen = ExportScreen(stem, folder, inputs, window is not None)
-        self.push_screen(screen, partial(self._export, window))
+        result = view.comparison.result if view.page == COMPARISON_PAGE else None
+        of: set[Of] = {"screen"}
+        of |= {"window"} if window is not None else set()
+        of |= {"comparison"} if result is not None else set()
+        screen = ExportScreen(stem, folder, inputs, of)
+        self.push_screen(screen, partial(self._export, window, result))
 
-    def _export(self, window: Window | None, chosen: "Export | None") -> None:
+    def _export(
+        self, window: Window | None, result: "Comparison | Diff | None", chosen: "Export | None"
+    ) -> None:
         if chosen is None:
             return
         if chosen.path is None:
@@ -565,6 +579,8 @@ class DecodescopeApp(App[None]):
         elif chosen.kind == "svg":
             svg = self.export_screenshot(title="decodescope")
             self._background.export_svg(svg, chosen.path)
+        elif chosen.kind in ("json", "markdown") and result is not None:
+            self._background.export_comparison(result, chosen.kind == "json", chosen.path)
         elif window is not None:
             target: Target = "csv"
             if chosen.kind == "chrome" or chosen.kind == "html":

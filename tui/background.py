@@ -12,7 +12,7 @@ from textual.app import App
 from textual.message import Message
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, known_error
-from decodescope.analyzer.files import write_atomically, write_new_file
+from decodescope.analyzer.files import write_atomically, write_json, write_new_file
 from decodescope.tui.model.feed import Feed, Job
 from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.view import Clock, Window
@@ -20,6 +20,7 @@ from decodescope.tui.model.view import Clock, Window
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
     from decodescope.analyzer.exporting import Target
+    from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 
 KERNELS_SHOWN = 30
 
@@ -84,6 +85,20 @@ class Background:
             from decodescope.analyzer.exporting import export_analysis
 
             export_analysis(analysis, target, path, by)
+            return path
+
+        self._run("export", write)
+
+    def export_comparison(self, result: "Comparison | Diff", as_json: bool, path: Path) -> None:
+        """Write the comparison to `path`, as JSON or as Markdown."""
+
+        def write() -> Path:
+            from decodescope.analyzer.views.comparison_markdown import comparison_markdown
+
+            if as_json:
+                write_json(path, result)
+            else:
+                write_atomically(path, comparison_markdown(result).encode(errors="replace"))
             return path
 
         self._run("export", write)

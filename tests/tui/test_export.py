@@ -16,6 +16,8 @@ from decodescope.tui.screens.export import EXPORTABLES, ExportScreen, TargetInpu
 from decodescope.tui.screens.lists import Choices
 from tests.helpers.scripted import Session, StillClock, settle, text_of
 
+# Those of a comparison are offered on its page only.
+OFFERED = tuple(one for one in EXPORTABLES if one.of != "comparison")
 STEM = "decodescope-window-0001.json-20260102-030405"
 
 
@@ -34,14 +36,14 @@ async def choose(pilot, kind: str) -> TargetInput:
     await pilot.press("e")
     await pilot.pause()
     assert isinstance(pilot.app.screen, ExportScreen)
-    place = [one.kind for one in EXPORTABLES].index(kind)
+    place = [one.kind for one in OFFERED].index(kind)
     await pilot.press(*["down"] * place)
     await pilot.pause()
     assert pilot.app.screen.query_one(Choices).highlighted == place
     return pilot.app.screen.query_one(TargetInput)
 
 
-@pytest.mark.parametrize("one", EXPORTABLES[:6], ids=lambda one: one.kind)
+@pytest.mark.parametrize("one", OFFERED[:6], ids=lambda one: one.kind)
 async def test_each_kind_is_written_under_the_name_that_is_shown(app, trace_file, one) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)

@@ -287,6 +287,32 @@ async def test_a_file_is_named_in_a_dialog(
         assert page.state.result == saved
 
 
+async def test_a_comparison_is_exported_and_opened_again(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with page.app.run_test(size=TALL) as pilot:
+        await page.open(pilot, "e")
+        assert "comparison as JSON" not in text_of(page.app)
+        await pilot.press("escape", "c")
+        await page.say(pilot, *done())
+        for keys in (("e",), ("e", "down")):
+            await pilot.press(*keys)
+            await settle(pilot)
+            await pilot.press("enter")
+            await settle(pilot)
+        (markdown,) = tmp_path.glob("*.md")
+        assert "| eager |" in markdown.read_text()
+        (written,) = tmp_path.glob("*.json")
+        before = page.state.result
+        await pilot.press("d")
+        await _type(pilot, written.name)
+        await settle(pilot)
+        assert page.state.origin == written.name
+        assert page.state.result == before
+        assert page.state.result is not before
+
+
 async def _type(pilot, text: str) -> None:
     from textual.widgets import Input
 

@@ -30,6 +30,7 @@ _WORD_WITHIN_S = {
 }  # fmt: skip
 _STEPS_OF_A_WINDOW = 20
 LOG_PAGE = "log"
+COMPARISON_PAGE = "ab"
 _OBSERVED_MATTERS = 1.05
 _OTHER_PACE = 1.3
 

@@ -1,5 +1,6 @@
 """Page 7: variants or files against each other."""
 
+from decodescope.tui.model.view import COMPARISON_PAGE
 from decodescope.tui.pages.layout import Band, Page, Room, edge_rows
 from decodescope.tui.panels.comparing.kernels import ComparisonKernelsPanel
 from decodescope.tui.panels.comparing.ranges import ComparisonRangesPanel
@@ -39,7 +40,7 @@ def bands(room: Room) -> list[Band]:
 
 
 PAGE = Page(
-    "ab",
+    COMPARISON_PAGE,
     "7",
     "A/B",
     (

@@ -22,7 +22,8 @@ from decodescope.tui.panels.files import PlainInput
 from decodescope.tui.screens.dialog import Dialog
 from decodescope.tui.screens.lists import Choices
 
-Kind = Literal["chrome", "html", "kernel", "range", "gap", "svg", "text"]
+Kind = Literal["json", "markdown", "chrome", "html", "kernel", "range", "gap", "svg", "text"]
+Of = Literal["comparison", "window", "screen"]
 
 _NO_NAME = re.compile(r"[^\w.+@=-]+")
 
@@ -30,23 +31,26 @@ _NO_NAME = re.compile(r"[^\w.+@=-]+")
 @dataclass(frozen=True, slots=True)
 class Exportable:
     """Something that can be exported: in words, the ending of its file ("" for the clipboard), and
-    whether it is made from a window."""
+    what it is made from."""
 
     kind: Kind
     words: str
     ending: str
-    of_window: bool = True
+    of: Of = "window"
 
 
 EXPORTABLES = (
+    Exportable("json", "comparison as JSON, which page 7 opens again", "-comparison.json",
+               "comparison"),
+    Exportable("markdown", "comparison as Markdown", "-comparison.md", "comparison"),
     Exportable("chrome", "Chrome trace, for ui.perfetto.dev", ".json.gz"),
     Exportable("html", "HTML report, one page", ".html"),
     Exportable("kernel", "CSV of kernels", "-kernels.csv"),
     Exportable("range", "CSV of ranges", "-ranges.csv"),
     Exportable("gap", "CSV of gaps", "-gaps.csv"),
-    Exportable("svg", "picture of the screen (SVG)", ".svg", of_window=False),
-    Exportable("text", "text of the page, to the clipboard", "", of_window=False),
-)
+    Exportable("svg", "picture of the screen (SVG)", ".svg", "screen"),
+    Exportable("text", "text of the page, to the clipboard", "", "screen"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +103,14 @@ class ExportScreen(Dialog[Export]):
     ExportScreen .problem { height: auto; color: $warning; padding: 0 1; }
     """
 
-    def __init__(self, stem: str, folder: Path, inputs: tuple[Path, ...], window: bool) -> None:
-        """Files are named after `stem` in `folder`; `inputs` are never overwritten. Without a
-        `window`, only the screen can be exported."""
+    def __init__(self, stem: str, folder: Path, inputs: tuple[Path, ...], of: set[Of]) -> None:
+        """Files are named after `stem` in `folder`; `inputs` are never overwritten. What is not
+        made from one of `of` is not offered."""
         super().__init__()
         self._folder = folder
         self._stem = _NO_NAME.sub("-", stem)
         self._inputs = inputs
-        self._offered = [one for one in EXPORTABLES if window or not one.of_window]
+        self._offered = [one for one in EXPORTABLES if one.of in of]
         self._proposed = ""
         self._asked: Path | None = None
 
