@@ -19,7 +19,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, GapReport
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int64s
 
-Field = Literal["class", "length", "after", "before", "call", "range", "step"]
+Field = Literal["class", "length", "after", "before", "call", "range", "step", "device"]
 _KEPT_REPORTS = 2_048
 
 
@@ -93,6 +93,8 @@ class GapTable:
                 values = self._calls()[rows]
             case "step":
                 values = timeline.steps.op_step[gaps.next[rows]]
+            case "device":
+                values = gaps.device[rows]
             case "range":
                 node = self._ranges.op_node[gaps.next[rows]]
                 values = np.append(_ranks(self._ranges.paths), -1)[node]

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.gap import gap_lines
 from decodescope.tui.model.picks import GapFilter, GapPick, Selection
+from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.gaps.classes import GapClassesPanel, bucket
 from decodescope.tui.panels.gaps.listing import GapListPanel
 from tests.helpers.app import recorded
@@ -158,6 +160,22 @@ async def test_a_trace_without_steps_or_launches_is_listed(tmp_path: Path) -> No
         assert "Gaps" in text_of(app)
         assert "unlinked" in text_of(app)
         assert selection(app).gaps.step is None
+
+
+def test_gaps_of_several_gpus_say_which_one(foreign_traces: Path) -> None:
+    shown = analyse_files([foreign_traces / "h100_2gpu_1s.sqlite"], 0.0)
+    assert len(shown.report.devices) == 2
+    panel = GapListPanel(BRUSHES[0], view_of(shown), Moment(0.0))
+    panel.sort_by(len(panel._shown.columns) - 1)
+    order = [panel._shown.key(row)[1] for row in panel._order]
+    assert len(order) == sum(device.all_gaps.count for device in shown.report.devices)
+    devices = shown.analysis.gaps.device[order]
+    assert (devices[1:] >= devices[:-1]).all()
+    assert {"GPU 0", "GPU 1"} == {
+        panel._shown.cells(row, BRUSHES[0].inks, 20)[-1].text for row in range(0, 400, 7)
+    }
+    lines = drawn(GapClassesPanel, view_of(shown), BRUSHES[0], 120, 20)
+    assert f" {duration(sum(device.idle_ns for device in shown.report.devices))} " in lines[1]
 
 
 def test_details_of_a_gap_name_every_part_and_what_to_do() -> None:

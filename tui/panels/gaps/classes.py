@@ -41,12 +41,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
-    """The rows; `of_ns` is what shares are of; `bounds` are those of the buckets, in order."""
+    """The rows, of all `devices` together; `of_ns` is what shares are of; `bounds` are those of the
+    buckets, in order."""
 
     lines: tuple[Line, ...]
     of_ns: int
     bounds: tuple[int, ...]
     steps: int
+    devices: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,8 @@ class GapClassesPanel(Panel[ClassesData]):
         parts = ["whole window" if data.chosen.step is None else f"step {data.chosen.step}"]
         if data.within is not None:
             parts.append(f"in {data.within}")
+        if data.found.devices > 1:
+            parts.append(f"{data.found.devices} GPUs together")
         return " · ".join(parts)
 
 
@@ -288,4 +292,6 @@ def _classes(window: Window, within: str | None, step: int | None) -> Classes | 
             parts = [(label, part) for label, part in totals.host_wait.items() if part.count]
             lines += [Line(label, part, sub=True) for label, part in parts if len(parts) > 1]
     bounds = shared_bounds([line.total.histogram for line in lines])
-    return Classes(tuple(lines), table.of_ns, tuple(bounds), len(analysis.steps))
+    return Classes(
+        tuple(lines), table.of_ns, tuple(bounds), len(analysis.steps), len(analysis.busy)
+    )

@@ -8,6 +8,7 @@ from decodescope.analyzer.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.views.class_colors import GAP_LETTERS
 from decodescope.analyzer.views.names import cut_middle, cut_start, shorten_kernel
+from decodescope.analyzer.views.words import device_words
 from decodescope.tui.model.picks import GapFilter, GapPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.gaps.classes import no_gaps
@@ -31,8 +32,9 @@ _COLUMNS = (
     Column("launch call", "left", 6, "up"),
     Column("step", priority=5, first="up"),
 )
+_DEVICE = Column("on", "left", 2, "up")
 _FIELDS: tuple["Field | None", ...] = (
-    "class", "length", "after", "before", None, "range", "call", "step",
+    "class", "length", "after", "before", None, "range", "call", "step", "device",
 )  # fmt: skip
 Key = tuple[int, int]
 
@@ -40,10 +42,10 @@ Key = tuple[int, int]
 class GapRows(Rows):
     """Gaps of one window; a key is the window's identity and the gap's row in its analysis."""
 
-    columns = _COLUMNS
-
     def __init__(self, table: "GapTable", window: Window) -> None:
         self._table, self._window = table, id(window)
+        self._several = len(window.report.devices) > 1
+        self.columns = (*_COLUMNS, _DEVICE) if self._several else _COLUMNS
 
     def __len__(self) -> int:
         return len(self._table)
@@ -63,7 +65,7 @@ class GapRows(Rows):
         gap = self._table.report(row)
         mark = f"{GAP_LETTERS.get(gap.gap_class, '?')} " if inks.letters else ""
         more = f" +{len(gap.parts) - 1}" if len(gap.parts) > 1 else ""
-        return (
+        cells = (
             Cell(f"{mark}{gap.gap_class}{more}", inks.gap(gap.gap_class)),
             Cell(duration(gap.length_ns), inks.strong),
             Cell(shorten_kernel(gap.prev, room)),
@@ -73,6 +75,7 @@ class GapRows(Rows):
             Cell(gap.call or UNKNOWN, inks.dim),
             Cell(UNKNOWN if gap.step is None else f"{gap.step}", inks.dim),
         )
+        return (*cells, Cell(device_words(gap.device))) if self._several else cells
 
     def text(self, row: int) -> str:
         gap = self._table.report(row)

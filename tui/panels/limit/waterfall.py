@@ -121,6 +121,8 @@ def _no_waterfall(window: Window) -> str:
     report = window.report
     if not report.devices:
         return "no GPU activity in this trace: see 9 Log for what is missing"
-    if report.verdict.bound == "unknown" and not report.waterfall and report.steps:
+    if any(finding.code == "graph_capture" for finding in report.health.findings):
         return report.verdict.because[0]
-    return "this trace marks no steps, so there is none to divide"
+    if not report.steps:
+        return "this trace marks no steps, so there is none to divide"
+    return "no step of this trace launched an op"
