@@ -97,8 +97,13 @@ async def test_two_gpus_have_lanes_of_their_own(tmp_path):
                  op(2_000, 6_000, 2, name="other", device=1, stream=13))  # fmt: skip
     app = app_of(path)
     async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot)
+        live = text_of(app)
         await opened(pilot)
         lines = text_of(app).splitlines()
+    assert "2 GPU ops, here those of GPU 1" in live
+    assert "g1 str 13" in live
+    assert "g0 str 7" not in live
     (first,) = (line for line in lines if "g0 str 7" in line)
     (second,) = (line for line in lines if "g1 str 13" in line)
     assert "one" in first

@@ -214,19 +214,27 @@ def look_again(look: Look, lanes: Lanes, columns: int) -> Look:
     return fresh.with_compression(True, columns) if compress else fresh.to(fresh.viewport, columns)
 
 
+def device_of_last_step(lanes: Lanes) -> int:
+    """The device of the last step; without steps the busiest one. Something must have run."""
+    busy = lanes.analysis.busy
+    if len(lanes.step):
+        return int(lanes.analysis.steps.device[lanes.step[-1]])
+    return max(busy, key=lambda device: busy[device].busy_ns)
+
+
 def last_step_of(lanes: Lanes, most: int) -> Lanes:
-    """At most `most` lanes of the device of the last step: its gaps, its stream with most ops, its
-    overlap, its other streams."""
-    device = lanes.analysis.steps.device[lanes.step[-1:]].tolist()
-    mine = [lane for lane in lanes.lanes
-            if lane.key.kind in ("stream", "overlap", "gap")
-            and lane.key.device == (device or [lane.key.device])[0]]  # fmt: skip
+    """The time of the last step and at most `most` lanes of its device: its gaps, its stream with
+    most ops, its overlap, its other streams."""
+    device = device_of_last_step(lanes)
+    kinds = ("stream", "overlap", "gap")
+    mine = [one for one in lanes.lanes if one.key.kind in kinds and one.key.device == device]
     order = {"gap": 0, "stream": 3, "overlap": 2}
     busiest = max((lane for lane in mine if lane.key.kind == "stream"), default=None,
                   key=lambda lane: len(lane.slices))  # fmt: skip
     ranked = sorted(mine, key=lambda lane: 1 if lane is busiest else order[lane.key.kind])
     kept = {lane.key for lane in ranked[:most]}
-    return replace(lanes, lanes=tuple(lane for lane in mine if lane.key in kept))
+    chosen = tuple(lane for lane in mine if lane.key in kept)
+    return replace(lanes, lanes=chosen, world=lanes.home)
 
 
 def overlap_share(lanes: Lanes) -> float:

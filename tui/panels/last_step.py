@@ -44,7 +44,7 @@ class LastStepPanel(Panel[TimelineData]):
         return rows[:height], self._title(data)
 
     def _title(self, data: TimelineData) -> str:
-        from decodescope.tui.model.timeline import overlap_share
+        from decodescope.tui.model.timeline import device_of_last_step, overlap_share
 
         lanes, report = data.window.lanes, data.window.report
         ops = "operators" if data.window.analysis.trace.on_cpu else "GPU ops"
@@ -52,5 +52,8 @@ class LastStepPanel(Panel[TimelineData]):
         if len(lanes.step):
             what, count = "Last step", report.steps[int(lanes.step[-1])].gpu_ops
         title = f"{what}  {duration(lanes.home[1] - lanes.home[0])}, {count:,} {ops}"
+        if len(data.window.analysis.busy) > 1:
+            label = data.window.analysis.trace.device_label(device_of_last_step(lanes))
+            title += f", here those of {label if isinstance(label, str) else f'GPU {label}'}"
         share = overlap_share(lanes)
         return title + (f", overlapping for {percent(share)} % of it" if share else "")
