@@ -500,7 +500,8 @@ class DecodescopeApp(App[None]):
 
     async def _change(self, settings: Settings | None) -> None:
         feed, link = self._feed, self._feed.link
-        if settings is None or link is None:
+        if settings is None or link is None or feed.refused():
+            self._painter.paint()
             return
         self._asked = settings
         kept = msgspec.structs.replace(settings, prompt=None, prompt_ids=None)
@@ -532,7 +533,8 @@ class DecodescopeApp(App[None]):
     async def action_restart(self) -> None:
         """Restart the worker or the replay; a running worker only if R is pressed twice."""
         feed = self._feed
-        if feed.link is None:
+        if feed.link is None or feed.refused():
+            self._painter.paint()
             return
         now = self._clock.monotonic()
         view = feed.view()

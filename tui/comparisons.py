@@ -10,13 +10,13 @@ from textual.app import App
 
 from decodescope.analyzer.comparing.messages import ComparisonConfig
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.protocol import Hello, Pause, Resume, WorkerConfig, with_settings
+from decodescope.analyzer.protocol import Hello, WorkerConfig, with_settings
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.schema.report import Report
 from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.candidates import chosen_names
 from decodescope.tui.model.comparing import MOST_ROUNDS, NO_COMPARISON, ComparisonState
-from decodescope.tui.model.feed import Feed, TraceSource
+from decodescope.tui.model.feed import Feed, LiveSource, TraceSource
 from decodescope.tui.model.view import Clock, View
 from decodescope.tui.panels.messages import AskComparison
 
@@ -34,7 +34,7 @@ class Comparisons:
         self._link = link
         self._changed = changed
         self._reading = False
-        self._paused: Feed | None = None
+        self._held: Feed | None = None
 
     async def obey(self, asked: AskComparison, view: View, feed: Feed) -> None:
         """Do what a panel asks, for what `view` of `feed` shows."""
@@ -85,19 +85,21 @@ class Comparisons:
         elif len(names) < 2:
             self._say("Choose at least two variants with enter.")
         else:
-            await self._measure(_config(view.hello, names, self.state.rounds), feed)
+            trusted = isinstance(feed.source, LiveSource) and feed.source.trust_remote_code
+            config = _config(view.hello, names, self.state.rounds, trusted)
+            await self._measure(config, feed)
 
     async def _measure(self, config: ComparisonConfig, feed: Feed) -> None:
-        if feed.view().live_figures:
-            await feed.send(Pause())
-            self._paused = feed
+        await feed.hold()
+        self._held = feed
         begun = self.state.begun(config, self._clock.monotonic())
-        self._set(replace(begun, worker_paused=self._paused is not None))
+        waits = feed.view().died is None and feed.view().state not in ("ended", "failed")
+        self._set(replace(begun, worker_paused=waits))
         try:
             await self._link.start(config)
         except DecodescopeError as error:
             self._set(self.state.failed(str(error)))
-            await self._resume()
+            await self._release()
         if not self._reading:
             self._reading = True
             self._app.run_worker(self._receive(), name="link")
@@ -105,21 +107,21 @@ class Comparisons:
     async def _receive(self) -> None:
         while (event := await self._link.receive()) is not None:
             self._set(self.state.received(event, self._clock.monotonic()))
-            await self._resume()
+            await self._release()
 
     async def _cancel(self) -> None:
         await self._link.cancel()
         if self.state.phase == "cancelling":
             self._set(replace(self.state, phase="cancelled", progress=None))
-        await self._resume()
+        await self._release()
 
-    async def _resume(self) -> None:
+    async def _release(self) -> None:
         """Let the live worker go on once nothing is measured."""
-        feed = self._paused
+        feed = self._held
         if feed is not None and not self.state.busy:
-            self._paused = None
+            self._held = None
             self._set(replace(self.state, worker_paused=False))
-            await feed.send(Resume())
+            await feed.release()
 
     async def _end_worker(self, feed: Feed) -> None:
         if feed.kind != "live" or feed.link is None or self.state.busy:
@@ -155,11 +157,14 @@ class Comparisons:
         self._app.notify(text, severity="warning")
 
 
-def _config(hello: Hello, variants: tuple[str, ...], rounds: int) -> ComparisonConfig:
+def _config(
+    hello: Hello, variants: tuple[str, ...], rounds: int, trusted: bool
+) -> ComparisonConfig:
     """The workload of the live run."""
     config = WorkerConfig(variant=variants[0], batch=hello.batch, tokens=hello.tokens,
                           model=hello.model, context=hello.context, dtype=hello.dtype,
-                          device=hello.device, sampling=hello.sampling)  # fmt: skip
+                          device=hello.device, sampling=hello.sampling,
+                          trust_remote_code=trusted)  # fmt: skip
     if hello.settings is not None:
         config = with_settings(config, hello.settings)
     return ComparisonConfig(config, variants, rounds)

@@ -20,7 +20,7 @@ from decodescope.analyzer.views.sides import sides_of, waterfalls_of
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.comparing import NO_COMPARISON, MeasuredRun
-from decodescope.tui.model.feed import LiveSource, TraceSource
+from decodescope.tui.model.feed import LiveSource, TraceSource, open_feed
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.comparing.waterfalls import bar_parts
 from decodescope.tui.style.terminal import TerminalTraits
@@ -91,6 +91,7 @@ async def test_a_comparison_from_its_start_to_its_end(page: Page) -> None:
         (config,) = page.link.started
         assert (config.variants, config.rounds) == (("eager", "compiled"), 3)
         assert (config.config.model, config.config.dtype) == ("llama-3.2-1b@random", "bf16")
+        assert not config.config.trust_remote_code
         assert page.worker.sent == [Pause()]
         assert "the live worker is paused meanwhile" in text_of(page.app)
 
@@ -218,6 +219,33 @@ async def test_a_paused_worker_stays_paused(page: Page) -> None:
         await page.open(pilot, "p", "c")
         await page.say(pilot, *done())
     assert page.worker.sent == [Pause()]
+
+
+async def test_nothing_starts_the_worker_while_variants_are_measured(page: Page) -> None:
+    async with page.app.run_test(size=TALL) as pilot:
+        await page.open(pilot, "c")
+        for keys in (("p",), ("R", "R"), ("t",), ("v", "2")):
+            await pilot.press("escape", *keys)
+            await settle(pilot)
+            assert "The worker is paused until the comparison" in text_of(page.app), keys
+        assert (page.worker.sent, page.worker.restarts) == ([Pause()], 0)
+        await page.say(pilot, *whole_round(0), *done())
+        assert page.worker.sent == [Pause(), Resume()]
+        await pilot.press("p")
+        await settle(pilot)
+    assert page.worker.sent[2:] == [Pause()]
+
+
+async def test_a_worker_that_is_not_shown_at_the_end_waits(page: Page, tmp_path: Path) -> None:
+    async with page.app.run_test(size=TALL) as pilot:
+        await page.open(pilot, "c")
+        feed = open_feed(TraceSource((write_trace(tmp_path / "other.json"),)), page.clock)
+        await page.app._show_instead(feed)
+        await page.say(pilot, *whole_round(0), *done())
+        assert page.state.phase == "done"
+        assert page.worker.sent == [Pause()]
+        await page.app.on_back_to_live()
+    assert page.worker.sent == [Pause(), Resume()]
 
 
 async def test_the_cursors_side_is_shown_in_detail(page: Page) -> None:

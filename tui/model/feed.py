@@ -17,7 +17,9 @@ from decodescope.analyzer.protocol import (
     Hello,
     Log,
     Meters,
+    Pause,
     Progress,
+    Resume,
     State,
     Stats,
     TraceReady,
@@ -57,10 +59,12 @@ _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
 
 @dataclass(frozen=True, slots=True)
 class LiveSource:
-    """A worker behind `link`. `cpu_chosen`: the user chose the CPU, so no banner about CUDA."""
+    """A worker behind `link`. `cpu_chosen`: the user chose the CPU, so no banner about CUDA.
+    `trust_remote_code`: a checkpoint may run its own code, as the user allowed."""
 
     link: Link
     cpu_chosen: bool = False
+    trust_remote_code: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class Feed:
     _state: View
     pending: Job | None = None
     started: bool = False
+    _held: bool = False
+    _runs_after: bool = False
     _samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     _log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     _windows: dict[int, Window] = field(default_factory=dict)
@@ -150,11 +156,35 @@ class Feed:
         return self.link.now(monotonic_s) if self.link is not None else monotonic_s
 
     async def send(self, message: LinkMessage) -> bool:
-        """Send `message` to the worker or the replay; False without either, or after a death."""
+        """Send `message` to the worker or the replay; False without either, after a death, and
+        while it is held: then the last `Pause` or `Resume` counts when it is released."""
         if self.link is None or self._state.died is not None:
+            return False
+        if self._held and isinstance(message, Pause | Resume):
+            self._runs_after = isinstance(message, Resume)
+        if self.refused():
             return False
         await self.link.send(message)
         return True
+
+    async def hold(self) -> None:
+        """Pause the worker until `release`; it gets no messages meanwhile."""
+        self._runs_after = self._state.state not in ("paused", "failed", "ended")
+        if self._runs_after:
+            await self.send(Pause())
+        self._held = True
+
+    async def release(self) -> None:
+        """Let the worker go on if it ran before, or was asked to run since."""
+        self._held = False
+        if self._runs_after:
+            await self.send(Resume())
+
+    def refused(self) -> bool:
+        """Whether the worker is held; then a banner says so."""
+        if self._held:
+            self._set(banner=banners.held())
+        return self._held
 
     def note(self, level: Level, text: str, source: LogSource = "app", code: str = "",
              at: float | None = None) -> None:  # fmt: skip

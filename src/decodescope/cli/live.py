@@ -74,5 +74,5 @@ def live(
             link = RecordingLink(link, stack.enter_context(closing(writer)))
         stack.callback(worker.discard)
         worker.spawn()
-        source = LiveSource(link, cpu_chosen=config.device == "cpu")
+        source = LiveSource(link, config.device == "cpu", config.trust_remote_code)
         show_app(source, place, showing)
