@@ -202,16 +202,18 @@ def look_at(lanes: Lanes, columns: int) -> Look:
 
 
 def look_again(look: Look, lanes: Lanes, columns: int) -> Look:
-    """The same look at the lanes of a later window: as far from its last step, as far zoomed."""
+    """The same look at the lanes of a later window: its last step if that is what was visible, else
+    as far from it and as far zoomed; with gaps cut short if they were."""
     place = lanes.find(look.lane.key) if look.lanes.lanes else None
     fresh = look_at(lanes, columns)
     if place is not None:
         fresh = replace(fresh, cursor=place)
-    old_ns, span_ns = look.shown[0], look.shown[1] - look.shown[0]
-    start_ns = lanes.home[0] + old_ns - look.lanes.home[0]
-    fresh = replace(fresh, viewport=Viewport(start_ns, max(span_ns, 1)))
-    compress = bool(look.time.limit_ns)
-    return fresh.with_compression(True, columns) if compress else fresh.to(fresh.viewport, columns)
+    start_ns, end_ns = look.shown
+    if (start_ns, end_ns) != look.lanes.home:
+        later_ns = lanes.home[0] - look.lanes.home[0]
+        moved = Viewport(start_ns + later_ns, max(end_ns - start_ns, 1))
+        fresh = fresh.to(moved, columns)
+    return fresh.with_compression(True, columns) if look.time.limit_ns else fresh
 
 
 def device_of_last_step(lanes: Lanes) -> int:

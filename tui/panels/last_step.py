@@ -1,6 +1,7 @@
 """The last step on the live page: its streams, its gaps and what they mean, without keys."""
 
 from decodescope.analyzer.formatting import duration, percent
+from decodescope.tui.model.picks import NOTHING
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 from decodescope.tui.panels.timeline.lanes_panel import TimelineData
@@ -21,7 +22,8 @@ class LastStepPanel(Panel[TimelineData]):
             return Empty("Last step", view.waiting)
         if not window.lanes.busy.part.size:
             return Empty("Last step", "nothing ran in this window")
-        return TimelineData(window, view.selection, view.window_note(moment))
+        source = (view.source_name, view.current)
+        return TimelineData(window, source, NOTHING, view.window_note(moment))
 
     def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
         key = (data.window, width, height, self._brush)

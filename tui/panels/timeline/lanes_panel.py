@@ -21,9 +21,11 @@ _MAX_GUTTER = 14
 
 @dataclass(frozen=True, slots=True)
 class TimelineData:
-    """The window and the selection; windows are compared by identity."""
+    """The window and the selection; windows are compared by identity. `source` is the file or run
+    and its variant: what the window of another one looks like is not kept."""
 
     window: Window
+    source: tuple[str, int]
     selection: Selection
     note: str
 
@@ -36,6 +38,7 @@ class LanesPanel(Panel[TimelineData]):
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
         self._look: Look | None = None
         self._of: Window | None = None
+        self._source: tuple[str, int] = "", -1
         self._selection = NOTHING
         self._labels: Bools | None = None
         self._search = self._matches = ""
@@ -58,7 +61,8 @@ class LanesPanel(Panel[TimelineData]):
         if not window.lanes.lanes:
             self._of = self._look = None
             return Empty("Timeline", "nothing in this trace has a time")
-        return TimelineData(window, view.selection, view.window_note(moment))
+        source = (view.source_name, view.current)
+        return TimelineData(window, source, view.selection, view.window_note(moment))
 
     def draw(self, data: TimelineData, width: int, height: int) -> Sheet:
         from decodescope.tui.panels.timeline.drawing import Canvas
@@ -93,12 +97,12 @@ class LanesPanel(Panel[TimelineData]):
         columns, look, window = self._columns, self._look, data.window
         pick = data.selection.pick
         fresh = look is None or self._of is not window
-        if look is None or self._of is None:
+        if look is None or self._of is None or self._source != data.source:
             look = look_at(window.lanes, columns)
         elif fresh:
             look = look_again(look, window.lanes, columns)
         if fresh:
-            self._of, self._at_ns = window, None
+            self._of, self._source, self._at_ns = window, data.source, None
             self._labels = self._matching(look)
         if fresh or data.selection != self._selection:
             look = look.marked(data.selection, self._labels)
