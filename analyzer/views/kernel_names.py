@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 from rich.cells import cell_len
 
@@ -45,6 +46,21 @@ def short_kernels(names: Iterable[str], cells: int) -> dict[str, str]:
             taken.add(short)
             shown[name] = short
     return shown
+
+
+class ShortNames:
+    """`short_kernels` of one table, computed once for each of the last two widths."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(names)
+        self._of = lru_cache(maxsize=2)(self._shorten)
+
+    def of(self, name: str, cells: int) -> str:
+        """The short name of one of the names."""
+        return self._of(cells)[name]
+
+    def _shorten(self, cells: int) -> dict[str, str]:
+        return short_kernels(self._names, cells)
 
 
 def _alike(shown: dict[str, str]) -> Iterator[list[str]]:

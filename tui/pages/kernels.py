@@ -1,7 +1,7 @@
 """Page 3: every kernel of the window."""
 
 from decodescope.tui.pages.layout import Band, Page, Room, edge_rows
-from decodescope.tui.panels.kernel_table import KernelTablePanel
+from decodescope.tui.panels.kernels.table import KernelTablePanel
 
 
 def bands(room: Room) -> list[Band]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from decodescope.analyzer.formatting import count, duration, percent
 from decodescope.analyzer.schema.report import RangeReport, Report
-from decodescope.analyzer.views.names import shorten_kernel
+from decodescope.analyzer.views.kernel_names import short_kernels
 from decodescope.analyzer.views.words import ops_word
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
@@ -48,10 +48,12 @@ def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
     matched = "" if found.matched is None else f"; {percent(found.matched)} % of its ops match"
     yield DetailLine("attributed", _CERTAINTY[found.confidence] + matched)
     yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
-    for kernel in kernels_within(window.analysis, path)[:_KERNELS]:
+    kernels = kernels_within(window.analysis, path)[:_KERNELS]
+    short = short_kernels((kernel.name for kernel in kernels), _NAME_CELLS)
+    for kernel in kernels:
         ns = kernel.critical_ns if report.overlapping else kernel.total_ns
         share = f", {percent(ns / line.time_ns)} %" if line.time_ns else ""
-        name = shorten_kernel(kernel.name, _NAME_CELLS)
+        name = short[kernel.name]
         yield DetailLine("", f"{duration(ns)}{share}, {count(kernel.count)}: {name}")
 
 

@@ -1,8 +1,10 @@
 """The kernels of two sides, matched by name."""
 
+from functools import partial
+
 from decodescope.analyzer.comparing.kernel_changes import KernelChange, kernel_changes
 from decodescope.analyzer.formatting import microseconds, number
-from decodescope.analyzer.views.names import shorten_kernel
+from decodescope.analyzer.views.kernel_names import ShortNames
 from decodescope.analyzer.views.words import change_text
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.ranges import NAME_CELLS, moved_style, signed_microseconds
@@ -42,7 +44,8 @@ class ComparisonKernelsPanel(ComparisonTable):
             Column("count", priority=5),
             Column("then", priority=4),
         )
-        return Records(columns, rows, _key, _cells, _values, _key)
+        cells = partial(_cells, ShortNames(row.name for row in rows))
+        return Records(columns, rows, _key, cells, _values, _key)
 
     def wanted_rows(self, width: int) -> int | None:
         return len(self._shown) if isinstance(self._shown, Rows) else 0
@@ -55,9 +58,9 @@ def _key(row: KernelChange) -> str:
     return row.name
 
 
-def _cells(row: KernelChange, inks: Inks, room: int) -> tuple[Cell, ...]:
+def _cells(names: ShortNames, row: KernelChange, inks: Inks, room: int) -> tuple[Cell, ...]:
     return (
-        Cell(shorten_kernel(row.name, room)),
+        Cell(names.of(row.name, room)),
         Cell(microseconds(row.ns.base)),
         Cell(microseconds(row.ns.other)),
         Cell(signed_microseconds(row.moved_ns), moved_style(row.moved_ns, inks)),

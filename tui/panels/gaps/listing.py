@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.views.class_colors import GAP_LETTERS
-from decodescope.analyzer.views.names import cut_middle, cut_start, shorten_kernel
+from decodescope.analyzer.views.kernel_names import ShortNames
+from decodescope.analyzer.views.names import cut_middle, cut_start
 from decodescope.analyzer.views.words import device_words
 from decodescope.tui.model.picks import GapFilter, GapPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
@@ -46,6 +47,8 @@ class GapRows(Rows):
         self._table, self._window = table, id(window)
         self._several = len(window.report.devices) > 1
         self.columns = (*_COLUMNS, _DEVICE) if self._several else _COLUMNS
+        trace = window.analysis.trace
+        self._names = ShortNames(trace.names[name] for name in set(trace.ops.name.tolist()))
 
     def __len__(self) -> int:
         return len(self._table)
@@ -68,8 +71,8 @@ class GapRows(Rows):
         cells = (
             Cell(f"{mark}{gap.gap_class}{more}", inks.gap(gap.gap_class)),
             Cell(duration(gap.length_ns), inks.strong),
-            Cell(shorten_kernel(gap.prev, room)),
-            Cell(shorten_kernel(gap.next, room)),
+            Cell(self._names.of(gap.prev, room)),
+            Cell(self._names.of(gap.next, room)),
             Cell(cut_middle(host_words(gap), room)),
             Cell(cut_start(gap.range or UNKNOWN, room), inks.dim),
             Cell(gap.call or UNKNOWN, inks.dim),

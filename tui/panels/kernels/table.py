@@ -8,7 +8,8 @@ from decodescope.analyzer.views.names import shorten_kernel
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import KernelPick, OpPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.kernel_rows import KernelRows, LaunchRows
+from decodescope.tui.panels.kernels.launches import LaunchRows
+from decodescope.tui.panels.kernels.rows import KernelRows
 from decodescope.tui.panels.messages import Choose, Turn
 from decodescope.tui.panels.panel import Brush, Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel

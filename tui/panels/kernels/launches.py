@@ -1,25 +1,14 @@
-"""The rows of the kernels page: kernels, and the launches of one of them."""
+"""The launches of one kernel as rows of a table."""
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import (
-    UNKNOWN,
-    extent_text,
-    microseconds,
-    number,
-    percent,
-    significant,
-)
-from decodescope.analyzer.schema.kernel_report import KernelReport
-from decodescope.analyzer.views.class_colors import FAMILY_LETTERS
-from decodescope.analyzer.views.kernel_names import short_kernels
-from decodescope.analyzer.views.mangled import readable_kernel
+from decodescope.analyzer.formatting import UNKNOWN, extent_text, microseconds
 from decodescope.analyzer.views.names import cut_middle
+from decodescope.tui.panels.kernels.rows import blocks_of
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
-from decodescope.tui.style.glyphs import Glyphs, horizontal_bar
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
@@ -29,115 +18,6 @@ if TYPE_CHECKING:
     from decodescope.analyzer.reports.analysis import Analysis
     from decodescope.analyzer.reports.kernel_launches import KernelLaunches
     from decodescope.analyzer.trace import Int64s
-
-_BAR_CELLS = 10
-
-
-class KernelRows(Rows):
-    """Kernels; counts and times are divided by `steps`, 0 for a trace without steps.
-
-    `critical`: ops overlap, so critical time stays where there is no room for both times.
-    """
-
-    def __init__(
-        self,
-        kernels: Sequence[KernelReport],
-        steps: int,
-        critical: bool,
-        glyphs: Callable[[], Glyphs],
-    ) -> None:
-        self._kernels = kernels
-        self._steps = steps or 1
-        self._critical = critical
-        self._glyphs = glyphs
-        self._most = max((self._share(kernel) for kernel in kernels), default=0.0)
-        self._names = lru_cache(maxsize=2)(self._short)
-        per = "step" if steps else "trace"
-        rates = (Column("GB/s", priority=4), Column("of peak %", priority=3))
-        self._rates = any(kernel.roofline is not None for kernel in kernels)
-        self.columns = (
-            Column("", "left", first="up"),
-            Column("kernel", "left", first="up", flexible=True, least=28),
-            Column(f"calls/{per}", priority=2),
-            Column(f"µs/{per}", priority=9 if critical else 0),
-            Column("critical µs", priority=0 if critical else 9),
-            Column("mean µs", priority=5),
-            Column("share %", priority=1),
-            Column("share", "left", priority=8),
-            *(rates if self._rates else ()),
-            Column("grid", "left", priority=6),
-            Column("regs", priority=7),
-        )
-
-    def __len__(self) -> int:
-        return len(self._kernels)
-
-    def key(self, row: int) -> Hashable:
-        return self._kernels[row].name
-
-    def place(self, key: Hashable) -> int | None:
-        return self._places.get(key)
-
-    def text(self, row: int) -> str:
-        name = self._kernels[row].name
-        return f"{name}\n{readable_kernel(name)}\n{family_of(name)}"
-
-    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        kernel, glyphs = self._kernels[row], self._glyphs()
-        family, share = family_of(kernel.name), self._share(kernel)
-        ink, other = inks.family(family), inks.dim
-        bar = horizontal_bar(share / self._most if self._most else 0.0, _BAR_CELLS, glyphs)
-        shape = kernel.shape
-        grid = extent_text(shape.grid) if shape else UNKNOWN
-        return (
-            Cell(inks.mark(FAMILY_LETTERS[family], glyphs.swatch), ink),
-            Cell(self._names(room)[kernel.name]),
-            Cell(number(kernel.count / self._steps)),
-            Cell(microseconds(kernel.total_ns / self._steps), other if self._critical else None),
-            Cell(microseconds(kernel.critical_ns / self._steps), None if self._critical else other),
-            Cell(microseconds(kernel.mean_ns)),
-            Cell(percent(share), inks.strong),
-            Cell(bar, ink),
-            *(self._rate_cells(kernel) if self._rates else ()),
-            Cell(grid + (f" +{kernel.shapes - 1}" if kernel.shapes > 1 else "")),
-            Cell(_figure(shape.registers_per_thread if shape else None)),
-        )
-
-    def values(self, column: int) -> Sequence[object]:
-        title = self.columns[column].title
-        of: dict[str, Callable[[KernelReport], object]] = {
-            "": lambda one: family_of(one.name),
-            "kernel": lambda one: readable_kernel(one.name).lower(),
-            "critical µs": lambda one: one.critical_ns,
-            "mean µs": lambda one: one.mean_ns,
-            "share %": self._share,
-            "share": self._share,
-            "GB/s": lambda one: one.roofline and one.roofline.bytes_per_s,
-            "of peak %": lambda one: one.roofline and one.roofline.share_of_limit,
-            "grid": lambda one: one.shape and one.shape.grid and _blocks(one.shape.grid),
-            "regs": lambda one: one.shape and one.shape.registers_per_thread,
-        }
-        if title.startswith("calls"):
-            return [kernel.count for kernel in self._kernels]
-        if title not in of:
-            return [kernel.total_ns for kernel in self._kernels]
-        return [of[title](kernel) for kernel in self._kernels]
-
-    def _share(self, kernel: KernelReport) -> float:
-        return kernel.critical_share if self._critical else kernel.share
-
-    def _rate_cells(self, kernel: KernelReport) -> tuple[Cell, Cell]:
-        roof = kernel.roofline
-        if roof is None:
-            return Cell(UNKNOWN), Cell(UNKNOWN)
-        return Cell(significant(roof.bytes_per_s / 1e9)), Cell(percent(roof.share_of_limit))
-
-    def _short(self, cells: int) -> dict[str, str]:
-        return short_kernels((kernel.name for kernel in self._kernels), cells)
-
-    @cached_property
-    def _places(self) -> dict[Hashable, int]:
-        return {kernel.name: row for row, kernel in enumerate(self._kernels)}
 
 
 class LaunchRows(Rows):
@@ -251,7 +131,7 @@ class LaunchRows(Rows):
 
     def _column(self, column: int) -> "Int64s":
         device = (self._device,) if self._several else ()
-        blocks = (*(_blocks(shape.grid) for shape in self._analysis.trace.shapes), -1)
+        blocks = (*(blocks_of(shape.grid) for shape in self._analysis.trace.shapes), -1)
         columns: tuple[Int64s, ...] = (
             *(self._at_ns, self._step, *self._times, *device, self._stream),
             *(_ranked(self._shape, blocks), _ranked(self._node, self._paths)),
@@ -290,25 +170,5 @@ def _ranked(index: "NDArray[np.integer]", table: Sequence[object]) -> "Int64s":
     return np.asarray(ranks[index], dtype=np.int64)
 
 
-@lru_cache(maxsize=4096)
-def family_of(name: str) -> str:
-    """The kind of work that a kernel does."""
-    from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
-
-    return FAMILIES[kernel_family(name)]
-
-
-def _blocks(grid: Iterable[int] | None) -> int:
-    """The number of blocks of a grid, -1 if it is not known."""
-    if grid is None:
-        return -1
-    x, y, z = grid
-    return x * y * z
-
-
 def _us(ns: int) -> str:
-    return UNKNOWN if ns < 0 else microseconds(ns)
-
-
-def _figure(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
+    return UNKNOWN if ns < 0 else microseconds(ns) if ns else "0"
