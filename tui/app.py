@@ -35,7 +35,7 @@ from decodescope.analyzer.protocol import (
     TraceReady,
 )
 from decodescope.analyzer.recordings.recording import Mark
-from decodescope.tui.background import AnalysisDone, Background, FileDone, NotRemembered
+from decodescope.tui.background import AnalysisDone, Background, FileDone, NotRemembered, ReadSoFar
 from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, bindings
 from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.library import FilesRead, Library, Listed, window_health
@@ -62,6 +62,7 @@ from decodescope.tui.panels.messages import (
     AskComparison,
     Browse,
     Choose,
+    Complete,
     GoTo,
     MarkFile,
     Narrow,
@@ -562,7 +563,8 @@ class DecodescopeApp(App[None]):
 
         view = self._painter.shown()[0]
         window, folder = view.window, self._background.folder
-        stem = f"decodescope-{view.variant or view.kind}-{self._background.timestamp()}"
+        shown = (view.variant or view.kind).removesuffix(".gz").removesuffix(".json")
+        stem = f"decodescope-{shown}-{self._background.timestamp()}"
         inputs = (*self._feed.paths(), *((window.path,) if window is not None else ()))
         result = view.comparison.result if view.page == COMPARISON_PAGE else None
         of: set[Of] = {"screen"}
@@ -605,6 +607,19 @@ class DecodescopeApp(App[None]):
     def on_browse(self, message: Browse) -> None:
         """A path is typed."""
         self._library.browse(message.text)
+        self._painter.paint()
+
+    def on_read_so_far(self, message: ReadSoFar) -> None:
+        """A part of a file was read."""
+        if message.feed is None:
+            self._library.read_so_far(message.share)
+        else:
+            message.feed.read_so_far(message.share)
+        self._painter.paint()
+
+    def on_complete(self, message: Complete) -> None:
+        """The path that is typed is to be completed."""
+        self._library.complete()
         self._painter.paint()
 
     def on_listed(self, message: Listed) -> None:

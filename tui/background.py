@@ -52,6 +52,14 @@ class NotRemembered(Message):
     problem: str
 
 
+@dataclass
+class ReadSoFar(Message):
+    """This share of a file was read, for `feed`, or for page 8 if that is None."""
+
+    feed: Feed | None
+    share: float
+
+
 class Background:
     """Threads report to the app with messages; files go to `folder`, None is the current one."""
 
@@ -159,7 +167,8 @@ class Background:
 
     def _analyse(self, feed: Feed, job: Job) -> None:
         try:
-            done = AnalysisDone(feed, job, analyse_files(job.paths, job.at))
+            window = analyse_files(job.paths, job.at, reporter(self._app, feed))
+            done = AnalysisDone(feed, job, window)
         except (DecodescopeError, OSError) as error:
             gone = feed.kind != "trace" and not job.paths[0].exists()
             done = AnalysisDone(feed, job, None, "" if gone else str(error))
@@ -189,9 +198,25 @@ def save_trace(source: Path, folder: Path, stem: str) -> Path:
         return write_new_file(folder, stem, ".json.gz", write)
 
 
-def analyse_files(paths: Sequence[Path], at: float) -> Window:
+def reporter(app: App[None], feed: Feed | None) -> Callable[[float], None]:
+    """A function that posts `ReadSoFar` for every twentieth of a file."""
+    said = 0
+
+    def report(share: float) -> None:
+        nonlocal said
+        if int(share * 20) > said:
+            said = int(share * 20)
+            app.post_message(ReadSoFar(feed, share))
+
+    return report
+
+
+def analyse_files(
+    paths: Sequence[Path], at: float, progress: Callable[[float], None] | None = None
+) -> Window:
     """Load and analyse the trace at `paths`, announced at monotonic second `at`; several files are
-    merged as the ranks of one run.
+    merged as the ranks of one run. `progress` is called with the share of a single file that was
+    read.
 
     Raises:
         TraceError: a file is not a trace, or too damaged.
@@ -201,18 +226,18 @@ def analyse_files(paths: Sequence[Path], at: float) -> Window:
     from decodescope.analyzer.lanes.build import find_lanes
     from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
-    analysis = _analysis(paths)
+    analysis = _analysis(paths, progress)
     report = analysis.report
     shown = report.kernels[:KERNELS_SHOWN]
     families = tuple(FAMILIES[kernel_family(kernel.name)] for kernel in shown)
     return Window(paths[0], analysis, find_lanes(analysis), families, at)
 
 
-def _analysis(paths: Sequence[Path]) -> "Analysis":
+def _analysis(paths: Sequence[Path], progress: Callable[[float], None] | None) -> "Analysis":
     from decodescope.analyzer import analyze, analyze_ranks, load
 
     if len(paths) == 1:
-        return analyze(load(paths[0]))
+        return analyze(load(paths[0], progress))
     ranks = analyze_ranks(paths)
     if ranks.merged is None:
         reasons = "; ".join(finding.message for finding in ranks.report.findings)

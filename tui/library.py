@@ -9,7 +9,7 @@ from textual.message import Message
 
 from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.tui.background import NotRemembered, analyse_files
+from decodescope.tui.background import NotRemembered, analyse_files, reporter
 from decodescope.tui.model.feed import ReplaySource, Source, TraceSource, source_for
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.memory import Memory
@@ -59,7 +59,7 @@ class Library:
         self._captured: list[Path] = []
         self._live = False
         self._wanted: tuple[Path, ...] = ()
-        self._listing = False
+        self._listing = self._complete_due = False
 
     @property
     def shelf(self) -> Shelf:
@@ -79,6 +79,7 @@ class Library:
     def browse(self, typed: str) -> None:
         """The path field says `typed`: list its folder if that is another one."""
         folder = folder_of(typed, self._start)
+        self._complete_due = False
         self._set(typed=typed, problem="")
         if folder != self.shelf.folder or self.shelf.listed is None:
             self._list(folder)
@@ -88,6 +89,15 @@ class Library:
         if message.folder == self.shelf.folder:
             self._listing = False
             self._set(listed=message.entries, known=message.known, problem=message.problem)
+            if self._complete_due:
+                self.complete()
+
+    def complete(self) -> None:
+        """Complete what is typed, now or when its folder is listed."""
+        if self._listing:
+            self._complete_due = True
+        else:
+            self.browse(self.shelf.completed())
 
     def point(self, path: Path) -> None:
         """The cursor is on `path`."""
@@ -115,6 +125,12 @@ class Library:
             self._wanted = paths
             self._set(reading=", ".join(path.name for path in paths), problem="")
             self._app.run_worker(lambda: self._read(paths), name="open", thread=True)
+
+    def read_so_far(self, share: float) -> None:
+        """This share of the first file was read."""
+        if self._wanted:
+            names = ", ".join(path.name for path in self._wanted)
+            self._set(reading=f"{names}, {100 * share:.0f} %")
 
     def open_typed(self, typed: str) -> None:
         """Read what the path field names, or the only entry that begins so."""
@@ -190,7 +206,9 @@ class Library:
     def _readable(self, paths: tuple[Path, ...]) -> FilesRead:
         source = source_for(paths[0]) if len(paths) == 1 else TraceSource(paths)
         if not isinstance(source, ReplaySource):
-            return FilesRead(paths, source, analyse_files(paths[:1], self._clock.monotonic()))
+            progress = reporter(self._app, None)
+            window = analyse_files(paths[:1], self._clock.monotonic(), progress)
+            return FilesRead(paths, source, window)
         from decodescope.analyzer.recordings.recording import read_recording
 
         read_recording(source.path)

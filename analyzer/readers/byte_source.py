@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 from itertools import chain
@@ -37,7 +37,7 @@ class ByteSource:
     `head` is what the bytes begin with (up to 4,096 of them; `read` returns them as well). `path`
     names the source in messages. `file` is the file that holds these very bytes and can be opened
     again; None for a pipe, a compressed file and bytes in memory. `truncated` is set when a gzip
-    stream ends early or is broken.
+    stream ends early or is broken. `progress` gets the number of bytes that `stream` gave.
 
     Raises `TraceError` when reading fails, what is no plain file has more than `max_bytes`, or gzip
     unpacks to over 200 times its size (beyond 64 MiB).
@@ -49,10 +49,12 @@ class ByteSource:
         path: str,
         max_bytes: int = MAX_DECOMPRESSED_BYTES,
         file: Path | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
         self.path = path
         self.truncated = False
         self._max_bytes = max_bytes
+        self._progress = progress
         pieces = self._raw(stream, endless=file is None)
         first = _join_until(pieces, len(_GZIP_MAGIC))
         packed = first.startswith(_GZIP_MAGIC)
@@ -96,6 +98,8 @@ class ByteSource:
             total += len(piece)
             if endless and total > self._max_bytes:
                 raise self._too_much("gives")
+            if self._progress is not None:
+                self._progress(total)
             yield piece
 
     def _too_much(self, does: str) -> TraceError:
@@ -137,8 +141,9 @@ class ByteSource:
 
 
 @contextmanager
-def open_source(path: str) -> Iterator[ByteSource]:
-    """Open a file, a pipe, or for "-" the standard input, which is then named `<stdin>`.
+def open_source(path: str, progress: Callable[[float], None] | None = None) -> Iterator[ByteSource]:
+    """Open a file, a pipe, or for "-" the standard input, which is then named `<stdin>`. `progress`
+    is called with the share of a file that was read.
 
     Raises `TraceError` if it cannot be opened or read, is a terminal, or a pipe without a byte.
     """
@@ -146,9 +151,15 @@ def open_source(path: str) -> Iterator[ByteSource]:
         shown = STDIN if path == "-" else path
         if stream.isatty():
             raise TraceError(f"{shown}: is a terminal; pipe a trace into it, or name a file")
-        regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+        found = os.fstat(stream.fileno())
+        regular = stat.S_ISREG(found.st_mode)
         named = regular and path != "-"
-        source = ByteSource(stream, shown, file=Path(path) if named else None)
+
+        def report(count: int) -> None:
+            if regular and progress is not None:
+                progress(min(count / max(found.st_size, 1), 1.0))
+
+        source = ByteSource(stream, shown, file=Path(path) if named else None, progress=report)
         if not regular and not source.head and not source.truncated:
             raise TraceError(
                 f"{shown}: gave no bytes; check the command that writes them "

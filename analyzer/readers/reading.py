@@ -28,14 +28,15 @@ _BEGINNING_BYTES = 1 << 16
 _JSON = re.compile(rb"\s*(?:\{\s*[\"}]|\[\s*[{\]]|[\[{]\s*\Z)")
 
 
-def load(path: Path | str) -> Trace:
+def load(path: Path | str, progress: Callable[[float], None] | None = None) -> Trace:
     """Read a trace of Kineto (JSON), Nsight Systems (SQLite) or rocprofv3 (JSON), or a recording.
 
     `path` may be a file, a pipe, or "-" for the standard input; any of them may be gzip. The first
-    of `FORMATS` that recognises what it begins with reads it. Raises `TraceError` naming the file,
-    what is wrong with it and what to do.
+    of `FORMATS` that recognises what it begins with reads it. `progress` is called with the share
+    of a file that was read, except of SQLite, which is read in no order. Raises `TraceError` naming
+    the file, what is wrong with it and what to do.
     """
-    with open_source(str(path)) as source:
+    with open_source(str(path), progress) as source:
         return next(read for _, recognises, read in FORMATS if recognises(source))(source)
 
 

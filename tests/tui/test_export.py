@@ -18,7 +18,7 @@ from tests.helpers.scripted import Session, StillClock, settle, text_of
 
 # Those of a comparison are offered on its page only.
 OFFERED = tuple(one for one in EXPORTABLES if one.of != "comparison")
-STEM = "decodescope-window-0001.json-20260102-030405"
+STEM = "decodescope-window-0001-20260102-030405"
 
 
 @pytest.fixture

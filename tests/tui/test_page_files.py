@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.protocol import Pause, Resume
-from decodescope.analyzer.readers.reading import format_of
+from decodescope.analyzer.readers.reading import format_of, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
-from decodescope.tui import library
+from decodescope.tui import background, library
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.feed import TraceSource
 from decodescope.tui.model.memory import Memory, Places
@@ -115,6 +115,19 @@ async def test_tab_completes_and_folders_are_entered(app, folder) -> None:
         assert "inner.json" in text_of(app).splitlines()[0]
 
 
+async def test_tab_waits_for_a_folder_that_is_still_read(app, monkeypatch) -> None:
+    go = threading.Event()
+    slow = library.listing
+    monkeypatch.setattr(library, "listing", lambda folder: go.wait(PATIENCE_S) and slow(folder))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("o", *"sub", "tab")
+        field = pilot.app.screen.query_one(PathPanel).field
+        assert field.value == "sub"
+        go.set()
+        await settle(pilot)
+        assert field.value == "sub folder/"
+
+
 async def test_hidden_files_appear_when_a_dot_is_typed(app) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
@@ -195,10 +208,10 @@ real = library.analyse_files
 async def test_enter_twice_quickly_reads_the_file_once(app, monkeypatch) -> None:
     read, go = [], threading.Event()
 
-    def slow(paths, at):
+    def slow(paths, at, progress):
         read.append(paths)
         go.wait(PATIENCE_S)
-        return real(paths, at)
+        return real(paths, at, progress)
 
     monkeypatch.setattr(library, "analyse_files", slow)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -219,10 +232,10 @@ async def test_keys_work_while_a_file_is_read_and_the_last_wish_counts(
 ) -> None:
     held = {"run-b.json": True}
 
-    def slow(paths, at):
+    def slow(paths, at, progress):
         while held.get(paths[0].name):
             time.sleep(0.01)
-        return real(paths, at)
+        return real(paths, at, progress)
 
     monkeypatch.setattr(library, "analyse_files", slow)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -246,6 +259,45 @@ async def test_keys_work_while_a_file_is_read_and_the_last_wish_counts(
         held.clear()
         await settle(pilot)
         assert "inner.json" in text_of(app).splitlines()[0]
+
+
+async def test_how_much_of_a_file_was_read_is_shown(app, folder, monkeypatch) -> None:
+    """Of the file that is opened, and of one that the command line named."""
+    named = DecodescopeApp(TraceSource((folder / "run-a.json",)), clock=StillClock())
+    for one, text in ((named, "reading: 40 %"), (app, "reading run-b.json, 40 %")):
+        go = threading.Event()
+
+        def half(paths, at, progress, go=go):
+            progress(0.4)
+            go.wait(PATIENCE_S)
+            return real(paths, at, progress)
+
+        monkeypatch.setattr(library if one is app else background, "analyse_files", half)
+        async with one.run_test(size=(120, 40)) as pilot:
+            if one is app:
+                await settle(pilot)
+                await typed(pilot, "run-b")
+                await pilot.press("enter")
+            for _ in range(200):
+                await pilot.pause(0.01)
+                if text in text_of(one):
+                    break
+            assert text in text_of(one)
+            go.set()
+            await settle(pilot)
+            assert "launch-bound" in text_of(one)
+        monkeypatch.undo()
+
+
+def test_the_share_of_a_file_that_was_read_grows_to_all_of_it(tmp_path: Path) -> None:
+    whole = (DATA / "cpu_two_blocks.json.gz").read_bytes()
+    plain = gzip.decompress(whole)
+    (tmp_path / "large.json").write_bytes(b" " * (5 << 20) + plain)
+    shares: list[float] = []
+    assert load(tmp_path / "large.json", shares.append).source.format == "kineto"
+    assert shares == sorted(shares)
+    assert len(shares) >= 5
+    assert shares[-1] == 1.0
 
 
 async def test_marked_files_are_opened_together(app) -> None:

@@ -294,6 +294,11 @@ class Feed:
             paths = self.source.paths
             self._expect(Job(paths if index == len(paths) else (paths[index],), index, now))
 
+    def read_so_far(self, share: float) -> None:
+        """This share of the file that is being opened was read."""
+        if self._state.state == "reading":
+            self._set(detail=f"{share:.0%}".replace("%", " %"))
+
     def analysed(self, job: Job, window: Window) -> None:
         """Keep the window of `job`, unless there is a later one."""
         self._answered(job)

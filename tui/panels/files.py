@@ -21,6 +21,7 @@ from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import (
     BackToLive,
     Browse,
+    Complete,
     MarkFile,
     OpenPaths,
     OpenTyped,
@@ -81,7 +82,6 @@ class PathData:
     """`about`: one line about what is going on, or about the file under the cursor."""
 
     typed: str
-    completed: str
     about: str
     failed: bool
 
@@ -102,7 +102,7 @@ class PathPanel(Panel[PathData]):
 
     def pick(self, view: View, moment: Moment) -> PathData | Empty:
         shelf = view.shelf
-        return PathData(shelf.typed, shelf.completed(), _about(shelf), bool(shelf.problem))
+        return PathData(shelf.typed, _about(shelf), bool(shelf.problem))
 
     def show(self, view: View, moment: Moment) -> None:
         super().show(view, moment)
@@ -127,8 +127,7 @@ class PathPanel(Panel[PathData]):
 
     def complete(self) -> None:
         """Complete what is typed."""
-        if isinstance(self._data, PathData) and self._data.completed != self._data.typed:
-            self.post_message(Browse(self._data.completed))
+        self.post_message(Complete())
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:

@@ -52,6 +52,11 @@ class Browse(Message):
 
 
 @dataclass
+class Complete(Message):
+    """Complete what the path field says."""
+
+
+@dataclass
 class Point(Message):
     """The cursor is on the file or folder `path`."""
 

@@ -13,7 +13,7 @@ from decodescope.tui.panels.panel import Panel, Row, Sheet
 _FILE_CELLS = 28
 _WARNINGS = ("random weights", "device: cpu")
 
-_DETAILED = ("starting", "loading", "building", "ending", "ended")
+_DETAILED = ("starting", "reading", "loading", "building", "ending", "ended")
 
 Tone = Literal["good", "busy", "idle", "bad"]
 
