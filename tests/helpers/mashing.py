@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import sys
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +18,13 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.model.feed import ReplaySource, TraceSource
+from decodescope.tui.link.comparison import ComparisonLink
+from decodescope.tui.model.feed import LiveSource, ReplaySource, Source, TraceSource
 from tests.helpers.scripted import (
     DIED,
     ScriptedLink,
     StillClock,
     hello,
-    live_app,
     ready,
     stats,
     text_of,
@@ -69,21 +70,23 @@ class Mash:
     did: list[str] = field(default_factory=list)
     link: ScriptedLink = field(default_factory=lambda: ScriptedLink(answers=True))
 
+    def _opened(self, source: Source) -> DecodescopeApp:
+        """An app whose comparisons end before they begin."""
+        nothing = ComparisonLink((sys.executable, "-c", "pass"))
+        return DecodescopeApp(source, None, StillClock(), self.folder, comparison=nothing)
+
     def app(self) -> DecodescopeApp:
         """An app on a run, a recording or traces."""
         kind = self.rng.choice(("live", "live", "replay", "traces"))
         self.did.append(kind)
-        clock = StillClock()
         if kind == "live":
             self.link.say(hello(), State("running", "eager"), stats(1))
-            return live_app(self.link, clock, self.folder)
+            return self._opened(LiveSource(self.link))
         if kind == "replay":
-            source = ReplaySource(write_recording(self.folder))
-            return DecodescopeApp(source, clock=clock, folder=self.folder)
+            return self._opened(ReplaySource(write_recording(self.folder)))
         broken = self.folder / "broken.json"
         broken.write_text('{"traceEvents": [')
-        files = (write_trace(self.folder / "a.json"), broken)
-        return DecodescopeApp(TraceSource(files), clock=clock, folder=self.folder)
+        return self._opened(TraceSource((write_trace(self.folder / "a.json"), broken)))
 
     async def run(self, steps: int) -> None:
         """So many things happen to one app.
