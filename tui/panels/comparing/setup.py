@@ -4,6 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from decodescope.analyzer.formatting import UNKNOWN, rate
+from decodescope.tui.commands import Command
 from decodescope.tui.model.candidates import Candidate, candidates
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View
@@ -40,6 +41,10 @@ class ComparisonSetupPanel(ComparisonTable):
     """Enter chooses or drops a candidate; the first chosen one is the base."""
 
     NAME = "ab_setup"
+    COMMANDS = (
+        Command("enter", "enter", "Choose", "Choose the row, or drop it", "choose", 0, "enter"),
+        *ComparisonTable.COMMANDS,
+    )
 
     def source(self, view: View, moment: Moment) -> object:
         state = view.comparison

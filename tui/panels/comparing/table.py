@@ -28,7 +28,7 @@ class ComparisonTable(TablePanel):
     """A table of the comparison page. Its rows are not of the window that other pages show, so they
     select nothing there."""
 
-    COMMANDS = (*COMPARISON_COMMANDS, *TABLE_COMMANDS)
+    COMMANDS = (*COMPARISON_COMMANDS, *(one for one in TABLE_COMMANDS if one.action != "enter"))
 
     def moved(self, key: Hashable) -> None:
         """Select nothing."""

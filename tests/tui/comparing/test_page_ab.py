@@ -34,7 +34,7 @@ from tests.helpers.scripted import (
     text_of,
     write_trace,
 )
-from tests.tui.scripted_comparison import (
+from tests.tui.comparing.scripted_comparison import (
     ScriptedComparison,
     comparison,
     done,
