@@ -178,6 +178,18 @@ def test_gaps_of_several_gpus_say_which_one(foreign_traces: Path) -> None:
     assert f" {duration(sum(device.idle_ns for device in shown.report.devices))} " in lines[1]
 
 
+def test_different_kernels_have_different_names_in_the_list() -> None:
+    panel = GapListPanel(BRUSHES[0], view_of(window("eager")), Moment(0.0))
+    rows = panel._shown
+    shown = {}
+    for row in range(len(rows)):
+        cells = rows.cells(row, BRUSHES[0].inks, 24)
+        gap = rows._table.report(row)
+        for name, cell in ((gap.prev, cells[2]), (gap.next, cells[3])):
+            assert shown.setdefault(cell.text, name) == name
+    assert len(shown) > 20
+
+
 def test_details_of_a_gap_name_every_part_and_what_to_do() -> None:
     shown = window("eager")
     for gap in shown.report.largest_gaps:
@@ -226,7 +238,7 @@ def test_figures_never_touch(width: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_picture(snap_compare, eager: Path, size) -> None:
-    keys = ("4", "tab", "down", "tab", "down")
+    keys = ("4", "tab", "down", "shift+tab", "down")
     assert snap_compare(
         app_of(eager), terminal_size=size, run_before=recorded.before_picture(*keys)
     )

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from decodescope.analyzer.reports.gap_table import Field, GapTable
 
 TITLE = "Gaps"
+_NAME_LEAST, _LEAST = 20, 14
 _COLUMNS = (
     Column("idle because", "left", first="up", least=16),
     Column("length", least=7),
-    Column("after", "left", 3, "up", flexible=True, least=14),
-    Column("before", "left", 1, "up", flexible=True, least=14),
-    Column("host", "left", 2, "up", flexible=True, least=12),
-    Column("range", "left", 4, "up", flexible=True, least=12),
+    Column("after", "left", 3, "up", flexible=True, least=_NAME_LEAST),
+    Column("before", "left", 1, "up", flexible=True, least=_NAME_LEAST),
+    Column("host", "left", 2, "up", flexible=True, least=_LEAST),
+    Column("range", "left", 4, "up", flexible=True, least=_LEAST),
     Column("launch call", "left", 6, "up"),
     Column("step", priority=5, first="up"),
 )
@@ -66,6 +67,8 @@ class GapRows(Rows):
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
         gap = self._table.report(row)
+        # Flexible columns share what is left, each above its least; `room` is that of a name.
+        less = max(room - _NAME_LEAST + _LEAST, 1)
         mark = f"{GAP_LETTERS.get(gap.gap_class, '?')} " if inks.letters else ""
         more = f" +{len(gap.parts) - 1}" if len(gap.parts) > 1 else ""
         cells = (
@@ -73,8 +76,8 @@ class GapRows(Rows):
             Cell(duration(gap.length_ns), inks.strong),
             Cell(self._names.of(gap.prev, room)),
             Cell(self._names.of(gap.next, room)),
-            Cell(cut_middle(host_words(gap), room)),
-            Cell(cut_start(gap.range or UNKNOWN, room), inks.dim),
+            Cell(cut_middle(host_words(gap), less)),
+            Cell(cut_start(gap.range or UNKNOWN, less), inks.dim),
             Cell(gap.call or UNKNOWN, inks.dim),
             Cell(UNKNOWN if gap.step is None else f"{gap.step}", inks.dim),
         )
