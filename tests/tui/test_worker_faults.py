@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol import (
     Bye,
     Failure,
@@ -25,7 +26,17 @@ from decodescope.tui.link import process
 from decodescope.tui.link.recording import RecordingLink
 from decodescope.tui.link.worker import WorkerLink
 from decodescope.tui.model.feed import ReplaySource, source_for
-from tests.helpers.scripted import ScriptedLink, Session, hello, settle, stats, text_of
+from tests.helpers.scripted import (
+    ScriptedLink,
+    Session,
+    StillClock,
+    hello,
+    live_app,
+    ready,
+    settle,
+    stats,
+    text_of,
+)
 from tests.tui.test_worker_link import is_a, of, scripted, sending, until
 
 PATIENCE_S = 20
@@ -135,8 +146,6 @@ class SlowToEnd(ScriptedLink):
 
 
 async def test_leaving_says_at_once_that_the_worker_is_being_ended(tmp_path):
-    from tests.helpers.scripted import StillClock, live_app
-
     link = SlowToEnd()
     app = live_app(link, StillClock(), tmp_path)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -214,6 +223,26 @@ async def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path, small_di
     assert next(type(f.message) for f in read_recording(partial).frames) is type(hello())
 
 
+async def test_the_title_says_that_the_run_is_recorded_until_it_is_not(tmp_path, monkeypatch):
+    source = ScriptedLink()
+    writer = RecordingWriter(tmp_path / "run.dsrec")
+    app = live_app(RecordingLink(source, writer), StillClock(), tmp_path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        source.say(hello(), State("running", "eager"), stats(1))
+        await settle(pilot)
+        assert text_of(app).splitlines()[0].endswith("rec")
+
+        def full(message: object) -> None:
+            raise InputError("run.dsrec: cannot write the recording (No space left on device)")
+
+        monkeypatch.setattr(writer, "write", full)
+        source.say(Log("info", "x"), Log("info", "y"))
+        await settle(pilot)
+        shown = text_of(app)
+        assert not shown.splitlines()[0].endswith("rec")
+        assert "No space left on device" in shown
+
+
 def recorded(path: Path, *messages: object) -> RecordingWriter:
     writer = RecordingWriter(path)
     for message in messages:
@@ -238,8 +267,6 @@ def test_a_recording_without_figures_replaces_no_older_one(tmp_path, said):
 def test_heartbeats_are_not_recorded_and_other_settings_have_windows_of_their_own(
     tmp_path, trace_file
 ):
-    from tests.helpers.scripted import ready
-
     window, path = ready(trace_file), tmp_path / "run.dsrec"
     run = [hello(), *[window] * 9, Heartbeat(), Meters(power_w=1.0)]
     recorded(path, *run, *run)

@@ -87,6 +87,11 @@ class Link:
         """
         return None
 
+    @property
+    def recording(self) -> bool:
+        """Whether what the worker says is being written to a file."""
+        return False
+
     async def start(self) -> None:
         """Begin; returns at once, `Progress` and `Hello` arrive through `receive`.
 

@@ -24,6 +24,10 @@ class RecordingLink(Link):
     def settings(self) -> Settings | None:
         return self._link.settings
 
+    @property
+    def recording(self) -> bool:
+        return self._writer is not None
+
     async def start(self) -> None:
         await self._link.start()
 

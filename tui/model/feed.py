@@ -148,6 +148,7 @@ class Feed:
         playback = self.link.playback() if self.link is not None else None
         return replace(self._state, samples=tuple(self._samples), log=tuple(self._log),
                        playback=playback, analysing=self._expected is not None,
+                       recording=self.link is not None and self.link.recording,
                        unseen=self._unseen)  # fmt: skip
 
     def now(self) -> float:

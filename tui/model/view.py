@@ -138,6 +138,7 @@ class View:
     playback: Playback | None = None
     analysing: bool = False
     meters: Meters | None = None
+    recording: bool = False
     heard_at: float | None = None
     stage_at: float | None = None
     stage_expected_s: float | None = None

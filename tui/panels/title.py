@@ -58,6 +58,8 @@ class TitlePanel(Panel[TitleData]):
         elif view.detail and view.state in _DETAILED:
             text = f"{view.state}: {view.progress(moment.now)}"
         badges.append(_playback_badge(view.playback) if view.playback else Badge(text, tone))
+        if view.recording:
+            badges.append(Badge("rec", "bad"))
         if view.unseen and view.page != LOG_PAGE:
             badges.append(Badge(f"\u26a0{view.unseen}", "busy"))
         return TitleData(tuple(badges), _facts(view))
