@@ -25,7 +25,7 @@ from tests.helpers.foreign import rocprof_files
 from tests.helpers.scripted import Session, StillClock, ready, settle, text_of, write_trace
 
 PATIENCE_S = 60.0
-DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[2] / "data"
 
 
 @pytest.fixture
