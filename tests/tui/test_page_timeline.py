@@ -30,7 +30,7 @@ from decodescope.tui.style.glyphs import ASCII, UNICODE
 from decodescope.tui.style.palette import Inks, themed_inks
 from decodescope.tui.style.terminal import TerminalTraits
 from tests.helpers.kineto_events import call, document, event, op, span, trace_of
-from tests.helpers.scripted import StillClock, settle, text_of, write_trace
+from tests.helpers.scripted import StillClock, ready, settle, text_of, write_trace
 
 SIZES = [(60, 16), (80, 24), (120, 40), (200, 50)]
 
@@ -224,6 +224,21 @@ async def test_a_measure_and_a_span_by_its_ends(trace_file):
     assert cut.end_ns == end
 
 
+async def test_a_measure_outlives_the_next_window_of_a_live_run(session, tmp_path):
+    async with session.app.run_test(size=(120, 40)) as pilot:
+        await session.run(pilot, ready(write_trace(tmp_path / "one.json")))
+        panel = await opened(pilot)
+        await press(pilot, "m")
+        start, window = panel._measured_from, session.app._painter.shown()[0].window
+        session.link.say(ready(write_trace(tmp_path / "two.json")))
+        await settle(pilot)
+        held = session.app._painter.shown()[0].window
+        await press(pilot, "full_stop", "m")
+        measured = pick(session.app)
+    assert held is window
+    assert measured == SpanPick(start, panel._at_ns)
+
+
 async def test_long_gaps_are_compressed_and_it_says_so(trace_file):
     app = app_of(trace_file)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -406,8 +421,6 @@ async def test_lanes_scroll_and_the_mouse_finds_them(tmp_path):
 
 
 async def test_a_later_window_keeps_zoom_and_place(session, tmp_path):
-    from tests.helpers.scripted import ready
-
     async with session.app.run_test(size=(120, 40)) as pilot:
         await session.run(pilot, ready(write_trace(tmp_path / "one.json")))
         panel = await opened(pilot)

@@ -46,6 +46,7 @@ class LanesPanel(Panel[TimelineData]):
         self._own: Pick | None = None
         self._at_ns: int | None = None
         self._dragged: tuple[int, int] | None = None
+        self._measured_from: int | None = None
         self._top = self._columns = self._gutter = self._body = self._body_top = 0
         self._lane_rows: list[int] = []
         self._drawn: tuple[object, list[Row]] | None = None
@@ -102,7 +103,8 @@ class LanesPanel(Panel[TimelineData]):
         elif fresh:
             look = look_again(look, window.lanes, columns)
         if fresh:
-            self._of, self._source, self._at_ns = window, data.source, None
+            self._of, self._source = window, data.source
+            self._at_ns = self._dragged = self._measured_from = None
             self._labels = self._matching(look)
         if fresh or data.selection != self._selection:
             look = look.marked(data.selection, self._labels)

@@ -23,7 +23,6 @@ class TimelinePanel(LanesPanel):
 
     NAME = "timeline"
     COMMANDS = COMMANDS
-    _measured_from: int | None = None
 
     def _marks_ns(self, look: "Look") -> dict[int, str]:
         marks = {self._time(look): self._brush.glyphs.tick} if self.has_focus else {}
@@ -142,7 +141,8 @@ class TimelinePanel(LanesPanel):
         at_ns = self._time(self._look)
         if self._measured_from is None:
             self._measured_from = at_ns
-            self._redraw()
+            # A pick holds the window, so that a live run's next one does not end the measure.
+            self._choose(SpanPick(at_ns, at_ns))
         else:
             start_ns, self._measured_from = self._measured_from, None
             self._choose_span(start_ns, at_ns)
