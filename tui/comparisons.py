@@ -91,18 +91,26 @@ class Comparisons:
 
     async def _measure(self, config: ComparisonConfig, feed: Feed) -> None:
         await feed.hold()
+        waits = feed.view().died is None and feed.view().state not in ("ended", "failed")
+        # Only then, so that the last events of an earlier one do not count for this one.
+        error = await self._started(config)
         self._held = feed
         begun = self.state.begun(config, self._clock.monotonic())
-        waits = feed.view().died is None and feed.view().state not in ("ended", "failed")
         self._set(replace(begun, worker_paused=waits))
-        try:
-            await self._link.start(config)
-        except DecodescopeError as error:
-            self._set(self.state.failed(str(error)))
+        if error:
+            self._set(self.state.failed(error))
             await self._release()
         if not self._reading:
             self._reading = True
             self._app.run_worker(self._receive(), name="link")
+
+    async def _started(self, config: ComparisonConfig) -> str:
+        """Start the process; why it cannot be started, "" if it can."""
+        try:
+            await self._link.start(config)
+        except DecodescopeError as error:
+            return str(error)
+        return ""
 
     async def _receive(self) -> None:
         while (event := await self._link.receive()) is not None:

@@ -14,7 +14,15 @@ from decodescope.analyzer.comparing.messages import (
     RoundCompared,
     RunMeasured,
 )
-from decodescope.analyzer.protocol import Bye, Failure, Pause, Resume, State, WorkerConfig
+from decodescope.analyzer.protocol import (
+    Bye,
+    Failure,
+    Heartbeat,
+    Pause,
+    Resume,
+    State,
+    WorkerConfig,
+)
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.views.sides import sides_of, waterfalls_of
 from decodescope.tui.app import DecodescopeApp
@@ -67,6 +75,8 @@ class Page:
 
     async def say(self, pilot, *events: object) -> str:
         self.link.say(*events)
+        if self._live:
+            self.worker.say(Heartbeat())
         await settle(pilot)
         return text_of(self.app)
 
@@ -390,7 +400,7 @@ def test_how_it_looks(snap_compare, tmp_path: Path, size: tuple[int, int], scene
             page.clock.now += 2
             await page.say(pilot, event)
         if scene == "done":
-            await page.say(pilot, *whole_round(1)[3:], *whole_round(2), *done())
+            await page.say(pilot, *whole_round(1)[2:], *whole_round(2), *done())
 
     assert snap_compare(page.app, terminal_size=size, run_before=act)
 
