@@ -241,6 +241,7 @@ async def test_the_title_says_that_the_run_is_recorded_until_it_is_not(tmp_path,
         shown = text_of(app)
         assert not shown.splitlines()[0].endswith("rec")
         assert "No space left on device" in shown
+    writer.close()
 
 
 def recorded(path: Path, *messages: object) -> RecordingWriter:

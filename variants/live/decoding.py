@@ -47,9 +47,8 @@ class Decoding:
         self._session.tap.clear()
         self.step = None
 
-    def run_until(self, deadline_ns: int) -> int:
-        """Step until the clock has passed `deadline_ns` or the generation ends; returns how many
-        steps that were.
+    def run_for(self, duration_ns: int) -> int:
+        """Step for `duration_ns`, or until the generation ends; returns how many steps that were.
 
         A step costs an append, a clock reading and the pacer.
         """
@@ -58,6 +57,7 @@ class Decoding:
             self.next_generation()
         step, add, clock_ns = self.step.step, self._session.tap.add, self._clock_ns
         after_step, times = self._session.pacer.after_step, self._recent.fresh
+        deadline_ns = clock_ns() + duration_ns
         count = 0
         for _ in range(self.left):
             add(step())

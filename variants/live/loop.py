@@ -92,7 +92,7 @@ class LiveLoop:
 
     def _advance(self) -> None:
         """Step until the next poll, then publish, capture and obey as due."""
-        self._schedule.stepped(self._decoding.run_until(self._clock_ns() + POLL_NS))
+        self._schedule.stepped(self._decoding.run_for(POLL_NS))
         now_ns = self._clock_ns()
         if now_ns >= self._publish_at_ns:
             self._publish()

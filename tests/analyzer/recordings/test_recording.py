@@ -27,7 +27,7 @@ from decodescope.analyzer.protocol import (
     VariantInfo,
 )
 from decodescope.analyzer.readers.reading import load
-from decodescope.analyzer.recordings.bundled import recording_head
+from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
 from decodescope.analyzer.recordings.frames import HEADER, MAGIC, VERSION, MessageFrame, encoded
 from decodescope.analyzer.recordings.recording import Mark, read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
@@ -231,6 +231,34 @@ def test_another_worker_protocol_is_refused(path):
     record(path, [hello(PROTOCOL_VERSION + 1)])
     with pytest.raises(TraceError, match=f"protocol {PROTOCOL_VERSION + 1}"):
         read_recording(path)
+
+
+def test_recordings_of_every_earlier_protocol_open(path):
+    for protocol in range(1, PROTOCOL_VERSION + 1):
+        record(path, [hello(protocol), stats(1)])
+        assert next(read_recording(path).frames).message.protocol == protocol
+
+
+def test_the_bundled_recordings_are_of_the_first_protocol_and_open():
+    greetings = []
+    for bundled in bundled_recordings():
+        greetings += [event.message for event in read_recording(bundled).events
+                      if isinstance(event.message, Hello)]  # fmt: skip
+    assert len(greetings) == len(bundled_recordings()) > 0
+    assert all(greeting.protocol <= PROTOCOL_VERSION for greeting in greetings)
+    first = [greeting for greeting in greetings if greeting.protocol == 1]
+    assert all((g.settings, g.models, g.gpu_uuid) == (None, (), None) for g in first)
+
+
+def test_a_later_version_may_add_fields(path):
+    record(path, [hello(), stats(1)])
+    later = msgspec.to_builtins(MessageFrame(5, stats(2)))
+    later[2]["of_the_future"] = {"more": [1, 2]}
+    body = msgspec.msgpack.encode(later)
+    path.write_bytes(path.read_bytes() + len(body).to_bytes(4, "big") + body)
+    recording = read_recording(path)
+    assert recording.findings == ()
+    assert list(recording.frames)[-1].message == stats(2)
 
 
 def test_a_window_that_cannot_be_unpacked_is_a_trace_error(path, tmp_path):
