@@ -277,6 +277,25 @@ async def test_a_click_selects_and_a_drag_selects_a_span(trace_file):
     assert dragged == SpanPick(begin, end)
 
 
+async def test_a_call_of_the_host_is_named_in_the_details(tmp_path):
+    path = saved(
+        tmp_path / "it.json", event("cpu_op", "aten::mm", 0, 9_000, 4242, 1),
+        call(1_000, 8_000, 1, name="cudaStreamSynchronize"), call(8_500, 8_600, 2),
+        op(9_000, 9_900, 2),
+    )  # fmt: skip
+    app = app_of(path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        await press(pilot, "0")
+        lines = text_of(app).splitlines()
+        y = next(i for i, line in enumerate(lines) if "cudaStreamSynchronize" in line)
+        await pilot.click(offset=(lines[y].index("Synchronize"), y))
+        await settle(pilot)
+        shown = text_of(app)
+    assert pick(app) == SpanPick(1_000, 8_000)
+    assert "halfway in aten::mm ▸ cudaStreamSynchronize" in shown
+
+
 async def test_a_click_in_the_map_moves_there(trace_file):
     app = app_of(trace_file)
     async with app.run_test(size=(120, 40)) as pilot:

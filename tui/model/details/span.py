@@ -8,6 +8,7 @@ from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
 _KERNELS = 12
+_THREADS = 4
 
 
 def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLine]:
@@ -20,6 +21,7 @@ def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLin
     yield DetailLine("", duration(totals.length_ns), "strong")
     yield DetailLine("from", f"{duration(from_ns)} to {duration(from_ns + totals.length_ns)}")
     yield DetailLine("launches", count(totals.launch_calls))
+    yield from _host_lines(window, (start_ns + end_ns) // 2)
     for device in totals.devices:
         if len(totals.devices) > 1:
             label = device.label
@@ -37,6 +39,21 @@ def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLin
         rest = totals.kernels[_KERNELS:]
         text = f"{len(rest):,} other kernels"
         yield DetailLine(duration(sum(ns for _, _, ns in rest)), text, "dim")
+
+
+def _host_lines(window: Window, at_ns: int) -> Iterator[DetailLine]:
+    """What the threads that launch ops were in at `at_ns`, halfway through the span."""
+    from decodescope.analyzer.attribution.host_paths import host_activity
+    from decodescope.analyzer.lanes.host import owners
+
+    trace = window.analysis.trace
+    threads = [thread for thread, device in owners(trace).items() if device is not None]
+    for pid, tid in threads[:_THREADS]:
+        found = host_activity(trace, at_ns, pid, tid)
+        parts = [part for part in (found.range, found.operator, found.call) if part]
+        label = "host" if len(threads) == 1 else f"cpu {tid % 10_000}"
+        if parts:
+            yield DetailLine(label, f"halfway in {' ▸ '.join(parts)}")
 
 
 def _share(ns: int, length_ns: int) -> str:
