@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import signal
 import sys
@@ -13,6 +14,7 @@ import pyte
 import pytest
 
 from decodescope.analyzer.protocol import Failure
+from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from tests.helpers.hostile import (
@@ -24,6 +26,7 @@ from tests.helpers.hostile import (
     unsafe,
 )
 from tests.helpers.processes import alive, children, gone
+from tests.helpers.scripted import write_trace
 
 pexpect = pytest.importorskip("pexpect")
 
@@ -372,3 +375,61 @@ def test_a_drawing_on_a_terminal_is_coloured_and_changes_no_mode():
         assert terminal.raw.count(b"two-blocks") == 1
     finally:
         terminal.child.close(force=True)
+
+
+def test_a_full_disk_leaves_no_half_file_and_the_app_stays(tmp_path):
+    """A limit on the size of files fails a write where a full disk would."""
+    trace = write_trace(tmp_path / "trace.json")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    script = f'cd "{folder}"; ulimit -f 8; exec "{sys.executable}" -m decodescope open "{trace}"'
+    terminal = Terminal(["-c", script], 120, 40, program="bash")
+    try:
+        terminal.until(lambda: terminal.shows("launch-bound"))
+        terminal.child.send("\x13")
+        terminal.until(lambda: terminal.shows("screenshot not written"))
+        assert list(folder.iterdir()) == []
+        terminal.child.send("9")
+        terminal.until(lambda: terminal.shows("File too large"))
+        terminal.child.send("q")
+        terminal.until(terminal.gone)
+        assert terminal.child.exitstatus == 0
+        assert restored(terminal.raw)
+        assert list(folder.iterdir()) == []
+    finally:
+        terminal.child.close(force=True)
+
+
+@pytest.mark.parametrize("way", ["q", "SIGHUP", "SIGTERM"])
+def test_a_replay_leaves_no_temporary_folder(tmp_path, monkeypatch, way):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    recording = next(path for path in bundled_recordings() if path.stem.endswith("fused+graph"))
+    terminal = Terminal(["-m", "decodescope", "open", str(recording)], 100, 30)
+    try:
+        terminal.until(lambda: terminal.shows("memory-bound"))
+        assert [path.name[:19] for path in tmp_path.iterdir()] == ["decodescope-replay-"]
+        if way == "q":
+            terminal.child.send("q")
+        else:
+            terminal.child.kill(signal.Signals[way])
+        terminal.until(terminal.gone)
+        assert restored(terminal.raw)
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        terminal.child.close(force=True)
+
+
+def test_a_storm_of_resizes_ends_in_the_last_size(start):
+    terminal = start()
+    terminal.until(lambda: terminal.shows("47.2"))
+    rng = random.Random(7)
+    for _ in range(60):
+        terminal.resize(rng.randint(1, 300), rng.randint(1, 100))
+        terminal.child.send(rng.choice("123456789"))
+    terminal.resize(100, 30)
+    terminal.child.send("1")
+    terminal.until(lambda: terminal.shows("47.2") and terminal.shows("q quit"))
+    terminal.child.send("q")
+    terminal.until(terminal.gone)
+    assert terminal.child.exitstatus == 0
+    assert restored(terminal.raw)
