@@ -1,7 +1,7 @@
 """Makes the bundled recordings: `python -m tools.make_recordings`, on the GPU to be shown.
 
-Runs the app for a few seconds with each variant, and writes <gpu>-<model>-<variant>.dsrec below
-analyzer/recordings.
+Runs the app for a few seconds with each variant that runs here, and writes
+<gpu>-<model>-<variant>.dsrec below analyzer/recordings. All together may take 6 MB.
 """
 
 import argparse
@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 from benchmarks.terminal import record_live
-from decodescope.variants.machine.environment import environment
+from decodescope.variants.machine.environment import choose_device, environment
+from decodescope.variants.registry import available_variants
 
+MOST_BYTES = 6_000_000
 FOLDER = Path(__file__).resolve().parent.parent / "analyzer" / "recordings"
 
 
@@ -18,17 +20,23 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="llama-3.2-1b@random")
-    parser.add_argument("--variants", default="eager,compiled")
+    parser.add_argument("--variants", help="comma-separated [default: all that run here]")
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("-o", "--output", type=Path, default=FOLDER)
     arguments = parser.parse_args()
     gpu = str(environment()["gpu"] or "cpu").replace("NVIDIA ", "").replace(" ", "-").lower()
     model = arguments.model.partition("@")[0]
-    for variant in arguments.variants.split(","):
+    runnable = [v.name for v in available_variants(choose_device(None))
+                if v.unavailable is None and not v.interpreted]  # fmt: skip
+    for variant in arguments.variants.split(",") if arguments.variants else runnable:
         path = arguments.output / f"{gpu}-{model}-{variant}.dsrec"
         options = ["--model", arguments.model, "--variant", variant]
         record_live(options, arguments.seconds, path)
         sys.stderr.write(f"{path.name}: {path.stat().st_size:,} bytes\n")
+    total = sum(path.stat().st_size for path in arguments.output.glob("*.dsrec"))
+    sys.stderr.write(f"together {total:,} bytes\n")
+    if total > MOST_BYTES:
+        raise SystemExit(f"more than {MOST_BYTES:,} bytes: record fewer seconds")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import pytest
 
 from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.recordings.bundled import recording_head
 from decodescope.analyzer.schema.report import Report
 
 FOLDER = Path(__file__).resolve().parents[3] / "analyzer" / "recordings"
@@ -31,6 +32,17 @@ def analysis(request: pytest.FixtureRequest) -> Analysis:
 def test_there_is_one_of_each_way_to_run_the_step() -> None:
     variants = {path.stem.rsplit("-", 1)[-1] for path in RECORDINGS}
     assert variants == set(BOUNDS)
+
+
+def test_they_are_small_and_their_heads_say_what_they_are() -> None:
+    assert sum(path.stat().st_size for path in RECORDINGS) <= 6_000_000
+    for path in RECORDINGS:
+        head = recording_head(path)
+        assert head is not None
+        assert head.variant == path.stem.removeprefix("h200-llama-3.2-1b-")
+        assert head.device_name == "NVIDIA H200"
+        assert head.model.startswith("llama-3.2-1b")
+        assert head.date.startswith("20")
 
 
 def test_every_op_is_linked_and_belongs_to_a_step(analysis: Analysis) -> None:
