@@ -1,5 +1,7 @@
 """The app's colours by theme, and letters where a terminal has too few."""
 
+import os
+import sys
 from itertools import combinations
 from pathlib import Path
 
@@ -40,6 +42,22 @@ def test_letters_stand_in_for_swatches_without_enough_colours() -> None:
     assert themed_inks({}, True).mark("h", "■") == "■"
     assert themed_inks({}, True, few_colors=True).mark("h", "■") == "h"
     assert Inks().mark("h", "■") == "h"
+
+
+@pytest.mark.parametrize(
+    ("variables", "few"),
+    [
+        ({"TERM": "xterm"}, True),
+        ({"TERM": "xterm-256color"}, False),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, False),
+    ],
+)
+def test_the_terminal_is_asked_how_many_colours_it_has(variables, few) -> None:
+    pexpect = pytest.importorskip("pexpect")
+    code = "from decodescope.cli.output import has_few_colors; print(has_few_colors())"
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    said = pexpect.run(f'{sys.executable} -c "{code}"', env=kept | variables, timeout=60)
+    assert said.split() == [str(few).encode()]
 
 
 async def test_a_terminal_of_sixteen_colours_gets_letters(tmp_path: Path, trace_file: Path) -> None:

@@ -89,7 +89,7 @@ def _share(rows: list[Band], spare: int) -> list[int]:
 @dataclass(frozen=True, slots=True)
 class Room:
     """What a page's bands depend on: the source, the cells for all bands, the frame of panels,
-    whether there are colours, and the rows inside the frame that panels want, by name."""
+    whether colours tell classes apart, and the rows inside the frame that panels want, by name."""
 
     kind: Kind
     width: int

@@ -12,8 +12,7 @@ from decodescope.analyzer.reports.per_step import (
     idle_fraction,
     launch_calls_per_step,
 )
-from decodescope.analyzer.roofline.peaks import bandwidth
-from decodescope.analyzer.schema.run_report import Bandwidth
+from decodescope.analyzer.reports.step_bandwidths import live_bandwidth
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel, Row, Sheet
 
@@ -80,9 +79,10 @@ def _speed(view: View) -> list[Figure]:
         Figure("p50", fmt.milliseconds(stats.step_p50_ns), "ms", 2, tone),
         Figure("p99", fmt.milliseconds(stats.step_p99_ns), "ms", 4, tone),
     ]
-    if (used := _mbu(view)) is not None and used.mbu is not None:
-        of = "of the datasheet's peak" if used.mbu_of == "datasheet" else ""
-        figures.append(Figure("MBU", f"{fmt.percent(used.mbu)} %", of, 5, tone))
+    live = live_bandwidth(stats, view.hello)
+    if live is not None and live.used.mbu is not None:
+        of = "of the datasheet's peak" if live.used.mbu_of == "datasheet" else ""
+        figures.append(Figure("MBU now", f"{fmt.percent(live.used.mbu)} %", of, 5, tone))
     return figures
 
 
@@ -137,15 +137,3 @@ def _freshness(view: View, moment: Moment) -> list[Figure]:
     if view.stats is not None and view.stats.dropped:
         figures.append(Figure("", fmt.count(view.stats.dropped, 7), "dropped", 7, "warn"))
     return figures
-
-
-def _mbu(view: View) -> Bandwidth | None:
-    stats, hello = view.stats, view.hello
-    if stats is None or hello is None:
-        return None
-    return bandwidth(
-        stats.bytes_per_step,
-        stats.step_p50_ns,
-        hello.measured_peak_bytes_per_s,
-        hello.datasheet_peak_bytes_per_s,
-    )

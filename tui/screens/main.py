@@ -118,7 +118,7 @@ class MainScreen(Screen[None]):
         wanted = self._wanted(page, width)
         banner = banner_rows(view.banner, width, height)
         new = plan(page, view.kind, (width, height), wanted | {"banner": banner},
-                   self._brush.inks.color)  # fmt: skip
+                   not self._brush.inks.letters)  # fmt: skip
         if new == self._plan and page.name == self._page:
             return
         before = set(self._plan.places) if self._plan is not None else set()

@@ -81,12 +81,13 @@ def test_every_bandwidth_has_its_moment_and_none_is_shown_twice_under_one_name(t
 async def test_the_live_figure_is_beside_those_of_the_window(tmp_path: Path) -> None:
     session = scripted.Session(tmp_path)
     trace = scripted.write_trace(tmp_path / "window.json")
-    async with session.app.run_test(size=(120, 40)) as pilot:
+    async with session.app.run_test(size=(170, 44)) as pilot:
         await session.run(pilot, State("running", "eager"), scripted.ready(trace))
         await press(pilot, "6")
         lines = text_of(session.app).splitlines()
     found = [line for line in lines if "unprofiled" in line and "%" in line and "GB/s" in line]
     assert any(" now " in line and " 2.8 % " in line for line in found)
+    assert "MBU now 2.8 %" in lines[2]
     assert any(" before the window " in line for line in found)
     assert any("an unprofiled step (1.50 ms) reads" in line for line in lines)
 
