@@ -36,7 +36,7 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.analyzer.recordings.recording import Mark
 from decodescope.tui.background import AnalysisDone, Background, FileDone, NotRemembered, ReadSoFar
-from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, bindings
+from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, bindings, rekeyed
 from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.library import FilesRead, Library, Listed, window_health
 from decodescope.tui.link.base import LinkEvent, Seek, Speed
@@ -137,6 +137,7 @@ class DecodescopeApp(App[None]):
         self.register_theme(DARK)
         self.register_theme(LIGHT)
         self._places = places
+        self._keys: dict[str, str] = {}
         self._memory = Memory(places.state if places is not None else None)
         self._library = Library(self, self._focus, self._memory, self._clock, folder)
         remembered = self._memory.remembered.theme or ""
@@ -197,11 +198,11 @@ class DecodescopeApp(App[None]):
                                 partial(self.action_page, page.name))  # fmt: skip
         focused = self._main.focused
         if isinstance(focused, Panel):
-            for command in focused.COMMANDS:
+            for command in focused.commands:
                 yield SystemCommand(command.title, f"{command.help} ({command.shown_key})",
                                     partial(self.run_action, command.action, focused))  # fmt: skip
         replay = REPLAY_COMMANDS if self._feed.kind == "replay" else ()
-        for command in (*COMMANDS, *replay):
+        for command in rekeyed((*COMMANDS, *replay), "app", self._keys):
             if command.action not in ("command_palette", "clear"):
                 yield SystemCommand(command.title, f"{command.help} ({command.shown_key})",
                                     partial(self.run_action, command.action))  # fmt: skip
@@ -596,8 +597,8 @@ class DecodescopeApp(App[None]):
         from decodescope.tui.screens.help import HelpScreen
 
         focused = self._main.focused
-        here = focused.COMMANDS if isinstance(focused, Panel) else ()
-        self.push_screen(HelpScreen(self._inks(), here))
+        here = focused.commands if isinstance(focused, Panel) else ()
+        self.push_screen(HelpScreen(self._inks(), here, rekeyed(COMMANDS, "app", self._keys)))
 
     def action_open(self) -> None:
         """Show the files, and type a path."""
@@ -697,7 +698,9 @@ class DecodescopeApp(App[None]):
         problem = self._memory.problem
         try:
             if self._places is not None:
-                self.set_keymap(read_keymap(self._places.keymap, all_actions()))
+                self._keys = read_keymap(self._places.keymap, all_actions())
+                self.set_keymap(self._keys)
+                self._main.use_keys(self._keys)
         except InputError as error:
             self._feed.note("warning", str(error))
         if problem:

@@ -3,10 +3,11 @@
 Panels that take keys have commands of their own, in the same form.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from textual.binding import Binding, BindingType
+from textual.keys import format_key
 
 # In the order of the choices.
 CHOICE_KEYS = "1234567890"
@@ -81,6 +82,21 @@ REPLAY_COMMANDS = (
     Command("seek_time", "colon", "Go to a time", "In a replay, go to a time that you type",
             "time", 5, ":"),
 )  # fmt: skip
+
+
+def rekeyed(
+    commands: Iterable[Command], scope: str, keymap: Mapping[str, str]
+) -> tuple[Command, ...]:
+    """The same commands with the keys that `keymap` gives those of `scope`."""
+    found = []
+    for command in commands:
+        keys = keymap.get(f"{scope}.{command.action}")
+        if keys is not None:
+            first = keys.split(",")[0]
+            shown = f"^{first[5:]}" if first.startswith("ctrl+") else format_key(first)
+            command = replace(command, key=keys, shown=shown)
+        found.append(command)
+    return tuple(found)
 
 
 def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:

@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 from pathlib import Path
+from unittest.mock import Mock, create_autospec
 
 import pytest
 
@@ -10,10 +12,11 @@ from decodescope.analyzer.protocol import Settings
 from decodescope.cli.app import AppOptions, remember_opened
 from decodescope.cli.live import live
 from decodescope.tui.app import DecodescopeApp, all_actions
+from decodescope.tui.link.worker import WorkerLink
 from decodescope.tui.model.feed import LiveSource
 from decodescope.tui.model.memory import Memory, Places
 from tests.helpers.command import Command
-from tests.helpers.scripted import ScriptedLink, settle
+from tests.helpers.scripted import ScriptedLink, settle, text_of
 
 
 @pytest.fixture
@@ -84,6 +87,22 @@ async def test_a_key_of_the_keymap_works_and_the_old_one_no_longer(places: Place
         assert app._painter.frozen
 
 
+async def test_the_keys_of_the_keymap_are_those_that_are_shown(places: Places) -> None:
+    places.keymap.write_text('[app]\nhelp = "ctrl+g"\n[files]\nmark = "#"\n')
+    app = app_of(places)
+    async with app.run_test(size=(160, 80)) as pilot:
+        await pilot.press("8")
+        await settle(pilot)
+        line = text_of(app).splitlines()[-1]
+        assert "# mark" in line
+        assert "^g help" in line
+        await pilot.press("ctrl+g")
+        await pilot.pause()
+        shown = text_of(app)
+    assert re.search(r"\^g +Help\.", shown)
+    assert re.search(r"# +Mark\.", shown)
+
+
 async def test_a_keymap_that_cannot_be_meant_is_logged_and_the_keys_stay(places: Places) -> None:
     places.keymap.write_text('[app]\nfreeze = "q"\n')
     app = app_of(places)
@@ -124,7 +143,8 @@ def test_a_live_run_begins_with_the_settings_of_the_last_one(
     configs = []
     monkeypatch.setattr(AppOptions, "place", lambda options: "terminal")
     monkeypatch.setattr("decodescope.cli.live.show_app", lambda *arguments: None)
-    monkeypatch.setattr("decodescope.tui.link.worker.WorkerLink", configs.append)
+    link = create_autospec(WorkerLink, side_effect=lambda config: configs.append(config) or Mock())
+    monkeypatch.setattr("decodescope.tui.link.worker.WorkerLink", link)
     for arguments in ([], ["--batch", "2"]):
         live.main(arguments, standalone_mode=False)
     assert [(one.model, one.batch, one.context) for one in configs] == [

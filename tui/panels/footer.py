@@ -1,8 +1,10 @@
 """The bottom line: the keys of the focused panel, then those of the app."""
 
+from collections.abc import Mapping
+
 from rich.style import Style
 
-from decodescope.tui.commands import Command, footer
+from decodescope.tui.commands import Command, footer, rekeyed
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
 
@@ -22,9 +24,13 @@ class KeysPanel(Panel[tuple[Command, ...]]):
     FRAMES = ()
 
     def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._keymap: Mapping[str, str] = {}
         self._local: tuple[Command, ...] = ()
         self._app: tuple[Command, ...] = ()
         super().__init__(brush, view, moment)
+
+    def use_keys(self, keymap: Mapping[str, str]) -> None:
+        self._keymap = keymap
 
     def use_commands(self, commands: tuple[Command, ...]) -> None:
         """Show the commands of the panel that has the focus; its keys hide those of the app."""
@@ -34,7 +40,7 @@ class KeysPanel(Panel[tuple[Command, ...]]):
             self._redraw()
 
     def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
-        self._app = footer(view.kind, len(view.possible))
+        self._app = rekeyed(footer(view.kind, len(view.possible)), "app", self._keymap)
         return self._shown()
 
     def _shown(self) -> tuple[Command, ...]:

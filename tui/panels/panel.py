@@ -1,17 +1,19 @@
 """The base of all panels: lines are computed once per change, and only changed lines repaint."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from textual.binding import Binding
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
 from decodescope.analyzer.plain import plain_line
-from decodescope.tui.commands import Command, bindings
+from decodescope.tui.commands import Command, bindings, rekeyed
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.style.glyphs import Glyphs
 from decodescope.tui.style.palette import Inks
@@ -125,6 +127,13 @@ class Panel(Widget, Generic[Data], can_focus=False):
         self._brush = brush
         self._strips: list[Strip] = []
         self._drawn_for: tuple[int, int] | None = None
+        self.commands = self.COMMANDS
+
+    def use_keys(self, keymap: Mapping[str, str]) -> None:
+        """Name the user's keys in `commands`, which are the panel's own otherwise."""
+        ids = [one.id for one in self.BINDINGS if isinstance(one, Binding) and one.id is not None]
+        if ids:
+            self.commands = rekeyed(self.COMMANDS, ids[0].partition(".")[0], keymap)
 
     def pick(self, view: View, moment: Moment) -> Data | Empty:
         """What to draw of `view`. Figures are picked, never computed."""

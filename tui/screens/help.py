@@ -11,7 +11,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from decodescope.tui.commands import COMMANDS, Command
+from decodescope.tui.commands import Command
 from decodescope.tui.style.palette import Inks
 
 FIGURES = (
@@ -77,16 +77,19 @@ class HelpScreen(ModalScreen[None]):
     HelpScreen Static { height: auto; }
     """
 
-    def __init__(self, inks: Inks, here: tuple[Command, ...]) -> None:
-        """`here` are the commands of the panel that has the focus."""
+    def __init__(
+        self, inks: Inks, here: tuple[Command, ...], everywhere: tuple[Command, ...]
+    ) -> None:
+        """`here` are the commands of the focused panel, `everywhere` those of the app."""
         super().__init__()
         self._inks = inks
         self._here = here
+        self._everywhere = everywhere
 
     def compose(self) -> ComposeResult:
         keys = [("1\u20139", "Show that page")]
         keys += [("tab", "Give the keys to the next panel of the page")]
-        keys += [(c.shown_key, f"{c.title}. {c.help}.") for c in COMMANDS]
+        keys += [(c.shown_key, f"{c.title}. {c.help}.") for c in self._everywhere]
         here = [(c.shown_key, f"{c.title}. {c.help}.") for c in self._here]
         with VerticalScroll() as box:
             box.border_title = "decodescope help"

@@ -1,6 +1,6 @@
 """The main screen: title, tabs, strip and keys around the panels of one page."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from textual import events
@@ -66,10 +66,16 @@ class MainScreen(Screen[None]):
         """Show the keys of the focused panel, and remember it for its page."""
         if isinstance(event.widget, Panel):
             self._focused_on[self._page] = event.widget.NAME
-            self._keys.use_commands(event.widget.COMMANDS)
+            self._keys.use_commands(event.widget.commands)
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
         """Without a focused panel only the app's keys are left."""
+        self._keys.use_commands(self._focused_commands())
+
+    def use_keys(self, keymap: Mapping[str, str]) -> None:
+        """Name the user's keys everywhere."""
+        for panel in self._panels:
+            panel.use_keys(keymap)
         self._keys.use_commands(self._focused_commands())
 
     def use(self, brush: Brush) -> None:
@@ -156,4 +162,4 @@ class MainScreen(Screen[None]):
         self._keys.use_commands(self._focused_commands())
 
     def _focused_commands(self) -> tuple[Any, ...]:
-        return self.focused.COMMANDS if isinstance(self.focused, Panel) else ()
+        return self.focused.commands if isinstance(self.focused, Panel) else ()
