@@ -53,10 +53,10 @@ def write_trace(path: Path, kernels: int, streams: int) -> None:
         file.write("\n]}\n")
 
 
-async def repaints_ms(path: Path, size: tuple[int, int], repeats: int) -> list[float]:
-    """How long each of `repeats` repaints took, in ms."""
+async def repaints_ms(path: Path, size: tuple[int, int], repeats: int) -> list[tuple[float, float]]:
+    """How long each of `repeats` repaints took, and the CPU time of its thread, in ms."""
     app = DecodescopeApp(TraceSource((path,)))
-    found: list[float] = []
+    found: list[tuple[float, float]] = []
     async with app.run_test(size=size) as pilot:
         panel = app.query_one(TimelinePanel)
         while app.workers._workers or not panel.size.height:
@@ -64,11 +64,12 @@ async def repaints_ms(path: Path, size: tuple[int, int], repeats: int) -> list[f
             await pilot.pause(0.1)
         await pilot.press("0", "plus")
         for number in range(repeats):
-            began = time.perf_counter()
+            began, cpu_began = time.perf_counter(), time.thread_time()
             panel.action_pan(1 if number % 2 else -1)
             for y in range(panel.size.height):
                 panel.render_line(y).render(app.console)
-            found.append((time.perf_counter() - began) * 1e3)
+            took, cpu = time.perf_counter() - began, time.thread_time() - cpu_began
+            found.append((took * 1e3, cpu * 1e3))
             await pilot.pause()
     return found
 
@@ -87,10 +88,12 @@ def main() -> None:
         opened_s = time.perf_counter() - began
         sizes = {}
         for size in SIZES:
-            times = asyncio.run(repaints_ms(path, size, arguments.repeats))
+            times, cpu = zip(*asyncio.run(repaints_ms(path, size, arguments.repeats)), strict=True)
             sizes[f"{size[0]}x{size[1]}"] = {
                 "median_ms": statistics.median(times),
                 "max_ms": max(times),
+                "cpu_median_ms": statistics.median(cpu),
+                "cpu_max_ms": max(cpu),
                 "repaints": len(times),
             }
     record = {"kernels": KERNELS, "kernels_in_view": KERNELS // 2, "streams": arguments.streams,

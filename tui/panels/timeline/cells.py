@@ -27,9 +27,9 @@ class Cells:
     labels: list[tuple[int, int, int, int]] = field(default_factory=list)
 
 
-def gap_level(gap_ns: int) -> int:
-    """The ramp index of a gap: 0 for none, 1 below 2 µs, up to 7 from a second on."""
-    return 1 + sum(gap_ns >= step for step in GAP_STEPS_NS) if gap_ns > 0 else 0
+def gap_levels(gap_ns: Int64s) -> Int64s:
+    """The ramp index of each gap (longer than 0): 1 below 2 µs, up to 7 from a second on."""
+    return np.asarray(1 + np.searchsorted(np.array(GAP_STEPS_NS), gap_ns, side="right"))
 
 
 def bar_cells(
@@ -69,7 +69,7 @@ def gap_cells(lane: Lane, columns: LaneColumns, glyphs: Glyphs) -> Cells:
     shown = np.flatnonzero(largest != NONE)
     length_ns = lane.slices.length_ns[largest[shown]]
     level, kind = np.zeros(len(largest), dtype=np.int64), np.full(len(largest), NONE, np.int8)
-    level[shown] = 1 + np.searchsorted(np.array(GAP_STEPS_NS), length_ns, side="right")
+    level[shown] = gap_levels(length_ns)
     kind[shown] = lane.slices.kind[largest[shown]]
     text = np.array(list(glyphs.ramp))[level].tolist()
     labels = [(0, start, cells, found) for start, cells, found in _runs(largest)]
