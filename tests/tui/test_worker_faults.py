@@ -104,9 +104,11 @@ async def test_a_stage_says_how_long_it_takes(session):
         session.link.say(Progress("importing torch", "", 6_100_000_000))
         await settle(pilot)
         assert "importing torch, 3 of about 6 s" in await later(session, pilot, 3)
-        session.link.say(Progress("loading tiny"))
+        session.link.say(State("loading", "eager"), Progress("loading tiny"))
         await settle(pilot)
-        assert "loading tiny, 2 s" in await later(session, pilot, 2)
+        title = await later(session, pilot, 2)
+        assert "loading tiny, 2 s" in title
+        assert "loading: " not in title
 
 
 async def test_steps_are_single_while_paused_and_stay_out_of_the_history(session):

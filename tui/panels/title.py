@@ -56,7 +56,8 @@ class TitlePanel(Panel[TitleData]):
         if (silent_s := view.silent_s(moment.now)) is not None:
             text, tone = f"no word from the worker for {silent_s:.0f} s, R restarts it", "bad"
         elif view.detail and view.state in _DETAILED:
-            text = f"{view.state}: {view.progress(moment.now)}"
+            stage = view.progress(moment.now)
+            text = stage if stage.startswith(view.state) else f"{view.state}: {stage}"
         badges.append(_playback_badge(view.playback) if view.playback else Badge(text, tone))
         if view.recording:
             badges.append(Badge("rec", "bad"))

@@ -217,6 +217,7 @@ class LiveLoop:
             self._stages.failed()
             self._report("the settings stay as they were", error)
         else:
+            self._stages.model = self._session.settings.model or ""
             self._channel.send(self._session.hello())
             return True
         self._session.release()
