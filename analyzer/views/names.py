@@ -53,11 +53,12 @@ def _forms(name: str) -> tuple[str, ...]:
 
 def cut_start(text: str, cells: int) -> str:
     """`text` as `plain_line` in at most `cells` cells: an ellipsis replaces its start."""
-    text = plain_line(text)
-    kept = len(text)
-    while cell_len(text[len(text) - kept :]) + (kept < len(text)) > cells and kept:
+    shown = text = plain_line(text)
+    kept = cells
+    while cell_len(shown) > cells:
         kept -= 1
-    return text if kept == len(text) else f"…{text[len(text) - kept :]}"[:cells]
+        shown = f"…{text[len(text) - kept :]}" if kept >= 0 else ""
+    return shown
 
 
 def cut_middle(text: str, cells: int) -> str:

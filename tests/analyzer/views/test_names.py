@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from decodescope.analyzer.schema.report import RangeReport
-from decodescope.analyzer.views.names import cut_middle, range_rows, shorten_kernel
+from decodescope.analyzer.views.names import cut_middle, cut_start, range_rows, shorten_kernel
 from tests.helpers.hostile import anything
 from tests.helpers.rich_report import ELEMENTWISE
 
@@ -16,11 +16,14 @@ names = st.text(max_size=60) | st.text("ab<漢字👩\u0301", max_size=60) | any
 def test_names_are_never_wider_than_asked(name: str, cells: int) -> None:
     assert cell_len(shorten_kernel(name, cells)) <= cells
     assert cell_len(cut_middle(name, cells)) <= cells
+    assert cell_len(cut_start(name, cells)) <= cells
 
 
 def test_wide_names_keep_as_much_as_fits() -> None:
     assert cut_middle("漢字" * 10, 12) == "漢字漢字…字"
     assert cut_middle("abcdefghijklmnop", 12) == "abcdefgh…nop"
+    assert cut_start("abcdefghijklmnop", 12) == "…fghijklmnop"
+    assert cut_start("abcdefghijkl", 12) == "abcdefghijkl"
 
 
 def test_short_names_stay_and_long_ones_keep_what_distinguishes_them() -> None:
