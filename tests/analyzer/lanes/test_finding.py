@@ -8,11 +8,13 @@ from decodescope.analyzer.lanes.build import find_lanes
 from decodescope.analyzer.lanes.finding import (
     find_labels,
     following,
+    inside_range,
     next_gap,
     nth_largest_gap,
 )
 from decodescope.analyzer.lanes.totals import span_totals
 from decodescope.analyzer.schema.report import GAP_CLASSES
+from tests.helpers.app import recorded
 from tests.helpers.drawn_windows import US, analysed, windows
 
 times = st.integers(-10, 300).map(lambda at: at * US)
@@ -122,3 +124,14 @@ def test_the_totals_of_a_span_add_up_to_it(window, start, length):
     assert sum(ns for _, _, ns in totals.kernels) == sum(one.busy_ns for one in totals.devices)
     launched = analysis.trace.calls.start_ns[analysis.launches.call]
     assert totals.launch_calls == ((launched >= start) & (launched < end)).sum()
+
+
+def test_a_folded_path_is_all_that_it_stands_for():
+    analysis = recorded.window("eager").analysis
+    lanes = find_lanes(analysis)
+    folded = inside_range(lanes, "decode_step/model/layer.*")
+    each = [inside_range(lanes, f"decode_step/model/layer.{number}") for number in range(16)]
+    for place, found in enumerate(folded):
+        assert found.tolist() == np.any([one[place] for one in each], axis=0).tolist()
+    assert sum(int(found.sum()) for found in folded) > 1_968
+    assert not any(found.any() for found in inside_range(lanes, "no/such/*"))
