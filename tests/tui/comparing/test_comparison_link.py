@@ -45,6 +45,9 @@ def twin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: twin\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[decodescope.variants]\ntwin = twin_step:TWIN\n")
     monkeypatch.setenv("PYTHONPATH", str(info.parent), prepend=os.pathsep)
+    # A killed process cannot remove its temporary files.
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
 
 
 def config(rounds: int = 2) -> ComparisonConfig:
