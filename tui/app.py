@@ -645,7 +645,7 @@ class DecodescopeApp(App[None]):
 
     def on_open_paths(self, message: OpenPaths) -> None:
         """Read the files that were chosen."""
-        self._library.open(message.paths)
+        self._library.open(message.path)
         self._painter.paint()
 
     async def on_files_read(self, message: FilesRead) -> None:
@@ -654,7 +654,8 @@ class DecodescopeApp(App[None]):
             if message.source is None:
                 self._feed.note("error", message.error)
             else:
-                await self._show_instead(open_feed(message.source, self._clock), message.window)
+                feed = open_feed(message.source, self._clock)
+                await self._show_instead(feed, message.window, message.index)
         self._painter.paint()
 
     async def on_back_to_live(self) -> None:
@@ -663,19 +664,20 @@ class DecodescopeApp(App[None]):
             await self._show_instead(self._live)
             await self._live.send(Resume())
 
-    async def _show_instead(self, feed: Feed, window: Window | None = None) -> None:
-        """Show `feed` in place of what is shown; `window` is of its first file."""
+    async def _show_instead(self, feed: Feed, window: Window | None = None, index: int = 0) -> None:
+        """Show `feed` in place of what is shown; `window` is of its choice at `index`."""
         if self._feed is self._live:
             await self._feed.send(Pause())
         elif self._feed.link is not None:
             await self._feed.link.close()
         if window is not None:
-            feed.select_file(0, window.at)
+            feed.select_file(index, window.at)
             feed.started = True
             if (job := feed.pending) is not None:
                 feed.pending = None
                 feed.analysed(job, window)
-            self._library.health(window.path, window_health(window))
+            if index < len(feed.paths()):
+                self._library.health(window.path, window_health(window))
         if self._focus.page == "files":
             self._focus.page = PAGES[0].name
         self._show(feed)

@@ -1,5 +1,6 @@
 """Reads what page 8 lists, and the files that are opened there, in threads."""
 
+import contextlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from textual.app import App
 from textual.message import Message
 
-from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.background import NotRemembered, analyse_files, reporter
 from decodescope.tui.model.feed import ReplaySource, Source, TraceSource, source_for
@@ -36,12 +37,13 @@ class Listed(Message):
 
 @dataclass
 class FilesRead(Message):
-    """`paths` can be shown as `source`, with the `window` of the first one if it is a trace; or
-    they cannot, for the reason in `error`: one line."""
+    """`paths` can be shown as `source`, with the `window` of its choice at `index` if they are
+    traces; or they cannot, for the reason in `error`: one line."""
 
     paths: tuple[Path, ...]
     source: Source | None = None
     window: Window | None = None
+    index: int = 0
     error: str = ""
 
 
@@ -117,11 +119,13 @@ class Library:
         """What is known of an opened file."""
         self._focus.shelf = self.shelf.with_health(path, health)
 
-    def open(self, paths: tuple[Path, ...]) -> None:
-        """Read `paths`; a folder is listed instead. Does nothing while they are being read."""
-        if len(paths) == 1 and paths[0].is_dir():
-            self.browse(f"{_short(paths[0])}{os.sep}")
-        elif paths and paths != self._wanted:
+    def open(self, path: Path) -> None:
+        """Read `path`, with all marked files if it is one of them; a folder is listed instead. Does
+        nothing while they are being read."""
+        paths = self.shelf.marked if path in self.shelf.marked else (path,)
+        if path.is_dir():
+            self.browse(f"{_short(path)}{os.sep}")
+        elif paths != self._wanted:
             self._wanted = paths
             self._set(reading=", ".join(path.name for path in paths), problem="")
             self._app.run_worker(lambda: self._read(paths), name="open", thread=True)
@@ -143,7 +147,7 @@ class Library:
         if not path.exists() and len(visible) == 1:
             path = visible[0].path
         if path.exists():
-            self.open((path,))
+            self.open(path)
         else:
             self._set(problem=f"{path}: no such file; tab completes a name")
 
@@ -206,6 +210,10 @@ class Library:
     def _readable(self, paths: tuple[Path, ...]) -> FilesRead:
         source = source_for(paths[0]) if len(paths) == 1 else TraceSource(paths)
         if not isinstance(source, ReplaySource):
+            if len(paths) > 1:
+                with contextlib.suppress(InputError):
+                    window = analyse_files(paths, self._clock.monotonic())
+                    return FilesRead(paths, source, window, len(paths))
             progress = reporter(self._app, None)
             window = analyse_files(paths[:1], self._clock.monotonic(), progress)
             return FilesRead(paths, source, window)

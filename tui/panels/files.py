@@ -201,8 +201,7 @@ class FilesPanel(TablePanel):
         if key == ("live", path):
             self.post_message(BackToLive())
         elif path is not None:
-            marked = self._shelf.marked
-            self.post_message(OpenPaths(marked if path in marked else (path,)))
+            self.post_message(OpenPaths(path))
 
     def action_mark(self) -> None:
         """Mark the file at the cursor, or no longer, and move on."""
@@ -217,7 +216,7 @@ class FilesPanel(TablePanel):
 
     def action_parent(self) -> None:
         """List the folder around this one."""
-        self.post_message(OpenPaths((self._shelf.folder.absolute().parent,)))
+        self.post_message(OpenPaths(self._shelf.folder.absolute().parent))
 
 
 def _printable(text: str) -> str:

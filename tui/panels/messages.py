@@ -72,9 +72,9 @@ class MarkFile(Message):
 
 @dataclass
 class OpenPaths(Message):
-    """Show these files; a folder is listed."""
+    """Show this file, with all others that are marked if it is; a folder is listed."""
 
-    paths: tuple[Path, ...]
+    path: Path
 
 
 @dataclass

@@ -22,6 +22,7 @@ from decodescope.tui.model.shelf import FOLDER, Entry, Shelf, folder_of, listing
 from decodescope.tui.once import draw_once
 from decodescope.tui.panels.files import FilesPanel, PathPanel
 from tests.helpers.foreign import rocprof_files
+from tests.helpers.kineto_events import call, document, op
 from tests.helpers.scripted import Session, StillClock, ready, settle, text_of, write_trace
 
 PATIENCE_S = 60.0
@@ -311,8 +312,26 @@ async def test_marked_files_are_opened_together(app) -> None:
         await settle(pilot)
         view = app.view()
     assert [choice.name for choice in view.choices] == ["run-a.json", "run-b.json", "all ranks"]
+    assert view.variant == "run-a.json"
     assert view.window is not None
-    assert view.shelf.marked == ()
+    assert app._focus.shelf.marked == ()
+
+
+async def test_marked_ranks_of_one_run_are_opened_on_one_clock(app, folder) -> None:
+    for rank in (0, 1):
+        events = [call(1, 3, 5), op(10, 60 + rank, 5, name=f"kernel_of_{rank}")]
+        keys = {"distributedInfo": {"rank": rank, "world_size": 2},
+                "baseTimeNanoseconds": 10**18}  # fmt: skip
+        (folder / f"rank{rank}.json").write_bytes(document(events, **keys))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await typed(pilot, "rank")
+        await pilot.press("escape", "home", "space", "space", "enter")
+        await settle(pilot)
+        view = app.view()
+    assert view.variant == "all ranks"
+    kernels = {kernel.name for kernel in view.window.report.kernels}
+    assert kernels == {"kernel_of_0", "kernel_of_1"}
 
 
 async def test_a_live_worker_waits_and_is_gone_back_to(session: Session, trace_file: Path) -> None:
