@@ -134,6 +134,8 @@ def test_a_time_has_the_digits_that_tell_neighbours_apart(ns, step, text):
 def test_lanes_never_take_more_rows_than_there_are(kinds, height, letters):
     heights = lane_heights(kinds[:height], height, letters)
     assert sum(heights) <= height
+    if letters and kinds.count("gap") and height >= len(kinds) + kinds.count("gap"):
+        assert all(high == 2 for kind, high in zip(kinds, heights, strict=False) if kind == "gap")
     assert all(1 <= high <= 4 for high in heights)
 
 

@@ -212,13 +212,13 @@ class Canvas:
 
 
 def lane_heights(kinds: Sequence[str], height: int, letters: bool) -> list[int]:
-    """The rows of each lane: one each; with `letters` one more for the letters of streams and
-    gaps; then streams get up to three."""
+    """The rows of each lane: one each; with `letters` one more for those of gaps, then of streams;
+    then streams get up to three."""
     heights = [1] * len(kinds)
     spare = height - len(kinds)
-    lettered = ("stream", "gap") if letters else ()
-    for wanted in (lettered, *[("stream",)] * (_MAX_STREAM_ROWS - 1)):
-        mine = [place for place, kind in enumerate(kinds) if kind in wanted]
+    lettered = ("gap", "stream") if letters else ()
+    for wanted in (*lettered, *["stream"] * (_MAX_STREAM_ROWS - 1)):
+        mine = [place for place, kind in enumerate(kinds) if kind == wanted]
         if mine and len(mine) <= spare:
             spare -= len(mine)
             for place in mine:
