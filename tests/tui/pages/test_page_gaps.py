@@ -14,6 +14,7 @@ from decodescope.tui.model.picks import GapFilter, GapPick, Selection
 from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.gaps.classes import GapClassesPanel, bucket
 from decodescope.tui.panels.gaps.listing import GapListPanel
+from tests.helpers import scripted
 from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
 from tests.helpers.kineto_events import document, event, op
@@ -206,6 +207,26 @@ def test_different_kernels_have_different_names_in_the_list() -> None:
         for name, cell in ((gap.prev, cells[2]), (gap.next, cells[3])):
             assert shown.setdefault(cell.text, name) == name
     assert len(shown) > 20
+
+
+async def test_a_live_window_is_held_while_one_of_its_gaps_is_chosen(tmp_path: Path) -> None:
+    session = scripted.Session(tmp_path)
+    first = scripted.write_trace(tmp_path / "first.json")
+    later = tmp_path / "later.json"
+    later.write_bytes(document([op(0, 1_000), op(5_000, 6_000)]))
+    async with session.app.run_test(size=(120, 40)) as pilot:
+        await session.run(pilot, scripted.ready(first))
+        await press(pilot, "4", "end")
+        assert selection(session.app).pick is not None
+        number = len(session.app._painter.shown()[0].window.analysis.gaps)
+        assert f"Gaps {number} " in text_of(session.app)
+        session.link.say(scripted.ready(later))
+        await settle(pilot)
+        assert f"Gaps {number} " in text_of(session.app)
+        await press(pilot, "escape")
+        assert "Gaps 1 " in text_of(session.app)
+        await press(pilot, "down", "enter")
+        assert selection(session.app).pick == GapPick(0)
 
 
 def test_details_of_a_gap_name_every_part_and_what_to_do() -> None:
