@@ -307,8 +307,10 @@ class DecodescopeApp(App[None]):
 
     def _receive(self, feed: Feed, event: LinkEvent) -> None:
         feed.receive(event, feed.now())
-        if isinstance(event, Hello):
-            self._asked = None
+        if feed.kind == "live" and isinstance(event, Hello) and self._asked and event.settings:
+            # Only what a worker accepted is worth remembering.
+            kept = msgspec.structs.replace(event.settings, prompt=None, prompt_ids=None)
+            self._background.remember(self._memory, settings=kept)
         if isinstance(event, TraceReady) and event.requested and feed.kind == "live":
             self._background.save_trace(Path(event.path), event.capture.variant)
         self._start_analysis()
@@ -497,8 +499,10 @@ class DecodescopeApp(App[None]):
         if link is None or link.settings is None:
             self.notify("Only a live worker has settings.", severity="warning")
             return
+        # What was asked for and does not run was refused; it can be corrected.
+        refused = self._asked if self._asked != link.settings else None
         hello = self._feed.view().hello
-        self.push_screen(SettingsScreen(link.settings, self._asked, hello), self._change)
+        self.push_screen(SettingsScreen(link.settings, refused, hello), self._change)
 
     async def _change(self, settings: Settings | None) -> None:
         feed, link = self._feed, self._feed.link
@@ -506,8 +510,6 @@ class DecodescopeApp(App[None]):
             self._painter.paint()
             return
         self._asked = settings
-        kept = msgspec.structs.replace(settings, prompt=None, prompt_ids=None)
-        self._background.remember(self._memory, settings=kept)
         await link.send(ChangeSettings(settings))
         if feed.view().died is not None:
             feed.restarted()

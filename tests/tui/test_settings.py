@@ -20,6 +20,7 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.tui.link.base import WorkerDied
+from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.settings import as_fields, from_fields
 from decodescope.tui.screens.settings import SettingsScreen
 from tests.helpers.hostile import HOSTILE, OWN_SEQUENCES, unsafe
@@ -191,6 +192,31 @@ async def test_refused_settings_can_be_corrected(live):
     assert [one.settings.batch for one in live.link.sent] == [4096, 8]
 
 
+async def test_only_what_a_worker_accepted_is_remembered(live):
+    live.app._memory = Memory(live.folder / "state.json")
+
+    async def ask(batch: str) -> None:
+        await pilot.press("S")
+        await pilot.pause()
+        live.app.screen.query_one("#batch", Input).value = batch
+        await pilot.press("enter")
+        await settle(pilot)
+
+    async with live.app.run_test(size=(100, 36)) as pilot:
+        live.link.say(GREETING, State("running", "eager"))
+        await settle(pilot)
+        await ask("4096")
+        live.link.say(Failure("not enough GPU memory", 3, fatal=False))
+        await settle(pilot)
+        assert live.app._memory.remembered.settings is None
+        await ask("8")
+        runs = msgspec.structs.replace(RUNS, batch=8, prompt="secret")
+        live.link.say(msgspec.structs.replace(GREETING, batch=8, settings=runs))
+        await settle(pilot)
+    kept = Memory(live.folder / "state.json").remembered.settings
+    assert kept == msgspec.structs.replace(RUNS, batch=8)
+
+
 async def test_after_a_death_other_settings_start_another_worker(live):
     async with live.app.run_test(size=(100, 36)) as pilot:
         live.link.say(Failure("nope: no such model", 2, True), WorkerDied(2, ()))
@@ -280,7 +306,7 @@ async def test_every_field_can_be_reached_at_every_size(live, size):
             await pilot.press("tab")
             await pilot.pause()
     assert seen == {
-        "model", "OptionList", "context", "batch", "tokens", "temperature", "top-k", "top-p",
+        "model", "Choices", "context", "batch", "tokens", "temperature", "top-k", "top-p",
         "seed", "prompt", "Button",
     }  # fmt: skip
 
