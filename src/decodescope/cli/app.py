@@ -1,5 +1,6 @@
 """Shows the app: on this terminal, in a browser through `serve`, or as one drawing."""
 
+import gc
 import os
 import re
 import sys
@@ -96,6 +97,9 @@ def show_app(source: "Source", place: Place, options: AppOptions) -> None:
     else:
         if place == "terminal":
             _read_keys_from_terminal()
+        # The modules stay for as long as the app does. Garbage collections that visit them take
+        # over 100 ms, and no key is answered meanwhile.
+        gc.freeze()
         app.run()
         if app.crash is not None:
             raise app.crash

@@ -1,0 +1,28 @@
+"""The process that the app runs in."""
+
+import gc
+from typing import Any
+
+import pytest
+
+from decodescope.cli import app as app_command
+
+
+def test_garbage_collections_do_not_visit_the_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that visits them takes over 100 ms, in which no key is answered."""
+    frozen: list[int] = []
+
+    class App:
+        crash = fatal_failure = None
+        return_code = 0
+
+        def run(self) -> None:
+            frozen.append(gc.get_freeze_count())
+
+    monkeypatch.setattr(app_command, "_app", lambda *_: App())
+    source: Any = None
+    try:
+        app_command.show_app(source, "browser", app_command.AppOptions(False, None, None))
+    finally:
+        gc.unfreeze()
+    assert frozen[0] > 10_000
