@@ -65,7 +65,7 @@ class Shelf:
 
     def completed(self) -> str:
         """`typed` with all that the entries which begin as it ends have in common."""
-        head, prefix = os.path.split(self.typed)
+        prefix = os.path.split(self.typed)[1]
         found = [one for one in self.listed or () if _begins(one.path.name, prefix)]
         if not self.typed or not found:
             return self.typed
@@ -73,7 +73,7 @@ class Shelf:
         ending = os.sep if len(found) == 1 and found[0].kind == FOLDER else ""
         if len(common) < len(prefix):
             return self.typed
-        return os.path.join(head, common) + ending if head else common + ending
+        return self.typed.removesuffix(prefix) + common + ending
 
     def with_health(self, path: Path, health: str) -> "Shelf":
         """The same shelf, on which `path` has this health."""

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.protocol import Pause, Resume
@@ -405,6 +405,7 @@ def test_a_folder_with_what_cannot_be_read_is_listed(tmp_path: Path) -> None:
     typed_=st.text(alphabet="aA./~ _-é\n", max_size=12),
     found=st.lists(st.text(alphabet="aAb._é", min_size=1, max_size=6), unique=True, max_size=6),
 )
+@example(typed_="A//", found=["A", "_"])
 def test_completing_only_adds_and_keeps_every_match(typed_: str, found: list[str]) -> None:
     entries = tuple(Entry(Path("/x") / name, "folder", FOLDER) for name in found)
     shelf = Shelf(typed_, listed=entries)
