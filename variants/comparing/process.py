@@ -7,11 +7,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import IO
 
 import msgspec
 
+from decodescope.analyzer.bench.measured_process import running
 from decodescope.analyzer.errors import (
     InputError,
     InternalError,
@@ -24,6 +25,7 @@ from decodescope.variants.comparing.jobs import AccuracyDone, Job, JobMessage, R
 WORKER = (sys.executable, "-m", "decodescope.variants.comparing.worker")
 
 _ERRORS = {kind.exit_code: kind for kind in (InputError, InternalError)}
+_PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
 _READ_BYTES = 1 << 16
 _TERMINATE_GRACE_S = 3.0
 _DRAIN_S = 1.0
@@ -40,15 +42,19 @@ def run_job(job: Job, say: Callable[[str], None], argv: tuple[str, ...] = WORKER
         InternalError: the child failed in a way that nobody foresaw.
         MissingRequirement: the child lacks a requirement, crashed or was killed.
     """
-    with _Child(argv) as child:
-        return child.do(job, say)
+    with ExitStack() as stack:
+        try:
+            process = stack.enter_context(running(argv, **_PIPES, start_new_session=True))
+        except OSError as error:
+            raise MissingRequirement(f"its process cannot be started: {error}") from error
+        return stack.enter_context(_Child(process)).do(job, say)
 
 
 class _Child:
     """A started process, and a thread that passes on its stderr."""
 
-    def __init__(self, argv: tuple[str, ...]) -> None:
-        self._process = _start(argv)
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
         assert self._process.stderr is not None
         self._last_line: deque[str] = deque(maxlen=1)
         self._errors = threading.Thread(
@@ -113,19 +119,6 @@ class _Child:
     def _signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
-
-
-def _start(argv: tuple[str, ...]) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            argv,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise MissingRequirement(f"its process cannot be started: {error}") from error
 
 
 def _pass_on(stream: IO[bytes], last_line: deque[str]) -> None:

@@ -161,3 +161,24 @@ def test_the_real_worker_refuses_what_cannot_be_decoded(tmp_path: Path) -> None:
         run_job(RunJob(config, str(tmp_path / "window.json")), stages.append)
     assert stages == ["loading tiny"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_is_interrupted_while_it_starts_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[int] = []
+
+    class Interrupted(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options)  # type: ignore[call-overload]
+            started.append(self.pid)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_job(JOB, nothing, child("time.sleep(600)"))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not alive(started[0])
