@@ -1,6 +1,7 @@
 """What a table shows: columns, and rows that are formatted only when they are visible."""
 
 import re
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -120,6 +121,8 @@ def smart_pattern(text: str) -> re.Pattern[str]:
     case."""
     flags = re.NOFLAG if any(char.isupper() for char in text) else re.IGNORECASE
     try:
-        return re.compile(text, flags)
+        # What a later Python may read otherwise is a warning, which would land on the screen.
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
+            return re.compile(text, flags)
     except re.error:
         return re.compile(re.escape(text), flags)

@@ -14,6 +14,7 @@ from decodescope.tui.model.picks import GapFilter, GapPick, Selection
 from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.gaps.classes import GapClassesPanel, bucket
 from decodescope.tui.panels.gaps.listing import GapListPanel
+from decodescope.tui.panels.table_rows import smart_pattern
 from tests.helpers import scripted
 from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
@@ -156,6 +157,11 @@ async def test_the_list_is_searched_and_sorted(eager: Path) -> None:
         )
         assert shown is not None
         assert int(shown[1]) == expected > 0
+
+
+@pytest.mark.parametrize("text", ["[[a", "[[a]", "a||b", "[a--b]", "(", "*", "\\"])
+def test_any_text_is_a_pattern_and_warns_of_nothing(text: str) -> None:
+    smart_pattern(text).search("nvjet_sm90_tst")
 
 
 @pytest.mark.parametrize("keys", [("4",), ("4", "tab", "down"), ("4", "tab", "j", "l", "l")])
