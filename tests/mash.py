@@ -12,9 +12,150 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.helpers.mashing import Mash
+from decodescope.analyzer.protocol import (
+    Bye,
+    Failure,
+    Heartbeat,
+    Log,
+    Meters,
+    Progress,
+    State,
+)
+from decodescope.analyzer.recordings.writer import RecordingWriter
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.link.comparison import ComparisonLink
+from decodescope.tui.model.feed import LiveSource, ReplaySource, Source, TraceSource
+from tests.helpers.scripted import (
+    DIED,
+    ScriptedLink,
+    StillClock,
+    hello,
+    ready,
+    stats,
+    text_of,
+    write_trace,
+)
+
+# Not q, ctrl+c and ctrl+q, which leave.
+KEYS = (
+    *"1234567890", *"abcdefghijklmnoprstuvwxyz", *"ABCDEFGHIJKLMNOPRSTUVWXYZ",
+    *"""+-/?:;,.<>(){}[]*_=!@#$%&|~'\\\"""", "space", "enter", "enter", "escape", "escape", "tab",
+    "tab", "shift+tab", "backspace", "delete", "up", "down", "left", "right", "home", "end",
+    "pageup", "pagedown", "shift+left", "shift+right", "ctrl+p", "ctrl+s", "ctrl+u", "ctrl+w",
+    "ctrl+a", "f1", "\u00e9",
+)  # fmt: skip
+SIZES = ((1, 1), (2, 2), (7, 3), (20, 5), (60, 4), (60, 16), (80, 24), (120, 40), (200, 50),
+         (300, 100))  # fmt: skip
+
+
+def write_recording(folder: Path) -> Path:
+    """Two variants with a window each, in 40 s."""
+    now, path = [0], folder / "mashed.dsrec"
+    with closing(RecordingWriter(path, clock_ns=lambda: now[0])) as writer:
+        for second in range(40):
+            now[0] = second * 1_000_000_000
+            variant = "eager" if second < 20 else "compiled"
+            if second == 0:
+                writer.write(hello())
+            if second in (0, 20):
+                writer.write(State("running", variant))
+            if second in (10, 30):
+                trace = write_trace(folder / f"recorded-{second}.json", variant)
+                writer.write(ready(trace, variant))
+            writer.write(stats(second, variant))
+    return path
+
+
+@dataclass
+class Mash:
+    """One app under a storm; `did` is what happened to it, for the report of a failure."""
+
+    folder: Path
+    rng: random.Random
+    did: list[str] = field(default_factory=list)
+    link: ScriptedLink = field(default_factory=lambda: ScriptedLink(answers=True))
+
+    def _opened(self, source: Source) -> DecodescopeApp:
+        """An app whose comparisons end before they begin."""
+        nothing = ComparisonLink((sys.executable, "-c", "pass"))
+        return DecodescopeApp(source, None, StillClock(), self.folder, comparison=nothing)
+
+    def app(self) -> DecodescopeApp:
+        """An app on a run, a recording or traces."""
+        kind = self.rng.choice(("live", "live", "replay", "traces"))
+        self.did.append(kind)
+        if kind == "live":
+            self.link.say(hello(), State("running", "eager"), stats(1))
+            return self._opened(LiveSource(self.link))
+        if kind == "replay":
+            return self._opened(ReplaySource(write_recording(self.folder)))
+        broken = self.folder / "broken.json"
+        broken.write_text('{"traceEvents": [')
+        return self._opened(TraceSource((write_trace(self.folder / "a.json"), broken)))
+
+    async def run(self, steps: int) -> None:
+        """So many things happen to one app.
+
+        Raises:
+            Exception: the app ended with it.
+        AssertionError: it drew outside its terminal.
+        """
+        app = self.app()
+        async with app.run_test(size=self.rng.choice(SIZES)) as pilot:
+            for _ in range(steps):
+                await self._one(app, pilot)
+                await asyncio.sleep(0)
+                if not app.is_running or app._exit:
+                    break
+                assert len(text_of(app).splitlines()) <= app.size.height
+        assert app.crash is None
+
+    async def _one(self, app: DecodescopeApp, pilot) -> None:
+        rng = self.rng
+        match rng.choices(("key", "keys", "size", "click", "event"), (70, 8, 10, 6, 8))[0]:
+            case "key":
+                key = rng.choice(KEYS)
+                self.did.append(key)
+                await pilot.press(key)
+            case "keys":
+                keys = rng.choices(KEYS, k=rng.randrange(2, 12))
+                self.did.append(" ".join(keys))
+                await pilot.press(*keys)
+            case "size":
+                size = rng.choice(SIZES)
+                if rng.random() < 0.5:
+                    size = (rng.randint(1, 300), rng.randint(1, 100))
+                self.did.append(f"{size[0]}x{size[1]}")
+                await pilot.resize_terminal(*size)
+            case "click":
+                place = (rng.randrange(app.size.width), rng.randrange(app.size.height))
+                self.did.append(f"click {place}")
+                await pilot.click(offset=place, times=rng.choice((1, 2)))
+            case "event":
+                event = self._event()
+                self.did.append(type(event).__name__)
+                self.link.say(event)
+                await pilot.pause()
+
+    def _event(self) -> object:
+        rng, number = self.rng, self.rng.randrange(1000)
+        variant = rng.choice(("eager", "compiled", "fused+graph", "unheard of"))
+        trace = self.folder / f"window-{number}.json"
+        return rng.choice((
+            lambda: stats(number, variant, rng.uniform(0.001, 1e6)),
+            lambda: State(rng.choice(("running", "paused", "building", "failed")), variant),
+            lambda: Log(rng.choice(("info", "warning", "error")), "\u8a9e\x1b[2J " * number),
+            lambda: ready(write_trace(trace, variant), variant, rng.random() < 0.2),
+            lambda: ready(self.folder / "gone.json", variant),
+            lambda: Failure("no memory " * rng.randrange(50), 1, rng.random() < 0.2),
+            lambda: Meters(power_w=rng.uniform(0, 900), throttle=("heat",)),
+            lambda: Progress("compiling", "x" * number, rng.choice((None, 0, 10**9))),
+            hello, Heartbeat, lambda: DIED, lambda: Bye("ended"),
+        ))()  # fmt: skip
 
 
 def main() -> int:

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from tests.helpers.mashing import Mash
 from tests.helpers.scripted import settle
+from tests.mash import Mash
 
 
 @pytest.mark.parametrize("seed", range(4))
