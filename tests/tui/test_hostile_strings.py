@@ -10,7 +10,8 @@ from textual.content import Content
 
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.protocol import Failure
-from decodescope.tui.app import DecodescopeApp, _no_markup
+from decodescope.tui.actions.look import no_markup
+from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.feed import TraceSource
 from decodescope.tui.panels.panel import Row
@@ -136,4 +137,4 @@ def test_a_row_is_as_wide_as_it_says(text):
 
 @given(anything)
 def test_the_palette_reads_no_name_as_markup(text):
-    assert Content.from_markup(_no_markup(text)).plain == plain_line(text)
+    assert Content.from_markup(no_markup(text)).plain == plain_line(text)

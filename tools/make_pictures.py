@@ -1,6 +1,6 @@
-"""Draws the picture in the README: the app, headless, at one moment of a bundled recording.
+"""Draws the pictures in the documents: every page of the app, headless, over a bundled recording.
 
-The same code draws the same bytes: a replay shows the recorded time, and the SVG names no font,
+The same code draws the same bytes: a replay stops at its last window, and the SVG names no font,
 host, path or version.
 """
 
@@ -10,18 +10,28 @@ import re
 import sys
 from pathlib import Path
 
+from textual.pilot import Pilot
+
 from decodescope.analyzer.files import write_atomically
-from decodescope.analyzer.output_paths import check_writable, output_path
+from decodescope.analyzer.output_paths import make_folder
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import Jumped, LinkEvent
 from decodescope.tui.link.replay import ReplayLink
 from decodescope.tui.model.feed import ReplaySource
+from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import PAINT_INTERVAL_S
 
-PICTURE = Path(__file__).resolve().parent.parent / "docs" / "app.svg"
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 SIZE = (120, 36)
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
+# What is pressed before the picture of a page is taken.
+KEYS: dict[str, tuple[str, ...]] = {
+    "timeline": ("G",),
+    "kernels": ("down",),
+    "gaps": ("tab", "down"),
+    "ranges": ("l", "down", "down"),
+}
 
 
 class WatchedReplay(ReplayLink):
@@ -37,18 +47,25 @@ class WatchedReplay(ReplayLink):
         return event
 
 
-async def draw(recording: Path, size: tuple[int, int] = SIZE) -> str:
-    """The app's screen as SVG, at the last window of `recording`."""
+async def draw(recording: Path, page: str, size: tuple[int, int] = SIZE) -> str:
+    """A page of the app as SVG, at the last window of `recording`."""
     link = WatchedReplay(recording)
-    app = DecodescopeApp(ReplaySource(recording, link))
+    app = DecodescopeApp(ReplaySource(recording, link), page=page)
     async with app.run_test(size=size) as pilot:
         await link.delivered.wait()
-        await pilot.pause()
-        while analyses := [worker for worker in app.workers if worker.name == "analysis"]:
-            await app.workers.wait_for_complete(analyses)
-            await pilot.pause()
-        await pilot.pause(2 * PAINT_INTERVAL_S)
+        await _settled(app, pilot)
+        await pilot.press(*KEYS.get(page, ()))
+        await _settled(app, pilot)
         return portable(app.export_screenshot(title="decodescope", simplify=True))
+
+
+async def _settled(app: DecodescopeApp, pilot: Pilot[None]) -> None:
+    """Wait until nothing is analysed and the last change is painted."""
+    await pilot.pause()
+    while analyses := [worker for worker in app.workers if worker.name == "analysis"]:
+        await app.workers.wait_for_complete(analyses)
+        await pilot.pause()
+    await pilot.pause(2 * PAINT_INTERVAL_S)
 
 
 def portable(svg: str) -> str:
@@ -63,13 +80,15 @@ def portable(svg: str) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-o", "--output", type=output_path, default=PICTURE)
+    parser.add_argument("pages", nargs="*", default=[page.name for page in PAGES])
+    parser.add_argument("-o", "--output", type=Path, default=FOLDER)
     arguments = parser.parse_args()
     (eager,) = (path for path in bundled_recordings() if "eager" in path.name)
-    check_writable(arguments.output, "-o")
-    picture = asyncio.run(draw(eager)).encode()
-    write_atomically(arguments.output, picture)
-    sys.stderr.write(f"{arguments.output}: {len(picture):,} bytes\n")
+    make_folder(arguments.output, "-o")
+    for page in arguments.pages:
+        picture = asyncio.run(draw(eager, page)).encode()
+        write_atomically(arguments.output / f"{page}.svg", picture)
+        sys.stderr.write(f"{page}.svg: {len(picture):,} bytes\n")
 
 
 if __name__ == "__main__":

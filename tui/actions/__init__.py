@@ -1,0 +1,1 @@
+"""The groups of actions that the app is made of."""
