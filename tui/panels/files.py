@@ -6,7 +6,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import ClassVar
 
-from rich.segment import Segment
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -32,6 +31,7 @@ from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
 from decodescope.tui.panels.text import wrapped
 from decodescope.tui.style.palette import Inks
+from decodescope.tui.style.terminal import printable
 
 _COLUMNS = (
     Column("file", "left", first="up", flexible=True, least=24),
@@ -48,10 +48,7 @@ class PlainInput(Input):
     """Shows "?" for what is not printable: names of files may be completed to."""
 
     def render_line(self, y: int) -> Strip:
-        return Strip(
-            Segment(_printable(text), style, control)
-            for text, style, control in super().render_line(y)
-        ).adjust_cell_length(self.size.width)
+        return Strip(printable(super().render_line(y))).adjust_cell_length(self.size.width)
 
 
 class PathInput(PlainInput):
@@ -217,10 +214,6 @@ class FilesPanel(TablePanel):
     def action_parent(self) -> None:
         """List the folder around this one."""
         self.post_message(OpenPaths(self._shelf.folder.absolute().parent))
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _about(shelf: Shelf) -> str:

@@ -1,5 +1,6 @@
 """What the terminal can show, a filter for glyphs that it cannot, and a terminal that is lost."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -22,6 +23,13 @@ class TerminalTraits:
     unicode: bool = True
     color: bool = True
     few_colors: bool = False
+
+
+def printable(segments: Iterable[Segment]) -> Iterator[Segment]:
+    """The same segments with "?" for every character that is not printable."""
+    for text, style, control in segments:
+        shown = text if text.isprintable() else "".join(c if c.isprintable() else "?" for c in text)
+        yield Segment(shown, style, control)
 
 
 class AsciiFilter(LineFilter):

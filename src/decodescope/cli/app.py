@@ -14,7 +14,7 @@ from click.core import ParameterSource
 
 from decodescope.analyzer.errors import InputError
 from decodescope.cli.options import together
-from decodescope.cli.output import has_few_colors, say
+from decodescope.cli.output import has_few_colors, print_lines, say
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol import Settings
@@ -162,9 +162,6 @@ def last_settings() -> "Settings | None":
 
 
 def _draw(app: "DecodescopeApp", size: tuple[int, int]) -> None:
-    from rich.console import Console
-    from rich.segment import Segments
-
     from decodescope.tui.once import draw_once
 
     lines = draw_once(app, *size)
@@ -172,9 +169,7 @@ def _draw(app: "DecodescopeApp", size: tuple[int, int]) -> None:
         for line in lines:
             click.echo(line.text.rstrip())
         return
-    console = Console(file=sys.stdout, width=size[0], highlight=False)
-    for line in lines:
-        console.print(Segments(line), end="")
+    print_lines(lines, size[0])
 
 
 def _colored_terminal() -> bool:

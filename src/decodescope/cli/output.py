@@ -24,6 +24,7 @@ from decodescope.cli.streams import Messages
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from textual.strip import Strip
 
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
 
@@ -38,6 +39,16 @@ def print_json(structure: object) -> None:
 def print_table(result: Result, table: Callable[[Result], "RenderableType"]) -> None:
     """The table of a result on stdout, as wide as the terminal, from the result's plain strings."""
     _console(sys.stdout).print(table(plain(result)))
+
+
+def print_lines(lines: Iterable["Strip"], width: int) -> None:
+    """Lines of the app on stdout, with their styles; the app has made every string plain."""
+    from rich.segment import Segments
+
+    console = _console(sys.stdout)
+    console.width = width
+    for line in lines:
+        console.print(Segments(line), end="")
 
 
 def has_few_colors() -> bool:
