@@ -6,11 +6,17 @@ host, path or version.
 
 import argparse
 import asyncio
+import os
 import re
+import shutil
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.output_paths import make_folder
@@ -19,10 +25,15 @@ from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import Jumped, LinkEvent
 from decodescope.tui.link.replay import ReplayLink
 from decodescope.tui.model.feed import ReplaySource
+from decodescope.tui.model.view import COMPARISON_PAGE
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import PAINT_INTERVAL_S
 
-FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "pictures"
+# Page 8 names the folder that it shows.
+SHOWN_FOLDER = Path("/tmp/decodescope-pictures")
+_SHOWN_AT = 1_767_323_045
 SIZE = (120, 36)
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
 # What is pressed before the picture of a page is taken.
@@ -47,23 +58,51 @@ class WatchedReplay(ReplayLink):
         return event
 
 
-async def draw(recording: Path, page: str, size: tuple[int, int] = SIZE) -> str:
-    """A page of the app as SVG, at the last window of `recording`."""
-    link = WatchedReplay(recording)
-    app = DecodescopeApp(ReplaySource(recording, link), page=page)
-    async with app.run_test(size=size) as pilot:
+@contextmanager
+def shown_folder() -> Iterator[Path]:
+    """A folder with two traces of a fixed time."""
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    SHOWN_FOLDER.mkdir()
+    try:
+        for trace in sorted((ROOT / "tests" / "data").glob("h200_compiled_[cr]*.json.gz")):
+            shown = Path(shutil.copyfile(trace, SHOWN_FOLDER / trace.name))
+            os.utime(shown, (_SHOWN_AT, _SHOWN_AT))
+        yield SHOWN_FOLDER
+    finally:
+        shutil.rmtree(SHOWN_FOLDER)
+
+
+async def draw(page: str, variant: str, other: str, folder: Path) -> str:
+    """A page of the app as SVG, at the last window of the recording of `variant`; on page 7 it is
+    compared with that of `other`, on page 8 `folder` is shown."""
+    link = WatchedReplay(recording_of(variant))
+    app = DecodescopeApp(ReplaySource(recording_of(variant), link), folder=folder, page=page)
+    async with app.run_test(size=SIZE) as pilot:
         await link.delivered.wait()
         await _settled(app, pilot)
+        if page == COMPARISON_PAGE:
+            await pilot.press("d")
+            await pilot.pause()
+            app.screen.query_one(Input).value = str(recording_of(other))
+            await pilot.press("enter")
+            await _settled(app, pilot)
         await pilot.press(*KEYS.get(page, ()))
         await _settled(app, pilot)
         return portable(app.export_screenshot(title="decodescope", simplify=True))
 
 
+def recording_of(variant: str) -> Path:
+    """The bundled recording of a variant."""
+    (found,) = (path for path in bundled_recordings() if path.stem.endswith(f"-{variant}"))
+    return found
+
+
 async def _settled(app: DecodescopeApp, pilot: Pilot[None]) -> None:
-    """Wait until nothing is analysed and the last change is painted."""
+    """Wait until nothing is read or analysed and the last change is painted."""
     await pilot.pause()
-    while analyses := [worker for worker in app.workers if worker.name == "analysis"]:
-        await app.workers.wait_for_complete(analyses)
+    while busy := [worker for worker in app.workers if worker.name != "link"]:
+        await app.workers.wait_for_complete(busy)
         await pilot.pause()
     await pilot.pause(2 * PAINT_INTERVAL_S)
 
@@ -83,12 +122,12 @@ def main() -> None:
     parser.add_argument("pages", nargs="*", default=[page.name for page in PAGES])
     parser.add_argument("-o", "--output", type=Path, default=FOLDER)
     arguments = parser.parse_args()
-    (eager,) = (path for path in bundled_recordings() if "eager" in path.name)
     make_folder(arguments.output, "-o")
-    for page in arguments.pages:
-        picture = asyncio.run(draw(eager, page)).encode()
-        write_atomically(arguments.output / f"{page}.svg", picture)
-        sys.stderr.write(f"{page}.svg: {len(picture):,} bytes\n")
+    with shown_folder() as folder:
+        for page in arguments.pages:
+            picture = asyncio.run(draw(page, "eager", "fused+graph", folder)).encode()
+            write_atomically(arguments.output / f"{page}.svg", picture)
+            sys.stderr.write(f"{page}.svg: {len(picture):,} bytes\n")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from unittest.mock import Mock, create_autospec
 
+import msgspec
 import pytest
 
 from decodescope.analyzer.protocol import Settings
@@ -16,7 +17,7 @@ from decodescope.tui.link.worker import WorkerLink
 from decodescope.tui.model.feed import LiveSource
 from decodescope.tui.model.memory import Memory, Places
 from tests.helpers.command import Command
-from tests.helpers.scripted import ScriptedLink, settle, text_of
+from tests.helpers.scripted import ScriptedLink, hello, settle, text_of
 
 
 @pytest.fixture
@@ -154,9 +155,14 @@ def test_a_live_run_begins_with_the_settings_of_the_last_one(
 
 
 async def test_changed_settings_are_remembered_without_the_prompt(places: Places) -> None:
-    app = app_of(places)
+    link = ScriptedLink()
+    app = DecodescopeApp(LiveSource(link), places=places)
+    asked = Settings(2, 128, model="tiny", prompt="a secret")
     async with app.run_test() as pilot:
-        await app._change(Settings(2, 128, model="tiny", prompt="a secret"))
+        await app._change(asked)
+        await settle(pilot)
+        assert Memory(places.state).remembered.settings is None
+        link.say(msgspec.structs.replace(hello(), settings=asked))
         await settle(pilot)
     assert Memory(places.state).remembered.settings == Settings(2, 128, model="tiny")
     assert "secret" not in places.state.read_text()

@@ -120,7 +120,7 @@ def test_without_textual_serve_the_line_to_install_it(
     monkeypatch.setitem(sys.modules, "textual_serve", None)
     done = decodescope("serve", str(TRACE))
     assert done.code == 3
-    assert "pip install 'decodescope[serve]'" in done.only_line
+    assert "pip install '.[serve]'" in done.only_line
 
 
 def test_the_served_command_opens_the_files_whatever_their_names(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ async def test_a_live_run_shows_hostile_strings_as_text(session, trace, size):
         await pilot.press("y")
         copied = session.app.clipboard
     for shown in (running, failed, died, copied):
-        assert unsafe(shown) == ""
+        # A table is copied with tabs between its cells.
+        assert unsafe(shown.replace("\t", "") if shown == copied else shown) == ""
         assert all(cell_len(line) <= size[0] for line in shown.splitlines()) or shown == copied
     assert BEGIN in failed
     if size[0] >= 160:

@@ -120,9 +120,9 @@ def test_start_resize_and_leave(start, way, code):
     terminal = start()
     terminal.until(lambda: terminal.shows("47.2") and terminal.shows("launch-bound"))
     terminal.resize(120, 40)
-    terminal.until(lambda: terminal.shows("╭─ Decode step"))
+    terminal.until(lambda: terminal.shows("╭─ Last step"))
     terminal.resize(20, 5)
-    terminal.until(lambda: not terminal.shows("Decode step"))
+    terminal.until(lambda: not terminal.shows("Last step"))
     terminal.resize(80, 24)
     terminal.until(lambda: terminal.shows("Idle gaps"))
     if way.startswith("SIG"):

@@ -37,7 +37,8 @@ def serve(files: tuple[Path, ...], port: int) -> None:
         import textual_serve  # noqa: F401
     except ImportError as error:
         raise MissingRequirement(
-            "serve: needs textual-serve, which is not installed; pip install 'decodescope[serve]'"
+            "serve: needs textual-serve, which is not installed; "
+            "install it from a checkout with: pip install '.[serve]'"
         ) from error
     asyncio.run(_serve(open_command(files), port, [file.name for file in files]))
 

@@ -355,7 +355,7 @@ async def test_a_live_worker_waits_and_is_gone_back_to(session: Session, trace_f
 
 
 async def test_what_t_captured_is_listed(session: Session, trace_file: Path) -> None:
-    async with session.app.run_test(size=(120, 40)) as pilot:
+    async with session.app.run_test(size=(140, 40)) as pilot:
         await session.run(pilot, ready(trace_file, requested=True))
         await pilot.press("8")
         await settle(pilot)
