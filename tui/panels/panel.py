@@ -1,6 +1,6 @@
 """The base of all panels: lines are computed once per change, and only changed lines repaint."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
@@ -20,6 +20,8 @@ from decodescope.tui.style.palette import Inks
 
 Data = TypeVar("Data")
 Frame = Literal["box", "rule"]
+# A line of text, or the cells of a row.
+TextLine = str | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ class Panel(Widget, Generic[Data], can_focus=False):
         """The panel's content for `width` x `height` cells inside the frame."""
         raise NotImplementedError
 
-    def as_text(self, data: Data) -> list[str]:
+    def as_text(self, data: Data) -> Sequence[TextLine]:
         """`data` as lines for the clipboard; none by default."""
         return []
 

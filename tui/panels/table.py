@@ -11,7 +11,7 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import Pick
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import Choose
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
 from decodescope.tui.panels.prompt import Prompt
 from decodescope.tui.panels.table_rows import Cell, Column, Rows, smart_pattern
 
@@ -123,11 +123,11 @@ class TablePanel(Panel[Rows]):
             rows.append(self._foot())
         return Sheet(rows, self.title(), self._place_note())
 
-    def as_text(self, data: Rows) -> list[str]:
-        lines = [self.title(), "\t".join(column.title for column in data.columns)]
+    def as_text(self, data: Rows) -> list[TextLine]:
+        lines: list[TextLine] = [self.title(), tuple(column.title for column in data.columns)]
         for row in self._order[:_MOST_COPIED]:
             cells = data.cells(row, self._brush.inks, 1 << 16)
-            lines.append("\t".join(cell.text for cell in cells))
+            lines.append(tuple(cell.text for cell in cells))
         if len(self._order) > _MOST_COPIED:
             lines.append(f"and {len(self._order) - _MOST_COPIED:,} more rows")
         return lines

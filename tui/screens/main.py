@@ -14,7 +14,7 @@ from decodescope.tui.panels.banner import BannerPanel, banner_rows
 from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.footer import KeysPanel
 from decodescope.tui.panels.messages import Resized
-from decodescope.tui.panels.panel import Brush, Empty, Panel
+from decodescope.tui.panels.panel import Brush, Empty, Panel, TextLine
 from decodescope.tui.panels.playback import PlaybackPanel
 from decodescope.tui.panels.strip import StripPanel
 from decodescope.tui.panels.tabs import Tab, TabsPanel
@@ -97,14 +97,13 @@ class MainScreen(Screen[None]):
 
     def as_text(self) -> str:
         """What the page shows, as lines for the clipboard."""
-        lines: list[str] = []
+        lines: list[TextLine] = []
         for panel in self._visible():
             data = panel.pick(*self._shown)
             if not isinstance(data, Empty):
                 lines += panel.as_text(data)
-        # The tabs of tables stay, those of names do not.
-        cells = (map(plain_line, line.split("\t")) for line in lines)
-        return "".join("\t".join(line) + "\n" for line in cells)
+        rows = ((line,) if isinstance(line, str) else line for line in lines)
+        return "".join("\t".join(map(plain_line, row)) + "\n" for row in rows)
 
     def _visible(self) -> list[Panel[Any]]:
         places = self._plan.places if self._plan is not None else {}

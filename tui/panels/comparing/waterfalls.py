@@ -7,7 +7,7 @@ from decodescope.analyzer.views.class_colors import PART_LETTERS
 from decodescope.analyzer.views.sides import Bar, Waterfalls, sides_of, waterfalls_of
 from decodescope.analyzer.views.words import part_words
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
 
 _TITLE = "Where one profiled step goes, on one scale"
 _NAME_CELLS = 20
@@ -63,12 +63,12 @@ class ComparisonWaterfallsPanel(Panel[WaterfallsData]):
             return 0
         return len(data.found.bars) + 1 + len(data.found.table) + 1
 
-    def as_text(self, data: WaterfallsData) -> list[str]:
+    def as_text(self, data: WaterfallsData) -> list[TextLine]:
         found = data.found
-        lines = [_TITLE, "\t".join(("part", *(bar.name for bar in found.bars)))]
+        lines: list[TextLine] = [_TITLE, ("part", *(bar.name for bar in found.bars))]
         for part, lengths in found.table:
-            lines.append("\t".join((part_words(part), *map(signed_duration, lengths))))
-        return [*lines, "\t".join(("step", *(duration(bar.step_ns) for bar in found.bars)))]
+            lines.append((part_words(part), *map(signed_duration, lengths)))
+        return [*lines, ("step", *(duration(bar.step_ns) for bar in found.bars))]
 
     def draw(self, data: WaterfallsData, width: int, height: int) -> Sheet:
         inks, found = self._brush.inks, data.found

@@ -15,7 +15,7 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import GapFilter
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Sift
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.gap_list import IdleTable
@@ -100,11 +100,12 @@ class GapClassesPanel(Panel[ClassesData]):
         data = self._data
         return 3 if isinstance(data, Empty) else len(data.found.lines) + 2
 
-    def as_text(self, data: ClassesData) -> list[str]:
-        lines = [f"{TITLE} ({self._place(data)})", "\t".join(["class", *(f[0] for f in _FIGURES)])]
+    def as_text(self, data: ClassesData) -> list[TextLine]:
+        head = ("class", *(f[0] for f in _FIGURES))
+        lines: list[TextLine] = [f"{TITLE} ({self._place(data)})", head]
         for line in data.found.lines:
             cells = [line.name, *_figures(line, data.found.of_ns)]
-            lines.append("\t".join(cells))
+            lines.append(tuple(cells))
         return lines
 
     def draw(self, data: ClassesData, width: int, height: int) -> Sheet:

@@ -9,7 +9,7 @@ from decodescope.analyzer.reports.step_bandwidths import (
     window_bandwidths,
 )
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet, TextLine
 from decodescope.tui.style.glyphs import horizontal_bar
 
 TITLE = "Bandwidth: bytes of a step ÷ its time"
@@ -50,8 +50,8 @@ class BandwidthPanel(Panel[BandwidthData]):
     def wanted_rows(self, width: int) -> int | None:
         return 1 if isinstance(self._data, Empty) else len(self._data.moments) + 1
 
-    def as_text(self, data: BandwidthData) -> list[str]:
-        return [TITLE, *("\t".join(_texts(one)) for one in data.moments)]
+    def as_text(self, data: BandwidthData) -> list[TextLine]:
+        return [TITLE, *(tuple(_texts(one)) for one in data.moments)]
 
     def draw(self, data: BandwidthData, width: int, height: int) -> Sheet:
         inks = self._brush.inks

@@ -8,7 +8,7 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.views.class_colors import PART_LETTERS
 from decodescope.analyzer.views.words import CPU_GAP_MEANINGS, GAP_MEANINGS, part_words
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet, TextLine
 from decodescope.tui.style.glyphs import horizontal_bar
 
 TITLE = "Where one profiled step goes"
@@ -55,11 +55,11 @@ class WaterfallPanel(Panel[WaterfallData]):
     def wanted_rows(self, width: int) -> int | None:
         return 1 if isinstance(self._data, Empty) else len(self._data.parts) + 1
 
-    def as_text(self, data: WaterfallData) -> list[str]:
-        lines = [f"{TITLE}: {duration(data.step_ns)}"]
+    def as_text(self, data: WaterfallData) -> list[TextLine]:
+        lines: list[TextLine] = [f"{TITLE}: {duration(data.step_ns)}"]
         for part in data.parts:
             share = percent(part.ns / data.step_ns)
-            lines.append(f"{part_words(part.part)}\t{signed_duration(part.ns)}\t{share} %")
+            lines.append((part_words(part.part), signed_duration(part.ns), f"{share} %"))
         return lines
 
     def draw(self, data: WaterfallData, width: int, height: int) -> Sheet:
