@@ -23,13 +23,15 @@ _NUMBERS = (
     "0", "1", "2", "3", "-1", "16", "17", "1000", "", "x", "1.5", "nan", "inf", "-inf", "1e999",
     "9" * 30, "0x10", " 1", "\u0661",
 )  # fmt: skip
+# `serve` runs until it is interrupted.
+_COMMANDS = [command for command in COMMANDS if command.name != "serve"]
 _LOOSE = ("--help", "-h", "--version", "--debug", "--", "-", "--nope", "--json=1", "-o")
 
 
 def line_case(rng: random.Random) -> Case:
     """A command with some of its options and arguments, most of them sensible."""
     files = {name: as_json(window(rng), rng) for name in ("a.json", "b.json")} | {"folder/x": b""}
-    command = rng.choice(COMMANDS)
+    command = rng.choice(_COMMANDS)
     words = [command.name or ""]
     if isinstance(command, click.Group):
         command = command.commands[rng.choice(list(command.commands))]
