@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from textual import events
+
 from decodescope.tui.panels.panel import Row
 from decodescope.tui.style.palette import Inks
 
@@ -29,6 +31,12 @@ class Prompt:
         elif character is not None and character.isprintable():
             self.text += character
         return key in ("escape", "enter")
+
+    def take(self, event: events.Key) -> bool:
+        """Take the key of an event, so that it is no command; True if it ends the editing."""
+        event.stop()
+        event.prevent_default()
+        return self.press(event.key, event.character)
 
     def drawn(self, inks: Inks) -> Row:
         """The label, the text and a cursor."""

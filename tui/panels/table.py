@@ -141,9 +141,7 @@ class TablePanel(Panel[Rows]):
         """Edit the prompt, if there is one."""
         if self._prompt is None:
             return
-        event.stop()
-        event.prevent_default()
-        ended = self._prompt.press(event.key, event.character)
+        ended = self._prompt.take(event)
         if self._prompt.filters:
             self._filter = self._prompt.text
         else:

@@ -1,4 +1,4 @@
-"""A comparison's process that says what it is told to, and what a comparison on an H200 gives."""
+"""A comparison's process that says what it is given, and what a comparison on an H200 gives."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -199,10 +199,10 @@ def test_without_a_folder_traces_are_deleted_with_the_outcome() -> None:
 
 
 def test_progress_names_round_variant_and_the_last_rate() -> None:
-    told: list[ComparisonEvent] = []
-    with compare_variants(request("eager", "other", repeats=2), told.append, FakeRuns()):
+    reported: list[ComparisonEvent] = []
+    with compare_variants(request("eager", "other", repeats=2), reported.append, FakeRuns()):
         pass
-    assert [one.describe() for one in told if isinstance(one, ComparisonProgress)] == [
+    assert [one.describe() for one in reported if isinstance(one, ComparisonProgress)] == [
         "round 1 of 2: eager",
         "round 1 of 2: eager: busy",
         "round 1 of 2: other",
@@ -214,20 +214,20 @@ def test_progress_names_round_variant_and_the_last_rate() -> None:
         "accuracy: busy",
         "comparing",
     ]
-    measured = [one.report for one in told if isinstance(one, RunMeasured)]
+    measured = [one.report for one in reported if isinstance(one, RunMeasured)]
     assert [(one.variant, one.round, one.tokens_per_s) for one in measured] == [
         ("eager", 0, 110.0), ("other", 0, 120.0), ("eager", 1, 130.0), ("other", 1, 140.0),
     ]  # fmt: skip
-    assert not any(isinstance(one, RoundCompared) for one in told)
+    assert not any(isinstance(one, RoundCompared) for one in reported)
 
 
 def test_each_round_is_compared_with_those_before_it_if_asked() -> None:
-    told: list[ComparisonEvent] = []
+    reported: list[ComparisonEvent] = []
     run = FakeRuns({("other", 1): MissingRequirement("no room")})
     asked = request("eager", "other", repeats=4, each_round=True)
-    with compare_variants(asked, told.append, run) as outcome:
+    with compare_variants(asked, reported.append, run) as outcome:
         done = outcome.comparison
-    compared = [one.comparison for one in told if isinstance(one, RoundCompared)]
+    compared = [one.comparison for one in reported if isinstance(one, RoundCompared)]
     assert [one.comparison.rounds for one in compared] == [1, 1, 2, 3]
     assert [len(one.runs) for one in compared] == [2, 2, 4, 6]
     assert "round_left_out" in codes(compared[1].comparison.findings)

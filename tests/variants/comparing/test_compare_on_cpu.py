@@ -73,9 +73,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_two_variants_are_compared_and_a_killed_run_drops_its_round(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    told: list[ComparisonEvent] = []
+    reported: list[ComparisonEvent] = []
     request = CompareRequest(CONFIG, ("eager", "static"), repeats=3, keep=tmp_path / "out")
-    with compare_variants(request, told.append) as outcome:
+    with compare_variants(request, reported.append) as outcome:
         comparison = outcome.comparison
     assert [(one.variant, one.round) for one in comparison.runs] == [
         ("eager", 0), ("static", 0), ("eager", 2), ("static", 2),
@@ -100,7 +100,7 @@ def test_two_variants_are_compared_and_a_killed_run_drops_its_round(
     assert kept == [
         f"{name}-round{round}.json.gz" for name in ("eager", "static") for round in (0, 2)
     ]
-    stages = [one.describe() for one in told if isinstance(one, ComparisonProgress)]
+    stages = [one.describe() for one in reported if isinstance(one, ComparisonProgress)]
     assert any(stage.startswith("round 3 of 3: static (") for stage in stages)
     printed = capfd.readouterr()
     assert printed.out == ""

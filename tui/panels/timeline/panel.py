@@ -43,9 +43,7 @@ class TimelinePanel(LanesPanel):
         """Edit the search, if there is a prompt."""
         if self._prompt is None:
             return
-        event.stop()
-        event.prevent_default()
-        ended = self._prompt.press(event.key, event.character)
+        ended = self._prompt.take(event)
         self._search = self._prompt.text
         if ended:
             self._prompt = None
