@@ -2,7 +2,8 @@
 
 Each repeat runs, for each variant in turn, `decodescope run` and then the app in a pseudo-terminal
 with `--record`; the app's tokens/s is the median of its recorded statistics, which count unprofiled
-steps. Writes benchmarks/results/live-overhead.json with every figure and the environment.
+steps. The share of a core that the app's process uses is that of the same time; its worker's is not
+part of it. Writes benchmarks/results/live-overhead.json with every figure and the environment.
 """
 
 import argparse
@@ -36,7 +37,7 @@ def measure_pair(options: list[str], seconds: float) -> dict[str, float]:
     run_rate = run_tokens_per_s(options)
     with tempfile.TemporaryDirectory() as folder:
         recording = Path(folder) / "live.dsrec"
-        record_live(options, seconds, recording)
+        core_share = record_live(options, seconds, recording)
         rates = live_tokens_per_s(recording)
     live_rate = statistics.median(rates)
     return {
@@ -44,6 +45,7 @@ def measure_pair(options: list[str], seconds: float) -> dict[str, float]:
         "live_tokens_per_s": live_rate,
         "live_statistics": len(rates),
         "live_over_run": live_rate / run_rate,
+        "app_core_share": core_share,
     }
 
 
@@ -72,6 +74,10 @@ def main() -> None:
         "live_over_run": {
             name: {"median": statistics.median(all_), "min": min(all_), "max": max(all_)}
             for name, all_ in ratios.items()
+        },
+        "app_core_share": {
+            name: statistics.median(found[name]["app_core_share"] for found in rounds)
+            for name in variants
         },
         "rounds": rounds,
     }

@@ -68,11 +68,15 @@ class AppRun:
         return int(self._app.exitstatus if self._app.exitstatus is not None else -1)
 
 
-def record_live(options: list[str], seconds: float, recording: Path, limit_s: float = 180) -> None:
-    """Run `live` with `options` for `seconds` after its first figures, recording to `recording`."""
+def record_live(options: list[str], seconds: float, recording: Path, limit_s: float = 180) -> float:
+    """Run `live` with `options` for `seconds` after its first figures, recording to `recording`;
+    returns the share of one core that the app's own process used in that time (Linux)."""
     app = AppRun("live", *options, "--record", str(recording))
     app.read_until(lambda: b"tok/s" in app.output and b"running" in app.output, limit_s)
+    before_s = app.cpu_s()
     app.read_for(seconds)
+    core_share = (app.cpu_s() - before_s) / seconds
     code = app.quit()
     if code or not recording.is_file():
         raise RuntimeError(f"the app ended with {code}: {app.output[-500:]!r}")
+    return core_share
