@@ -24,7 +24,7 @@ from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.cli.ending import end_with
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.model.feed import TraceSource
+from decodescope.tui.model.sources import TraceSource
 
 EVENTS = 230_000
 SIZE = (120, 40)

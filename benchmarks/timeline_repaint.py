@@ -18,7 +18,7 @@ from benchmarks.common import RESULTS, write_record
 from decodescope.cli.ending import end_with
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.feed import TraceSource
+from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.panels.timeline.panel import TimelinePanel
 
 SIZES = ((120, 40), (250, 60))

@@ -28,7 +28,7 @@ from decodescope.analyzer.protocol import (
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.comparison import ComparisonLink
-from decodescope.tui.model.feed import LiveSource, ReplaySource, Source, TraceSource
+from decodescope.tui.model.sources import LiveSource, ReplaySource, Source, TraceSource
 from tests.helpers.scripted import (
     DIED,
     ScriptedLink,

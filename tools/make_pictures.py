@@ -24,7 +24,7 @@ from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import Jumped, LinkEvent
 from decodescope.tui.link.replay import ReplayLink
-from decodescope.tui.model.feed import ReplaySource
+from decodescope.tui.model.sources import ReplaySource
 from decodescope.tui.model.view import COMPARISON_PAGE
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import PAINT_INTERVAL_S

@@ -32,10 +32,11 @@ from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.library import Library, window_health
 from decodescope.tui.link.base import LinkEvent
 from decodescope.tui.link.comparison import ComparisonLink
-from decodescope.tui.model.feed import Feed, Source, open_feed
+from decodescope.tui.model.feed import Feed, open_feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.keymap import read_keymap
 from decodescope.tui.model.memory import Memory, Places
+from decodescope.tui.model.sources import Source
 from decodescope.tui.model.view import (
     Clock,
     Moment,

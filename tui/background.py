@@ -13,9 +13,10 @@ from textual.message import Message
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, known_error
 from decodescope.analyzer.files import write_atomically, write_json, write_new_file
-from decodescope.tui.model.feed import Feed, Job
+from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.view import Clock, Window
+from decodescope.tui.model.windows import Job
 
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
@@ -71,9 +72,7 @@ class Background:
 
     def analyse(self, feed: Feed) -> None:
         """Start the feed's pending analysis unless one is running; call `analysed` at its end."""
-        job = feed.pending
-        if job is not None and not self._analysing:
-            feed.pending = None
+        if not self._analysing and (job := feed.windows.take()) is not None:
             self._analysing = True
             self._app.run_worker(partial(self._analyse, feed, job), name="analysis", thread=True)
 

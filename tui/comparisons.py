@@ -16,7 +16,8 @@ from decodescope.analyzer.schema.report import Report
 from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.candidates import chosen_names
 from decodescope.tui.model.comparing import MOST_ROUNDS, NO_COMPARISON, ComparisonState
-from decodescope.tui.model.feed import Feed, LiveSource, TraceSource
+from decodescope.tui.model.feed import Feed
+from decodescope.tui.model.sources import LiveSource, TraceSource
 from decodescope.tui.model.view import Clock, View
 from decodescope.tui.panels.messages import AskComparison
 

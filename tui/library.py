@@ -11,7 +11,6 @@ from textual.message import Message
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.background import NotRemembered, analyse_files, reporter
-from decodescope.tui.model.feed import ReplaySource, Source, TraceSource, source_for
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.shelf import (
@@ -22,6 +21,7 @@ from decodescope.tui.model.shelf import (
     look,
     opened_health,
 )
+from decodescope.tui.model.sources import ReplaySource, Source, TraceSource, source_for
 from decodescope.tui.model.view import Clock, Window
 
 

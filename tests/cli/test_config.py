@@ -14,8 +14,8 @@ from decodescope.cli.app import AppOptions, remember_opened
 from decodescope.cli.live import live
 from decodescope.tui.app import DecodescopeApp, all_actions
 from decodescope.tui.link.worker import WorkerLink
-from decodescope.tui.model.feed import LiveSource
 from decodescope.tui.model.memory import Memory, Places
+from decodescope.tui.model.sources import LiveSource
 from tests.helpers.command import Command
 from tests.helpers.scripted import ScriptedLink, hello, settle, text_of
 

@@ -156,7 +156,7 @@ def test_streams_of_others_stay(capsys: pytest.CaptureFixture[str]) -> None:
 async def test_an_error_in_the_app_is_left_to_the_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from decodescope.tui.model.feed import source_for
+    from decodescope.tui.model.sources import source_for
 
     async def fail(*_: object) -> None:
         raise KeyError("unforeseen")

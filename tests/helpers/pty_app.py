@@ -7,7 +7,7 @@ from pathlib import Path
 from decodescope.analyzer.protocol import State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.model.feed import LiveSource
+from decodescope.tui.model.sources import LiveSource
 from decodescope.tui.model.view import Clock
 from decodescope.tui.style.terminal import TerminalTraits
 from tests.helpers.scripted import ScriptedLink, hello, ready, stats, write_trace

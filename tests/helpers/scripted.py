@@ -26,7 +26,7 @@ from decodescope.analyzer.protocol import (
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import Link, LinkEvent, WorkerDied
-from decodescope.tui.model.feed import LiveSource
+from decodescope.tui.model.sources import LiveSource
 from decodescope.tui.model.view import Clock
 from decodescope.tui.style.terminal import TerminalTraits
 

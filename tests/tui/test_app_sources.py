@@ -12,7 +12,7 @@ from decodescope.analyzer.protocol import (
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.model.feed import ReplaySource, TraceSource, source_for
+from decodescope.tui.model.sources import ReplaySource, TraceSource, source_for
 from tests.helpers.kineto_events import document, op, prelaunched
 from tests.helpers.scripted import (
     StillClock,

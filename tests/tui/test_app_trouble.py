@@ -11,7 +11,7 @@ from decodescope.analyzer.protocol import (
 from decodescope.tui import background
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.model.feed import ReplaySource
+from decodescope.tui.model.sources import ReplaySource
 from tests.helpers.scripted import (
     DIED,
     StillClock,

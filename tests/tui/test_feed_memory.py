@@ -4,7 +4,9 @@ import gc
 import tracemalloc
 
 from decodescope.analyzer.protocol import Heartbeat, Log, Meters, State
-from decodescope.tui.model.feed import HISTORY_SAMPLES, LOG_LINES, LiveSource, open_feed
+from decodescope.tui.model.feed import HISTORY_SAMPLES, open_feed
+from decodescope.tui.model.run_log import LOG_LINES
+from decodescope.tui.model.sources import LiveSource
 from tests.helpers.scripted import ScriptedLink, StillClock, hello, stats
 
 HOUR = 3600

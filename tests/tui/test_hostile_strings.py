@@ -13,7 +13,7 @@ from decodescope.analyzer.protocol import Failure
 from decodescope.tui.actions.look import no_markup
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.model.feed import TraceSource
+from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.panels.panel import Row
 from tests.helpers.hostile import (
     FILE,

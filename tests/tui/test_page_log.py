@@ -8,7 +8,8 @@ import pytest
 from decodescope.analyzer.protocol import Log, Progress
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.log_tail import MOST_BYTES, LogTail
-from decodescope.tui.model.feed import LOG_LINES, TraceSource
+from decodescope.tui.model.run_log import LOG_LINES
+from decodescope.tui.model.sources import TraceSource
 from tests.helpers.scripted import DIED, StillClock, ready, settle, text_of, write_trace
 
 

@@ -11,7 +11,6 @@ from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.lanes.build import find_lanes
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.feed import TraceSource
 from decodescope.tui.model.picks import (
     NOTHING,
     GapPick,
@@ -21,6 +20,7 @@ from decodescope.tui.model.picks import (
     Selection,
     SpanPick,
 )
+from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Narrow
 from decodescope.tui.panels.panel import Brush, Empty

@@ -15,7 +15,6 @@ from decodescope.analyzer.recordings.recording import Mark
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import Playback
-from decodescope.tui.model.feed import ReplaySource
 from decodescope.tui.model.replaying import (
     SPEEDS,
     last_of,
@@ -23,6 +22,7 @@ from decodescope.tui.model.replaying import (
     next_speed,
     typed_time_ns,
 )
+from decodescope.tui.model.sources import ReplaySource
 from tests.helpers.scripted import StillClock, hello, ready, settle, stats, text_of, write_trace
 
 NS = 1_000_000_000
@@ -199,7 +199,7 @@ async def test_a_window_that_is_analysed_late_is_not_shown_at_an_earlier_moment(
         late = feed.view().window
         await pilot.press("{")
         await opened.until(pilot, lambda: feed.view().window and feed.view().window.at == 30)
-        from decodescope.tui.model.feed import Job
+        from decodescope.tui.model.windows import Job
 
         feed.analysed(Job((late.path,), 0, 60.0, 0), late)
         assert feed.view().window.at == 30

@@ -8,7 +8,7 @@ import pytest
 from decodescope.analyzer.protocol import Failure, Log, Progress, State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.model.feed import TraceSource
+from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.style.terminal import TerminalTraits
 from tests.helpers.scripted import (
     ScriptedLink,

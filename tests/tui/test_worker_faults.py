@@ -25,7 +25,7 @@ from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.link import process
 from decodescope.tui.link.recording import RecordingLink
 from decodescope.tui.link.worker import WorkerLink
-from decodescope.tui.model.feed import ReplaySource, source_for
+from decodescope.tui.model.sources import ReplaySource, source_for
 from tests.helpers.scripted import (
     ScriptedLink,
     Session,

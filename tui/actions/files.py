@@ -53,7 +53,7 @@ class FileActions(LookActions):
         window, folder = view.window, self._background.folder
         shown = (view.variant or view.kind).removesuffix(".gz").removesuffix(".json")
         stem = f"decodescope-{shown}-{self._background.timestamp()}"
-        inputs = (*self._feed.paths(), *((window.path,) if window is not None else ()))
+        inputs = (*self._feed.source.paths, *((window.path,) if window is not None else ()))
         result = view.comparison.result if view.page == COMPARISON_PAGE else None
         of: set[Of] = {"screen"}
         of |= {"window"} if window is not None else set()
@@ -152,10 +152,9 @@ class FileActions(LookActions):
         if window is not None:
             feed.select_file(index, window.at)
             feed.started = True
-            if (job := feed.pending) is not None:
-                feed.pending = None
+            if (job := feed.windows.take()) is not None:
                 feed.analysed(job, window)
-            if index < len(feed.paths()):
+            if index < len(feed.source.paths):
                 self._library.health(window.path, window_health(window))
         if self._focus.page == "files":
             self._focus.page = PAGES[0].name

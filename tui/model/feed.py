@@ -1,10 +1,9 @@
-"""Data sources, and a `Feed`: one source while it is open, folded into a `View`.
+"""A `Feed`: one source while it is open, folded into a `View`.
 
 A feed neither draws nor computes figures. It never shows one variant's figures under another's
 name: when the variant changes, statistics are dropped and its latest window is restored.
 """
 
-import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,6 @@ from decodescope.analyzer.protocol import (
     TraceReady,
     WorkerMessage,
 )
-from decodescope.analyzer.recordings.recording import is_recording
 from decodescope.analyzer.schema.report import Finding
 from decodescope.tui.link.base import (
     FileHealth,
@@ -37,119 +35,52 @@ from decodescope.tui.link.base import (
 )
 from decodescope.tui.model import banners
 from decodescope.tui.model.banners import Banner
+from decodescope.tui.model.run_log import RunLog
+from decodescope.tui.model.sources import LiveSource, ReplaySource, Source, TraceSource
 from decodescope.tui.model.view import (
     Choice,
     Clock,
     Kind,
     Level,
-    LogLine,
     LogSource,
     Sample,
     View,
     Window,
 )
+from decodescope.tui.model.windows import Job, Windows
 
 HISTORY_SAMPLES = 2400
-LOG_LINES = 1000
 ALL_RANKS = "all ranks"
 NOT_RECORDED = "not in this recording"
-# As recordings are named while they grow, too.
-_RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
-
-
-@dataclass(frozen=True, slots=True)
-class LiveSource:
-    """A worker behind `link`. `cpu_chosen`: the user chose the CPU, so no banner about CUDA.
-    `trust_remote_code`: a checkpoint may run its own code, as the user allowed."""
-
-    link: Link
-    cpu_chosen: bool = False
-    trust_remote_code: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ReplaySource:
-    """A recording, played by `link`; None plays it with its own timing."""
-
-    path: Path
-    link: Link | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TraceSource:
-    """Trace files to analyse; number keys switch between them."""
-
-    paths: tuple[Path, ...]
-
-
-Source = LiveSource | ReplaySource | TraceSource
-
-
-def source_for(path: Path) -> ReplaySource | TraceSource:
-    """The source for one file a user named: a recording is replayed, a trace analysed."""
-    recorded = _RECORDING_NAME.search(path.name) is not None or is_recording(path)
-    return ReplaySource(path) if recorded else TraceSource((path,))
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What to analyse for the choice at `index`, announced at monotonic second `at`: one file, or
-    several as the ranks of one run. It belongs to the `era` between two jumps of a replay."""
-
-    paths: tuple[Path, ...]
-    index: int
-    at: float
-    era: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class Feed:
-    """Folds events into a `View`; `now` arguments are seconds of the source's time.
-
-    `pending` is the latest job not yet started.
-    """
+    """Folds events into a `View`; `now` arguments are seconds of the source's time."""
 
     source: Source
     link: Link | None
     clock: Clock
     _state: View
-    pending: Job | None = None
     started: bool = False
+    windows: Windows = field(default_factory=Windows)
     _held: bool = False
     _runs_after: bool = False
     _samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
-    _log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
-    _windows: dict[int, Window] = field(default_factory=dict)
-    _greeted_at: float = 0.0
-    _era: int = 0
-    _lines: int = 0
-    _unseen: int = 0
-    _expected: Job | None = None
-    _noted: set[tuple[int, str]] = field(default_factory=set)
-    _unreadable: dict[int, str] = field(default_factory=dict)
+    _log: RunLog = field(default_factory=RunLog)
 
     @property
     def kind(self) -> Kind:
         """The kind of the source."""
         return self._state.kind
 
-    def paths(self) -> tuple[Path, ...]:
-        """The files that the source is read from."""
-        match self.source:
-            case TraceSource(paths=paths):
-                return paths
-            case ReplaySource(path=path):
-                return (path,)
-            case _:
-                return ()
-
     def view(self) -> View:
         """The current state, complete and immutable."""
         playback = self.link.playback() if self.link is not None else None
-        return replace(self._state, samples=tuple(self._samples), log=tuple(self._log),
-                       playback=playback, analysing=self._expected is not None,
+        return replace(self._state, samples=tuple(self._samples), log=self._log.lines,
+                       playback=playback, analysing=self.windows.analysing,
                        recording=self.link is not None and self.link.recording,
-                       unseen=self._unseen)  # fmt: skip
+                       unseen=self._log.unseen)  # fmt: skip
 
     def now(self) -> float:
         """The source's time: recorded seconds in a replay, otherwise monotonic seconds."""
@@ -194,13 +125,11 @@ class Feed:
             time = position((self.now() if at is None else at) * 1e9)
         else:
             time = self.clock.local().strftime("%H:%M:%S")
-        self._lines += 1
-        self._unseen += level != "info"
-        self._log.append(LogLine(self._lines, level, text, time, source, code))
+        self._log.add(level, text, time, source, code)
 
     def seen(self) -> None:
         """Every warning and error of the log was seen."""
-        self._unseen = 0
+        self._log.unseen = 0
 
     def read_printed(self) -> bool:
         """Add what the worker's process printed to the log; False if it printed nothing."""
@@ -258,7 +187,7 @@ class Feed:
                 self._set(meters=event)
             case TraceReady(path=path, capture=capture):
                 index = self._index_of(capture.variant)
-                self._expect(Job((Path(path),), index, now, self._era))
+                self.windows.expect((Path(path),), index, now)
             case Log(level=level, text=text):
                 self.note(level, text, "worker", at=now)
             case Failure(message=text, fatal=fatal):
@@ -285,15 +214,14 @@ class Feed:
         """Show the trace file at `index` (after the last: the merged ranks); read it if needed."""
         assert isinstance(self.source, TraceSource)
         self._select(index)
-        if index in self._unreadable:
-            banner = Banner("error", self._unreadable[index])
-            self._set(state="unreadable", detail="", banner=banner)
-        elif index in self._windows:
+        if (problem := self.windows.unreadable.get(index)) is not None:
+            self._set(state="unreadable", detail="", banner=Banner("error", problem))
+        elif self.windows.of(index) is not None:
             self._set(state="trace", detail="", banner=None)
         else:
             self._set(state="reading", detail="", banner=None)
             paths = self.source.paths
-            self._expect(Job(paths if index == len(paths) else (paths[index],), index, now))
+            self.windows.expect(paths if index == len(paths) else (paths[index],), index, now)
 
     def read_so_far(self, share: float) -> None:
         """This share of the file that is being opened was read."""
@@ -302,15 +230,11 @@ class Feed:
 
     def analysed(self, job: Job, window: Window) -> None:
         """Keep the window of `job`, unless there is a later one."""
-        self._answered(job)
-        if job.era != self._era:
+        self.windows.answered(job)
+        if not self.windows.keep(job, window):
             return
         if self.kind == "trace":
             self._set(state="trace", detail="")
-        kept = self._windows.get(job.index)
-        if kept is not None and kept.at > window.at:
-            return
-        self._windows[job.index] = window
         health = window.report.health
         new = self._note_findings(job.index, health.findings)
         if new and health.status == "degraded" and self.kind != "live":
@@ -320,62 +244,46 @@ class Feed:
 
     def not_analysed(self, job: Job, error: str) -> None:
         """Report that `job` failed; `error` is "" for an old window whose file is gone."""
-        self._answered(job)
+        self.windows.answered(job)
         if self.kind == "trace":
-            self._unreadable[job.index] = error
+            self.windows.unreadable[job.index] = error
             if job.index == self._state.current:
                 self._set(state="unreadable", detail="")
         if error:
             self.alarm(error)
-
-    def _expect(self, job: Job) -> None:
-        self.pending = self._expected = job
-
-    def _answered(self, job: Job) -> None:
-        if job is self._expected:
-            self._expected = None
 
     def _set(self, **changes: object) -> None:
         self._state = replace(self._state, **changes)  # type: ignore[arg-type]
 
     def _note_findings(self, index: int, findings: Sequence[Finding]) -> bool:
         """Log what was not found before; False if nothing is new."""
-        # Once per choice: the numbers in a message differ from window to window.
-        new = [finding for finding in findings if (index, finding.code) not in self._noted]
+        new = self._log.unreported(index, findings)
         several = index >= 0 and len(self._state.choices) > 1
         name = f"{self._state.choices[index].name}: " if several else ""
         for finding in new:
-            self._noted.add((index, finding.code))
             self.note("warning", name + finding.message, "finding", finding.code)
         return bool(new)
 
     def _jump(self, now: float, past: Sequence[tuple[int, WorkerMessage]]) -> None:
         """Know what was reported up to `now`, and nothing else; analysed windows are kept."""
-        kept, banner = self._windows, self._state.banner
-        own = [line for line in self._log if line.source != "worker"]
-        unseen = self._unseen if self._era else None
-        self._windows, self._log = {}, deque(own, maxlen=LOG_LINES)
+        # What was reported before the first jump is new, and only that.
+        unseen = self._log.unseen if self.windows.era else None
+        banner = self._state.banner
+        kept = self.windows.jump()
+        self._log.forget_worker()
         self._samples.clear()
-        self._era += 1
-        self.pending = self._expected = None
         self._set(state="starting", detail="", hello=None, choices=(), current=-1, stats=None,
                   stats_at=None, window=None, died=None, fatal=None, banner=None)  # fmt: skip
         for t_ns, message in past:
             self.receive(message, t_ns / 1e9)
         if unseen is not None:
-            # What was reported before the first jump is new, and only that.
-            self._unseen = unseen
+            self._log.unseen = unseen
         if self._state.fatal is None:
             # Other failures were seen when they happened.
             degraded = banner is not None and banner.severity == "warning"
             self._set(banner=banner if degraded else None)
-        self._windows = {
-            index: window for index, window in kept.items() if self._greeted_at <= window.at <= now
-        }
-        window = self._windows.get(self._state.current)
-        self._set(window=window)
-        if window and self.pending and self.pending.paths == (window.path,):
-            self.pending = self._expected = None
+        self.windows.restore(kept, now, self._state.current)
+        self._set(window=self.windows.of(self._state.current))
 
     def _index_of(self, name: str) -> int:
         names = [choice.name for choice in self._state.choices]
@@ -383,11 +291,10 @@ class Feed:
 
     def _select(self, index: int) -> None:
         if index != self._state.current:
-            self._set(current=index, stats=None, window=self._windows.get(index))
+            self._set(current=index, stats=None, window=self.windows.of(index))
 
     def _greet(self, hello: Hello, now: float) -> None:
-        self._windows.clear()
-        self._greeted_at = now
+        self.windows.begin(now)
         first = self._state.hello is None
         choices = tuple(Choice(v.name, v.summary, v.unavailable) for v in hello.variants)
         playback = self.link.playback() if self.link is not None else None

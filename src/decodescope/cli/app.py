@@ -19,7 +19,7 @@ from decodescope.cli.output import has_few_colors, print_lines, say
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol import Settings
     from decodescope.tui.app import DecodescopeApp
-    from decodescope.tui.model.feed import Source
+    from decodescope.tui.model.sources import Source
 
 Place = Literal["terminal", "browser", "drawing"]
 

@@ -60,7 +60,7 @@ def live(
         config = with_settings(config, settings)
     require_utf8(config)
     from decodescope.tui.link.worker import WorkerLink
-    from decodescope.tui.model.feed import LiveSource
+    from decodescope.tui.model.sources import LiveSource
 
     worker = WorkerLink(config)
     link: Link = worker

@@ -26,7 +26,7 @@ def open_files(files: tuple[Path, ...], **options: Any) -> None:
     FILE may be a pipe, or - for the standard input; keys are then read from the terminal.
     """
     from decodescope.analyzer.recordings.bundled import bundled_recordings
-    from decodescope.tui.model.feed import TraceSource, source_for
+    from decodescope.tui.model.sources import TraceSource, source_for
 
     for file in files:
         check_readable(file)

@@ -9,8 +9,8 @@ from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.background import analyse_files
-from decodescope.tui.model.feed import TraceSource
 from decodescope.tui.model.picks import Selection
+from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Brush, Empty, Panel
 from decodescope.tui.style.glyphs import ASCII, UNICODE

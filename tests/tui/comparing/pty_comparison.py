@@ -7,7 +7,7 @@ from pathlib import Path
 from decodescope.analyzer.comparing.messages import ComparisonConfig, ComparisonProgress
 from decodescope.analyzer.protocol import State
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.model.feed import LiveSource
+from decodescope.tui.model.sources import LiveSource
 from tests.helpers.scripted import ScriptedLink, hello
 from tests.tui.comparing.scripted_comparison import ScriptedComparison, done, whole_round
 

@@ -28,7 +28,8 @@ from decodescope.analyzer.views.sides import sides_of, waterfalls_of
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.comparing import NO_COMPARISON, MeasuredRun
-from decodescope.tui.model.feed import LiveSource, TraceSource, open_feed
+from decodescope.tui.model.feed import open_feed
+from decodescope.tui.model.sources import LiveSource, TraceSource
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.comparing.waterfalls import bar_parts
 from decodescope.tui.style.terminal import TerminalTraits

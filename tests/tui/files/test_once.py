@@ -13,7 +13,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol import Bye, Failure, State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.model.feed import TraceSource
+from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.once import draw_once
 from decodescope.tui.style.terminal import TerminalTraits
 from tests.helpers.scripted import ScriptedLink, StillClock, hello, live_app, ready, stats

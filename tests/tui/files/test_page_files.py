@@ -16,9 +16,9 @@ from decodescope.analyzer.readers.reading import format_of, load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui import background, library
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.model.feed import TraceSource
 from decodescope.tui.model.memory import Memory, Places
 from decodescope.tui.model.shelf import FOLDER, Entry, Shelf, folder_of, listing, look
+from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.once import draw_once
 from decodescope.tui.panels.files import FilesPanel, PathPanel
 from tests.helpers.foreign import rocprof_files

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from decodescope.analyzer import analyze
 from decodescope.analyzer.reports.kernel_launches import kernel_launches
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.model.feed import TraceSource
 from decodescope.tui.model.picks import KernelPick, OpPick
+from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.panels.kernels.launches import LaunchRows
 from decodescope.tui.panels.kernels.table import KernelTablePanel
 from decodescope.tui.panels.messages import Narrow

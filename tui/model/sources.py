@@ -1,0 +1,55 @@
+"""Where what the app shows comes from: a worker, a recording or trace files."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from decodescope.analyzer.recordings.recording import is_recording
+from decodescope.tui.link.base import Link
+
+# As recordings are named while they grow, too.
+_RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSource:
+    """A worker behind `link`. `cpu_chosen`: the user chose the CPU, so no banner about CUDA.
+    `trust_remote_code`: a checkpoint may run its own code, as the user allowed."""
+
+    link: Link
+    cpu_chosen: bool = False
+    trust_remote_code: bool = False
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """A worker is no file."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySource:
+    """A recording, played by `link`; None plays it with its own timing."""
+
+    path: Path
+    link: Link | None = None
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The recording."""
+        return (self.path,)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSource:
+    """Trace files to analyse; number keys switch between them."""
+
+    paths: tuple[Path, ...]
+
+
+Source = LiveSource | ReplaySource | TraceSource
+
+
+def source_for(path: Path) -> ReplaySource | TraceSource:
+    """The source for one file a user named: a recording is replayed, a trace analysed."""
+    recorded = _RECORDING_NAME.search(path.name) is not None or is_recording(path)
+    return ReplaySource(path) if recorded else TraceSource((path,))
