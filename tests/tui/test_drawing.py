@@ -13,6 +13,8 @@ from decodescope.tui.panels.footer import fitting_keys
 from decodescope.tui.panels.history import (
     HOLD_S,
     SPAN_S,
+    axis_top,
+    middle_label,
     slice_seconds,
     sliced,
     switches,
@@ -114,6 +116,18 @@ def test_the_slices_hold_the_whole_history_up_to_the_span(samples, columns):
     slice_s = slice_seconds(samples, columns)
     span = min(samples[-1].at - samples[0].at, SPAN_S)
     assert slice_s * (columns - 1) >= span
+
+
+@given(st.floats(0.01, 1e6), st.integers(1, 60))
+def test_the_axis_is_labelled_between_its_ends_only_at_a_round_value(peak, height):
+    top = axis_top(peak)
+    row = middle_label(top, height)
+    if row is not None:
+        assert 2 <= row < height - 2
+        digits = f"{top * (1 - row / height):.9e}".partition("e")[0].replace(".", "").rstrip("0")
+        assert len(digits) <= 2
+    if height >= 6 and height % 2 == 0 and f"{top:.0e}"[0] in "125":
+        assert row == height // 2
 
 
 def test_a_mark_is_where_the_variant_changes():

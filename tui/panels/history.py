@@ -75,6 +75,16 @@ def axis_top(peak: float) -> float:
     return next(power * f for f in (1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0) if power * f >= peak)
 
 
+def middle_label(top: float, height: int) -> int | None:
+    """The row nearest the middle of `height` whose upper edge is at a value of two digits, None if
+    none is far enough from the ends of the axis."""
+    rows = sorted(range(2, height - 2), key=lambda row: abs(2 * row - height))
+    values = {row: top * (1 - row / height) for row in rows}
+    return next(
+        (row for row in rows if math.isclose(float(f"{values[row]:.2g}"), values[row])), None
+    )
+
+
 class HistoryPanel(Panel[HistoryData]):
     """Bars in the colour of their variant, with the variants' names below."""
 
@@ -110,8 +120,8 @@ class HistoryPanel(Panel[HistoryData]):
     def _bars(self, slices: list[Sample | None], top: float, height: int) -> list[Row]:
         inks, glyphs = self._brush.inks, self._brush.glyphs
         labels = {0: rate(top)} | ({height - 1: "0"} if height > 1 else {})
-        if height >= 5:
-            labels[height // 2] = rate(top * (1 - (height // 2) / height))
+        if (middle := middle_label(top, height)) is not None:
+            labels[middle] = rate(top * (1 - middle / height))
         rows = [Row().right(labels.get(place, ""), _AXIS_CELLS - 1, inks.dim).add(" ", inks.text)
                 for place in range(height)]  # fmt: skip
         for sample in slices:

@@ -93,7 +93,8 @@ def _window(view: View) -> list[Figure]:
     tone: Tone = "plain" if view.live_figures or view.kind == "trace" else "stale"
     figures = []
     if not cpu and (calls := launch_calls_per_step(report)) is not None:
-        figures.append(Figure("", fmt.number(calls), "launches", 1, tone))
+        launches = "launch" if calls == 1 else "launches"
+        figures.append(Figure("", fmt.number(calls), launches, 1, tone))
     if (ops := gpu_ops_per_step(report)) is not None:
         figures.append(Figure("", fmt.number(ops), "operators" if cpu else "GPU ops", 6, tone))
     if (idle := idle_fraction(report)) is not None:
