@@ -7,6 +7,7 @@ replaced. What is no regular file (a device, a FIFO, an open descriptor such as 
 
 import contextlib
 import errno
+import fcntl
 import gzip
 import os
 import re
@@ -25,6 +26,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.output_paths import destination, is_special, status
 from decodescope.analyzer.plain import plain_json
 
+_PARTIAL = ".partial"
 _NO_NAME = re.compile(r"[^\w.+@=-]+")
 
 
@@ -104,7 +106,8 @@ class GrowingFile:
     """A file that others can read while it grows: `<path>.partial` until `close` names it `path`.
 
     A file left under that name by a run that was killed stays; the next one is `<path>-2.partial`,
-    and so on. What is no regular file is written to directly, and `partial` is None.
+    and so on. While it grows it is locked, so that `is_growing` can tell it from one that was left.
+    What is no regular file is written to directly, and `partial` is None.
 
     Raises:
         OSError: the file cannot be created or written to.
@@ -120,11 +123,13 @@ class GrowingFile:
                 self._file.close()
                 raise InputError(f"{path}: is a terminal; name a file")
             return
-        for partial in _free_names(self._target.parent, self._target.name, ".partial"):
+        for partial in _free_names(self._target.parent, self._target.name, _PARTIAL):
             with contextlib.suppress(FileExistsError):
                 self._file = partial.open("xb")
                 self.partial = partial
-                return
+                break
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def append(self, data: bytes) -> None:
         """Write `data` at the end, where readers see it at once."""
@@ -138,16 +143,58 @@ class GrowingFile:
 
     def discard(self) -> None:
         """Stop writing, and remove what was written."""
-        self.abandon()
-        if self.partial is not None:
-            self.partial.unlink(missing_ok=True)
+        try:
+            if self.partial is not None:
+                self.partial.unlink(missing_ok=True)
+        finally:
+            self.abandon()
 
     def close(self) -> None:
-        """Finish the file and give it its name."""
-        self._file.close()
-        if self.partial is not None:
-            assert isinstance(self._target, Path)
-            _put(self.partial, self._target)
+        """Finish the file and give it its name, which it has before it stops being locked."""
+        locked = os.dup(self._file.fileno())
+        try:
+            self._file.close()
+            if self.partial is not None:
+                assert isinstance(self._target, Path)
+                _put(self.partial, self._target)
+        finally:
+            os.close(locked)
+
+
+def is_growing(file: BinaryIO) -> bool:
+    """Whether a `GrowingFile` still writes this open file; a killed process writes none."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    fcntl.flock(file, fcntl.LOCK_UN)
+    return False
+
+
+def growing_file(path: Path) -> Path | None:
+    """The file that will be named `path` when its `GrowingFile` is closed, None if none grows; of
+    several the one with the highest number."""
+    try:
+        target = destination(path)
+    except InputError:
+        return None
+    if isinstance(target, int):
+        return None
+    partial = re.compile(rf"{re.escape(target.name)}(?:-([0-9]{{1,9}}))?{re.escape(_PARTIAL)}")
+    try:
+        found = [match for name in os.listdir(target.parent) if (match := partial.fullmatch(name))]
+    except OSError:
+        return None
+    for match in sorted(found, key=lambda match: int(match[1] or 1), reverse=True):
+        grown = target.parent / match[0]
+        with contextlib.suppress(OSError):
+            if grown.is_file():
+                with grown.open("rb") as file:
+                    if is_growing(file):
+                        return grown
+    return None
 
 
 @contextmanager

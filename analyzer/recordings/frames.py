@@ -40,6 +40,10 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Frame] = msgspec.msgpack.Decoder(Frame)
 
 
+class CutFrame(TraceError):
+    """The bytes end inside a frame: the file was cut, or more of it is yet to be written."""
+
+
 def encoded(frame: Frame) -> bytes | None:
     """The bytes of a frame, None if it is longer than a frame may be."""
     body = _encoder.encode(frame)
@@ -51,19 +55,20 @@ def read_frame(file: BinaryIO) -> Frame:
 
     Raises:
         EOFError: the file's end.
-        TraceError: the frame is cut or unreadable.
+        CutFrame: the file ends inside it.
+        TraceError: the frame is unreadable.
     """
     prefix = file.read(_LENGTH.size)
     if not prefix:
         raise EOFError
     if len(prefix) < _LENGTH.size:
-        raise TraceError("the recording ends inside a frame")
+        raise CutFrame("the recording ends inside a frame")
     (length,) = _LENGTH.unpack(prefix)
     if length > MAX_FRAME_BYTES:
         raise TraceError("the recording holds an unreadable frame")
     body = file.read(length)
     if len(body) < length:
-        raise TraceError("the recording ends inside a frame")
+        raise CutFrame("the recording ends inside a frame")
     try:
         return _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

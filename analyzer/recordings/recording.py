@@ -1,13 +1,14 @@
 """Reads recordings: the worker's messages of a live session, with times and captured windows.
 
 The format is described in `frames`. One pass over the file checks every frame and notes where it
-is, so that any moment of the recording can be read without what lies before it.
+is, so that any moment of the recording can be read without what lies before it. The pass can go on
+later, where it ended, if the file has grown.
 """
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -28,6 +29,7 @@ from decodescope.analyzer.recordings.frames import (
     HEADER,
     MAGIC,
     VERSION,
+    CutFrame,
     WindowFrame,
     read_frame,
 )
@@ -61,22 +63,57 @@ class Mark:
     variant: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Recording:
-    """The complete frames of a recording, which stay in the file until they are read.
+    """The complete frames of a recording, which stay in the file until they are read; `opened`
+    opens it.
 
     `findings` lists what is wrong with the file: a tail that was cut off, an unreadable frame.
     `times_ns`, which never decrease, and `offsets` have one item a frame; `events` are all frames
-    but statistics. `data` is the whole recording where it came through a pipe.
+    but statistics. They only grow, by `read_on`; everything else may run in other threads.
     """
 
     path: Path
-    times_ns: "array[int]"
-    offsets: "array[int]"
-    events: tuple[RecordedFrame, ...]
-    findings: tuple[Finding, ...]
-    end: int
-    data: bytes | bytearray | None = None
+    opened: Callable[[], BinaryIO]
+    times_ns: "array[int]" = field(default_factory=lambda: array("q"))
+    offsets: "array[int]" = field(default_factory=lambda: array("q"))
+    events: list[RecordedFrame] = field(default_factory=list)
+    findings: tuple[Finding, ...] = ()
+    end: int = 0
+
+    def read_on(self, most: int | None = None, growing: bool = False) -> None:
+        """Check what follows the frames that are known, holding one in memory at a time; with
+        `most`, up to that many in all. If it is `growing`, an incomplete last frame is left for
+        later. Nothing follows an unreadable frame.
+
+        Raises:
+            TraceError: the file is not a recording, or has another version.
+            OSError: it cannot be read.
+        """
+        with self.opened() as file:
+            if not self.offsets:
+                _check_header(self.path, file)
+                self.end = file.tell()
+            file.seek(self.end)
+            while not self.findings and (most is None or len(self.offsets) < most):
+                try:
+                    frame = read_frame(file)
+                except EOFError:
+                    break
+                except TraceError as error:
+                    if not (growing and isinstance(error, CutFrame)):
+                        cut = f"{self.path}: {error} at byte {self.end}; kept the rest"
+                        self.findings = (Finding("recording_cut", cut),)
+                    break
+                message = frame.ready if isinstance(frame, WindowFrame) else frame.message
+                _check_protocol(self.path, message)
+                t_ns = max(frame.t_ns, self.duration_ns)
+                if not isinstance(message, STATISTICS):
+                    self.events.append(RecordedFrame(t_ns, message, self.end))
+                self.offsets.append(self.end)
+                self.end = file.tell()
+                # Last: whoever sees it in another thread finds all of the frame.
+                self.times_ns.append(t_ns)
 
     @property
     def duration_ns(self) -> int:
@@ -94,15 +131,17 @@ class Recording:
         return self.frames_from(0)
 
     def frames_from(self, number: int) -> Iterator[RecordedFrame]:
-        """The frames from the one with this number on, each read when it is needed."""
-        if number >= len(self.offsets):
+        """The frames from the one with this number on, each read when it is needed; also those that
+        are added before the last one was taken."""
+        if number >= len(self.times_ns):
             return
-        with self._open() as file:
+        with self.opened() as file:
             file.seek(self.offsets[number])
-            for t_ns, offset in zip(self.times_ns[number:], self.offsets[number:], strict=True):
+            while number < len(self.times_ns):
                 frame = read_frame(file)
                 message = frame.ready if isinstance(frame, WindowFrame) else frame.message
-                yield RecordedFrame(t_ns, message, offset)
+                yield RecordedFrame(self.times_ns[number], message, self.offsets[number])
+                number += 1
 
     def number_after(self, t_ns: int) -> int:
         """The number of the first frame later than `t_ns`, and of frames up to then."""
@@ -140,7 +179,7 @@ class Recording:
         Raises:
             TraceError: the embedded trace is not gzip.
         """
-        with self._open() as file:
+        with self.opened() as file:
             file.seek(window.offset)
             frame = read_frame(file)
         assert isinstance(frame, WindowFrame)
@@ -160,9 +199,6 @@ class Recording:
             )
         return self.packed_trace(self.windows[-1])
 
-    def _open(self) -> BinaryIO:
-        return self.path.open("rb") if self.data is None else BytesIO(self.data)
-
 
 def read_recording(path: Path | str, most: int | None = None) -> Recording:
     """Check the recording at `path` frame by frame, holding one frame in memory at a time; with
@@ -171,12 +207,13 @@ def read_recording(path: Path | str, most: int | None = None) -> Recording:
     Raises:
         TraceError: the file does not exist, is not a recording, or has another version.
     """
-    path = Path(path)
+    where = Path(path)
+    recording = Recording(where, lambda: where.open("rb"))
     try:
-        with path.open("rb") as file:
-            return _scan(path, file, most)
+        recording.read_on(most)
     except OSError as error:
         raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
+    return recording
 
 
 def is_recording(path: Path) -> bool:
@@ -194,7 +231,9 @@ def recording_in(data: bytes | bytearray, path: str) -> Recording:
     Raises:
         TraceError: they are not a recording, or one of another version.
     """
-    return replace(_scan(Path(path), BytesIO(data), None), data=data)
+    recording = Recording(Path(path), lambda: BytesIO(data))
+    recording.read_on()
+    return recording
 
 
 def _check_header(path: Path, file: BinaryIO) -> None:
@@ -206,32 +245,6 @@ def _check_header(path: Path, file: BinaryIO) -> None:
             f"{path}: recording of format {header[-1]}, this decodescope reads format {VERSION};"
             " open it with the version that wrote it"
         )
-
-
-def _scan(path: Path, file: BinaryIO, most: int | None) -> Recording:
-    _check_header(path, file)
-    times_ns, offsets = array("q"), array("q")
-    events: list[RecordedFrame] = []
-    findings: list[Finding] = []
-    end = file.tell()
-    while most is None or len(offsets) < most:
-        try:
-            frame = read_frame(file)
-        except EOFError:
-            break
-        except TraceError as error:
-            findings.append(
-                Finding("recording_cut", f"{path}: {error} at byte {end}; kept the rest")
-            )
-            break
-        message = frame.ready if isinstance(frame, WindowFrame) else frame.message
-        _check_protocol(path, message)
-        times_ns.append(max(frame.t_ns, times_ns[-1] if times_ns else 0))
-        offsets.append(end)
-        if not isinstance(message, STATISTICS):
-            events.append(RecordedFrame(times_ns[-1], message, end))
-        end = file.tell()
-    return Recording(path, times_ns, offsets, tuple(events), tuple(findings), end)
 
 
 def _check_protocol(path: Path, message: WorkerMessage) -> None:

@@ -21,13 +21,16 @@ from decodescope.analyzer.recordings.frames import (
     encoded,
 )
 
+WINDOW_INTERVAL_NS = 300_000_000_000
+
 
 class RecordingWriter:
     """Writes a recording, which gets its name on `close()` (see `GrowingFile`).
 
-    To keep files small, it writes at most one `Stats` per `STATS_INTERVAL_NS`, no `Heartbeat`, and
-    after each `Hello` the first `max_windows_per_variant` automatic windows and as many requested
-    ones of each variant. Its methods may be called from any thread; compressing a large window
+    To keep files small, it writes at most one `Stats` per `STATS_INTERVAL_NS` and no `Heartbeat`.
+    Of each variant's automatic windows it writes the first `max_windows_per_variant` after each
+    `Hello`, and then one per `WINDOW_INTERVAL_NS`, for whoever follows a long run. Every requested
+    window is written. Its methods may be called from any thread; compressing a large window
     takes a while. A recording without a `Stats` and a window replaces no older file. `note` is a
     line for the user if the file is not what was asked for, else "".
 
@@ -50,7 +53,8 @@ class RecordingWriter:
         self._has_figures = False
         self.note = ""
         self._last_stats_ns: int | None = None
-        self._windows: Counter[tuple[str, bool]] = Counter()
+        self._windows: Counter[str] = Counter()
+        self._last_window_ns: dict[str, int] = {}
         self._file: GrowingFile | None = None
         try:
             self._file = GrowingFile(path)
@@ -116,15 +120,18 @@ class RecordingWriter:
         return MessageFrame(t_ns, message)
 
     def _window_frame(self, t_ns: int, ready: TraceReady) -> WindowFrame | None:
-        key = (ready.capture.variant, ready.requested)
-        if self._windows[key] >= self._max_windows:
+        variant = ready.capture.variant
+        many = self._windows[variant] >= self._max_windows
+        recent = t_ns - self._last_window_ns.get(variant, 0) < WINDOW_INTERVAL_NS
+        if not ready.requested and many and recent:
             return None
         source = Path(ready.path)
         try:
             trace_gz = gzip.compress(source.read_bytes(), mtime=0)
         except OSError:
             return None
-        self._windows[key] += 1
+        self._last_window_ns[variant] = t_ns
+        self._windows[variant] += not ready.requested
         ready = msgspec.structs.replace(ready, path=source.name)
         return WindowFrame(t_ns, ready, trace_gz)
 

@@ -168,6 +168,25 @@ def test_windows_are_embedded_and_bounded_per_variant(path, tmp_path):
     assert [w.message.requested for w in recording.windows] == [False] * 4 + [True]
 
 
+def test_a_long_run_has_a_window_every_five_minutes_and_all_that_were_asked_for(path, tmp_path):
+    """One automatic window every 50 s, of two variants in turn; every seventh was asked for."""
+    ready = [
+        window(tmp_path, number, "ab"[number % 2], requested=number % 7 == 3)
+        for number in range(60)
+    ]
+    recording = read_recording(record(path, ready, 50_000_000_000, max_windows_per_variant=1))
+    asked = [frame for frame in recording.windows if frame.message.requested]
+    assert [frame.message.path for frame in asked] == [
+        f"window-{number:04d}.json" for number in range(3, 60, 7)
+    ]
+    for variant in "ab":
+        mine = [frame for frame in recording.windows if frame.message.capture.variant == variant]
+        assert sum(not frame.message.requested for frame in mine) >= 5
+        for before, after in pairwise(mine):
+            assert after.t_ns - before.t_ns <= 400_000_000_000
+            assert after.message.requested or after.t_ns - before.t_ns >= 300_000_000_000
+
+
 def test_a_window_whose_file_is_gone_is_left_out(path):
     record(path, [TraceReady("/nowhere/window-0001.json", capture(), False), Bye("x")])
     assert [frame.message for frame in read_recording(path).frames] == [Bye("x")]
