@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from decodescope.analyzer.attribution.range_tree import distinct_pairs
 from decodescope.analyzer.reports.distributions import percentiles
 from decodescope.analyzer.roofline.roofline import op_work, rooflines
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport, ShortKernels
 from decodescope.analyzer.timing.queue_depth import queue_depth_over_time
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import KERNEL, Bools, GpuOps, Int32s, Int64s
+from decodescope.analyzer.trace import KERNEL, Bools, Int32s, Int64s
 
 
 def launch_report(timeline: Timeline) -> LaunchReport:
@@ -46,19 +45,19 @@ def kernel_reports(
     trace, launches = timeline.trace, timeline.launches
     counted = np.ones(len(trace.ops), dtype=np.bool_) if chosen is None else chosen
     mine = np.flatnonzero((trace.ops.kind == trace.kernel_kind) & counted)
-    names, index, counts = np.unique(trace.ops.name[mine], return_inverse=True, return_counts=True)
-    totals, critical = np.zeros((2, len(names)), dtype=np.int64)
-    np.add.at(totals, index, trace.ops.length_ns[mine])
-    np.add.at(critical, index, timeline.critical_ns[mine])
+    named = trace.ops.name[mine]
+    counts, totals, critical = np.zeros((3, len(trace.names)), dtype=np.int64)
+    np.add.at(counts, named, 1)
+    np.add.at(totals, named, trace.ops.length_ns[mine])
+    np.add.at(critical, named, timeline.critical_ns[mine])
     short_ops = launches.first_op[_alone_and_short(timeline)[1]]
-    short = np.bincount(trace.ops.name[short_ops[counted[short_ops]]], minlength=len(trace.names))[
-        names
-    ]
+    short = np.bincount(trace.ops.name[short_ops[counted[short_ops]]], minlength=len(trace.names))
     all_totals, all_critical = int(totals.sum()), int(critical.sum())
     known = rooflines(trace, op_work(trace, reference_op), mine)
-    columns = (names, counts, totals, critical, short)
+    names = np.flatnonzero(counts)
+    columns = (names, *(column[names] for column in (counts, totals, critical, short)))
     rows = zip(*(column.tolist() for column in columns), strict=True)
-    shapes = _shapes(timeline.trace.ops.take(mine))
+    shapes = _shapes(named, trace.ops.shape[mine])
     reports = [
         KernelReport(
             name=trace.names[name],
@@ -84,18 +83,19 @@ def kernel_reports(
     )
 
 
-def _shapes(ops: GpuOps) -> dict[int, tuple[int, int]]:
+def _shapes(name: Int32s, shape: Int32s) -> dict[int, tuple[int, int]]:
     """By name: the shape of most ops (of equally many the earliest), and how many there are."""
-    known = ops.take(ops.shape >= 0)
-    pairs, number = distinct_pairs(known.name.astype(np.int64), known.shape)
-    names, shapes = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    _, earliest, ops_of = np.unique(number, return_index=True, return_counts=True)
+    known = shape >= 0
+    distinct = int(shape.max(initial=0)) + 1
+    pair = name[known].astype(np.int64) * distinct + shape[known]
+    pairs, earliest, ops_of = np.unique(pair, return_index=True, return_counts=True)
+    names, shapes = np.divmod(pairs, distinct)
     order = np.lexsort((earliest, -ops_of, names))
     of_name, best, count = np.unique(names[order], return_index=True, return_counts=True)
     columns = (of_name, shapes[order][best], count)
     return {
-        name: (shape, distinct)
-        for name, shape, distinct in zip(*(column.tolist() for column in columns), strict=True)
+        one: (most, several)
+        for one, most, several in zip(*(column.tolist() for column in columns), strict=True)
     }
 
 

@@ -31,9 +31,12 @@ def op_work(trace: Trace, reference_op: Int64s) -> OpWork:
     moved, computed = np.full((2, len(trace.ops)), UNKNOWN, dtype=np.int64)
     if trace.reference is not None:
         known = np.flatnonzero(reference_op >= 0)
-        rows = [trace.reference.ops[index] for index in reference_op[known].tolist()]
-        moved[known] = [UNKNOWN if row.bytes is None else row.bytes for row in rows]
-        computed[known] = [UNKNOWN if row.flops is None else row.flops for row in rows]
+        partners = [
+            (UNKNOWN if one.bytes is None else one.bytes, UNKNOWN if one.flops is None else one.flops)
+            for one in trace.reference.ops
+        ]
+        work = np.array(partners, dtype=np.int64).reshape(-1, 2)
+        moved[known], computed[known] = work[reference_op[known]].T
     op, row = _longest_of_each_operator(trace)
     moved[op], computed[op] = trace.work.bytes[row], trace.work.flops[row]
     return OpWork(moved, computed)
