@@ -32,7 +32,10 @@ def op_work(trace: Trace, reference_op: Int64s) -> OpWork:
     if trace.reference is not None:
         known = np.flatnonzero(reference_op >= 0)
         partners = [
-            (UNKNOWN if one.bytes is None else one.bytes, UNKNOWN if one.flops is None else one.flops)
+            (
+                UNKNOWN if one.bytes is None else one.bytes,
+                UNKNOWN if one.flops is None else one.flops,
+            )
             for one in trace.reference.ops
         ]
         work = np.array(partners, dtype=np.int64).reshape(-1, 2)

@@ -4,12 +4,16 @@ import asyncio
 import threading
 import time
 
+import pytest
+from textual._compositor import Compositor
+
 from decodescope.analyzer.protocol import (
     State,
 )
 from decodescope.tui import background
 from decodescope.tui.painter import PAINT_INTERVAL_S
 from decodescope.tui.panels.panel import Sheet
+from decodescope.tui.screens.main import MainScreen
 from tests.helpers.scripted import (
     DIED,
     hello,
@@ -129,3 +133,26 @@ async def test_sizes_from_one_cell_to_a_wall(session, trace_file):
             lines = text_of(session.app).splitlines()
             assert len(lines) <= height
             assert session.app.screen.size == (width, height)
+
+
+@pytest.mark.parametrize("key", ["enter", "3"])
+async def test_a_key_lays_out_once_and_repaints_no_more_than_what_changed(
+    session, trace_file, monkeypatch, key
+):
+    calls = []
+
+    def count(kind, name):
+        called = getattr(kind, name)
+        monkeypatch.setattr(kind, name, lambda *a, **k: calls.append(name) or called(*a, **k))
+
+    async with session.app.run_test(size=(100, 40)) as pilot:
+        await session.run(pilot, ready(trace_file))
+        count(MainScreen, "_refresh_layout")
+        count(Compositor, "render_full_update")
+        count(Compositor, "render_partial_update")
+        await pilot.press(key)
+        await settle(pilot)
+        await asyncio.sleep(0.1)
+    assert calls.count("_refresh_layout") == 1
+    assert calls.count("render_full_update") == 0
+    assert 1 <= calls.count("render_partial_update") <= 2

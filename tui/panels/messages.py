@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from textual.message import Message
+from textual.widget import Widget
 
 from decodescope.tui.model.picks import GapFilter, Pick
 
@@ -91,7 +92,9 @@ class BackToLive(Message):
 
 @dataclass
 class Resized(Message):
-    """The panel wants another number of rows (`Panel.wanted_rows`)."""
+    """The `panel` wants another number of rows (`Panel.wanted_rows`), and is not drawn yet."""
+
+    panel: Widget
 
 
 @dataclass

@@ -8,7 +8,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -116,6 +117,8 @@ class Panel(Widget, Generic[Data], can_focus=False):
     AGES: ClassVar[bool] = False
     COMMANDS: ClassVar[tuple[Command, ...]] = ()
     ALLOW_SELECT = False
+    # Of other widgets a new size asks for a second layout, and a paint after it: nothing scrolls.
+    virtual_size: Reactive[Size] = Reactive(Size(0, 0), repaint=False)
 
     def __init_subclass__(cls, **options: Any) -> None:
         if "COMMANDS" in vars(cls):

@@ -67,8 +67,8 @@ class VerdictPanel(Panel[VerdictData]):
     def action_fold(self) -> None:
         """Show or hide the reasons."""
         self._unfolded = not self._unfolded
-        self.post_message(Resized())
-        self._redraw()
+        self._drawn_for = None
+        self.post_message(Resized(self))
 
     def on_click(self) -> None:
         """Show or hide the reasons."""

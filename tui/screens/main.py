@@ -5,7 +5,9 @@ from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
+from textual.reactive import Reactive
 from textual.screen import Screen
+from textual.widget import Widget
 
 from decodescope.analyzer.plain import plain_line
 from decodescope.tui.model.view import Moment, View
@@ -26,6 +28,8 @@ class MainScreen(Screen[None]):
 
     CSS = "MainScreen { overflow: hidden; }"
     AUTO_FOCUS = ""
+    # Panels mark their own focus: no repaint of the whole screen.
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
     def __init__(self, brush: Brush, view: View, moment: Moment, pages: tuple[Page, ...]) -> None:
         super().__init__()
@@ -58,9 +62,10 @@ class MainScreen(Screen[None]):
         self._arrange()
 
     def on_resized(self, message: Resized) -> None:
-        """A panel wants another number of rows."""
+        """Place the panels first: the panel that wants other rows is painted once."""
         message.stop()
         self._arrange()
+        message.panel.refresh()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Show the keys of the focused panel, and remember it for its page."""
