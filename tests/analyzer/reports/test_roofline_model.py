@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from decodescope.analyzer import analyze, load
+from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.roofline_model import roofline_model
 from decodescope.analyzer.reports.step_bandwidths import live_bandwidth, window_bandwidths
@@ -70,4 +71,9 @@ def test_a_figure_of_bandwidth_says_its_moment(eager):
 
 def test_the_verdict_says_which_step_it_rests_on(eager):
     (reason,) = (one for one in eager.verdict.because if "of the peak" in one and "reads" in one)
-    assert reason.startswith("an unprofiled step (12.8 ms) reads 193.3 GB/s, 4.2%")
+    ns, capture = eager.observer.unprofiled_step_ns, eager.capture
+    rate = capture.bytes_per_step / ns
+    mbu = rate * 1e9 / capture.measured_peak_bytes_per_s
+    assert reason.startswith(
+        f"an unprofiled step ({duration(ns)}) reads {rate:.1f} GB/s, {mbu:.1%}"
+    )
