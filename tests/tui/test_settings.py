@@ -251,6 +251,20 @@ async def test_the_link_restarts_with_the_settings_that_run_or_are_asked_for(tmp
     await link.close()
 
 
+async def test_the_list_begins_at_the_model_that_is_named(live):
+    async with live.app.run_test(size=(100, 36)) as pilot:
+        screen = await opened(live, pilot)
+        screen.query_one("#model", Input).value = "llama-3.2-1b"
+        await pilot.press("down", "down", "enter")
+        assert screen.query_one("#model", Input).value == "llama-3.2-1b"
+        assert screen.focused is screen.query_one("#model", Input)
+        screen.query_one("#model", Input).value = "/no/such/model"
+        await pilot.press("down", "up", "enter")
+        assert screen.query_one("#model", Input).value == "llama-3.2-1b@random"
+        await pilot.press("tab", "tab", "down")
+        assert screen.focused is screen.query_one("#context", Input)
+
+
 async def test_folders_are_completed(live, tmp_path: Path):
     (tmp_path / "checkpoints" / "mine").mkdir(parents=True)
     (tmp_path / "checkpoints" / "model.json").touch()

@@ -27,7 +27,10 @@ class SettingsScreen(Dialog[Settings]):
     `before` is what runs, `asked` what was refused the last time, to be corrected.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+s", "apply", "Apply")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "apply", "Apply"),
+        Binding("down", "models", "Models"),
+    ]
     CSS = """
     SettingsScreen { align: center middle; }
     SettingsScreen > VerticalScroll {
@@ -59,7 +62,7 @@ class SettingsScreen(Dialog[Settings]):
     def compose(self) -> ComposeResult:
         with VerticalScroll(can_focus=False) as box:
             box.border_title = "Settings"
-            box.border_subtitle = "enter or ^s applies · tab moves · esc cancels"
+            box.border_subtitle = "enter or ^s applies · tab, down move · esc cancels"
             names = [model.name for model in self._models]
             yield self._row("model", suggester=_Models(names))
             if self._models:
@@ -92,6 +95,19 @@ class SettingsScreen(Dialog[Settings]):
                 self.query_one(f"#{name}").focus()
         else:
             self.close(settings)
+
+    def action_models(self) -> None:
+        """From the name of the model to the list."""
+        if self._models and self.query_one("#model").has_focus:
+            self.query_one(Choices).focus()
+
+    @on(Input.Changed, "#model")
+    def _show_in_list(self, event: Input.Changed) -> None:
+        """Put the cursor of the list on the first model that begins so."""
+        found = (number for number, model in enumerate(self._models)
+                 if model.name.startswith(event.value))  # fmt: skip
+        if self._models and (number := next(found, None)) is not None:
+            self.query_one(Choices).highlighted = number
 
     @on(Choices.OptionSelected)
     def _chosen(self, event: Choices.OptionSelected) -> None:

@@ -59,7 +59,9 @@ class ComparisonSetupPanel(ComparisonTable):
             return Empty("Compare", _why_none(view))
         if self._files:
             return Records(_FILE_COLUMNS, found, _name, _file_cells, _file_values, _name)
-        return Records(_COLUMNS, [_row(one, state) for one in found], _key, _cells, _values, _key)
+        # Nothing can be chosen meanwhile, and the rows below are needed.
+        shown = [one for one in found if one.chosen or not state.busy]
+        return Records(_COLUMNS, [_row(one, state) for one in shown], _key, _cells, _values, _key)
 
     def title(self) -> str:
         return "Compare"
