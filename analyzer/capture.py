@@ -23,6 +23,7 @@ from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.timing.gaps import kernel_floor_ns
+from decodescope.analyzer.work_folders import WorkFolder
 
 STEP_RANGE = "decode_step"
 LEAD_RANGE = "decode_lead"
@@ -139,7 +140,7 @@ class ProfilerSession:
         self._synchronize()
         with self._profiled() as profiler:
             _queue_burst(x)
-        with tempfile.TemporaryDirectory() as folder:
+        with WorkFolder() as folder:
             path = Path(folder, "burst.json")
             profiler.export_chrome_trace(str(path))
             return kernel_floor_ns(load(path))
@@ -177,7 +178,7 @@ def _write(
     members: dict[str, CaptureInfo | GraphReference] = {CAPTURE_KEY: info}
     if reference is not None:
         members[REFERENCE_KEY] = reference
-    with replacing_stream(path, _GZIP_LEVEL) as target, tempfile.TemporaryDirectory() as folder:
+    with replacing_stream(path, _GZIP_LEVEL) as target, WorkFolder() as folder:
         exported = Path(folder, "window.json")
         profiler.export_chrome_trace(str(exported))
         with exported.open("rb") as events:

@@ -7,7 +7,6 @@ process, so that ratios come from the same minute on the same machine.
 import gzip
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.provenance import host_facts, package_version
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.schema.report import Environment
+from decodescope.analyzer.work_folders import WorkFolder
 
 EVENTS = 230_000
 # (time, memory) of `analyze --json` for traces of this many events.
@@ -97,7 +97,7 @@ def run_analyzer_benchmark(
     ours: list[_Figures] = []
     commands: list[_Figures] = []
     peers: list[_Figures] = []
-    with tempfile.TemporaryDirectory(prefix="decodescope-bench-") as folder:
+    with WorkFolder() as folder:
         path = Path(folder) / "trace.json"
         packed = read_recording(source).last_packed_trace()
         file_bytes = make_trace(gzip.decompress(packed), events, path)

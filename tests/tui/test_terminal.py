@@ -407,7 +407,7 @@ def test_a_replay_leaves_no_temporary_folder(tmp_path, monkeypatch, way):
     terminal = Terminal(["-m", "decodescope", "open", str(recording)], 100, 30)
     try:
         terminal.until(lambda: terminal.shows("memory-bound"))
-        assert [path.name[:19] for path in tmp_path.iterdir()] == ["decodescope-replay-"]
+        assert [path.suffix for path in tmp_path.iterdir()] == [".tmp"]
         if way == "q":
             terminal.child.send("q")
         else:
@@ -417,6 +417,24 @@ def test_a_replay_leaves_no_temporary_folder(tmp_path, monkeypatch, way):
         assert list(tmp_path.iterdir()) == []
     finally:
         terminal.child.close(force=True)
+
+
+def test_what_a_killed_app_leaves_goes_at_the_next_start(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    command = ["-m", "decodescope", "open", str(bundled_recordings()[0])]
+    killed = Terminal(command, 100, 30)
+    with closing(killed.child):
+        killed.until(lambda: killed.shows("idle"))
+        killed.child.kill(signal.SIGKILL)
+        killed.until(killed.gone)
+    (left,) = tmp_path.iterdir()
+    later = Terminal(command, 100, 30)
+    with closing(later.child):
+        later.until(lambda: later.shows("idle"))
+        assert not left.exists()
+        later.child.send("q")
+        later.until(later.gone)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_storm_of_resizes_ends_in_the_last_size(start):

@@ -169,7 +169,7 @@ async def test_a_real_worker_lives_through_a_session(checkpoint):
         pid = link.pid
         await until(link, is_a(Hello))
     finally:
-        folder = link._own_dir
+        folder = link._folder.path
         await link.close()
     assert await asyncio.to_thread(gone, pid)
     assert await link.receive() is None
@@ -373,7 +373,7 @@ async def test_a_receive_that_waits_ends_when_the_link_closes(tmp_path):
 async def test_a_worker_may_be_started_before_there_is_an_event_loop(tmp_path):
     link = scripted(tmp_path, sending(encode_frame(Progress("early"))) + "control.recv(100)\n")
     await asyncio.to_thread(link.spawn)
-    pid, folder = link.pid, link._own_dir
+    pid, folder = link.pid, link._folder.path
     await link.start()
     assert link.pid == pid
     await until(link, is_a(Progress))
@@ -385,7 +385,7 @@ async def test_a_worker_may_be_started_before_there_is_an_event_loop(tmp_path):
 def test_a_worker_whose_app_never_ran_leaves_nothing(tmp_path):
     link = scripted(tmp_path, "time.sleep(600)\n")
     link.spawn()
-    pid, folder = link.pid, link._own_dir
+    pid, folder = link.pid, link._folder.path
     link.discard()
     assert not alive(pid)
     assert not folder.exists()

@@ -1,15 +1,13 @@
 """The link to a comparison: a process that measures variants in turn."""
 
 import asyncio
-import shutil
 import sys
-import tempfile
-from pathlib import Path
 
 import msgspec
 
 from decodescope.analyzer.comparing.messages import ComparisonConfig, ComparisonMessage
 from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.process import ChildProcess
 
@@ -29,7 +27,7 @@ class ComparisonLink:
     def __init__(self, argv: tuple[str, ...] | None = None) -> None:
         self._argv = argv or (sys.executable, "-u", "-m", _MODULE)
         self._child = ChildProcess("the comparison", ComparisonMessage, quit_grace_s=_QUIT_GRACE_S)
-        self._folder: Path | None = None
+        self._folder: WorkFolder | None = None
 
     @property
     def pid(self) -> int | None:
@@ -44,11 +42,11 @@ class ComparisonLink:
         """
         await self._child.end()
         try:
-            folder = self._folder = self._folder or Path(tempfile.mkdtemp(prefix="decodescope-"))
+            self._folder = self._folder or WorkFolder()
         except OSError as error:
             raise MissingRequirement(f"the comparison cannot be started: {error}") from error
         await self._child.start(
-            self._argv, msgspec.json.encode(config).decode(), folder / "comparison.log"
+            self._argv, msgspec.json.encode(config).decode(), self._folder.path / "comparison.log"
         )
 
     async def receive(self) -> ComparisonLinkEvent | None:
@@ -66,5 +64,5 @@ class ComparisonLink:
         self._child.quit_grace_s = _LEAVE_GRACE_S
         await self._child.close()
         if self._folder is not None:
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+            await asyncio.to_thread(self._folder.remove)
             self._folder = None

@@ -2,8 +2,6 @@
 
 import asyncio
 import math
-import shutil
-import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -28,6 +26,7 @@ from decodescope.analyzer.recordings.recording import (
     Recording,
     read_recording,
 )
+from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.tui.link.base import (
     FileHealth,
     Jumped,
@@ -71,7 +70,7 @@ class ReplayLink(Link):
         self._changed = asyncio.Event()
         self._clock = _ReplayClock()
         self._yielded_s = 0.0
-        self._dir: Path | None = None
+        self._folder: WorkFolder | None = None
 
     async def start(self) -> None:
         recording = await self._read()
@@ -118,9 +117,9 @@ class ReplayLink(Link):
         self._closed = True
         self._frames = iter(())
         self._changed.set()
-        if self._dir is not None:
-            await asyncio.to_thread(shutil.rmtree, self._dir, ignore_errors=True)
-            self._dir = None
+        if self._folder is not None:
+            await asyncio.to_thread(self._folder.remove)
+            self._folder = None
 
     def playback(self) -> Playback | None:
         if self._recording is None:
@@ -230,18 +229,21 @@ class ReplayLink(Link):
     async def _with_file(
         self, recording: Recording, window: RecordedFrame, ready: TraceReady
     ) -> WorkerMessage:
-        if self._dir is None:
-            self._dir = Path(tempfile.mkdtemp(prefix="decodescope-replay-"))
-        target = self._dir / f"window-{window.offset}.json.gz"
+        target = None
         try:
+            # Not in a thread: the folder would be lost if the replay is closed meanwhile.
+            self._folder = self._folder or WorkFolder()
+            target = self._folder.path / f"window-{window.offset}.json.gz"
             if not target.exists():
                 packed = await asyncio.to_thread(recording.packed_trace, window)
                 await asyncio.to_thread(target.write_bytes, packed)
         except DecodescopeError as error:
             return Log("warning", str(error))
         except OSError as error:
-            target.unlink(missing_ok=True)
-            return Log("warning", f"{target}: a window cannot be copied ({error.strerror})")
+            if target is not None:
+                target.unlink(missing_ok=True)
+            where = target or "the temporary folder"
+            return Log("warning", f"{where}: a window cannot be copied ({error.strerror})")
         return msgspec.structs.replace(ready, path=str(target))
 
 

@@ -1,9 +1,7 @@
 """The link to our own worker process: its configuration, its folder, its protocol's version."""
 
 import asyncio
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -22,6 +20,7 @@ from decodescope.analyzer.protocol import (
     settings_of,
     with_settings,
 )
+from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage, WorkerDied
 from decodescope.tui.link.meters import METERS_INTERVAL_S, open_meters
 from decodescope.tui.link.process import ChildProcess
@@ -41,7 +40,7 @@ class WorkerLink(Link):
     def __init__(self, config: WorkerConfig, argv: tuple[str, ...] | None = None) -> None:
         self._config = config
         self._argv = argv or (sys.executable, "-u", "-m", "decodescope.variants.live.worker")
-        self._own_dir: Path | None = None
+        self._folder: WorkFolder | None = None
         self._child = ChildProcess("the worker", WorkerMessage, latest=(Stats, Meters))
         self._busy = False
         self._worthless = True
@@ -141,9 +140,9 @@ class WorkerLink(Link):
     def discard(self) -> None:
         """What `close` does, at once and without an event loop: for an app that never ran."""
         self._child.kill()
-        if self._own_dir is not None:
-            shutil.rmtree(self._own_dir, ignore_errors=True)
-            self._own_dir = None
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
 
     async def _read_meters(self, uuid: str) -> None:
         meters = await asyncio.to_thread(open_meters, uuid)
@@ -168,6 +167,5 @@ class WorkerLink(Link):
             path = Path(self._config.trace_dir)
             path.mkdir(parents=True, exist_ok=True)
             return path
-        if self._own_dir is None:
-            self._own_dir = Path(tempfile.mkdtemp(prefix="decodescope-"))
-        return self._own_dir
+        self._folder = self._folder or WorkFolder()
+        return self._folder.path

@@ -1,6 +1,5 @@
 """`decodescope compare`: measures several variants of one model in turn, and compares them."""
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
+from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.variants.comparing.jobs import (
     ACCURACY_MISSING,
     AccuracyDone,
@@ -102,7 +102,7 @@ def compare_variants(
         require_same_workload(request.baseline, planned_run(config))
     if request.keep is not None:
         make_folder(request.keep, "--out")
-    with tempfile.TemporaryDirectory(prefix="decodescope-") as work:
+    with WorkFolder() as work:
         rounds = _Rounds(request, Path(work), run)
         rounds.measure(tell)
         accuracies: dict[str, Accuracy] = {}

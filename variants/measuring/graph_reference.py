@@ -1,7 +1,6 @@
 """Names the ops of a graph replay by recording the same step once without its CUDA graph."""
 
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import first_line
 from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.reports.reference_ops import reference_from
+from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.variants.measuring.window import Subject, capture_info, capture_window, window_plan
 from decodescope.variants.steps.compiled.origin_paths import origin_paths
 from decodescope.variants.steps.step import DecodeStep
@@ -49,7 +49,7 @@ def capture_reference(
     step.reset(subject.workload.context)
     plan = window_plan(subject.workload.new_tokens, 1)
     info = capture_info(subject, step, plan, None)
-    with tempfile.TemporaryDirectory(prefix="decodescope-") as folder:
+    with WorkFolder() as folder:
         path = Path(folder, "ungraphed.json")
         capture_window(step, plan, info, path, session, None, lambda ids: None)
         analysis = analyze(load(path))

@@ -1,6 +1,5 @@
 """`decodescope run`: one variant, measured, profiled and analysed into a `RunReport`."""
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from decodescope.analyzer.schema.report import (
     Verdict,
 )
 from decodescope.analyzer.schema.run_report import INTERPRETED, RunReport
+from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.variants.machine.environment import choose_device, device_name, environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import read_peak
@@ -74,7 +74,7 @@ def run_variant(
     prompt = prepared.prompt(0)
     reference = try_reference(step, subject, prompt, session, say)
     say(f"decoding {prepared.workload.new_tokens} tokens")
-    with tempfile.TemporaryDirectory(prefix="decodescope-") as folder:
+    with WorkFolder() as folder:
         path = Path(folder, "window.json" + ("" if trace_path is None else trace_path.suffix))
         measured = measure_run(step, subject, prompt, session, path, reference)
         if trace_path is not None:

@@ -4,12 +4,12 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.cli.app import AppOptions, app_options, remember_opened, show_app
 from decodescope.cli.options import FILE
 
@@ -70,7 +70,7 @@ def _pipes_in_files(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
     if not pipes:
         yield tuple(paths)
         return
-    with TemporaryDirectory(prefix="decodescope-") as folder:
+    with WorkFolder() as folder:
         copies = {}
         for number, path in enumerate(pipes):
             copies[path] = Path(folder, str(number), "stdin" if _is_stdin(path) else path.name)

@@ -78,7 +78,7 @@ async def test_a_real_comparison_reports_runs_rounds_and_its_end() -> None:
         await link.start(config())
         events = await until(link, WorkerDied)
     finally:
-        folder = link._folder
+        folder = link._folder.path
         await link.close()
     assert of(events, ComparisonProgress)[0].describe() == "round 1 of 2: eager"
     measured = [event.report for event in of(events, RunMeasured)]

@@ -1,0 +1,68 @@
+"""Temporary folders that outlive no process: of a process that was killed, the next one removes
+them."""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+_PREFIX, _SUFFIX = "decodescope-", ".tmp"
+_NAME = re.compile(rf"{_PREFIX}[a-z0-9_]+{re.escape(_SUFFIX)}")
+
+
+class WorkFolder:
+    """A new temporary folder at `path`, locked while this process lives, until `remove`. Those that
+    killed processes of this user left are removed first.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+
+    def __init__(self) -> None:
+        _remove_abandoned()
+        self.path, self._lock = _locked_folder()
+
+    def __enter__(self) -> Path:
+        return self.path
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.remove()
+
+    def remove(self) -> None:
+        """Remove the folder and what is in it, as far as possible; call it once."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _locked_folder() -> tuple[Path, int]:
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX, suffix=_SUFFIX))
+        # Until it is locked, another process may take it for abandoned.
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(path, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if path.is_dir():
+                return path, lock
+            os.close(lock)
+
+
+def _remove_abandoned() -> None:
+    above = Path(tempfile.gettempdir())
+    for name in filter(_NAME.fullmatch, os.listdir(above)):
+        with contextlib.suppress(OSError):  # gone, of another user, locked, or without locks
+            lock = os.open(above / name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(above / name, ignore_errors=True)
+            finally:
+                os.close(lock)
