@@ -2,11 +2,7 @@
 
 from collections.abc import Hashable
 
-from decodescope.analyzer.schema.comparison_report import Pair
-from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.views.sides import Side, pair_with_first, sides_of
 from decodescope.tui.commands import Command
-from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.panels.messages import AskComparison
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 
@@ -52,29 +48,3 @@ class ComparisonTable(TablePanel):
     def action_end_worker(self) -> None:
         """End the live worker."""
         self.post_message(AskComparison("end_worker"))
-
-
-def detailed(state: ComparisonState) -> tuple[Side, Side, Pair] | None:
-    """The first side, the one that is shown in detail beside it, and what changed; None without a
-    result."""
-    if state.result is None:
-        return None
-    first, *others = sides_of(state.result)
-    names = [side.name for side in others]
-    side = others[names.index(state.side) if state.side in names else -1]
-    pair = pair_with_first(state.result, side.name)
-    return None if pair is None else (first, side, pair)
-
-
-def windows_of(
-    state: ComparisonState,
-) -> tuple[tuple[Side, Side, Pair], tuple[Report, Report]] | str:
-    """What is shown in detail, with both profiled windows; or why there is nothing to show."""
-    found = detailed(state)
-    if found is None:
-        return "nothing compared yet"
-    first, side, _ = found
-    if first.window is None or side.window is None:
-        lacking = first.name if first.window is None else side.name
-        return f"{lacking} has no profiled window"
-    return found, (first.window, side.window)
