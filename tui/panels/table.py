@@ -3,8 +3,6 @@
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
-from rich.cells import cell_len
-from rich.style import Style
 from textual import events
 
 from decodescope.tui.commands import Command
@@ -13,7 +11,8 @@ from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import Choose
 from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
 from decodescope.tui.panels.prompt import Prompt
-from decodescope.tui.panels.table_rows import Cell, Column, Rows, smart_pattern
+from decodescope.tui.panels.table_layout import TableLayout
+from decodescope.tui.panels.table_rows import Rows, smart_pattern
 
 TABLE_COMMANDS = (
     Command("find", "slash", "Search", "Move to the next row that matches", "search", 3, "/"),
@@ -30,7 +29,6 @@ TABLE_COMMANDS = (
     Command("end(1)", "end", "Last row", "To the last row", shown="End"),
     Command("enter", "enter", "Open", "Open the row", "open row", 6, "enter"),
 )
-_GAP = 1
 # Terminals accept some 100 kB for the clipboard.
 _MOST_COPIED = 1_000
 
@@ -53,9 +51,7 @@ class TablePanel(Panel[Rows]):
         self._down = True
         self._filter = self._search = ""
         self._prompt: Prompt | None = None
-        self._widths: list[int] = []
-        self._cells_wide: list[int] = []
-        self._header: list[tuple[int, int, int]] = []
+        self._layout = TableLayout()
         super().__init__(brush, view, moment)
 
     # What subclasses say
@@ -109,15 +105,17 @@ class TablePanel(Panel[Rows]):
         self._top = max(min(self._top, self._cursor, len(self._order) - self._body), 0)
         self._top = max(self._top, self._cursor - self._body + 1)
         visible = self._order[self._top : self._top + self._body]
-        lines = self._fitted(data, visible, width)
-        rows = [self._titles(data.columns, width)]
+        layout, brush = self._layout, self._brush
+        lines = layout.fit(data, visible, width, self._sorted, brush)
+        rows = [layout.titles(data.columns, self._sorted, self._down, brush)]
         pattern = smart_pattern(self._search) if self._search else None
         for number, (row, cells) in enumerate(lines, self._top):
             found = pattern is not None and pattern.search(data.text(row)) is not None
-            rows.append(self._line(data.columns, cells, number == self._cursor, found, width))
+            cursor = number == self._cursor
+            rows.append(layout.line(data.columns, cells, cursor, found, width, brush))
         if not len(self._order):
             none = "no row matches" if self._filter else "nothing to show"
-            rows.append(Row().add(none, self._brush.inks.faint))
+            rows.append(Row().add(none, brush.inks.faint))
         if foot:
             rows = rows[: height - 1] + [Row() for _ in range(height - 1 - len(rows))]
             rows.append(self._foot())
@@ -220,9 +218,8 @@ class TablePanel(Panel[Rows]):
         inset = 2 if self._brush.frame == "box" else 1
         line, x = event.y - 1, event.x - inset
         if line == 0:
-            for column, start, end in self._header:
-                if start <= x < end:
-                    self.sort_by(column)
+            if (column := self._layout.column_at(x)) is not None:
+                self.sort_by(column)
         elif 0 < line <= self._body:
             place = self._top + line - 1
             if place < len(self._order):
@@ -239,7 +236,8 @@ class TablePanel(Panel[Rows]):
             self._order = ()
             return
         if not isinstance(old, Rows) or old.columns != rows.columns:
-            self._sorted, self._down, self._widths = None, True, []
+            self._sorted, self._down = None, True
+            self._layout.forget()
         self._arrange()
 
     def _arrange(self) -> None:
@@ -295,76 +293,6 @@ class TablePanel(Panel[Rows]):
         self._redraw()
 
     # Drawing
-
-    def _fitted(
-        self, data: Rows, visible: Sequence[int], width: int
-    ) -> list[tuple[int, Sequence[Cell]]]:
-        """The cells of the visible rows, once the widths of the columns are known."""
-        columns = data.columns
-        lines = [(row, data.cells(row, self._brush.inks, width)) for row in visible]
-        marks = [2 if place == self._sorted else 0 for place in range(len(columns))]
-        need = [max(cell_len(c.title) + m, c.least)
-                for c, m in zip(columns, marks, strict=True)]  # fmt: skip
-        for _, cells in lines:
-            for place, cell in enumerate(cells):
-                if not columns[place].flexible:
-                    need[place] = max(need[place], cell_len(cell.text))
-        old = self._widths if len(self._widths) == len(columns) else [0] * len(columns)
-        need = [c.least if c.flexible else max(n, o)
-                for c, n, o in zip(columns, need, old, strict=True)]  # fmt: skip
-        self._widths = list(need)
-        shown = set(range(len(columns)))
-        while sum(need[place] + _GAP for place in shown) - _GAP > width:
-            dropped = max(shown, key=lambda place: columns[place].priority)
-            if not columns[dropped].priority:
-                break
-            shown.discard(dropped)
-        spare = width - sum(need[place] + _GAP for place in shown) + _GAP
-        cells_wide = [need[place] if place in shown else 0 for place in range(len(columns))]
-        flexible = [place for place in shown if columns[place].flexible]
-        for place in flexible:
-            cells_wide[place] += max(spare, 0) // len(flexible)
-        self._cells_wide = cells_wide
-        if flexible and cells_wide[flexible[0]] < width:
-            room = cells_wide[flexible[0]]
-            lines = [(row, data.cells(row, self._brush.inks, room)) for row in visible]
-        return lines
-
-    def _titles(self, columns: tuple[Column, ...], width: int) -> Row:
-        inks, row = self._brush.inks, Row()
-        self._header = []
-        for place, (column, cells) in enumerate(zip(columns, self._cells_wide, strict=True)):
-            if not cells:
-                continue
-            if row.cells:
-                row.add(" " * _GAP, inks.text)
-            title = column.title
-            if place == self._sorted:
-                title += self._brush.glyphs.down if self._down else self._brush.glyphs.up
-            start = row.cells
-            style = inks.key if place == self._sorted else inks.dim
-            (row.left if column.align == "left" else row.right)(title, cells, style)
-            self._header.append((place, start, row.cells))
-        return row
-
-    def _line(
-        self, columns: tuple[Column, ...], cells: Sequence[Cell], cursor: bool, found: bool,
-        width: int,
-    ) -> Row:  # fmt: skip
-        inks, row = self._brush.inks, Row()
-        over = inks.cursor if cursor else Style.null()
-        for column, cell, wide in zip(columns, cells, self._cells_wide, strict=True):
-            if not wide:
-                continue
-            if row.cells:
-                row.add(" " * _GAP, inks.text + over)
-            style = (cell.style or inks.text) + over
-            if found and column.flexible:
-                style += inks.found
-            (row.left if column.align == "left" else row.right)(cell.text, wide, style)
-        if cursor and row.cells < width:
-            row.add(" " * (width - row.cells), over)
-        return row
 
     def _foot(self) -> Row:
         inks = self._brush.inks

@@ -1,0 +1,106 @@
+"""How a table fits a width: which columns are shown, how wide they are, and its lines."""
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.style import Style
+
+from decodescope.tui.panels.panel import Brush, Row
+from decodescope.tui.panels.table_rows import Cell, Column, Rows
+
+_GAP = 1
+_ARROW = 2
+
+
+class TableLayout:
+    """The columns of a table as they were last fitted. A column that became wider stays so while
+    other rows are shown."""
+
+    def __init__(self) -> None:
+        self._widest: list[int] = []
+        self._cells: list[int] = []
+        self._titles: list[tuple[int, int, int]] = []
+
+    def forget(self) -> None:
+        """Other columns follow."""
+        self._widest = []
+
+    def column_at(self, x: int) -> int | None:
+        """The column whose title is drawn at cell `x`."""
+        return next((place for place, start, end in self._titles if start <= x < end), None)
+
+    def fit(
+        self, data: Rows, visible: Sequence[int], width: int, by: int | None, brush: Brush
+    ) -> list[tuple[int, Sequence[Cell]]]:
+        """Fit the columns to `width`; returns the `visible` rows, each with its cells."""
+        columns = data.columns
+        lines = [(row, data.cells(row, brush.inks, width)) for row in visible]
+        need = self._needed(columns, [cells for _, cells in lines], by)
+        shown = set(range(len(columns)))
+        while sum(need[place] + _GAP for place in shown) - _GAP > width:
+            dropped = max(shown, key=lambda place: columns[place].priority)
+            if not columns[dropped].priority:
+                break
+            shown.discard(dropped)
+        spare = width - sum(need[place] + _GAP for place in shown) + _GAP
+        self._cells = [need[place] if place in shown else 0 for place in range(len(columns))]
+        flexible = [place for place in shown if columns[place].flexible]
+        for place in flexible:
+            self._cells[place] += max(spare, 0) // len(flexible)
+        if flexible and self._cells[flexible[0]] < width:
+            room = self._cells[flexible[0]]
+            lines = [(row, data.cells(row, brush.inks, room)) for row in visible]
+        return lines
+
+    def titles(self, columns: tuple[Column, ...], by: int | None, down: bool, brush: Brush) -> Row:
+        """The line of titles; the column that rows are sorted `by` has an arrow."""
+        inks, row = brush.inks, Row()
+        self._titles = []
+        for place, (column, cells) in enumerate(zip(columns, self._cells, strict=True)):
+            if not cells:
+                continue
+            if row.cells:
+                row.add(" " * _GAP, inks.text)
+            title = column.title
+            if place == by:
+                title += brush.glyphs.down if down else brush.glyphs.up
+            start = row.cells
+            style = inks.key if place == by else inks.dim
+            (row.left if column.align == "left" else row.right)(title, cells, style)
+            self._titles.append((place, start, row.cells))
+        return row
+
+    def line(
+        self, columns: tuple[Column, ...], cells: Sequence[Cell], cursor: bool, found: bool,
+        width: int, brush: Brush,
+    ) -> Row:  # fmt: skip
+        """The line of one row: the one at the cursor, or one that the search `found`."""
+        inks, row = brush.inks, Row()
+        over = inks.cursor if cursor else Style.null()
+        for column, cell, wide in zip(columns, cells, self._cells, strict=True):
+            if not wide:
+                continue
+            if row.cells:
+                row.add(" " * _GAP, inks.text + over)
+            style = (cell.style or inks.text) + over
+            if found and column.flexible:
+                style += inks.found
+            (row.left if column.align == "left" else row.right)(cell.text, wide, style)
+        if cursor and row.cells < width:
+            row.add(" " * (width - row.cells), over)
+        return row
+
+    def _needed(
+        self, columns: tuple[Column, ...], lines: Sequence[Sequence[Cell]], by: int | None
+    ) -> list[int]:
+        """The cells that each column needs for its title and its cells, now and before."""
+        before = self._widest if len(self._widest) == len(columns) else [0] * len(columns)
+        self._widest = []
+        for place, column in enumerate(columns):
+            need = column.least
+            if not column.flexible:
+                title = cell_len(column.title) + _ARROW * (place == by)
+                wide = max((cell_len(cells[place].text) for cells in lines), default=0)
+                need = max(need, title, wide, before[place])
+            self._widest.append(need)
+        return self._widest
