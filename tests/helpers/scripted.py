@@ -242,7 +242,6 @@ async def settle(pilot) -> None:
         for worker in pilot.app.workers:
             if worker.name != "link":
                 await worker.wait()
-    await pilot.pause(0.02)
     pilot.app._painter.paint()
     await pilot.pause()
 

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import scripted
+from tests.helpers import idle, scripted
+
+
+@pytest.fixture(autouse=True)
+def _quick_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
+    idle.use_in(monkeypatch)
 
 
 @pytest.fixture
