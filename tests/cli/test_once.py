@@ -60,3 +60,13 @@ def test_what_cannot_be_drawn_is_one_line(
     done = decodescope(*arguments)
     assert done.code == 2
     assert said in done.only_line
+
+
+def test_a_live_run_that_cannot_begin_ends_with_its_reason_and_code(
+    fresh_decodescope: Command, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    absent = str(tmp_path / "none")
+    done = fresh_decodescope("live", "--model", absent, "--device", "cpu", "--once", cwd=tmp_path)
+    assert (done.code, done.out) == (3, "")
+    assert absent in done.only_line

@@ -419,6 +419,23 @@ def test_a_replay_leaves_no_temporary_folder(tmp_path, monkeypatch, way):
         terminal.child.close(force=True)
 
 
+def test_a_live_run_without_a_process_stays_open_for_another_try():
+    live = ["decodescope", "live", "--model", "tiny", "--device", "cpu"]
+    program = (
+        f"import runpy, sys; sys.executable = '/no/python'; sys.argv = {live}; "
+        "runpy.run_module('decodescope', run_name='__main__')"
+    )
+    terminal = Terminal(["-c", program], 100, 30)
+    with closing(terminal.child):
+        terminal.until(lambda: terminal.shows("/no/python"))
+        terminal.child.send("R")
+        terminal.until(lambda: terminal.shows("R restart it"))
+        terminal.child.send("q")
+        terminal.until(terminal.gone)
+        assert terminal.child.exitstatus == 3
+        assert restored(terminal.raw)
+
+
 def test_what_a_killed_app_leaves_goes_at_the_next_start(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     command = ["-m", "decodescope", "open", str(bundled_recordings()[0])]

@@ -16,6 +16,7 @@ from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
     Bye,
     CaptureTrace,
+    ChangeSettings,
     Failure,
     FrameDecoder,
     Hello,
@@ -23,6 +24,7 @@ from decodescope.analyzer.protocol import (
     Pause,
     Progress,
     Resume,
+    Settings,
     State,
     Stats,
     SwitchVariant,
@@ -32,9 +34,12 @@ from decodescope.analyzer.protocol import (
     encode_frame,
 )
 from decodescope.analyzer.readers.reading import load
+from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import LinkEvent, WorkerDied
 from decodescope.tui.link.worker import WorkerLink
+from decodescope.tui.model.sources import LiveSource
 from tests.helpers.processes import alive, gone
+from tests.helpers.scripted import StillClock, settle, text_of
 
 PATIENCE_S = 60
 
@@ -392,8 +397,37 @@ def test_a_worker_whose_app_never_ran_leaves_nothing(tmp_path):
     link.discard()
 
 
-async def test_a_worker_that_cannot_be_started_is_a_missing_requirement(tmp_path):
-    link = WorkerLink(config("none"), argv=(str(tmp_path / "no-such-python"),))
-    with pytest.raises(MissingRequirement, match="no-such-python"):
-        await link.start()
+async def test_a_worker_that_cannot_be_started_is_dead_and_can_be_started_again(tmp_path):
+    python = tmp_path / "python"
+    link = WorkerLink(config("none"), argv=(str(python), "-c", "raise SystemExit(5)"))
+    with pytest.raises(MissingRequirement, match=str(python)):
+        link.spawn()
+    await link.start()
+    await link.restart()
+    failure, died = await until(link, is_a(WorkerDied))
+    assert (failure.exit_code, failure.fatal) == (3, True)
+    assert str(python) in failure.message
+    assert died == WorkerDied(3, ())
+    await link.send(ChangeSettings(Settings(11, 7, model="c")))
+    assert link.settings == Settings(11, 7, model="c")
+    python.symlink_to(sys.executable)
+    await link.restart()
+    assert await until(link, is_a(WorkerDied)) == [WorkerDied(5, ())]
     await link.close()
+
+
+async def test_the_app_starts_a_worker_that_could_not_be_started(tmp_path):
+    link = scripted(tmp_path, sending(encode_frame(Progress("here it is"))) + "control.recv(9)\n")
+    argv, link._argv = link._argv, (str(tmp_path / "none"),)
+    app = DecodescopeApp(LiveSource(link), None, StillClock(), tmp_path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot)
+        assert "the worker cannot be started" in text_of(app)
+        assert "R restart it" in text_of(app)
+        link._argv = argv
+        await pilot.press("R")
+        async with asyncio.timeout(PATIENCE_S):
+            while "here it is" not in text_of(app):
+                await asyncio.sleep(0.05)
+                await settle(pilot)
+        assert "cannot be started" not in text_of(app)

@@ -134,11 +134,14 @@ class ChildProcess:
         return self._tail.lines() if self._tail is not None else []
 
     def refuse(self, why: str) -> None:
-        """Deliver a fatal `Failure` instead of what else waits, and end the process."""
+        """Deliver a fatal `Failure` instead of what else waits, and end the process. Without one,
+        it counts as dead."""
         self._inbox.clear()
         self.deliver(Failure(message=why, exit_code=3, fatal=True))
         self._hang_up()
-        if self._process is not None:
+        if self._process is None:
+            self.deliver(WorkerDied(3, ()))
+        else:
             self._process.terminate()
 
     async def end(self, busy: bool = False, worthless: bool = False) -> None:

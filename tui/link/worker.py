@@ -58,13 +58,14 @@ class WorkerLink(Link):
         return settings_of(self._config)
 
     async def start(self) -> None:
-        """Start the worker, unless `spawn` did.
-
-        Raises:
-            MissingRequirement: as `spawn`.
-        """
+        """Start the worker, unless `spawn` did; one that cannot be started is a dead one, for which
+        a fatal `Failure` is received."""
         if self._child.pid is None:
-            self.spawn()
+            try:
+                self.spawn()
+            except MissingRequirement as error:
+                self._child.refuse(str(error))
+                return
         self._child.attach()
 
     def spawn(self) -> None:
@@ -128,9 +129,9 @@ class WorkerLink(Link):
         self._stop_metering()
         try:
             await self._child.end(self._busy, self._worthless)
-            await self.start()
         finally:
             self._restarting = False
+        await self.start()
 
     async def close(self) -> None:
         self._stop_metering()

@@ -1,12 +1,12 @@
 """`live`: decode in a worker process and watch it in the app."""
 
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.output_paths import check_writable
 from decodescope.cli.app import AppOptions, app_options, last_settings, show_app
 from decodescope.cli.options import (
@@ -73,6 +73,7 @@ def live(
             stack.callback(lambda: say(f"decodescope: {writer.note}") if writer.note else None)
             link = RecordingLink(link, stack.enter_context(closing(writer)))
         stack.callback(worker.discard)
-        worker.spawn()
+        with suppress(MissingRequirement):  # the app says why, and can try again
+            worker.spawn()
         source = LiveSource(link, config.device == "cpu", config.trust_remote_code)
         show_app(source, place, showing)
