@@ -1,7 +1,8 @@
 """The chosen gaps as a table of any length: ordered, searched, and described one row at a time."""
 
 import re
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -55,14 +56,14 @@ class GapTable:
             found = self._reports[row] = gap_report(self._timeline, self._ranges, row)
         return found
 
-    def order(self, field: Field, down: bool) -> list[int]:
+    def order(self, field: Field, down: bool) -> Sequence[int]:
         """The places in the order of a field, names alphabetically; equal ones keep their order,
         unknown values are last."""
         values = self._values(field)
         unknown = values < 0
         keys = -values if down else values
         order = np.lexsort((np.where(unknown, 0, keys), unknown))
-        return [int(place) for place in order.tolist()]
+        return array("q", order.tobytes())
 
     def matching(self, pattern: re.Pattern[str]) -> set[int]:
         """The places of gaps whose class, ops, launch call or range match."""

@@ -1,5 +1,6 @@
 """The table of all pages: sorts, filters, searches and scrolls; only visible rows are formatted."""
 
+from array import array
 from collections.abc import Hashable, Sequence
 from typing import ClassVar
 
@@ -250,7 +251,7 @@ class TablePanel(Panel[Rows]):
             order = order[::-1]
         if self._filter:
             kept = rows.matching(smart_pattern(self._filter))
-            order = [row for row in order if row in kept]
+            order = array("q", (row for row in order if row in kept))
         self._order = order
         row = rows.place(self._cursor_key) if self._cursor_key is not None else None
         if row is not None and (place := _index(order, row)) is not None:

@@ -68,7 +68,8 @@ class Rows:
         return next((row for row in range(len(self)) if self.key(row) == key), None)
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
-        """The rows sorted by a column, None in their natural order; equal rows keep theirs."""
+        """The rows sorted by a column, None in their natural order; equal rows keep theirs. Many
+        rows are an array: garbage collections visit every number of a list."""
         if column is None:
             return range(len(self))
         values = self.values(column)

@@ -1,5 +1,6 @@
 """The kernels page as it is used: figures, sorting, filtering, launches, and the way back."""
 
+import gc
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -275,7 +276,9 @@ def test_every_column_sorts_with_unknown_figures_last(
     found = launch_rows(rows)
     for column in range(len(found.columns)):
         values = found.values(column)
-        order = list(found.order(column, down))
+        sorted_rows = found.order(column, down)
+        assert not any(isinstance(one, int) for one in gc.get_referents(sorted_rows))
+        order = list(sorted_rows)
         assert sorted(order) == list(range(len(rows)))
         known = [values[row] for row in order if values[row] >= 0]  # type: ignore[operator]
         assert known == sorted(known, reverse=down)  # type: ignore[type-var]

@@ -1,6 +1,7 @@
 """The launches of one kernel as rows of a table."""
 
 import re
+from array import array
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -138,14 +139,13 @@ class LaunchRows(Rows):
         )
         return columns[column]
 
-    def _sorted(self, values: "Int64s", down: bool) -> list[int]:
+    def _sorted(self, values: "Int64s", down: bool) -> Sequence[int]:
         """Unknown values (-1) are last."""
         import numpy as np
 
         order = np.argsort(-values if down else values, kind="stable")
         order = np.concatenate((order[values[order] >= 0], order[values[order] < 0]))
-        rows: list[int] = order.tolist()
-        return rows
+        return array("q", order.tobytes())
 
 
 def _around(paths: Sequence[str]) -> str:
