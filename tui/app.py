@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.dom import DOMNode
 from textual.driver import Driver
@@ -168,6 +169,13 @@ class DecodescopeApp(FileActions):
         """Show a message; names in it are plain text, so none is markup."""
         super().notify(plain_text(message), title=plain_line(title), severity=severity,
                        timeout=timeout, markup=markup)  # fmt: skip
+
+    async def on_event(self, event: events.Event) -> None:
+        """Whatever answers a key is painted soon."""
+        painter = getattr(self, "_painter", None)
+        if painter is not None and isinstance(event, events.Key | events.MouseDown):
+            painter.acted()
+        await super().on_event(event)
 
     def on_load(self) -> None:
         """Let signals end the app like `q`, before it takes over the terminal.

@@ -1,9 +1,12 @@
 """Decides when to paint: at most every quarter of a second, and only after a change.
 
-At rest, only the ages are updated, once a second; while the view is frozen, nothing is.
+After a key, its answer may come from a worker or a file: what changes then is painted soon. At
+rest, only the ages are updated, once a second; while the view is frozen, nothing is.
 """
 
+import math
 from dataclasses import replace
+from time import monotonic
 
 from textual.timer import Timer
 
@@ -14,6 +17,7 @@ from decodescope.tui.model.view import Clock, Moment, View
 from decodescope.tui.screens.main import MainScreen
 
 PAINT_INTERVAL_S = 0.25
+ANSWER_INTERVAL_S, ANSWERS_WITHIN_S = 0.03, 0.5
 AGE_INTERVAL_S = 1.0
 
 
@@ -33,6 +37,7 @@ class Painter:
         self._comparisons = comparisons
         self._frozen: tuple[View, Moment] | None = None
         self._due: Timer | None = None
+        self._answers_until = -math.inf
         self._ages = screen.set_interval(AGE_INTERVAL_S, self._paint_ages)
 
     @property
@@ -65,7 +70,17 @@ class Painter:
     def changed(self, feed: Feed) -> None:
         """Paint `feed` soon, together with what else changes until then."""
         if feed is self._feed and self._due is None:
-            self._due = self._screen.set_timer(PAINT_INTERVAL_S, self.paint)
+            answer = monotonic() < self._answers_until
+            interval_s = ANSWER_INTERVAL_S if answer else PAINT_INTERVAL_S
+            self._due = self._screen.set_timer(interval_s, self.paint)
+
+    def acted(self) -> None:
+        """The user pressed a key."""
+        now_s = monotonic()
+        if self._due is not None and now_s > self._answers_until:
+            self._due.stop()
+            self._due = self._screen.set_timer(ANSWER_INTERVAL_S, self.paint)
+        self._answers_until = now_s + ANSWERS_WITHIN_S
 
     def paint(self) -> None:
         """Paint now."""

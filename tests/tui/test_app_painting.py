@@ -11,7 +11,7 @@ from decodescope.analyzer.protocol import (
     State,
 )
 from decodescope.tui import background
-from decodescope.tui.painter import PAINT_INTERVAL_S
+from decodescope.tui.painter import ANSWER_INTERVAL_S, PAINT_INTERVAL_S
 from decodescope.tui.panels.panel import Sheet
 from decodescope.tui.screens.main import MainScreen
 from tests.helpers.scripted import (
@@ -156,3 +156,43 @@ async def test_a_key_lays_out_once_and_repaints_no_more_than_what_changed(
     assert calls.count("_refresh_layout") == 1
     assert calls.count("render_full_update") == 0
     assert 1 <= calls.count("render_partial_update") <= 2
+
+
+@pytest.mark.parametrize("keys", ["", "p"])
+async def test_the_answer_to_a_key_is_painted_soon_and_other_changes_later(
+    session, monkeypatch, keys
+):
+    waits = []
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        session.link.answers = True
+        await session.run(pilot)
+        timer = MainScreen.set_timer
+        monkeypatch.setattr(
+            MainScreen, "set_timer", lambda self, *a: waits.append(a[0]) or timer(self, *a)
+        )
+        await pilot.press(*keys)
+        if not keys:
+            session.link.say(stats(2, "eager", 88.8))
+        while not waits:
+            await asyncio.sleep(0.01)
+        await settle(pilot)
+        shown = text_of(session.app)
+    assert waits == [ANSWER_INTERVAL_S if keys else PAINT_INTERVAL_S]
+    assert ("paused" if keys else "88.8") in shown
+    assert ANSWER_INTERVAL_S < PAINT_INTERVAL_S / 4
+
+
+async def test_keys_in_quick_succession_do_not_put_a_paint_off(session, monkeypatch):
+    painted = []
+    async with session.app.run_test(size=(100, 30)) as pilot:
+        await session.run(pilot)
+        painter = session.app._painter
+        paint = painter.paint
+        monkeypatch.setattr(painter, "paint", lambda: painted.append(1) or paint())
+        session.link.say(stats(2, "eager", 88.8))
+        while painter._due is None:
+            await asyncio.sleep(0.005)
+        for _ in range(20):
+            painter.acted()
+            await asyncio.sleep(0.01)
+    assert painted
