@@ -9,6 +9,7 @@ from decodescope.analyzer.reports.health import health
 from decodescope.analyzer.reports.identity import no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
+from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Observer, Report, StepReport
@@ -19,9 +20,11 @@ from decodescope.analyzer.trace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(Timeline):
-    """A report, and the timeline and ranges it was built from, for views that draw time."""
+    """A report, and the timeline, ranges and work of each op that it was built from, for views that
+    draw time."""
 
     ranges: Ranges
+    work: OpWork
     report: Report
 
     def step_timeline(self, index: int = -1) -> StepTimeline | None:
@@ -33,6 +36,7 @@ def analyze(trace: Trace) -> Analysis:
     """Compute every figure of `Report`. Works for any trace, also one without GPU activity."""
     timeline = find_timeline(trace)
     ranges = find_ranges(timeline)
+    work = op_work(trace, ranges.reference_op)
     devices = device_reports(timeline)
     launches = launch_report(timeline)
     observer = _observer(timeline)
@@ -45,7 +49,7 @@ def analyze(trace: Trace) -> Analysis:
         devices=devices,
         launches=launches,
         steps=steps,
-        kernels=kernel_reports(timeline, ranges.reference_op),
+        kernels=kernel_reports(timeline, work),
         ranges=range_reports(timeline, ranges),
         verdict=no_verdict(found)
         or verdict(Evidence(devices, launches, steps, trace.capture, observer)),
@@ -57,7 +61,7 @@ def analyze(trace: Trace) -> Analysis:
         kernels_ranked_by="critical_ns" if timeline.overlapping else "total_ns",
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
-    return Analysis(**columns, ranges=ranges, report=report)
+    return Analysis(**columns, ranges=ranges, work=work, report=report)
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:

@@ -69,7 +69,7 @@ def kernels_within(analysis: Analysis, path: str) -> tuple[KernelReport, ...]:
     """The kernels of the ops of the range `path` and of those inside it, as in `Report.kernels`:
     counts and times are of these ops, and shares of their times."""
     inside = analysis.ranges.ops_within(path)
-    return kernel_reports(analysis, analysis.ranges.reference_op, inside)
+    return kernel_reports(analysis, analysis.work, inside)
 
 
 def kernel_launches(analysis: Analysis, name: str, within: str | None = None) -> KernelLaunches:

@@ -3,12 +3,12 @@
 import numpy as np
 
 from decodescope.analyzer.reports.distributions import percentiles
-from decodescope.analyzer.roofline.roofline import op_work, rooflines
+from decodescope.analyzer.roofline.roofline import OpWork, rooflines
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport, ShortKernels
 from decodescope.analyzer.timing.queue_depth import queue_depth_over_time
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import KERNEL, Bools, Int32s, Int64s
+from decodescope.analyzer.trace import KERNEL, Bools, Int32s
 
 
 def launch_report(timeline: Timeline) -> LaunchReport:
@@ -33,14 +33,14 @@ def launch_report(timeline: Timeline) -> LaunchReport:
 
 
 def kernel_reports(
-    timeline: Timeline, reference_op: Int64s, chosen: Bools | None = None
+    timeline: Timeline, work: OpWork, chosen: Bools | None = None
 ) -> tuple[KernelReport, ...]:
     """One row for each kernel name (in a CPU capture: each leaf operator), longest total first; if
     ops overlap, longest critical time first.
 
     `mean_ns` is total / count rounded down, `share` total / sum of all totals, `critical_share` the
-    same of critical times. `reference_op` is each op's partner in `Trace.reference`, or -1.
-    If `chosen` is given, only these ops count, and shares are of their times.
+    same of critical times. If `chosen` is given, only these ops count, and shares are of their
+    times.
     """
     trace, launches = timeline.trace, timeline.launches
     counted = np.ones(len(trace.ops), dtype=np.bool_) if chosen is None else chosen
@@ -53,7 +53,7 @@ def kernel_reports(
     short_ops = launches.first_op[_alone_and_short(timeline)[1]]
     short = np.bincount(trace.ops.name[short_ops[counted[short_ops]]], minlength=len(trace.names))
     all_totals, all_critical = int(totals.sum()), int(critical.sum())
-    known = rooflines(trace, op_work(trace, reference_op), mine)
+    known = rooflines(trace, work, mine)
     names = np.flatnonzero(counts)
     columns = (names, *(column[names] for column in (counts, totals, critical, short)))
     rows = zip(*(column.tolist() for column in columns), strict=True)
