@@ -79,6 +79,8 @@ REPLAY_COMMANDS = (
             "speed", 4, "< >"),
     Command("speed(1)", "greater_than_sign", "Faster",
             "Replay faster, up to 32x and then as fast as possible", shown=">"),
+    Command("follow", "F", "Follow the run",
+            "While it is being recorded, go to its newest moment and stay there", "follow", 3),
     Command("seek_time", "colon", "Go to a time", "In a replay, go to a time that you type",
             "time", 5, ":"),
 )  # fmt: skip
@@ -106,12 +108,18 @@ def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
             for c in commands if c.action != "command_palette"]  # fmt: skip
 
 
-def footer(kind: str, choices: int) -> tuple[Command, ...]:
-    """What the footer shows of `COMMANDS` for a source of this kind with `choices` choices."""
+def footer(kind: str, choices: int, growing: bool, following: bool) -> tuple[Command, ...]:
+    """What the footer shows of `COMMANDS` for a source of this kind with `choices` choices: a
+    recording that is `growing` can be followed, and while it is, nothing here commands the worker
+    or makes it faster."""
     without = {"pause", "capture", "restart", "freeze"} if kind == "trace" else set()
     if choices < 2:
         without.add("variants")
     if kind != "live":
         without.add("settings")
+    if following or not growing:
+        without.add("follow")
+    if following:
+        without |= {"variants", "capture", "restart", "speed(-1)"}
     commands = (*REPLAY_COMMANDS, *COMMANDS) if kind == "replay" else COMMANDS
     return tuple(c for c in commands if c.label and c.action not in without)

@@ -9,6 +9,7 @@ from textual.app import App
 from textual.message import Message
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
+from decodescope.analyzer.files import growing_file
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.background import NotRemembered, analyse_files, reporter
 from decodescope.tui.model.focus import Focus
@@ -137,13 +138,15 @@ class Library:
             self._set(reading=f"{names}, {100 * share:.0f} %")
 
     def open_typed(self, typed: str) -> None:
-        """Read what the path field names, or the only entry that begins so."""
+        """Read what the path field names, or the only entry that begins so; the name of a recording
+        that is being written means that one."""
         if not typed.strip():
             return
         path = folder_of(typed, self._start) / os.path.split(typed)[1]
         if os.path.split(typed)[1] == "~":
             path = path.parent
         visible = self.shelf.visible()
+        path = growing_file(path) or path
         if not path.exists() and len(visible) == 1:
             path = visible[0].path
         if path.exists():
@@ -208,14 +211,15 @@ class Library:
         self._app.post_message(done)
 
     def _readable(self, paths: tuple[Path, ...]) -> FilesRead:
-        source = source_for(paths[0]) if len(paths) == 1 else TraceSource(paths)
+        found = tuple(path if path.exists() else growing_file(path) or path for path in paths)
+        source = source_for(found[0]) if len(found) == 1 else TraceSource(found)
         if not isinstance(source, ReplaySource):
             if len(paths) > 1:
                 with contextlib.suppress(InputError):
-                    window = analyse_files(paths, self._clock.monotonic())
+                    window = analyse_files(found, self._clock.monotonic())
                     return FilesRead(paths, source, window, len(paths))
             progress = reporter(self._app, None)
-            window = analyse_files(paths[:1], self._clock.monotonic(), progress)
+            window = analyse_files(found[:1], self._clock.monotonic(), progress)
             return FilesRead(paths, source, window)
         from decodescope.analyzer.recordings.recording import read_recording
 

@@ -1,6 +1,7 @@
 """Reads a recording while it is being written."""
 
 import os
+import threading
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
@@ -38,23 +39,33 @@ class FollowedRecording:
             self._file = path.open("rb")
         except OSError as error:
             raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
-        self._path = path
+        self.path = path
         self._size = -1
+        # A descriptor is not closed, and perhaps used again, while a thread reads it.
+        self._reading = threading.Lock()
         self.growing = True
         self.recording = Recording(path, self._opened)
 
     def read_on(self) -> bool:
-        """Read what was appended; False if nothing has changed.
+        """Read what was appended; False if nothing has changed, or it is closed.
 
         Raises:
-            TraceError: the file was cut, or it is not a recording.
-            OSError: it cannot be read.
+            TraceError: the file was cut, cannot be read, or is not a recording.
         """
+        with self._reading:
+            if self._file.closed:
+                return False
+            try:
+                return self._read_on()
+            except OSError as error:
+                raise TraceError(f"{self.path}: cannot be read ({error.strerror})") from error
+
+    def _read_on(self) -> bool:
         # Asked first: what the writer wrote before it ended is read below.
         growing = is_growing(self._file)
         size = os.fstat(self._file.fileno()).st_size
         if size < self.recording.end:
-            raise TraceError(f"{self._path}: was cut while it was read")
+            raise TraceError(f"{self.path}: was cut while it was read")
         if growing and (size == self._size or size < len(HEADER)):
             return False
         self._size = size
@@ -69,20 +80,21 @@ class FollowedRecording:
         if not found.st_nlink:
             return "removed"
         try:
-            unnamed = os.path.samestat(found, os.stat(self._path))
+            unnamed = os.path.samestat(found, os.stat(self.path))
         except OSError:
             unnamed = False
         return "unfinished" if unnamed else "complete"
 
     def close(self) -> None:
         """Stop reading."""
-        self._file.close()
+        with self._reading:
+            self._file.close()
 
     def _opened(self) -> BinaryIO:
         try:
             return cast(BinaryIO, BufferedReader(_FromStart(self._file.fileno())))
         except ValueError as error:
-            raise TraceError(f"{self._path}: is no longer followed") from error
+            raise TraceError(f"{self.path}: is no longer followed") from error
 
 
 class _FromStart(FileIO):

@@ -361,7 +361,7 @@ async def test_a_recording_link_passes_on_and_records_every_event(path, tmp_path
     await link.close()
     assert inner.closed
     frames = [frame.message for frame in read_recording(path).frames]
-    assert [type(message) for message in frames] == [Progress, TraceReady, Stats, Bye]
+    assert [type(message) for message in frames] == [Progress, TraceReady, Stats, Failure, Bye]
 
 
 async def test_a_recording_that_cannot_continue_is_reported_once(path, monkeypatch):

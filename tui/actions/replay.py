@@ -4,7 +4,7 @@ from typing import Literal
 
 from decodescope.analyzer.recordings.recording import Mark
 from decodescope.tui.actions.parts import AppParts
-from decodescope.tui.link.base import Seek, Speed
+from decodescope.tui.link.base import NEWEST_NS, Seek, Speed
 from decodescope.tui.model.replaying import neighbour, next_speed
 from decodescope.tui.panels.messages import GoTo
 
@@ -22,6 +22,14 @@ class ReplayActions(AppParts):
         if (playback := self._feed.view().playback) is not None:
             await self._feed.send(Speed(next_speed(playback.speed, steps)))
             self._painter.paint()
+
+    async def action_follow(self) -> None:
+        """Go to the newest moment of a recording that is being written, and stay there."""
+        playback = self._feed.view().playback
+        if playback is None or not playback.growing:
+            self.notify("Nothing is being recorded here.", severity="warning")
+        else:
+            await self._seek_to(NEWEST_NS)
 
     def action_seek_time(self) -> None:
         """Go to a time of a replay."""

@@ -61,7 +61,8 @@ class RunActions(ReplayActions):
         elif playback.state == "ended":
             await self.action_restart()
         else:
-            await feed.send(Pause() if playback.state == "playing" else Resume())
+            runs = playback.state in ("following", "playing")
+            await feed.send(Pause() if runs else Resume())
             self._painter.paint()
 
     def action_settings(self) -> None:

@@ -1,8 +1,9 @@
 """The app's end of the conversation with a worker: `Link` and the events it delivers.
 
 The app receives a `Link` as an argument: `link.worker.WorkerLink` runs a real worker process,
-`link.replay.ReplayLink` plays a recording, and `link.recording.RecordingLink` records the events of
-another link while passing them on. Tests pass a fake.
+`link.replay.ReplayLink` plays a recording, `link.following.FollowLink` one that is still being
+written, and `link.recording.RecordingLink` records the events of another link while passing them
+on. Tests pass a fake.
 """
 
 from typing import Literal
@@ -13,6 +14,8 @@ from decodescope.analyzer.errors import process_end
 from decodescope.analyzer.protocol import AppMessage, Settings, WorkerMessage
 from decodescope.analyzer.recordings.recording import Mark
 from decodescope.analyzer.schema.report import Finding
+
+NEWEST_NS = 1 << 62
 
 
 class WorkerDied(Struct, frozen=True, tag="died"):
@@ -45,7 +48,7 @@ class Jumped(Struct, frozen=True, tag="jumped"):
 
 
 class Seek(Struct, frozen=True, tag="seek"):
-    """Go to `t_ns` after the recording began."""
+    """Go to `t_ns` after the recording began; `NEWEST_NS` is its end, wherever that is by then."""
 
     t_ns: int
 
@@ -58,13 +61,15 @@ class Speed(Struct, frozen=True, tag="speed"):
 
 class Playback(Struct, frozen=True):
     """Where a replay is, how fast it runs, and what it could jump to; times are since the
-    recording began."""
+    recording began. A recording that is `growing` is still being written; while it is followed,
+    every new message is shown at once."""
 
     position_ns: int
     duration_ns: int
     speed: float
-    state: Literal["playing", "paused", "ended"]
+    state: Literal["following", "playing", "paused", "ended"]
     marks: tuple[Mark, ...]
+    growing: bool = False
 
 
 LinkEvent = WorkerMessage | WorkerDied | FileHealth | Jumped

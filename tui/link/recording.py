@@ -3,22 +3,25 @@
 import asyncio
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import Failure, Settings, TraceReady, WorkerMessage
+from decodescope.analyzer.protocol import Bye, Failure, Settings, TraceReady, WorkerMessage
 from decodescope.analyzer.recordings.writer import RecordingWriter
-from decodescope.tui.link.base import Link, LinkEvent, LinkMessage
+from decodescope.tui.link.base import Link, LinkEvent, LinkMessage, WorkerDied
 
 
 class RecordingLink(Link):
     """Delivers the events of `link` unchanged and appends them to `writer`.
 
-    The recording gets its final name on `close()`. If it can no longer be written (a full disk),
-    one `Failure` reports it and the session continues without a recording.
+    Whoever plays it must know that the worker died: that is recorded as a fatal `Failure`, unless
+    the worker gave one or said goodbye. The recording gets its final name on `close()`. If it can
+    no longer be written (a full disk), one `Failure` reports it and the session continues without a
+    recording.
     """
 
     def __init__(self, link: Link, writer: RecordingWriter) -> None:
         self._link = link
         self._writer: RecordingWriter | None = writer
         self._warning: Failure | None = None
+        self._ended = False
 
     @property
     def settings(self) -> Settings | None:
@@ -36,15 +39,23 @@ class RecordingLink(Link):
             warning, self._warning = self._warning, None
             return warning
         event = await self._link.receive()
-        if self._writer is not None and isinstance(event, WorkerMessage):
-            try:
-                if isinstance(event, TraceReady):
-                    await asyncio.to_thread(self._writer.write, event)
-                else:
-                    self._writer.write(event)
-            except DecodescopeError as error:
-                self._give_up(error)
+        if isinstance(event, WorkerDied) and not self._ended:
+            await self._record(Failure(event.describe(), event.exit_code, fatal=True))
+        elif isinstance(event, WorkerMessage):
+            await self._record(event)
         return event
+
+    async def _record(self, message: WorkerMessage) -> None:
+        self._ended = isinstance(message, Bye) or (isinstance(message, Failure) and message.fatal)
+        if self._writer is None:
+            return
+        try:
+            if isinstance(message, TraceReady):
+                await asyncio.to_thread(self._writer.write, message)
+            else:
+                self._writer.write(message)
+        except DecodescopeError as error:
+            self._give_up(error)
 
     async def send(self, message: LinkMessage) -> None:
         await self._link.send(message)

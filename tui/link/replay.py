@@ -89,7 +89,7 @@ class ReplayLink(Link):
             elif self._jumping:
                 await self._jump(recording)
             elif self._number >= len(recording.times_ns):
-                self._end(Bye(END_REASON))
+                await self._at_end()
             elif await self._due(recording.times_ns[self._number]):
                 await self._play(recording)
         return None
@@ -148,7 +148,7 @@ class ReplayLink(Link):
         self._jumping, self._ended, self._frames = False, True, iter(())
         self._clock.pause()
         try:
-            self._recording = await asyncio.to_thread(read_recording, self._path)
+            self._recording = await asyncio.to_thread(self._load)
         except DecodescopeError as error:
             self._recording = None
             self._waiting.extend((Failure(str(error), error.exit_code, True), Bye(str(error))))
@@ -157,6 +157,9 @@ class ReplayLink(Link):
         if self._recording.findings:
             self._waiting.append(FileHealth(self._recording.findings))
         return self._recording
+
+    def _load(self) -> Recording:
+        return read_recording(self._path)
 
     def _jump_to(self, t_ns: int) -> None:
         """Take effect at once in `playback`; the next `receive` delivers the event."""
@@ -200,6 +203,10 @@ class ReplayLink(Link):
             self._yielded_s = time.monotonic()
         if not self._jumping:
             self._waiting.append(message)
+
+    async def _at_end(self) -> None:
+        """Every frame was delivered."""
+        self._end(Bye(END_REASON))
 
     def _end(self, *events: LinkEvent) -> None:
         self._waiting.extend(events)

@@ -304,15 +304,17 @@ class Feed:
                 replace(choice, unavailable=None if choice.name in held else NOT_RECORDED)
                 for choice in choices
             )
+        if self._state.fatal is not None:
+            # In a recording: the worker was started again.
+            self._set(fatal=None, banner=None)
         self._set(hello=hello, choices=choices, current=-1, stats=None, stats_at=None, window=None)
         live = isinstance(self.source, LiveSource) and not self.source.cpu_chosen
         if first and live and hello.device == "cpu":
             self._set(banner=banners.no_cuda(hello))
 
     def _enter(self, state: str, variant: str) -> None:
-        if variant and self._index_of(variant) < 0:
-            self._set(choices=(*self._state.choices, Choice(variant, "")))
         if variant:
+            self._set(choices=_with(self._state.choices, variant))
             self._select(self._index_of(variant))
         self._set(state=state, detail="", stage_at=None)
 
@@ -326,14 +328,26 @@ class Feed:
             self._samples.append(Sample(now, stats.tokens_per_s, index))
 
 
+def _with(choices: tuple[Choice, ...], variant: str) -> tuple[Choice, ...]:
+    """The choices with `variant`, which runs: of a recording that grows it was not known before."""
+    if variant not in [choice.name for choice in choices]:
+        return (*choices, Choice(variant, ""))
+    return tuple(
+        replace(choice, unavailable=None)
+        if (choice.name, choice.unavailable) == (variant, NOT_RECORDED)
+        else choice
+        for choice in choices
+    )
+
+
 def open_feed(source: Source, clock: Clock) -> Feed:
     """A feed that has not been started."""
     if isinstance(source, LiveSource):
         return Feed(source, source.link, clock, View("live", ""))
     if isinstance(source, ReplaySource):
-        from decodescope.tui.link.replay import ReplayLink
+        from decodescope.tui.link.following import replay_link
 
-        link = source.link or ReplayLink(source.path)
+        link = source.link or replay_link(source.path)
         return Feed(source, link, clock, View("replay", source.path.name))
     names = ", ".join(path.name for path in source.paths)
     choices = [Choice(path.name, str(path.parent)) for path in source.paths]

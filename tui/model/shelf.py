@@ -1,28 +1,32 @@
 """The files that can be opened: those of a folder, recent ones, captured ones, bundled ones."""
 
+import contextlib
 import os
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
 from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.files import growing_file
+from decodescope.analyzer.recordings.bundled import recording_head
+from decodescope.analyzer.recordings.following import is_being_written
 
 Place = Literal["live", "captured", "recent", "bundled", "folder"]
 
-FOLDER, UNKNOWN = "folder", "not a trace"
+FOLDER, UNKNOWN, GROWING = "folder", "not a trace", "recording now"
 MAX_LISTED = 5000
 # Opening a file to see what it is takes a while on a network's disk.
 _MAX_LOOKED_INTO = 1000
-_MAX_RECORDING_BYTES = 64 << 20
-_FRAMES_WITH_NAMES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or folder, and where it was found. `about` is what a recording is of."""
+    """A file or folder, and where it was found. `about` is what a recording is of. A bundled one
+    is as old as its run, whenever it was installed."""
 
     path: Path
     place: Place
@@ -127,21 +131,23 @@ def folders(folder: Path) -> tuple[Entry, ...]:
 
 
 def look(path: Path, place: Place) -> Entry:
-    """The entry of a file, with what its first bytes say; a missing one says so."""
+    """The entry of a file, with what its first bytes say; a missing one says so, unless a run is
+    writing it now under another name."""
     entry = _plain(path, place)
     if entry.kind:
-        return entry
+        grown = None if path.exists() else growing_file(path)
+        return entry if grown is None else replace(look(grown, place), path=path)
     from decodescope.analyzer.readers.reading import format_of
 
     try:
         kind = format_of(path) or UNKNOWN
-        small = (entry.size_bytes or 0) <= _MAX_RECORDING_BYTES
-        about = _recorded(path) if kind == "recording" and small else ""
+        if kind == "recording":
+            return _recording(entry)
     except OSError as error:
         return replace(entry, kind=error.strerror or "unreadable")
     except DecodescopeError:
         return replace(entry, kind=UNKNOWN)
-    return replace(entry, kind=kind, about=about)
+    return replace(entry, kind=kind)
 
 
 def opened_health(status: str, findings: Sequence[str]) -> str:
@@ -181,18 +187,14 @@ def _plain(path: Path, place: Place) -> Entry:
     return Entry(path, place, kind, "", found.st_size, found.st_mtime)
 
 
-def _recorded(path: Path) -> str:
-    """The variants, the model and the device that a recording's first messages name."""
-    from itertools import islice
-
-    from decodescope.analyzer.protocol import Hello, State
-    from decodescope.analyzer.recordings.recording import read_recording
-
-    variants: dict[str, None] = {}
-    about: tuple[str, ...] = ()
-    for frame in islice(read_recording(path).frames, _FRAMES_WITH_NAMES):
-        if isinstance(frame.message, Hello):
-            about = frame.message.model, frame.message.device_name
-        elif isinstance(frame.message, State) and frame.message.variant:
-            variants[frame.message.variant] = None
-    return " · ".join((", ".join(variants), *about)).strip(" ·")
+def _recording(entry: Entry) -> Entry:
+    """The entry with what the first messages of the recording say."""
+    kind = GROWING if is_being_written(entry.path) else "recording"
+    head = recording_head(entry.path)
+    about = (head.variant, head.model, head.device_name) if head is not None else ()
+    modified_s = entry.modified_s
+    if entry.place == "bundled":
+        modified_s = None
+        with contextlib.suppress(ValueError):
+            modified_s = datetime.fromisoformat(head.date if head is not None else "").timestamp()
+    return replace(entry, kind=kind, about=" · ".join(filter(None, about)), modified_s=modified_s)

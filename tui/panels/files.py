@@ -258,7 +258,7 @@ def _cells(shelf: Shelf, entry: Entry, inks: Inks) -> tuple[Cell, ...]:
 
 
 def _modified(entry: Entry) -> str:
-    if entry.modified_s is None or entry.place == "bundled":
+    if entry.modified_s is None:
         return ""
     try:
         return datetime.fromtimestamp(entry.modified_s).strftime("%Y-%m-%d %H:%M")

@@ -40,7 +40,11 @@ class KeysPanel(Panel[tuple[Command, ...]]):
             self._redraw()
 
     def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
-        self._app = rekeyed(footer(view.kind, len(view.possible)), "app", self._keymap)
+        playback = view.playback
+        growing = playback is not None and playback.growing
+        following = playback is not None and playback.state == "following"
+        commands = footer(view.kind, len(view.possible), growing, following)
+        self._app = rekeyed(commands, "app", self._keymap)
         return self._shown()
 
     def _shown(self) -> tuple[Command, ...]:

@@ -3,7 +3,7 @@
 from textual import events
 
 from decodescope.analyzer.formatting import position
-from decodescope.tui.link.base import Playback
+from decodescope.tui.link.base import NEWEST_NS, Playback
 from decodescope.tui.model.replaying import speed_words
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import GoTo
@@ -65,7 +65,10 @@ class PlaybackPanel(Panel[Playback | None]):
         if self._data is not None and isinstance(self._data, Playback) and cells:
             share = (event.x - start) / max(cells - 1, 1)
             if 0 <= share <= 1:
-                self.post_message(GoTo(round(share * self._data.duration_ns)))
+                whole = share == 1
+                self.post_message(
+                    GoTo(NEWEST_NS if whole else round(share * self._data.duration_ns))
+                )
 
 
 def _words(data: Playback) -> tuple[str, str, str]:

@@ -50,7 +50,10 @@ class TitlePanel(Panel[TitleData]):
         badges = []
         if moment.frozen:
             badges.append(Badge("frozen", "busy"))
-        if view.kind == "replay":
+        following = view.playback is not None and view.playback.state == "following"
+        if following:
+            badges.append(Badge("following", "good"))
+        elif view.kind == "replay":
             badges.append(Badge("replay", "busy"))
         text, tone = view.state, _TONES.get(view.state, "busy")
         if (silent_s := view.silent_s(moment.now)) is not None:
@@ -58,7 +61,8 @@ class TitlePanel(Panel[TitleData]):
         elif view.detail and view.state in _DETAILED:
             stage = view.progress(moment.now)
             text = stage if stage.startswith(view.state) else f"{view.state}: {stage}"
-        badges.append(_playback_badge(view.playback) if view.playback else Badge(text, tone))
+        shown = None if following else view.playback
+        badges.append(_playback_badge(shown) if shown else Badge(text, tone))
         if view.recording:
             badges.append(Badge("rec", "bad"))
         if view.unseen and view.page != LOG_PAGE:

@@ -134,11 +134,17 @@ def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp
 
 
 def remember_opened(files: Iterable[Path]) -> None:
-    """Put files in front of the recent ones; a pipe or a descriptor cannot be opened again."""
+    """Put files in front of the recent ones; a pipe or a descriptor cannot be opened again, and a
+    recording that is being written will have its name by then."""
+    from decodescope.analyzer.files import growing_file
     from decodescope.tui.model.memory import Memory, user_places
 
     passing = ("-", "/dev/", "/proc/")
-    again = [file for file in files if file.is_file() and not str(file).startswith(passing)]
+    again = [
+        file
+        for file in files
+        if not str(file).startswith(passing) and (file.is_file() or growing_file(file))
+    ]
     if again:
         Memory(user_places().state).opened(again)
 

@@ -23,26 +23,38 @@ if TYPE_CHECKING:
 def open_files(files: tuple[Path, ...], **options: Any) -> None:
     """Open traces or recordings in the app; without a file, a bundled recording.
 
-    FILE may be a pipe, or - for the standard input; keys are then read from the terminal.
+    The recording of a run that has not ended is followed. FILE may be a pipe, or - for the standard
+    input; keys are then read from the terminal.
     """
     from decodescope.analyzer.recordings.bundled import bundled_recordings
     from decodescope.tui.model.sources import TraceSource, source_for
 
-    for file in files:
-        check_readable(file)
+    shown = tuple(newest(file) for file in files)
     showing = AppOptions(**options)
     place = showing.place()
     if place is None:
         raise InputError("open: needs a terminal; without one, add --once or use analyze FILE")
-    with _pipes_in_files(files or bundled_recordings()[:1]) as paths:
+    with _pipes_in_files(shown or bundled_recordings()[:1]) as paths:
         source = TraceSource(paths) if len(paths) > 1 else source_for(paths[0])
         if place != "drawing":
             remember_opened(files)
         show_app(source, place, showing)
 
 
-def check_readable(path: Path) -> None:
-    """Raises InputError: there is no such file, or it cannot be read."""
+def newest(path: Path) -> Path:
+    """The recording that a run is writing under this name, or else the file itself.
+
+    Raises:
+        InputError: there is no such file, or it cannot be read.
+    """
+    from decodescope.analyzer.files import growing_file
+
+    path = path if _is_stdin(path) else growing_file(path) or path
+    _check_readable(path)
+    return path
+
+
+def _check_readable(path: Path) -> None:
     if _is_stdin(path):
         return
     if path.is_dir() or not path.exists():

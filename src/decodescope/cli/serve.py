@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.cli.open import check_readable
+from decodescope.analyzer.recordings.following import is_being_written
+from decodescope.cli.open import newest
 from decodescope.cli.options import FILE
 from decodescope.cli.output import say
 
@@ -27,12 +28,15 @@ HOST = "127.0.0.1"
 def serve(files: tuple[Path, ...], port: int) -> None:
     """Show traces or recordings in the app in a browser on this machine.
 
-    Every browser gets an app of its own; none starts a model. Without a file, a bundled recording.
+    Every browser gets an app of its own; none starts a model. The recording of a run that has not
+    ended is followed. Without a file, a bundled recording.
     """
+    names = []
     for file in files:
-        check_readable(file)
-        if not file.is_file():
+        found = newest(file)
+        if not found.is_file():
             raise InputError(f"{file}: each browser reads it; save it to a file and name that")
+        names.append(f"{file.name} (as it is recorded)" if is_being_written(found) else file.name)
     try:
         import textual_serve  # noqa: F401
     except ImportError as error:
@@ -40,7 +44,7 @@ def serve(files: tuple[Path, ...], port: int) -> None:
             "serve: needs textual-serve, which is not installed; "
             "install it from a checkout with: pip install '.[serve]'"
         ) from error
-    asyncio.run(_serve(open_command(files), port, [file.name for file in files]))
+    asyncio.run(_serve(open_command(files), port, names))
 
 
 def open_command(files: Iterable[Path]) -> str:

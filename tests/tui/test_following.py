@@ -1,0 +1,470 @@
+"""Following a recording while a run writes it: the link, and the app."""
+
+import asyncio
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decodescope.analyzer.files import GrowingFile, growing_file
+from decodescope.analyzer.protocol import (
+    Bye,
+    Failure,
+    Heartbeat,
+    Log,
+    Pause,
+    Resume,
+    State,
+    Stats,
+    TraceReady,
+)
+from decodescope.analyzer.recordings.frames import HEADER, MessageFrame, encoded
+from decodescope.analyzer.recordings.recording import read_recording
+from decodescope.analyzer.recordings.writer import RecordingWriter
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.link import following
+from decodescope.tui.link.base import NEWEST_NS, FileHealth, Jumped, Seek, Speed, WorkerDied
+from decodescope.tui.link.following import FollowLink, replay_link
+from decodescope.tui.link.recording import RecordingLink
+from decodescope.tui.link.replay import ReplayLink
+from decodescope.tui.model.feed import open_feed
+from decodescope.tui.model.sources import ReplaySource
+from tests.helpers.scripted import (
+    ScriptedLink,
+    StillClock,
+    hello,
+    ready,
+    settle,
+    stats,
+    text_of,
+    write_trace,
+)
+
+NS = 1_000_000_000
+PATIENCE_S = 20.0
+
+
+class Run:
+    """A run that is recorded; its clock is moved by hand."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.now_ns = path, 0
+        self.writer = RecordingWriter(path, clock_ns=lambda: self.now_ns)
+        partial = growing_file(path)
+        assert partial is not None
+        self.partial = partial
+
+    def say(self, second: float, *messages) -> None:
+        self.now_ns = round(second * NS)
+        for message in messages:
+            self.writer.write(message)
+
+    def link(self) -> FollowLink:
+        link = replay_link(self.partial)
+        assert isinstance(link, FollowLink)
+        return link
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.dsrec"
+
+
+@pytest.fixture
+def run(path: Path) -> Iterator[Run]:
+    run = Run(path)
+    run.say(0, hello(), State("running", "eager"))
+    run.say(1, stats(1))
+    yield run
+    run.writer.close()
+
+
+async def next_of(link: FollowLink):
+    return await asyncio.wait_for(link.receive(), PATIENCE_S)
+
+
+async def nothing_comes(link: FollowLink) -> bool:
+    try:
+        await asyncio.wait_for(link.receive(), 0.4)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def test_it_opens_on_the_newest_moment_and_delivers_what_comes(run):
+    link = run.link()
+    await link.start()
+    jumped = await next_of(link)
+    assert isinstance(jumped, Jumped)
+    assert [type(message).__name__ for _, message in jumped.past] == ["Hello", "State", "Stats"]
+    assert await nothing_comes(link)
+    assert (link.playback().state, link.playback().growing) == ("following", True)
+    for number in range(2, 6):
+        run.say(number, stats(number))
+        assert await next_of(link) == stats(number)
+        assert link.playback().position_ns == link.playback().duration_ns == number * NS
+        assert number <= link.now(0.0) < number + 1
+    await link.close()
+
+
+async def test_figures_age_while_nothing_is_said(run):
+    link = run.link()
+    await link.start()
+    await next_of(link)
+    began = link.now(0.0)
+    assert await nothing_comes(link)
+    assert 0.3 < link.now(0.0) - began < 5
+    assert link.playback().position_ns == 1 * NS
+    await link.close()
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(st.tuples(st.integers(1, 2000), st.booleans()), min_size=1, max_size=12))
+def test_however_the_bytes_arrive_each_frame_is_delivered_once(tmp_path_factory, pieces) -> None:
+    """`pieces`: how many bytes are written at once, and whether the reader gets a turn."""
+    messages = [stats(seq, text="t" * (37 * seq % 500)) for seq in range(12)]
+    frames = [encoded(MessageFrame(number * NS, m)) for number, m in enumerate(messages)]
+    data = HEADER + b"".join(frames)
+
+    async def follow() -> list:
+        file = GrowingFile(tmp_path_factory.mktemp("run") / "run.dsrec")
+        link, got = replay_link(file.partial), []
+        reading = None
+
+        async def read() -> None:
+            await link.start()
+            while not isinstance(event := await link.receive(), Bye):
+                got.append(event)
+
+        at = 0
+        for length, turn in [*pieces, (len(data), True)]:
+            file.append(data[at : at + length])
+            at += length
+            if reading is None:
+                reading = asyncio.create_task(read())
+            if turn:
+                await asyncio.sleep(0.005)
+        file.close()
+        await asyncio.wait_for(reading, PATIENCE_S)
+        await link.close()
+        return got
+
+    before, following.POLL_S = following.POLL_S, 0.001
+    try:
+        got = asyncio.run(follow())
+    finally:
+        following.POLL_S = before
+    past = [m for event in got if isinstance(event, Jumped) for _, m in event.past]
+    assert past + [event for event in got if isinstance(event, Stats)] == messages
+    assert [e for e in got if not isinstance(e, Jumped | Stats)] == []
+
+
+async def test_a_pause_holds_it_while_the_recording_grows_and_then_it_plays_on(run):
+    link = run.link()
+    await link.start()
+    await next_of(link)
+    await link.send(Pause())
+    assert link.playback().state == "paused"
+    run.say(2, stats(2))
+    run.say(3, stats(3))
+    assert await nothing_comes(link)
+    playback = link.playback()
+    assert (playback.state, playback.duration_ns, playback.growing) == ("paused", 3 * NS, True)
+    assert playback.position_ns < 2 * NS
+    await link.send(Speed(32.0))
+    await link.send(Resume())
+    assert link.playback().state == "playing"
+    assert [await next_of(link), await next_of(link)] == [stats(2), stats(3)]
+    assert await nothing_comes(link)
+    # It has caught up, and nothing comes sooner than it happens.
+    assert (link.playback().state, link.playback().speed) == ("following", 1.0)
+    await link.send(Speed(8.0))
+    assert link.playback().speed == 1.0
+    await link.close()
+
+
+async def test_seeking_back_plays_from_there_and_newest_follows_again(run):
+    for second in range(2, 30):
+        run.say(second, stats(second))
+    link = run.link()
+    await link.start()
+    await next_of(link)
+    await link.send(Seek(10 * NS))
+    assert (await next_of(link)).past[-1] == (10 * NS, stats(10))
+    assert link.playback().state == "playing"
+    run.say(30, stats(30), State("running", "compiled"))
+    assert await next_of(link) == stats(11)
+    assert link.playback().state == "playing"
+    for _ in range(100):
+        if link.playback().duration_ns == 30 * NS:
+            break
+        await asyncio.sleep(0.05)
+    assert link.playback().marks[-1].variant == "compiled"
+    await link.send(Pause())
+    await link.send(Seek(NEWEST_NS))
+    jumped = await next_of(link)
+    assert [m for _, m in jumped.past][-2:] == [stats(30), State("running", "compiled")]
+    assert link.playback().state == "following"
+    run.say(31, stats(31, "compiled"))
+    assert await next_of(link) == stats(31, "compiled")
+    await link.send(Seek(NEWEST_NS))
+    assert await nothing_comes(link)
+    await link.restart()
+    assert await next_of(link) == Jumped(0, ())
+    assert link.playback().state == "playing"
+    await link.close()
+
+
+async def test_windows_come_with_their_traces_also_after_the_run_has_ended(run, tmp_path):
+    link = run.link()
+    await link.start()
+    await next_of(link)
+    trace = write_trace(tmp_path / "window.json")
+    whole = trace.read_bytes()
+    run.say(2, ready(trace))
+    found = await next_of(link)
+    assert isinstance(found, TraceReady)
+    trace.unlink()
+    run.say(3, stats(3))
+    assert await next_of(link) == stats(3)
+    run.writer.close()
+    assert await next_of(link) == Bye("end of recording")
+    assert link.playback().state == "ended"
+    assert not link.playback().growing
+    Path(found.path).unlink()
+    await link.send(Seek(2 * NS))
+    again = (await next_of(link)).past[-1][1]
+    assert gzip.decompress(Path(again.path).read_bytes()) == whole
+    await link.close()
+
+
+async def test_what_was_written_last_is_delivered_before_the_end(run):
+    link = run.link()
+    await link.start()
+    await next_of(link)
+    for second in range(2, 12):
+        run.say(second, stats(second))
+    run.writer.close()
+    assert [await next_of(link) for _ in range(11)] == [
+        *(stats(second) for second in range(2, 12)),
+        Bye("end of recording"),
+    ]
+    await link.close()
+
+
+async def test_an_unfinished_recording_says_so_while_it_is_watched_elsewhere(run):
+    run.say(2, stats(2))
+    link = run.link()
+    await link.start()
+    await next_of(link)
+    await link.send(Pause())
+    await link.send(Seek(0))
+    await next_of(link)
+    run.writer._abandon(OSError(28, "No space left on device"))
+    health = await next_of(link)
+    assert isinstance(health, FileHealth)
+    assert "killed" in health.findings[0].message
+    assert (link.playback().state, link.playback().growing) == ("paused", False)
+    await link.send(Seek(NEWEST_NS))
+    assert (await next_of(link)).t_ns == 2 * NS
+    await link.close()
+
+
+async def test_a_recording_that_is_discarded_stays_on_the_screen(tmp_path):
+    path = tmp_path / "run.dsrec"
+    path.write_bytes(b"older")
+    run = Run(path)
+    run.say(1, State("loading", ""))
+    link = run.link()
+    await link.start()
+    await next_of(link)
+    run.writer.close()
+    health, bye = await next_of(link), await next_of(link)
+    assert "removed" in health.findings[0].message
+    assert isinstance(bye, Bye)
+    await link.send(Seek(0))
+    assert isinstance(await next_of(link), Jumped)
+    await link.close()
+
+
+async def test_a_file_that_is_cut_ends_it_with_one_line(run):
+    link = run.link()
+    await link.start()
+    await next_of(link)
+    os.truncate(run.partial, 20)
+    log, bye = await next_of(link), await next_of(link)
+    assert isinstance(log, Log)
+    assert "was cut" in log.text
+    assert isinstance(bye, Bye)
+    assert (link.playback().state, link.playback().growing) == ("ended", False)
+    await link.close()
+
+
+async def test_an_empty_recording_is_waited_for(tmp_path):
+    file = GrowingFile(tmp_path / "run.dsrec")
+    link = replay_link(file.partial)
+    await link.start()
+    assert await next_of(link) == Jumped(0, ())
+    assert await nothing_comes(link)
+    file.append(HEADER[:3])
+    assert await nothing_comes(link)
+    file.append(HEADER[3:] + encoded(MessageFrame(5, stats(1))))
+    assert await next_of(link) == stats(1)
+    file.close()
+    assert await next_of(link) == Bye("end of recording")
+    await link.close()
+
+
+async def test_what_is_not_being_written_is_a_plain_replay(run):
+    link = run.link()
+    await link.close()
+    run.writer.close()
+    assert type(replay_link(run.path)) is ReplayLink
+    assert type(replay_link(run.path.with_name("none"))) is ReplayLink
+
+
+async def test_closing_ends_a_receive_that_waits(run):
+    link = run.link()
+    await link.start()
+    await next_of(link)
+    waiting = asyncio.create_task(link.receive())
+    await asyncio.sleep(0.05)
+    await link.close()
+    assert await asyncio.wait_for(waiting, PATIENCE_S) is None
+
+
+async def test_the_death_of_a_worker_is_recorded_once(path):
+    died = WorkerDied(-9, ("last words",))
+    for events, recorded in (
+        ((stats(1), died), [Stats, Failure]),
+        ((Failure("no memory", 1, fatal=True), died), [Failure]),
+        ((Failure("no switch", 1, fatal=False), Heartbeat(), died), [Failure, Failure]),
+        ((Bye("quit"), died), [Bye]),
+    ):
+        path.unlink(missing_ok=True)
+        inner = ScriptedLink()
+        inner.say(*events, None)
+        link = RecordingLink(inner, RecordingWriter(path))
+        assert [await link.receive() for _ in events] == list(events)
+        await link.close()
+        messages = [frame.message for frame in read_recording(path).frames]
+        assert [type(message) for message in messages] == recorded
+        assert not isinstance(messages[-1], Failure) or messages[-1].fatal
+
+
+class Opened:
+    """The app on a recording that is being written."""
+
+    def __init__(self, run: Run) -> None:
+        folder = run.path.parent / "out"
+        folder.mkdir()
+        self.app = DecodescopeApp(ReplaySource(run.partial), clock=StillClock(), folder=folder)
+
+    def title(self) -> str:
+        return text_of(self.app).splitlines()[0]
+
+    def footer(self) -> str:
+        return text_of(self.app).splitlines()[-1]
+
+    async def until(self, pilot, condition) -> None:
+        for _ in range(400):
+            await settle(pilot)
+            self.app.paint()
+            if condition():
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError(text_of(self.app))
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 50)])
+async def test_the_app_follows_and_offers_no_key_of_the_worker(run, tmp_path, size):
+    run.say(2, ready(write_trace(tmp_path / "window.json")))
+    opened = Opened(run)
+    async with opened.app.run_test(size=size) as pilot:
+        await opened.until(pilot, lambda: "47.2 tok/s" in text_of(opened.app))
+        assert "following" in opened.title()
+        assert "running" in opened.title()
+        assert "replay" not in opened.title()
+        run.say(3, stats(2, tokens_per_s=88.5))
+        await opened.until(pilot, lambda: "88.5 tok/s" in text_of(opened.app))
+        keys = opened.footer()
+        for label in ("v variant", "t trace", "S settings", "x ", "E ", "R restart", "< >"):
+            assert label not in keys, keys
+        assert "p pause" in keys
+        await pilot.press("p")
+        await opened.until(pilot, lambda: "paused" in opened.title())
+        assert "following" not in opened.title()
+        run.say(4, stats(3, tokens_per_s=99.5))
+        await opened.until(pilot, lambda: opened.app.view().playback.duration_ns == 4 * NS)
+        assert "88.5 tok/s" in text_of(opened.app)
+        if size[0] >= 120:
+            assert "F follow" in opened.footer()
+        await pilot.press("F")
+        await opened.until(pilot, lambda: "99.5 tok/s" in text_of(opened.app))
+        assert "following" in opened.title()
+        run.writer.close()
+        await opened.until(pilot, lambda: "ended" in opened.title())
+        assert "F follow" not in opened.footer()
+        await pilot.press("F")
+        assert "ended" in opened.title()
+
+
+async def test_keys_lead_back_and_forth_while_it_grows(run, tmp_path):
+    for second in (5, 10):
+        trace = write_trace(tmp_path / f"window-{second}.json")
+        run.say(second, stats(second), ready(trace))
+    for quarter in range(41, 81):
+        run.say(quarter / 4, stats(quarter))
+    opened = Opened(run)
+    async with opened.app.run_test(size=(140, 45)) as pilot:
+        await opened.until(pilot, lambda: opened.app.view().window is not None)
+        await pilot.press("{")
+        await opened.until(pilot, lambda: "playing" in opened.title())
+        assert 10 * NS <= opened.app.view().playback.position_ns < 19 * NS
+        await pilot.press("p", "{", "{")
+        await opened.until(pilot, lambda: opened.app.view().playback.position_ns == 5 * NS)
+        assert opened.app.view().playback.state == "paused"
+        await pilot.press("F")
+        await opened.until(pilot, lambda: "following" in opened.title())
+        await opened.until(pilot, lambda: opened.app.view().stats == stats(80))
+
+
+async def test_a_variant_that_begins_later_can_be_chosen(run):
+    opened = Opened(run)
+    async with opened.app.run_test(size=(140, 45)) as pilot:
+        await opened.until(pilot, lambda: opened.app.view().stats is not None)
+        assert opened.app.view().possible == (0,)
+        run.say(2, State("running", "compiled"), stats(2, "compiled"))
+        await opened.until(pilot, lambda: opened.app.view().variant == "compiled")
+        assert opened.app.view().possible == (0, 1)
+
+
+async def test_a_worker_that_died_and_was_started_again_is_followed(run):
+    opened = Opened(run)
+    async with opened.app.run_test(size=(140, 45)) as pilot:
+        await opened.until(pilot, lambda: opened.app.view().stats is not None)
+        run.say(2, Failure("The worker was killed by SIGKILL", -9, fatal=True))
+        await opened.until(pilot, lambda: "killed by SIGKILL" in text_of(opened.app))
+        assert "failed" in opened.title()
+        run.say(3, hello(), State("running", "eager"), stats(3))
+        await opened.until(pilot, lambda: "running" in opened.title())
+        assert "SIGKILL" not in text_of(opened.app)
+
+
+async def test_several_followers_of_one_run_are_independent(run):
+    feeds = [open_feed(ReplaySource(run.partial), StillClock()) for _ in range(3)]
+    links = [feed.link for feed in feeds]
+    for link in links:
+        await link.start()
+        await next_of(link)
+    await links[0].send(Pause())
+    await links[1].close()
+    run.say(2, stats(2))
+    assert await next_of(links[2]) == stats(2)
+    assert await nothing_comes(links[0])
+    for link in (links[0], links[2]):
+        await link.close()
