@@ -8,13 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from decodescope.analyzer.protocol import State
+from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.cli.serve import open_command
 from tests.helpers.command import Command
 from tests.helpers.processes import children, gone
+from tests.helpers.scripted import hello, stats
 
 aiohttp = pytest.importorskip("aiohttp")
 pytest.importorskip("textual_serve")
@@ -56,6 +60,16 @@ async def until_drawn(socket_: aiohttp.ClientWebSocketResponse, text: bytes) -> 
             drawn += message.data
 
 
+def descendants(pid: int) -> list[int]:
+    return [one for child in children(pid) for one in (child, *descendants(child))]
+
+
+def command_line(pid: int) -> str:
+    """The arguments of a process, each ended by a zero byte; those of a shell are none."""
+    arguments = Path(f"/proc/{pid}/cmdline").read_text()
+    return "" if arguments.startswith("/bin/sh\0") else arguments
+
+
 async def test_each_browser_has_an_app_of_its_own_which_ends_with_it(served) -> None:
     process, port = served
     address = f"http://127.0.0.1:{port}"
@@ -76,6 +90,43 @@ async def test_each_browser_has_an_app_of_its_own_which_ends_with_it(served) -> 
         process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait, PATIENCE_S) == 143
         assert all(gone(app) for app in apps)
+
+
+async def test_browsers_follow_a_run_each_by_itself_and_start_none(tmp_path: Path) -> None:
+    path, port = tmp_path / "run.dsrec", free_port()
+    command = [sys.executable, "-m", "decodescope", "serve", str(path), "--port", str(port)]
+    with (
+        closing(RecordingWriter(path)) as writer,
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
+    ):
+        for message in (hello(), State("running", "eager"), stats(1, tokens_per_s=11.5)):
+            writer.write(message)
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert "shows run.dsrec (as it is recorded) to every user of this machine" in said
+        address = f"http://127.0.0.1:{port}"
+        try:
+            async with aiohttp.ClientSession() as client:
+                browsers = [
+                    await client.ws_connect(f"{address}/ws?width=100&height=30") for _ in range(2)
+                ]
+                for browser in browsers:
+                    await until_drawn(browser, b"following")
+                commands = [command_line(pid) for pid in descendants(process.pid)]
+                assert sum(f"open\0{path}" in command for command in commands) == 2
+                assert not any("worker" in command for command in commands)
+                await browsers[0].close()
+                await asyncio.sleep(0.3)
+                writer.write(stats(2, tokens_per_s=98.5))
+                await until_drawn(browsers[1], b"98.5")
+                writer.close()
+                await until_drawn(browsers[1], b"ended")
+                # The same name, and the finished file by now.
+                late = await client.ws_connect(f"{address}/ws?width=100&height=30")
+                await until_drawn(late, b"98.5")
+        finally:
+            process.terminate()
+            await asyncio.to_thread(process.wait, PATIENCE_S)
 
 
 async def test_pages_of_others_cannot_connect(served) -> None:
