@@ -19,7 +19,7 @@ from decodescope.tui.panels.table_rows import smart_pattern
 from tests.helpers import scripted
 from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
-from tests.helpers.kineto_events import document, event, op
+from tests.helpers.kineto_events import call, document, event, op, span
 from tests.helpers.scripted import settle, text_of, write_trace
 
 
@@ -209,6 +209,27 @@ def test_gaps_of_several_gpus_say_which_one(foreign_traces: Path) -> None:
     }
     lines = drawn(GapClassesPanel, view_of(shown), BRUSHES[0], 120, 20)
     assert f" {duration(sum(device.idle_ns for device in shown.report.devices))} " in lines[1]
+
+
+def test_a_step_on_several_gpus_says_what_is_added_up_and_when_none_was_busy(tmp_path) -> None:
+    path = tmp_path / "two.json"
+    events = [span(0, 9_000, "decode_step")]
+    for correlation, (start, end, device) in enumerate(
+        [(10_000, 20_000, 0), (60_000, 70_000, 0), (15_000, 30_000, 1), (50_000, 55_000, 1)], 1
+    ):
+        events.append(call(correlation * 1_000, correlation * 1_000 + 500, correlation))
+        events.append(op(start, end, correlation, device=device))
+    path.write_bytes(document(events))
+    shown = analyse_files([path], 0.0)
+    view = view_of(shown, Selection(gaps=GapFilter(step=0)))
+    panel = GapClassesPanel(BRUSHES[0], view, Moment(0.0))
+    place = panel.draw(panel.pick(view, Moment(0.0)), 116, 20).note
+    assert place == "step 0 · 2 GPUs added up · none busy for 25.0 µs"
+    assert " 60.0 µs " in drawn(GapClassesPanel, view, BRUSHES[0], 116, 20)[1]
+    for row in range(2):
+        (line,) = (line for line in gap_lines(shown, row) if line.label == "step")
+        assert "GPU span" in line.text
+        assert "idle time" not in line.text
 
 
 def test_different_kernels_have_different_names_in_the_list() -> None:

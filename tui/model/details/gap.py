@@ -60,9 +60,12 @@ def _place(window: Window, gap: GapReport) -> Iterator[DetailLine]:
     report = window.report
     if gap.step is not None and 0 <= gap.step < len(report.steps):
         step = report.steps[gap.step]
+        # On several devices, a step is idle only while all of them are.
+        one_device = len(window.analysis.steps.devices[gap.step]) == 1
+        idle_ns = step.idle_ns if one_device else None
         shares = [
             f"{percent(gap.length_ns / of_ns)} % of its {what}"
-            for what, of_ns in (("GPU span", step.gpu_span_ns), ("idle time", step.idle_ns))
+            for what, of_ns in (("GPU span", step.gpu_span_ns), ("idle time", idle_ns))
             if of_ns and gap.length_ns <= of_ns
         ]
         yield DetailLine("step", ", ".join([f"{gap.step}", *shares]))

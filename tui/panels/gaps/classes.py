@@ -42,13 +42,15 @@ class Line:
 @dataclass(frozen=True, slots=True, eq=False)
 class Classes:
     """The rows, of all `devices` together; `of_ns` is what shares are of; `bounds` are those of the
-    buckets, in order."""
+    buckets, in order. `common_ns` is the idle time of the chosen step: that in which none of its
+    devices was busy."""
 
     lines: tuple[Line, ...]
     of_ns: int
     bounds: tuple[int, ...]
     steps: int
     devices: int
+    common_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,9 @@ class GapClassesPanel(Panel[ClassesData]):
         if data.within is not None:
             parts.append(f"in {data.within}")
         if data.found.devices > 1:
-            parts.append(f"{data.found.devices} GPUs together")
+            parts.append(f"{data.found.devices} GPUs added up")
+            if data.found.common_ns is not None:
+                parts.append(f"none busy for {duration(data.found.common_ns)}")
         return " · ".join(parts)
 
 
@@ -293,6 +297,10 @@ def _classes(window: Window, within: str | None, step: int | None) -> Classes | 
             parts = [(label, part) for label, part in totals.host_wait.items() if part.count]
             lines += [Line(label, part, sub=True) for label, part in parts if len(parts) > 1]
     bounds = shared_bounds([line.total.histogram for line in lines])
-    return Classes(
+    found = Classes(
         tuple(lines), table.of_ns, tuple(bounds), len(analysis.steps), len(analysis.busy)
     )
+    if step is None or not 0 <= step < found.steps:
+        return found
+    common_ns = window.report.steps[step].idle_ns
+    return replace(found, devices=len(analysis.steps.devices[step]), common_ns=common_ns)
