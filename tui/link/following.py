@@ -15,7 +15,7 @@ from decodescope.tui.link.replay import ReplayLink
 POLL_S = 0.1
 _NS = 1_000_000_000
 _ENDINGS = {
-    "unfinished": "the run that wrote it was killed, or could not write on",
+    "unfinished": "the run that wrote it was killed, or could no longer write",
     "removed": "it was removed, and cannot be opened again",
 }
 

@@ -165,12 +165,19 @@ class View:
         """Whether the figures describe a run in progress."""
         return self.died is None and self.state in ("running", "capturing")
 
+    @property
+    def following(self) -> bool:
+        """Whether what is shown is the newest moment of a run that another process records."""
+        return self.playback is not None and self.playback.state == "following"
+
     def silent_s(self, now: float) -> float | None:
         """For how many seconds nothing was heard of the worker, if it should have said something:
         it sends figures or heartbeats, except while it captures, loads or builds; then only a much
-        longer silence means anything. None otherwise."""
+        longer silence means anything. None otherwise. Heartbeats are not recorded, so of a run that
+        is followed only the silence of a running worker counts."""
         allowed_s = _WORD_WITHIN_S.get(self.state)
-        if self.kind != "live" or self.died or self.heard_at is None or allowed_s is None:
+        heard = self.kind == "live" or (self.following and self.live_figures)
+        if not heard or self.died or self.heard_at is None or allowed_s is None:
             return None
         if self.stats is not None and self.state in ("running", "capturing"):
             # A window of slow steps takes that long.

@@ -40,10 +40,8 @@ class KeysPanel(Panel[tuple[Command, ...]]):
             self._redraw()
 
     def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
-        playback = view.playback
-        growing = playback is not None and playback.growing
-        following = playback is not None and playback.state == "following"
-        commands = footer(view.kind, len(view.possible), growing, following)
+        growing = view.playback is not None and view.playback.growing
+        commands = footer(view.kind, len(view.possible), growing, view.following)
         self._app = rekeyed(commands, "app", self._keymap)
         return self._shown()
 

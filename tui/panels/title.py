@@ -50,18 +50,18 @@ class TitlePanel(Panel[TitleData]):
         badges = []
         if moment.frozen:
             badges.append(Badge("frozen", "busy"))
-        following = view.playback is not None and view.playback.state == "following"
-        if following:
+        if view.following:
             badges.append(Badge("following", "good"))
         elif view.kind == "replay":
             badges.append(Badge("replay", "busy"))
         text, tone = view.state, _TONES.get(view.state, "busy")
         if (silent_s := view.silent_s(moment.now)) is not None:
-            text, tone = f"no word from the worker for {silent_s:.0f} s, R restarts it", "bad"
+            remedy = "" if view.following else ", R restarts it"
+            text, tone = f"no word from the worker for {silent_s:.0f} s{remedy}", "bad"
         elif view.detail and view.state in _DETAILED:
             stage = view.progress(moment.now)
             text = stage if stage.startswith(view.state) else f"{view.state}: {stage}"
-        shown = None if following else view.playback
+        shown = None if view.following else view.playback
         badges.append(_playback_badge(shown) if shown else Badge(text, tone))
         if view.recording:
             badges.append(Badge("rec", "bad"))

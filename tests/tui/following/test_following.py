@@ -31,6 +31,7 @@ from decodescope.tui.link.base import NEWEST_NS, FileHealth, Jumped, Seek, Speed
 from decodescope.tui.link.following import FollowLink, replay_link
 from decodescope.tui.link.recording import RecordingLink
 from decodescope.tui.link.replay import ReplayLink
+from decodescope.tui.model import view
 from decodescope.tui.model.feed import open_feed
 from decodescope.tui.model.sources import ReplaySource
 from tests.helpers.scripted import (
@@ -453,6 +454,21 @@ async def test_a_worker_that_died_and_was_started_again_is_followed(run):
         run.say(3, hello(), State("running", "eager"), stats(3))
         await opened.until(pilot, lambda: "running" in opened.title())
         assert "SIGKILL" not in text_of(opened.app)
+
+
+async def test_a_run_that_stopped_to_write_is_not_shown_as_running(run, monkeypatch):
+    monkeypatch.setattr(view, "_WORD_WITHIN_S", {"running": 0.2, "paused": 0.2})
+    opened = Opened(run)
+    async with opened.app.run_test(size=(140, 45)) as pilot:
+        await opened.until(pilot, lambda: opened.app.view().stats is not None)
+        await opened.until(pilot, lambda: "no word from the worker for" in opened.title())
+        assert "R restarts it" not in opened.title()
+        # Nothing is recorded of a worker that is paused, so its silence means nothing.
+        run.say(2, State("paused", "eager"))
+        await opened.until(pilot, lambda: "following   paused" in opened.title())
+        await asyncio.sleep(0.5)
+        opened.app.paint()
+        assert "no word" not in opened.title()
 
 
 async def test_several_followers_of_one_run_are_independent(run):
