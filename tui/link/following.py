@@ -5,15 +5,16 @@ import contextlib
 from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import Pause
+from decodescope.analyzer.protocol import Log, Pause
 from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
 from decodescope.analyzer.recordings.recording import Recording
 from decodescope.analyzer.schema.report import Finding
-from decodescope.tui.link.base import FileHealth, LinkMessage, Playback, Seek, Speed
+from decodescope.tui.link.base import FileHealth, LinkEvent, LinkMessage, Playback, Seek, Speed
 from decodescope.tui.link.replay import ReplayLink
 
 POLL_S = 0.1
 _NS = 1_000_000_000
+_COMPLETE = "the run has ended, and its recording is complete"
 _ENDINGS = {
     "unfinished": "the run that wrote it was killed, or could no longer write",
     "removed": "it was removed, and cannot be opened again",
@@ -147,7 +148,7 @@ class FollowLink(ReplayLink):
         how = await asyncio.to_thread(followed.ending)
         if not findings and how in _ENDINGS:
             findings = (Finding("recording_cut", _ENDINGS[how]),)
-        if findings:
-            self._waiting.append(FileHealth(findings))
+        ended: LinkEvent = FileHealth(findings) if findings else Log("info", _COMPLETE)
+        self._waiting.append(ended)
         self._growing = False
         self._changed.set()

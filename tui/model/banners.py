@@ -55,7 +55,7 @@ def degraded(name: str, findings: Sequence[Finding]) -> Banner:
     return Banner("warning", f"{name} is degraded: {findings[0].message}{more}")
 
 
-def failure(message: Failure) -> Banner:
-    """Something failed in the worker."""
-    hint = "R restart it   esc dismiss" if message.fatal else "esc dismiss"
+def failure(message: Failure, replayed: bool) -> Banner:
+    """Something failed in the worker; what is `replayed` cannot be restarted."""
+    hint = "R restart it   esc dismiss" if message.fatal and not replayed else "esc dismiss"
     return Banner("error", message.message, (), hint)

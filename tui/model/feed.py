@@ -191,7 +191,8 @@ class Feed:
             case Log(level=level, text=text):
                 self.note(level, text, "worker", at=now)
             case Failure(message=text, fatal=fatal):
-                self._set(banner=banners.failure(event))
+                replayed = self.link is not None and self.link.playback() is not None
+                self._set(banner=banners.failure(event, replayed))
                 self.note("error", text, "worker", at=now)
                 if fatal:
                     self._set(fatal=event, state="failed", detail="")
