@@ -1,0 +1,255 @@
+"""Page 2: the lanes of a window, and the keys that move through it."""
+
+import random
+import re
+
+import pytest
+
+from decodescope.analyzer.formatting import duration
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.model.picks import (
+    GapPick,
+    OpPick,
+    SpanPick,
+)
+from decodescope.tui.model.sources import TraceSource
+from decodescope.tui.panels.timeline.keys import COMMANDS
+from tests.helpers.app.recorded import app_of, press
+from tests.helpers.app.timeline import opened, pick, saved, title
+from tests.helpers.kineto_events import call, op
+from tests.helpers.scripted import StillClock, ready, settle, text_of, write_trace
+
+
+async def test_the_page_shows_the_last_step_with_all_its_lanes(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        shown = text_of(app)
+    assert "step ◂ 3/3 ▸" in shown
+    for lane in ("h-range", "host", "range", "str 7", "gaps", "map"):
+        assert re.search(rf"│ [ ▸]{re.escape(lane)}\b", shown)
+    assert "■ host_wait" in shown
+
+
+async def test_a_trace_without_step_markers_has_a_timeline(tmp_path):
+    """It used to say that the trace marks no steps."""
+    path = saved(tmp_path / "it.json", call(0, 5, 1), op(1_000, 4_000, 1, name="gemm_kernel"),
+                 op(9_000, 9_500, 2, name="norm_kernel"))  # fmt: skip
+    app = app_of(path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        shown = text_of(app)
+        await press(pilot, "greater_than_sign")
+        notice = [n.message for n in app._notifications]
+    assert "gemm_kernel" in shown
+    assert "5.00 µs" in shown
+    assert notice == ["This trace marks no steps."]
+
+
+async def test_two_gpus_have_lanes_of_their_own(tmp_path):
+    """They used to be drawn as one."""
+    path = saved(tmp_path / "it.json", call(0, 5, 1), op(1_000, 4_000, 1, name="one", device=0),
+                 op(2_000, 6_000, 2, name="other", device=1, stream=13))  # fmt: skip
+    app = app_of(path)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot)
+        live = text_of(app)
+        await opened(pilot)
+        lines = text_of(app).splitlines()
+    assert "2 GPU ops, here those of GPU 1" in live
+    assert "g1 str 13" in live
+    assert "g0 str 7" not in live
+    (first,) = (line for line in lines if "g0 str 7" in line)
+    (second,) = (line for line in lines if "g1 str 13" in line)
+    assert "one" in first
+    assert "other" in second
+
+
+async def test_zoom_pan_and_everything(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        home = panel._look.shown
+        await press(pilot, "plus")
+        closer = panel._look.shown
+        await press(pilot, "right")
+        moved = panel._look.shown
+        await press(pilot, "0")
+        everything = panel._look.shown
+        await press(pilot, *["plus"] * 40)
+        closest = panel._look.viewport
+        columns = panel._columns
+        await press(pilot, "f")
+        fitted = panel._look.shown
+    length = home[1] - home[0]
+    assert abs(2 * (closer[1] - closer[0]) - length) <= 2
+    assert moved[0] - closer[0] == (closer[1] - closer[0]) // 4
+    assert everything == panel._look.lanes.world
+    assert closest.span_ns == columns
+    assert fitted == home
+
+
+async def test_steps_one_after_another(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await opened(pilot)
+        seen = []
+        for key in ("less_than_sign", "less_than_sign", "less_than_sign", "greater_than_sign"):
+            await press(pilot, key)
+            seen.append(re.search(r"step ◂ (\d)/3", title(app))[1])
+    assert seen == ["2", "1", "1", "2"]
+
+
+async def test_gaps_by_length_and_in_order(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        gaps = panel._look.lanes.analysis.gaps
+        largest = []
+        for _ in range(4):
+            await press(pilot, "G")
+            largest.append(pick(app).row)
+        shown = text_of(app)
+        await press(pilot, "f", "minus", "minus", "minus", "g")
+        following = pick(app).row
+    lengths = gaps.length_ns[largest].tolist()
+    assert lengths == sorted(gaps.length_ns.tolist(), reverse=True)[:4]
+    assert "╭─ Gap ─" in shown
+    assert gaps.start_ns[following] > gaps.start_ns[largest[-1]]
+
+
+async def test_slices_of_a_lane_and_lanes(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        await press(pilot, "full_stop")
+        first = pick(app)
+        await press(pilot, "full_stop")
+        second = pick(app)
+        await press(pilot, "comma")
+        back = pick(app)
+        await press(pilot, "down", "full_stop")
+        below = pick(app)
+        lane = panel._look.lane.title
+    assert isinstance(first, OpPick)
+    assert second == OpPick(first.row + 1)
+    assert back == first
+    assert lane == "gaps"
+    assert isinstance(below, GapPick)
+
+
+async def test_search_moves_from_match_to_match(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        await press(pilot, "0", "slash", *"mulf", "enter")
+        names = panel._look.lanes.analysis.trace
+        first = pick(app)
+        await press(pilot, "n")
+        second = pick(app)
+        await press(pilot, "N")
+        shown = text_of(app)
+        await press(pilot, "slash", *"nothing-like-it", "enter")
+        none = text_of(app)
+    assert "MulFunctor" in names.names[names.ops.name[first.row]]
+    assert second.row > first.row
+    assert re.search(r"/mulf \d+/36", shown)
+    assert "no match" in none
+
+
+async def test_a_measure_and_a_span_by_its_ends(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        await press(pilot, "full_stop")
+        start = panel._at_ns
+        await press(pilot, "m", "full_stop", "full_stop", "full_stop")
+        end = panel._at_ns
+        going = title(app)
+        await press(pilot, "m")
+        measured = pick(app)
+        shown = text_of(app)
+        await press(pilot, "left_square_bracket")
+        cut = pick(app)
+    assert f"measured {duration(end - start)}" in going
+    assert measured == SpanPick(start, end)
+    assert "╭─ Span ─" in shown
+    assert re.search(r"ops +3\b", shown)
+    assert re.search(r"launches +3\b", shown)
+    assert cut.end_ns == end
+
+
+async def test_a_measure_outlives_the_next_window_of_a_live_run(session, tmp_path):
+    async with session.app.run_test(size=(120, 40)) as pilot:
+        await session.run(pilot, ready(write_trace(tmp_path / "one.json")))
+        panel = await opened(pilot)
+        await press(pilot, "m")
+        start, window = panel._measured_from, session.app._painter.shown()[0].window
+        session.link.say(ready(write_trace(tmp_path / "two.json")))
+        await settle(pilot)
+        held = session.app._painter.shown()[0].window
+        await press(pilot, "full_stop", "m")
+        measured = pick(session.app)
+    assert held is window
+    assert measured == SpanPick(start, panel._at_ns)
+
+
+async def test_long_gaps_are_compressed_and_it_says_so(trace_file):
+    app = app_of(trace_file)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        before = title(app)
+        await press(pilot, "c")
+        on = title(app)
+        limit = panel._look.time.limit_ns
+        await press(pilot, "c")
+        off = title(app)
+    assert "cut short" not in before
+    assert "cut short" in on
+    assert limit > 0
+    assert off == before
+
+
+async def test_another_file_is_looked_at_afresh(tmp_path):
+    one = write_trace(tmp_path / "one.json")
+    other = saved(tmp_path / "two.json", call(0, 5, 1), op(1_000, 4_000, 1), op(9_000, 9_500, 2))
+    app = DecodescopeApp(TraceSource((one, other)), None, StillClock(), tmp_path)
+    async with app.run_test(size=(120, 40)) as pilot:
+        panel = await opened(pilot)
+        await press(pilot, *["plus"] * 8)
+        app._select_file(1)
+        await settle(pilot)
+        look = panel._look
+    assert look.shown == look.lanes.home == (1_000, 9_500)
+
+
+async def test_a_later_window_keeps_zoom_and_place(session, tmp_path):
+    async with session.app.run_test(size=(120, 40)) as pilot:
+        await session.run(pilot, ready(write_trace(tmp_path / "one.json")))
+        panel = await opened(pilot)
+        await press(pilot, "plus", "plus", "left")
+        before, home = panel._look.shown, panel._look.lanes.home
+        session.link.say(ready(write_trace(tmp_path / "two.json")))
+        await settle(pilot)
+        assert panel._look.lanes is session.app._painter.shown()[0].window.lanes
+        after, later = panel._look.shown, panel._look.lanes.home
+    assert [at - home[0] for at in before] == [at - later[0] for at in after]
+
+
+@pytest.mark.parametrize("size", [(120, 40), (60, 16)])
+async def test_keys_and_clicks_at_random(size, trace_file):
+    draw = random.Random(size[0])
+    keys = [key for command in COMMANDS for key in command.key.split(",")] + ["escape"] * 3
+    app = app_of(trace_file)
+    async with app.run_test(size=size) as pilot:
+        panel = await opened(pilot)
+        for _ in range(150):
+            if draw.random() < 0.1:
+                await pilot.click(offset=(draw.randrange(size[0]), draw.randrange(size[1])))
+            else:
+                await pilot.press(draw.choice(keys))
+            app.set_focus(panel)
+        await settle(pilot)
+        start, end = panel._look.shown
+        assert panel._look.lanes.world[0] <= start < end <= panel._look.lanes.world[1]
+    assert app.crash is None

@@ -1,0 +1,91 @@
+"""The timeline at every size, and of almost nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from decodescope.analyzer import analyze
+from decodescope.analyzer.lanes.build import find_lanes
+from decodescope.tui.background import analyse_files
+from decodescope.tui.model.picks import (
+    NOTHING,
+    GapPick,
+    KernelPick,
+    OpPick,
+    RangePick,
+    Selection,
+    SpanPick,
+)
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.panel import Brush, Empty
+from decodescope.tui.panels.timeline.panel import TimelinePanel
+from decodescope.tui.style.glyphs import ASCII, UNICODE
+from decodescope.tui.style.palette import Inks, themed_inks
+from decodescope.tui.style.terminal import TerminalTraits
+from tests.helpers.app.recorded import SIZES, app_of, press
+from tests.helpers.app.timeline import opened
+from tests.helpers.kineto_events import call, event, op, span, trace_of
+
+
+def view_of(analysis, selection: Selection = NOTHING) -> View:
+    window = Window(Path("it"), analysis, find_lanes(analysis), (), 0.0)
+    return View("trace", "it", window=window, selection=selection)
+
+
+BRUSHES = [Brush(themed_inks({}, True), UNICODE), Brush(Inks(), UNICODE), Brush(Inks(), ASCII),
+           Brush(themed_inks({}, False, few_colors=True), UNICODE, "rule")]  # fmt: skip
+
+
+@pytest.mark.parametrize("brush", BRUSHES)
+def test_every_size_is_drawn_and_no_row_is_too_wide(brush, trace_file):
+    analysis = analyse_files([trace_file], 0.0).analysis
+    picks = [None, OpPick(5), GapPick(5), KernelPick("x"), RangePick("decode_step"), SpanPick(0, 9)]
+    for one in picks:
+        view = view_of(analysis, Selection(one))
+        panel = TimelinePanel(brush, view, Moment(0.0))
+        data = panel.pick(view, Moment(0.0))
+        for width, height in [(1, 1), (2, 3), (7, 2), (20, 5), (61, 12), (300, 100)]:
+            sheet = panel.draw(data, width, height)
+            assert len(sheet.rows) <= height
+            assert all(row.cells <= max(width, 1) for row in sheet.rows)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [[], [span(0, 0, "decode_step")], [call(5, 5, 1)], [op(7, 7, 1)], [op(7, 8, 1)],
+     [event("cpu_op", "aten::mm", 3, 9, 4242, 1)]],
+)  # fmt: skip
+def test_traces_with_almost_nothing(events):
+    view = view_of(analyze(trace_of(*events)))
+    panel = TimelinePanel(BRUSHES[0], view, Moment(0.0))
+    data = panel.pick(view, Moment(0.0))
+    if isinstance(data, Empty):
+        assert "nothing" in data.hint
+        return
+    for width, height in [(1, 1), (30, 6), (120, 40)]:
+        assert panel.draw(data, width, height).rows
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_snapshot(width, height, snap_compare, trace_file):
+    async def page(pilot) -> None:
+        await opened(pilot)
+
+    assert snap_compare(app_of(trace_file), terminal_size=(width, height), run_before=page)
+
+
+def test_snapshot_without_colours(snap_compare, trace_file):
+    async def page(pilot) -> None:
+        await opened(pilot)
+        await press(pilot, "G", "f", "minus", "minus")
+
+    app = app_of(trace_file, TerminalTraits(color=False, unicode=False))
+    assert snap_compare(app, terminal_size=(80, 24), run_before=page)
+
+
+def test_snapshot_of_a_zoomed_and_compressed_timeline(snap_compare, trace_file):
+    async def page(pilot) -> None:
+        await opened(pilot)
+        await press(pilot, "c", "plus", "plus", "full_stop")
+
+    assert snap_compare(app_of(trace_file), terminal_size=(120, 40), run_before=page)
