@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import idle, scripted
+from tests.helpers import scripted
+from tests.helpers.app import idle
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui.test_terminal import Terminal
+from tests.helpers.app.terminal import Terminal
 
 pytest.importorskip("pexpect")
 

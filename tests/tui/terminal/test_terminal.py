@@ -1,0 +1,154 @@
+"""The app on a real pseudo-terminal: it paints, resizes, survives its worker, and restores it."""
+
+import os
+import random
+import signal
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.app.terminal import Terminal, restored
+from tests.helpers.processes import children, gone
+
+
+@pytest.fixture
+def start(tmp_path):
+    terminals = []
+
+    def begin(glyphs: str = "unicode", width: int = 80, height: int = 24) -> Terminal:
+        terminals.append(
+            Terminal(["-m", "tests.helpers.app.pty_app", str(tmp_path), glyphs], width, height)
+        )
+        return terminals[-1]
+
+    yield begin
+    for terminal in terminals:
+        terminal.child.close(force=True)
+
+
+@pytest.mark.parametrize(
+    ("way", "code"),
+    [("q", 0), ("ctrl+c", 0), ("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)],
+)
+def test_start_resize_and_leave(start, way, code):
+    terminal = start()
+    terminal.until(lambda: terminal.shows("47.2") and terminal.shows("launch-bound"))
+    terminal.resize(120, 40)
+    terminal.until(lambda: terminal.shows("╭─ Last step"))
+    terminal.resize(20, 5)
+    terminal.until(lambda: not terminal.shows("Last step"))
+    terminal.resize(80, 24)
+    terminal.until(lambda: terminal.shows("Idle gaps"))
+    if way.startswith("SIG"):
+        terminal.child.kill(signal.Signals[way])
+    else:
+        terminal.child.send({"q": "q", "ctrl+c": "\x03"}[way])
+    terminal.until(terminal.gone)
+    assert terminal.child.exitstatus == code
+    assert restored(terminal.raw)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_app_ends_with_its_terminal(start, ignored):
+    """Also if it was started with `nohup`: it has nothing to draw on."""
+    if ignored:
+        handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        terminal = start()
+    finally:
+        if ignored:
+            signal.signal(signal.SIGHUP, handler)
+    terminal.until(lambda: terminal.shows("47.2"))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), terminal.child.child_fd)
+    assert gone(terminal.child.pid)
+
+
+def test_a_killed_worker_leaves_the_app_usable(start, tmp_path):
+    terminal = start()
+    terminal.until(lambda: terminal.shows("47.2"))
+    (tmp_path / "die").touch()
+    terminal.until(lambda: terminal.shows("killed by SIGKILL") and terminal.shows("last words"))
+    assert terminal.shows("worker died")
+    assert terminal.shows("47.2")
+    terminal.child.send("?")
+    terminal.until(lambda: terminal.shows("decodescope help"))
+    terminal.child.send("\x1b")
+    terminal.until(lambda: not terminal.shows("decodescope help"))
+    terminal.child.send("q")
+    terminal.until(terminal.gone)
+    assert restored(terminal.raw)
+
+
+def test_a_terminal_without_unicode_gets_ascii(start):
+    terminal = start("ascii", 120, 40)
+    terminal.until(lambda: terminal.shows("launch-bound") and terminal.shows("47.2"))
+    drawn = "".join(terminal.screen.display)
+    assert drawn.isascii(), sorted({char for char in drawn if not char.isascii()})
+    terminal.child.send("q")
+    terminal.until(terminal.gone)
+
+
+def test_copying_uses_osc_52(start):
+    terminal = start()
+    terminal.until(lambda: terminal.shows("47.2"))
+    terminal.child.send("y")
+    terminal.until(lambda: b"\x1b]52;c;" in terminal.raw)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+def test_the_command_survives_the_death_of_a_real_worker():
+    pytest.importorskip("torch")
+    command = ["live", "--model", "tiny", "--device", "cpu", "--context", "16"]
+    terminal = Terminal(["-m", "decodescope", *command], 100, 30)
+    try:
+        terminal.until(lambda: terminal.shows("running") and terminal.shows("def "))
+        (worker,) = children(terminal.child.pid)
+        os.kill(worker, signal.SIGKILL)
+        terminal.until(lambda: terminal.shows("killed by SIGKILL"))
+        terminal.child.send("R")
+        terminal.until(lambda: terminal.shows("running") and not terminal.shows("SIGKILL"))
+        (restarted,) = children(terminal.child.pid)
+        assert restarted != worker
+        terminal.child.send("q")
+        terminal.until(terminal.gone)
+        assert terminal.child.exitstatus == 0
+        assert restored(terminal.raw)
+        assert not Path(f"/proc/{restarted}").exists()
+    finally:
+        terminal.child.close(force=True)
+
+
+def test_a_live_run_without_a_process_stays_open_for_another_try():
+    live = ["decodescope", "live", "--model", "tiny", "--device", "cpu"]
+    program = (
+        f"import runpy, sys; sys.executable = '/no/python'; sys.argv = {live}; "
+        "runpy.run_module('decodescope', run_name='__main__')"
+    )
+    terminal = Terminal(["-c", program], 100, 30)
+    with closing(terminal.child):
+        terminal.until(lambda: terminal.shows("/no/python"))
+        terminal.child.send("R")
+        terminal.until(lambda: terminal.shows("R restart it"))
+        terminal.child.send("q")
+        terminal.until(terminal.gone)
+        assert terminal.child.exitstatus == 3
+        assert restored(terminal.raw)
+
+
+def test_a_storm_of_resizes_ends_in_the_last_size(start):
+    terminal = start()
+    terminal.until(lambda: terminal.shows("47.2"))
+    rng = random.Random(7)
+    for _ in range(60):
+        terminal.resize(rng.randint(1, 300), rng.randint(1, 100))
+        terminal.child.send(rng.choice("123456789"))
+    terminal.resize(100, 30)
+    terminal.child.send("1")
+    terminal.until(lambda: terminal.shows("47.2") and terminal.shows("q quit"))
+    terminal.child.send("q")
+    terminal.until(terminal.gone)
+    assert terminal.child.exitstatus == 0
+    assert restored(terminal.raw)
