@@ -4,8 +4,8 @@ from pathlib import Path
 
 from decodescope.tui.panels.comparing.setup import ComparisonSetupPanel
 from tests.helpers.scripted import settle
+from tests.tui.comparing.page import TALL, Page
 from tests.tui.comparing.scripted_comparison import done, measured, whole_round
-from tests.tui.comparing.test_page_ab import TALL, Page
 
 
 def listed(page: Page) -> list[str]:

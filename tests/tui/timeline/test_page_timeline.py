@@ -7,11 +7,7 @@ import pytest
 
 from decodescope.analyzer.formatting import duration
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.model.picks import (
-    GapPick,
-    OpPick,
-    SpanPick,
-)
+from decodescope.tui.model.picks import GapPick, OpPick, SpanPick
 from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.panels.timeline.keys import COMMANDS
 from tests.helpers.app.recorded import app_of, press

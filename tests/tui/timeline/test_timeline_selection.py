@@ -2,14 +2,7 @@
 
 import re
 
-from decodescope.tui.model.picks import (
-    GapPick,
-    KernelPick,
-    OpPick,
-    RangePick,
-    Selection,
-    SpanPick,
-)
+from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, RangePick, Selection, SpanPick
 from decodescope.tui.panels.messages import Choose, Narrow
 from decodescope.tui.panels.timeline.panel import TimelinePanel
 from tests.helpers.app.recorded import app_of, press

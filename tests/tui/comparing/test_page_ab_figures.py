@@ -1,0 +1,72 @@
+"""How long a comparison still takes, and the scale of its bars."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decodescope.analyzer.comparing.messages import (
+    ComparisonConfig,
+    ComparisonProgress,
+    RunMeasured,
+)
+from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.views.sides import sides_of, waterfalls_of
+from decodescope.tui.model.comparing import NO_COMPARISON, MeasuredRun
+from decodescope.tui.panels.comparing.waterfalls import bar_parts
+from tests.helpers.comparison_reports import run_of
+from tests.tui.comparing.scripted_comparison import comparison
+
+CONFIG = ComparisonConfig(WorkerConfig(variant="", batch=1, tokens=4), ("a", "b"), 4)
+
+
+@given(
+    st.lists(st.floats(0.1, 100), min_size=1, max_size=7),
+    st.floats(0, 1000),
+)
+def test_the_time_left_is_that_of_the_runs_left(took_s: list[float], spent_s: float) -> None:
+    state, now = NO_COMPARISON.begun(CONFIG, 0.0), 0.0
+    for number, seconds in enumerate(took_s):
+        round, name = divmod(number, 2)
+        state = state.received(ComparisonProgress(4, round, "ab"[name]), now)
+        now += seconds
+        state = state.received(RunMeasured(run_of("ab"[name], round, 5.0)), now)
+    round, name = divmod(len(took_s), 2)
+    state = state.received(ComparisonProgress(4, round, "ab"[name]), now)
+    assert len(state.runs) == len(took_s)
+    last = {run.variant: run.took_s for run in state.runs}
+    mean = sum(took_s) / len(took_s)
+    runs_left = ["ab"[number % 2] for number in range(len(took_s), 8)]
+    whole = sum(last.get(one, mean) for one in runs_left)
+    left = state.left_s(now)
+    assert left == pytest.approx(whole, rel=1e-6, abs=1e-6)
+    later = state.left_s(now + spent_s)
+    assert later is not None
+    # A run that takes longer than expected does not make the others shorter.
+    rest = whole - last.get(runs_left[0], mean)
+    assert later >= rest - 1e-6
+    assert later == pytest.approx(max(whole - spent_s, rest), rel=1e-6, abs=1e-6)
+
+
+def test_before_the_first_run_and_after_the_last_no_time_is_known() -> None:
+    state = NO_COMPARISON.begun(CONFIG, 0.0)
+    assert state.left_s(1.0) is None
+    state = state.received(ComparisonProgress(4, 0, "a"), 0.0)
+    assert state.left_s(1.0) is None
+    state = state.received(RunMeasured(run_of("a", 0, 5.0)), 3.0)
+    assert state.runs == (MeasuredRun("a", 0, 5.0, 3.0),)
+    assert state.left_s(3.0) == 21.0
+    assert state.received(ComparisonProgress(4, stage="scoring a"), 30.0).left_s(31.0) is None
+
+
+@given(st.integers(1, 10**9), st.integers(1, 10**9), st.integers(1, 200))
+def test_the_bars_of_a_page_share_one_scale(faster: int, slower: int, cells: int) -> None:
+    rates = {"eager": (1e9 / slower,) * 3, "compiled": (1e9 / faster,) * 3}
+    found = waterfalls_of(sides_of(comparison(3, **rates)))
+    assert found.scale_ns == max(bar.step_ns for bar in found.bars)
+    for bar in found.bars:
+        drawn = bar_parts(bar, found.scale_ns, cells)
+        assert len(drawn) == max(round(bar.step_ns * cells / found.scale_ns), 1)
+        for part, _, ns in bar.parts:
+            assert abs(drawn.count(part) - ns * cells / found.scale_ns) <= 1
+        order = [part for part, _, _ in bar.parts]
+        assert drawn == sorted(drawn, key=order.index)
