@@ -13,7 +13,7 @@ import pytest
 
 from decodescope.analyzer.files import growing_file
 from decodescope.analyzer.recordings.recording import read_recording
-from tests.tui.test_terminal import PATIENCE_S, ROOT, Terminal, restored
+from tests.helpers.app.terminal import PATIENCE_S, ROOT, Terminal, restored
 
 pytest.importorskip("pexpect")
 
