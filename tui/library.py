@@ -179,6 +179,7 @@ class Library:
             problem = ""
             entries: tuple[Entry, ...] = ()
             looked = tuple(one if one.kind else look(one.path, one.place) for one in known)
+            looked = tuple(one for one in looked if one.place != "recent" or not one.missing)
             try:
                 entries = listing(folder)
             except OSError as error:

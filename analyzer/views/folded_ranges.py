@@ -59,8 +59,8 @@ class _Node:
 
 
 def range_lines(report: Report, *, by_layer: bool) -> tuple[RangeLine, ...]:
-    """The ranges of a report, parents before children, siblings in the order of the report; a row
-    of several ranges stands where the first of them was. `by_layer` folds siblings."""
+    """The ranges of a report, parents before children, of siblings the one with the most time
+    first. `by_layer` folds siblings."""
     top = _Node(-1)
     open_nodes = [top]
     for row in range_rows(report.ranges):
@@ -75,18 +75,24 @@ def range_lines(report: Report, *, by_layer: bool) -> tuple[RangeLine, ...]:
 
 
 def _lines(top: _Node, critical: bool, busy_ns: int) -> Iterator[RangeLine]:
-    pending: list[tuple[str, _Node, str | None]] = [
-        (name, node, None) for name, node in reversed(top.children.items())
-    ]
+
+    def times_of(node: _Node) -> tuple[int, ...]:
+        return tuple(one.critical_ns if critical else one.gpu_ns for one in node.members)
+
+    def below(node: _Node, path: str | None) -> list[tuple[str, _Node, str | None]]:
+        found = sorted(node.children.items(), key=lambda one: -sum(times_of(one[1])))
+        return [(name, child, path) for name, child in reversed(found)]
+
+    pending = below(top, None)
     while pending:
         name, node, above = pending.pop()
         label = name if len(node.labels) > 1 else next(iter(node.labels))
         path = label if above is None else f"{above}/{label}"
-        times = tuple(one.critical_ns if critical else one.gpu_ns for one in node.members)
+        times = times_of(node)
         found = _sum(path, node.members)
         share = sum(times) / busy_ns if busy_ns else None
         yield RangeLine(node.depth, label, found, times, share, bool(node.children), above)
-        pending += [(below, child, path) for below, child in reversed(node.children.items())]
+        pending += below(node, path)
 
 
 def _sum(path: str, members: Sequence[RangeReport]) -> RangeReport:

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from decodescope.analyzer.views.ascii_text import to_ascii
 from decodescope.tui.commands import Command
 from decodescope.tui.model.banners import Banner
-from decodescope.tui.model.view import Moment, Sample, View
+from decodescope.tui.model.view import Choice, Moment, Sample, View
 from decodescope.tui.panels.banner import BannerPanel, banner_rows, headlines, hint_has_own_row
 from decodescope.tui.panels.footer import fitting_keys
 from decodescope.tui.panels.history import (
@@ -19,9 +19,9 @@ from decodescope.tui.panels.history import (
     sliced,
     switches,
 )
-from decodescope.tui.panels.panel import Brush
-from decodescope.tui.panels.text import wrapped_tail
-from decodescope.tui.panels.variants import first_shown
+from decodescope.tui.panels.panel import Brush, Empty, Panel
+from decodescope.tui.panels.variants import VariantsData, VariantsPanel, first_shown
+from decodescope.tui.panels.wrapping import wrapped_tail
 from decodescope.tui.style.glyphs import (
     ASCII,
     UNICODE,
@@ -172,3 +172,34 @@ def test_a_banner_draws_what_fits_and_loses_no_words_when_all_does(words, detail
     if height >= wanted:
         shown = "".join(segment.text for row in rows for segment in row.segments)
         assert "".join(words) in "".join(shown.replace("▌", "").split())
+
+
+@given(st.integers(1, 200), st.sampled_from(["box", "rule"]))
+def test_a_panel_without_data_says_all_of_why_in_any_width(width, frame):
+    why = "variants are measured in a live run; d compares this recording with another file"
+
+    class Nothing(Panel[None]):
+        NAME = "nothing"
+
+        def pick(self, view, moment):
+            return Empty("A title", why)
+
+    brush = Brush(Inks(), UNICODE, frame)
+    panel = Nothing(brush, View("trace", "a"), Moment(0.0))
+    rows = panel._sheet(width, 99).rows
+    assert all(row.cells <= width for row in rows)
+    words = "".join(segment.text for row in rows for segment in row.segments)
+    assert words.replace(" ", "") == why.replace(" ", "")
+
+
+@given(st.integers(24, 120), st.integers(0, 9))
+def test_variants_keep_their_names_before_what_is_said_of_them(width, current):
+    names = ("eager", "fused+graph", "fused+graph+a", "fused+graph+b")
+    choices = tuple(Choice(name, "as people run it", "not recorded") for name in names)
+    panel = VariantsPanel(Brush(Inks(), UNICODE, "rule"), View("replay", "a"), Moment(0.0))
+    rows = panel.draw(VariantsData("Variants", choices, current % 4), width, 9).rows
+    for name, row in zip(names, rows, strict=True):
+        text = "".join(segment.text for segment in row.segments)
+        assert f" {name} " in text
+        assert "\u2013" in text
+        assert row.cells == width

@@ -128,7 +128,7 @@ async def test_v_leads_to_the_last_window_of_a_variant_that_was_recorded(recordi
         await pilot.press("v", "3", "escape")
         await settle(pilot)
         assert opened.second() == 30
-    assert choices == {"eager": None, "compiled": None, "fused+graph": "not in this recording"}
+    assert choices == {"eager": None, "compiled": None, "fused+graph": "not recorded"}
     assert view.variant == "eager"
     assert view.window.report.capture.variant == "eager"
 

@@ -51,7 +51,7 @@ from decodescope.tui.model.windows import Job, Windows
 
 HISTORY_SAMPLES = 2400
 ALL_RANKS = "all ranks"
-NOT_RECORDED = "not in this recording"
+NOT_RECORDED = "not recorded"
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,7 @@
 """The files that can be opened: those of a folder, recent ones, captured ones, bundled ones."""
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -36,8 +37,13 @@ class Entry:
     modified_s: float | None = None
 
     @property
+    def missing(self) -> bool:
+        """Whether there is no such file."""
+        return self.kind == os.strerror(errno.ENOENT)
+
+    @property
     def name(self) -> str:
-        """What it is called in the list: one of a folder by its name, others by their path."""
+        """What it is called in the list."""
         name = self.path.name or str(self.path)
         return f"{name}/" if self.kind == FOLDER else name
 

@@ -5,9 +5,9 @@ from decodescope.tui.panels.range_tree import RangeTreePanel
 
 
 def bands(room: Room) -> list[Band]:
-    """The tree takes every row."""
+    """The tree takes every row; without room for some of it, the details go first."""
     edge = edge_rows(room.frame)
-    return [Band((("range_tree", 1.0),), edge + 3, edge + 400, 1, 3)]
+    return [Band((("range_tree", 1.0),), edge + 6, edge + 400, 1, 3)]
 
 
 PAGE = Page("ranges", "5", "Ranges", (RangeTreePanel,), bands)

@@ -11,7 +11,7 @@ from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.picks import Selection
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
-from decodescope.tui.panels.text import wrapped
+from decodescope.tui.panels.wrapping import wrapped
 
 _LABEL_CELLS = 11
 

@@ -16,6 +16,7 @@ from textual.widget import Widget
 from decodescope.analyzer.plain import plain_line
 from decodescope.tui.commands import Command, bindings, rekeyed
 from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.wrapping import wrapped
 from decodescope.tui.style.glyphs import Glyphs
 from decodescope.tui.style.palette import Inks
 
@@ -215,8 +216,9 @@ class Panel(Widget, Generic[Data], can_focus=False):
 
     def _sheet(self, width: int, height: int) -> Sheet:
         if isinstance(self._data, Empty):
-            hint = Row().add(self._data.hint, self._brush.inks.faint)
-            return Sheet([hint], self._data.title, self._data.note)
+            lines = wrapped(self._data.hint, max(width, 1))
+            rows = [Row().add(line, self._brush.inks.faint) for line in lines]
+            return Sheet(rows, self._data.title, self._data.note)
         return self.draw(self._data, width, height)
 
     def _ruled(self, width: int, height: int) -> list[Row]:

@@ -1,13 +1,10 @@
-"""The generated text, and how text is wrapped."""
+"""The generated text."""
 
-import re
 from dataclasses import dataclass
 
-from rich.cells import cell_len, chop_cells
-
-from decodescope.analyzer.plain import plain_text
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
+from decodescope.tui.panels.wrapping import wrapped_tail
 
 TITLE = "Generated text"
 
@@ -38,34 +35,3 @@ class TextPanel(Panel[TextData]):
         if rows and rows[-1].cells < width:
             rows[-1].add("▌", inks.accent)
         return Sheet(rows, TITLE, data.note)
-
-
-def wrapped_tail(text: str, width: int, height: int) -> list[str]:
-    """The last `height` lines of `text` wrapped to `width` cells, with visible control characters.
-
-    Words longer than a line are cut; a line keeps its indentation.
-    """
-    if width < 1 or height < 1:
-        return []
-    tail = plain_text(text[-(width * height * 2 + 200) :])
-    lines: list[str] = []
-    for line in tail.split("\n"):
-        lines.extend(wrapped(line, width))
-    return lines[-height:]
-
-
-def wrapped(line: str, width: int) -> list[str]:
-    """`line` broken between words into lines of at most `width` cells."""
-    lines, current = [], ""
-    # The first word keeps its indentation, and each word the spaces after it.
-    for word in re.findall(r" *[^ ]+ *", line) or [line]:
-        if current and cell_len(current) + cell_len(word.rstrip()) > width:
-            lines.append(current.rstrip())
-            current = word.lstrip()
-        else:
-            current += word
-        if cell_len(current.rstrip()) > width:
-            *full, current = chop_cells(current, width)
-            lines.extend(full)
-    lines.append(current.rstrip())
-    return lines

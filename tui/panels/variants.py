@@ -8,6 +8,9 @@ from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.model.view import Choice, Moment, View
 from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 
+# The pointer, the number, and the dash of what cannot be chosen.
+_MARKS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class VariantsData:
@@ -42,7 +45,8 @@ class VariantsPanel(Panel[VariantsData]):
         total = len(data.choices)
         first = first_shown(total, data.current, max(height, 1))
         shown = range(first, min(first + height, total))
-        names = min(max(len(choice.name) for choice in data.choices), width // 2)
+        # Names that are cut alike cannot be told apart; what is said of them is in the list of v.
+        names = min(max(len(choice.name) for choice in data.choices), max(width - _MARKS, 1))
         rows = [self._line(data, index, names, width) for index in shown]
         hidden = total - len(shown)
         return Sheet(rows, data.title, f"v switches · {hidden} more" if hidden else "v switches")

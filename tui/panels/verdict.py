@@ -9,7 +9,7 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import Resized
 from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
-from decodescope.tui.panels.text import wrapped
+from decodescope.tui.panels.wrapping import wrapped
 
 _BAD = ("launch", "communication")
 

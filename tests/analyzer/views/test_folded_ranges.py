@@ -127,6 +127,8 @@ def test_rows_of_real_recordings_add_up(path) -> None:
         inside = ranges.ops_within(line.found.path)
         assert int(inside.sum()) == line.found.gpu_ops
         assert int(analysis.critical_ns[inside].sum()) == line.found.critical_ns
+        times = [one.time_ns for one in lines if one.above == line.found.path]
+        assert times == sorted(times, reverse=True)
         below = [one.found for one in lines if one.above == line.found.path]
         assert sum(one.critical_ns for one in below) <= line.found.critical_ns
         assert sum(one.launch_calls for one in below) <= line.found.launch_calls

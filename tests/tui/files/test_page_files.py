@@ -57,6 +57,18 @@ async def test_enter_opens_a_trace_and_the_next_run_knows_it(app, folder) -> Non
     assert "recent" in next(line for line in again.splitlines()[1:] if "run-b.json" in line)
 
 
+async def test_a_recent_file_that_is_gone_is_not_listed(app, folder) -> None:
+    gone = folder / "run-b.json"
+    app._library._memory.opened([gone, folder / "elsewhere.json"])
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("8")
+        await settle(pilot)
+        shown = text_of(app)
+    assert "recent" in next(line for line in shown.splitlines() if "run-b.json" in line)
+    assert "elsewhere.json" not in shown
+
+
 async def test_tab_completes_and_folders_are_entered(app, folder) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)

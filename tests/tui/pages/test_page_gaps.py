@@ -147,7 +147,7 @@ async def test_a_range_narrows_both(eager: Path) -> None:
     app = app_of(eager)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await press(pilot, "5", "down", "down", "down", "g")
+        await press(pilot, "5", "down", "down", "g")
         view = app._painter.shown()[0]
         assert (view.page, view.selection.within) == ("gaps", "decode_step/model/layer.*")
         within = view.window.analysis.ranges.ops_within("decode_step/model/layer.*")

@@ -59,13 +59,22 @@ async def test_layers_are_one_row_until_they_are_asked_for(eager: Path) -> None:
         assert len(labels(app)) == folded
 
 
+async def test_the_smallest_screen_shows_the_layers_and_what_is_in_them(eager: Path) -> None:
+    app = app_of(eager)
+    async with app.run_test(size=(60, 16)) as pilot:
+        await settle(pilot)
+        await press(pilot, "5")
+        assert "layer.* \u00d716" in text_of(app)
+        assert "attention" in text_of(app)
+
+
 async def test_space_and_the_arrows_fold(eager: Path) -> None:
     app = app_of(eager)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await press(pilot, "5", "down", "down", "down")
+        await press(pilot, "5", "down", "down")
         everything = labels(app)
-        assert everything[3] == "layer.*"
+        assert everything[2] == "layer.*"
         await press(pilot, "space")
         assert "attention" not in labels(app)
         await press(pilot, "right")
@@ -198,5 +207,5 @@ def test_every_size_is_drawn_and_nothing_is_wider(variant, brush, width, height)
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_picture(snap_compare, fused: Path, size) -> None:
-    keys = recorded.before_picture("5", "down", "down", "down")
+    keys = recorded.before_picture("5", "down", "down")
     assert snap_compare(app_of(fused), terminal_size=size, run_before=keys)

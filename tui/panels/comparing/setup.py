@@ -12,6 +12,7 @@ from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
 from decodescope.tui.panels.panel import Empty
 from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
+from decodescope.tui.panels.wrapping import wrapped
 from decodescope.tui.style.palette import Inks
 
 _FILE_COLUMNS = (
@@ -72,7 +73,9 @@ class ComparisonSetupPanel(ComparisonTable):
         return f"{self._rounds} rounds + - · enter chooses · c compares"
 
     def wanted_rows(self, width: int) -> int | None:
-        return 1 + len(self._shown) if isinstance(self._shown, Rows) else 1
+        if isinstance(self._shown, Rows):
+            return 1 + len(self._shown)
+        return len(wrapped(self._shown.hint, max(width, 1)))
 
     def opened(self, key: Hashable) -> None:
         self.post_message(AskComparison("toggle", str(key)))
@@ -80,7 +83,7 @@ class ComparisonSetupPanel(ComparisonTable):
 
 def _why_none(view: View) -> str:
     if view.kind == "replay":
-        return "a recording measures nothing; d compares it with another file"
+        return "variants are measured in a live run; d compares this recording with another file"
     return "the worker knows the variants, and is still starting; d compares with a file"
 
 

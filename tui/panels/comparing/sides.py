@@ -112,7 +112,8 @@ class ComparisonSidesPanel(ComparisonTable):
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         result = view.comparison.result
         if result is None:
-            return Empty(_TITLE, "no round is complete" if view.comparison.busy else _HINT)
+            hint = "nothing is compared yet" if view.kind == "replay" else _HINT
+            return Empty(_TITLE, "no round is complete" if view.comparison.busy else hint)
         self._measured = isinstance(result, Comparison)
         self._unfinished = view.comparison.busy
         sides = sides_of(result)

@@ -9,12 +9,12 @@ from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 COMPARISON_COMMANDS = (
     Command("start", "c", "Compare", "Measure the chosen variants in turn, or compare two files",
             "compare", 1),
-    Command("cancel", "x", "Cancel", "End the comparison; the complete rounds stay", "cancel", 2),
+    Command("cancel", "x", "Cancel", "End the comparison; the complete rounds stay", "cancel", 3),
     Command("rounds(1)", "plus,equals_sign", "More rounds", "One more round; intervals need three",
             "rounds", 4, "+"),
     Command("rounds(-1)", "minus", "Fewer rounds", "One round less", shown="-"),
     Command("other_file", "d", "Compare with a file",
-            "Compare what is shown with a trace, or open a saved comparison", "diff file", 3),
+            "Compare what is shown with a trace, or open a saved comparison", "diff file", 2),
     Command("end_worker", "E", "End the worker",
             "End the live worker, so that a comparison gets its memory; R starts it again"),
 )  # fmt: skip

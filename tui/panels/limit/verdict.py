@@ -25,9 +25,11 @@ class FullVerdictPanel(VerdictPanel):
         shown = rows[self._first : self._first + height]
         below = len(rows) - self._first - height
         if below > 0 and len(shown) > 1:
-            more = Row().add(f" {below} more: tab, then down", self._brush.inks.key)
-            keep = max(width - more.cells, 0)
-            shown[-1] = Row().row(shown[-1], keep).row(more, min(more.cells, width))
+            inks = self._brush.inks
+            more = Row().add(f" {below} more: tab, then down", inks.key)
+            last, keep = Row(), max(width - more.cells - 1, 0)
+            last.row(shown[-1], keep).add("…" if shown[-1].cells > keep else " ", inks.dim)
+            shown[-1] = last.row(more, min(more.cells, width - last.cells))
         return Sheet(shown)
 
     def on_click(self) -> None:
