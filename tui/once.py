@@ -14,8 +14,8 @@ _ENDED = ("ended", "failed", "worker died", "unreadable")
 
 def draw_once(app: DecodescopeApp, width: int, height: int) -> list[Strip]:
     """The lines of the app's screen, `width` cells each, once there is a window to show or there
-    will be none; then the app has ended, and its worker too. A signal or a fatal failure ends it
-    without any line.
+    will be none; then the app has ended, and its worker too. A signal, or a worker that cannot run,
+    ends it without any line.
 
     Raises:
         InputError: the file cannot be read.
@@ -37,9 +37,9 @@ def draw_once(app: DecodescopeApp, width: int, height: int) -> list[Strip]:
     if app.crash is not None:
         raise known_error(app.crash) if isinstance(app.crash, Exception) else app.crash
     view = app.view()
-    if view.window is None and view.fatal is not None:
+    if view.window is None and app.fatal_failure is not None:
         return []
-    if view.window is None and view.state in _ENDED and view.banner is not None:
+    if view.state in ("failed", "unreadable") and view.window is None and view.banner is not None:
         raise InputError(view.banner.headline)
     return [line.crop(0, width) for line in lines]
 

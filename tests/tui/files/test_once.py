@@ -5,15 +5,17 @@ import os
 import re
 import signal
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol import Bye, Failure, State
+from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.model.sources import TraceSource
+from decodescope.tui.model.sources import ReplaySource, TraceSource
 from decodescope.tui.once import draw_once
 from decodescope.tui.style.terminal import TerminalTraits
 from tests.helpers.scripted import ScriptedLink, StillClock, hello, live_app, ready, stats
@@ -72,10 +74,18 @@ def test_a_run_that_dies_is_drawn_as_it_is(tmp_path: Path) -> None:
     assert link.closed
 
 
-def test_a_run_that_never_began_is_an_error(tmp_path: Path) -> None:
-    app, _ = live(tmp_path, Failure("no model of that name", 2, fatal=True), Bye("failed"))
+def test_of_a_run_that_never_began_there_is_only_the_failure(tmp_path: Path) -> None:
+    failure = Failure("no model of that name", 3, fatal=True)
+    app, _ = live(tmp_path, failure, Bye("failed"))
+    assert draw_once(app, 80, 24) == []
+    assert app.fatal_failure == failure
+
+
+def test_a_recording_of_a_run_that_never_began_is_an_error(tmp_path: Path) -> None:
+    with closing(RecordingWriter(tmp_path / "run.dsrec")) as writer:
+        writer.write(Failure("no model of that name", 3, fatal=True))
     with pytest.raises(InputError, match="no model of that name"):
-        draw_once(app, 80, 24)
+        draw_once(DecodescopeApp(ReplaySource(tmp_path / "run.dsrec")), 80, 24)
 
 
 def test_a_file_that_is_no_trace_is_an_error(tmp_path: Path) -> None:
