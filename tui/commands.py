@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from textual.binding import Binding, BindingType
 from textual.keys import format_key
 
+from decodescope.tui.model.view import View
+
 # In the order of the choices.
 CHOICE_KEYS = "1234567890"
 
@@ -108,18 +110,19 @@ def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
             for c in commands if c.action != "command_palette"]  # fmt: skip
 
 
-def footer(kind: str, choices: int, growing: bool, following: bool) -> tuple[Command, ...]:
-    """What the footer shows of `COMMANDS` for a source of this kind with `choices` choices: a
-    recording that is `growing` can be followed, and while it is, nothing here commands the worker
-    or makes it faster."""
-    without = {"pause", "capture", "restart", "freeze"} if kind == "trace" else set()
-    if choices < 2:
+def offered(view: View) -> tuple[Command, ...]:
+    """The commands that do something to what is shown. While a run is followed, nothing here
+    commands its worker, and nothing comes sooner than it happens."""
+    without = set()
+    if view.kind == "trace":
+        without |= {"pause", "capture", "restart", "freeze"}
+    if view.kind != "live":
+        without |= {"settings", "step"}
+    if len(view.possible) < 2:
         without.add("variants")
-    if kind != "live":
-        without.add("settings")
-    if following or not growing:
+    if view.following:
+        without |= {"variants", "capture", "restart", "speed(-1)", "speed(1)", "follow"}
+    if view.playback is None or not view.playback.growing:
         without.add("follow")
-    if following:
-        without |= {"variants", "capture", "restart", "speed(-1)"}
-    commands = (*REPLAY_COMMANDS, *COMMANDS) if kind == "replay" else COMMANDS
-    return tuple(c for c in commands if c.label and c.action not in without)
+    commands = (*REPLAY_COMMANDS, *COMMANDS) if view.kind == "replay" else COMMANDS
+    return tuple(command for command in commands if command.action not in without)

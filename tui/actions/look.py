@@ -8,7 +8,7 @@ from textual.screen import Screen
 
 from decodescope.analyzer.plain import plain_line
 from decodescope.tui.actions.run import RunActions
-from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, rekeyed
+from decodescope.tui.commands import COMMANDS, offered, rekeyed
 from decodescope.tui.model.view import LOG_PAGE
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.messages import Choose, Narrow, Sift, Turn
@@ -19,9 +19,10 @@ class LookActions(RunActions):
     """They change no run and no file."""
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Every action, for the command palette."""
-        for index, choice in enumerate(self._feed.view().choices):
-            if choice.unavailable is None:
+        """Every action that is offered, for the command palette."""
+        view = self._feed.view()
+        for index, choice in enumerate(view.choices):
+            if choice.unavailable is None and not view.following:
                 title = no_markup(f"Switch to {choice.name}")
                 summary = no_markup(choice.summary)
                 yield SystemCommand(title, summary, partial(self.action_choose, index))
@@ -33,8 +34,7 @@ class LookActions(RunActions):
             for command in focused.commands:
                 yield SystemCommand(command.title, f"{command.help} ({command.shown_key})",
                                     partial(self.run_action, command.action, focused))  # fmt: skip
-        replay = REPLAY_COMMANDS if self._feed.kind == "replay" else ()
-        for command in rekeyed((*COMMANDS, *replay), "app", self._keys):
+        for command in rekeyed(offered(view), "app", self._keys):
             if command.action not in ("command_palette", "clear"):
                 yield SystemCommand(command.title, f"{command.help} ({command.shown_key})",
                                     partial(self.run_action, command.action))  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from rich.style import Style
 
-from decodescope.tui.commands import Command, footer, rekeyed
+from decodescope.tui.commands import Command, offered, rekeyed
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
 
@@ -40,8 +40,7 @@ class KeysPanel(Panel[tuple[Command, ...]]):
             self._redraw()
 
     def pick(self, view: View, moment: Moment) -> tuple[Command, ...]:
-        growing = view.playback is not None and view.playback.growing
-        commands = footer(view.kind, len(view.possible), growing, view.following)
+        commands = (command for command in offered(view) if command.label)
         self._app = rekeyed(commands, "app", self._keymap)
         return self._shown()
 

@@ -398,6 +398,13 @@ async def test_the_app_follows_and_offers_no_key_of_the_worker(run, tmp_path, si
         for label in ("v variant", "t trace", "S settings", "x ", "E ", "R restart", "< >"):
             assert label not in keys, keys
         assert "p pause" in keys
+        app = opened.app
+        titles = {command.title for command in app.get_system_commands(app.screen)}
+        assert "Pause or resume" in titles
+        assert not titles & {
+            "Switch to eager", "Switch variant or file", "Settings", "One step", "Capture a trace",
+            "Restart", "Faster", "Slower",
+        }  # fmt: skip
         await pilot.press("p")
         await opened.until(pilot, lambda: "paused" in opened.title())
         assert "following" not in opened.title()
