@@ -95,6 +95,13 @@ def test_a_trace_has_no_history_and_no_text(size):
     assert {"history", "text"}.isdisjoint(plan(size, kind="trace", text=0).places)
 
 
+@pytest.mark.parametrize("verdict", [1, 4, 9])
+def test_a_trace_has_a_table_on_the_smallest_screen(verdict):
+    places = plan((60, 16), kind="trace", text=0, variants=0, verdict=verdict).places
+    assert places["kernels_top"].height >= 3
+    assert {"verdict", "timeline_top"} <= set(places)
+
+
 @given(sizes, pages, st.integers(1, 6))
 def test_a_banner_is_right_below_the_title(size, page, banner):
     places = plan(size, page, banner=banner).places

@@ -10,13 +10,17 @@ from decodescope.tui.panels.verdict import VerdictPanel
 
 SIDE_BY_SIDE_WIDTH = 76
 _VERDICT_MAX_ROWS = 8
+_SMALL = 16
 
 
 def bands(room: Room) -> list[Band]:
     """Without colours the timeline has a row of class letters; a trace has no history."""
     edge, box = edge_rows(room.frame), room.frame == "box"
     wide = room.width >= SIDE_BY_SIDE_WIDTH
-    most = max(min(_VERDICT_MAX_ROWS, room.height // 3), 1)
+    # A trace has no history, so the smallest screen has rows for the first kernels.
+    least_table = edge + (2 if room.kind == "trace" else 4)
+    share = 4 if room.kind == "trace" and room.height < _SMALL else 3
+    most = max(min(_VERDICT_MAX_ROWS, room.height // share), 1)
     verdict = min(max(room.wanted.get("verdict", 1), 1), most)
     timeline = (5 if box else 4) + edge + (not room.color)
     tables: tuple[tuple[str, float], ...] = (("kernels_top", 1.0),)
@@ -34,7 +38,7 @@ def bands(room: Room) -> list[Band]:
     found.append(Band((("timeline_top", 1.0),), timeline, timeline, 4))
     if not wide:
         found.append(Band((("gaps_top", 1.0),), edge + 4, edge + 8, 7, 2))
-    found.append(Band(tables, edge + 4, edge + 30, 6, 6, edge + 7))
+    found.append(Band(tables, least_table, edge + 30, 6, 6, edge + 7))
     if room.wanted.get("text"):
         found.append(Band((("text", 1.0),), edge + 1, edge + 12, 8, 3))
     return found

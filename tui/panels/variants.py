@@ -10,6 +10,7 @@ from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
 
 # The pointer, the number, and the dash of what cannot be chosen.
 _MARKS = 5
+_LEAST_WORDS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +61,14 @@ class VariantsPanel(Panel[VariantsData]):
         number = CHOICE_KEYS[index] if index < len(CHOICE_KEYS) else " "
         if choice.unavailable is not None:
             row.add(f"{number} ", inks.faint + click).left(choice.name, names, inks.faint + click)
-            return row.left(f" \u2013 {choice.unavailable}", width - row.cells, inks.faint + click)
+            row.left(" \u2013", min(2, width - row.cells), inks.faint + click)
+            return self._about(row, choice.unavailable, width, inks.faint + click)
         row.add(f"{number} ", inks.key + click)
         name_style = inks.variant(index) + Style(bold=True) if current else inks.text
         row.left(choice.name, names, name_style + click)
-        return row.left(f"  {choice.summary}", width - row.cells, inks.dim + click)
+        return self._about(row, f" {choice.summary}", width, inks.dim + click)
+
+    def _about(self, row: Row, text: str, width: int, style: Style) -> Row:
+        """The rest of a row: some of the text, unless it would only be its first letters."""
+        room = width - row.cells
+        return row.left(f" {text}" if room >= _LEAST_WORDS else "", room, style)

@@ -60,9 +60,15 @@ class VerdictPanel(Panel[VerdictData]):
     def draw(self, data: VerdictData, width: int, height: int) -> Sheet:
         rows = self._rows(width)
         if len(rows) > height > 0:
-            more = Row().add(" enter shows all", self._brush.inks.key)
-            rows = [*rows[: height - 1], rows[height - 1].row(more, more.cells)]
+            rows = [*rows[: height - 1], self._going_on(rows[height - 1], "enter shows all", width)]
         return Sheet(rows)
+
+    def _going_on(self, row: Row, words: str, width: int) -> Row:
+        """`row` with `words` at the end of the line, cut if they need its room."""
+        inks = self._brush.inks
+        kept = max(width - len(words) - 2, 0)
+        whole = Row().row(row, kept).add("… " if row.cells > kept else "  ", inks.dim)
+        return whole.add(words[:width], inks.key)
 
     def action_fold(self) -> None:
         """Show or hide the reasons."""

@@ -18,6 +18,7 @@ from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
 from decodescope.tui.panels.limit.roofline import RooflinePanel
 from decodescope.tui.panels.limit.verdict import FullVerdictPanel
 from decodescope.tui.panels.limit.waterfall import WaterfallData, WaterfallPanel
+from decodescope.tui.panels.verdict import VerdictPanel
 from tests.helpers import scripted
 from tests.helpers.app import recorded
 from tests.helpers.app.recorded import BRUSHES, SIZES, app_of, drawn, press, view_of, window
@@ -162,6 +163,17 @@ async def test_the_verdict_is_never_cut(eager: Path, width: int, height: int) ->
         for words in (*verdict.because, *verdict.next):
             for word in words.split():
                 assert word in flat
+
+
+@given(st.integers(30, 150), st.integers(2, 9), st.sampled_from(["eager", "compiled"]))
+def test_a_verdict_that_goes_on_says_so_in_full(width: int, height: int, variant: str) -> None:
+    for kind, words in ((VerdictPanel, "enter shows all"), (FullVerdictPanel, "more: tab, then")):
+        panel = kind(BRUSHES[0], view_of(window(variant)), Moment(0.0))
+        rows = panel.draw(panel._data, width, height).rows
+        last = "".join(segment.text for segment in rows[-1].segments).rstrip()
+        if panel.wanted_rows(width) > height:
+            assert words in last
+            assert rows[-1].cells <= width
 
 
 @pytest.mark.parametrize(

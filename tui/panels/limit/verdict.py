@@ -2,7 +2,7 @@
 
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Brush, Row, Sheet
+from decodescope.tui.panels.panel import Brush, Sheet
 from decodescope.tui.panels.verdict import VerdictData, VerdictPanel
 
 
@@ -25,11 +25,7 @@ class FullVerdictPanel(VerdictPanel):
         shown = rows[self._first : self._first + height]
         below = len(rows) - self._first - height
         if below > 0 and len(shown) > 1:
-            inks = self._brush.inks
-            more = Row().add(f" {below} more: tab, then down", inks.key)
-            last, keep = Row(), max(width - more.cells - 1, 0)
-            last.row(shown[-1], keep).add("…" if shown[-1].cells > keep else " ", inks.dim)
-            shown[-1] = last.row(more, min(more.cells, width - last.cells))
+            shown[-1] = self._going_on(shown[-1], f"{below} more: tab, then down", width)
         return Sheet(shown)
 
     def on_click(self) -> None:
