@@ -37,7 +37,7 @@ from decodescope.tui.model.feed import Feed, open_feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.keymap import read_keymap
 from decodescope.tui.model.memory import Memory, Places
-from decodescope.tui.model.sources import Source
+from decodescope.tui.model.sources import Asked, LiveSource, Source
 from decodescope.tui.model.view import (
     Clock,
     Moment,
@@ -50,6 +50,7 @@ from decodescope.tui.panels.messages import (
     AskComparison,
 )
 from decodescope.tui.panels.panel import Brush
+from decodescope.tui.previews import read_preview, recording_of
 from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.glyphs import ASCII, UNICODE
 from decodescope.tui.style.palette import DARK, LIGHT, Inks, themed_inks
@@ -196,6 +197,8 @@ class DecodescopeApp(FileActions):
         self.set_interval(LOG_INTERVAL_S, self._read_log)
         self._show(self._feed)
         self.action_page(self._focus.page)
+        # Neither the worker nor the first paint waits for it.
+        self.call_after_refresh(self._begin_preview, self._feed)
 
     async def on_unmount(self) -> None:
         """End the worker, the replay and the comparison, also after a crash."""
@@ -255,6 +258,17 @@ class DecodescopeApp(FileActions):
                 self._receive(feed, event)
         except (DecodescopeError, OSError) as error:
             feed.cannot_start(str(error))
+            self._painter.changed(feed)
+
+    def _begin_preview(self, feed: Feed) -> None:
+        if isinstance(feed.source, LiveSource) and feed.source.asked is not None:
+            self.run_worker(self._preview(feed, feed.source.asked), name="preview")
+
+    async def _preview(self, feed: Feed, asked: Asked) -> None:
+        path = await asyncio.to_thread(recording_of, asked)
+        preview = await read_preview(path, self._clock) if path is not None else None
+        if preview is not None:
+            feed.preview(preview)
             self._painter.changed(feed)
 
     def _read_log(self) -> None:

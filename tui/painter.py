@@ -90,7 +90,7 @@ class Painter:
         if self._frozen is not None:
             view, (still, moment) = self._feed.view(), self._frozen
             self._frozen = (replace(still, state=view.state, detail=view.detail, died=view.died,
-                                    banner=view.banner), moment)  # fmt: skip
+                                    banner=view.banner, preview=view.preview), moment)  # fmt: skip
         self._screen.show(*self.shown())
 
     def _paint_ages(self) -> None:

@@ -74,6 +74,16 @@ def open_meters(uuid: str, nvml: Any = None) -> GpuMeters | None:
     return GpuMeters(module, handle)
 
 
+def has_gpu(nvml: Any = None) -> bool:
+    """Whether NVML sees a GPU; may take some milliseconds."""
+    module = nvml or _try(lambda: importlib.import_module("pynvml"))
+    if module is None or _try(lambda: module.nvmlInit() or True) is None:
+        return False
+    count = _try(lambda: int(module.nvmlDeviceGetCount()))
+    _try(module.nvmlShutdown)
+    return bool(count)
+
+
 def _try(call: Callable[[], Value]) -> Value | None:
     """What `call` returns; None if NVML raises, which it does for all that a GPU cannot report."""
     try:

@@ -35,6 +35,7 @@ from decodescope.tui.link.base import (
 )
 from decodescope.tui.model import banners
 from decodescope.tui.model.banners import Banner
+from decodescope.tui.model.previewing import remaining
 from decodescope.tui.model.run_log import RunLog
 from decodescope.tui.model.sources import LiveSource, ReplaySource, Source, TraceSource
 from decodescope.tui.model.view import (
@@ -43,6 +44,7 @@ from decodescope.tui.model.view import (
     Kind,
     Level,
     LogSource,
+    Preview,
     Sample,
     View,
     Window,
@@ -253,8 +255,13 @@ class Feed:
         if error:
             self.alarm(error)
 
+    def preview(self, preview: Preview) -> None:
+        """Show `preview` for what has not been reported."""
+        self._set(preview=preview)
+
     def _set(self, **changes: object) -> None:
-        self._state = replace(self._state, **changes)  # type: ignore[arg-type]
+        state = replace(self._state, **changes)  # type: ignore[arg-type]
+        self._state = replace(state, preview=remaining(state)) if state.preview else state
 
     def _note_findings(self, index: int, findings: Sequence[Finding]) -> bool:
         """Log what was not found before; False if nothing is new."""

@@ -12,13 +12,25 @@ _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a live run was asked to decode; None leaves the dtype to it."""
+
+    model: str
+    variant: str
+    batch: int
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LiveSource:
     """A worker behind `link`. `cpu_chosen`: the user chose the CPU, so no banner about CUDA.
-    `trust_remote_code`: a checkpoint may run its own code, as the user allowed."""
+    `trust_remote_code`: a checkpoint may run its own code, as the user allowed. A recording of what
+    is `asked` for is shown until there are figures; None shows none."""
 
     link: Link
     cpu_chosen: bool = False
     trust_remote_code: bool = False
+    asked: Asked | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:

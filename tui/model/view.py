@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from decodescope.analyzer.lanes.build import Lanes
 
 Kind = Literal["live", "replay", "trace"]
+# What a starting run has to report first: statistics, and an analysed window.
+Part = Literal["figures", "window"]
 Level = Literal["info", "warning", "error"]
 LogSource = Literal["app", "worker", "printed", "finding"]
 
@@ -117,7 +119,8 @@ class View:
 
     `heard_at` is when the source last said something. `detail` is the slow stage that began at
     `stage_at`, and took `stage_expected_s` last time. `held`: the selection belongs to `window`,
-    and a later one has arrived.
+    and a later one has arrived. `preview` stands in for what a starting run has not reported; its
+    own view was `recorded_on` a device.
     """
 
     kind: Kind
@@ -148,6 +151,8 @@ class View:
     held: bool = False
     shelf: Shelf = NO_FILES
     comparison: ComparisonState = NO_COMPARISON
+    preview: "Preview | None" = None
+    recorded_on: str = ""
 
     @property
     def variant(self) -> str | None:
@@ -246,3 +251,13 @@ class View:
         if window.report.health.status == "degraded":
             parts.append("degraded trace")
         return " · ".join(parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Preview:
+    """The `view` of a recording of what a run is starting to decode, looked at at `moment`; `parts`
+    are those that the run itself has not reported."""
+
+    view: View
+    moment: Moment
+    parts: frozenset[Part] = frozenset(("figures", "window"))

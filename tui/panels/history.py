@@ -89,6 +89,7 @@ class HistoryPanel(Panel[HistoryData]):
     """Bars in the colour of their variant, with the variants' names below."""
 
     NAME = "history"
+    PART = "figures"
 
     def pick(self, view: View, moment: Moment) -> HistoryData | Empty:
         if not view.samples:

@@ -14,6 +14,7 @@ class LastStepPanel(Panel[TimelineData]):
 
     NAME = "timeline_top"
     AGES = True
+    PART = "window"
     _drawn: tuple[object, list[Row], str] | None = None
 
     def pick(self, view: View, moment: Moment) -> TimelineData | Empty:

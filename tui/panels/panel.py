@@ -15,13 +15,14 @@ from textual.widget import Widget
 
 from decodescope.analyzer.plain import plain_line
 from decodescope.tui.commands import Command, bindings, rekeyed
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import Moment, Part, View
 from decodescope.tui.panels.wrapping import wrapped
 from decodescope.tui.style.glyphs import Glyphs
 from decodescope.tui.style.palette import Inks
 
 Data = TypeVar("Data")
 Frame = Literal["box", "rule"]
+_GREYED, _BRIGHT = Style(dim=True), Style(dim=False)
 # A line of text, or the cells of a row.
 TextLine = str | tuple[str, ...]
 
@@ -110,12 +111,15 @@ class Panel(Widget, Generic[Data], can_focus=False):
     """Shows a part of the app's `View`. Subclasses implement `pick` and `draw`.
 
     `NAME` is its place in the layout. `FRAMES` are the kinds of frame it is drawn in. `AGES`: it
-    says how old its figures are. `COMMANDS` are its keys; a panel that has some takes the focus.
+    says how old its figures are. `PART`: what a starting run has to report for it; until then it
+    may show a recording, dim and marked, and so keeps nothing of what it shows. `COMMANDS` are its
+    keys; a panel that has some takes the focus.
     """
 
     NAME: ClassVar[str]
     FRAMES: ClassVar[tuple[Frame, ...]] = ("box", "rule")
     AGES: ClassVar[bool] = False
+    PART: ClassVar[Part | None] = None
     COMMANDS: ClassVar[tuple[Command, ...]] = ()
     ALLOW_SELECT = False
     # Of other widgets a new size asks for a second layout, and a paint after it: nothing scrolls.
@@ -131,6 +135,7 @@ class Panel(Widget, Generic[Data], can_focus=False):
         super().__init__(id=self.NAME)
         self._data = self.pick(view, moment)
         self._brush = brush
+        self._recorded_on = ""
         self._strips: list[Strip] = []
         self._drawn_for: tuple[int, int] | None = None
         self.commands = self.COMMANDS
@@ -160,8 +165,8 @@ class Panel(Widget, Generic[Data], can_focus=False):
     def show(self, view: View, moment: Moment) -> None:
         """Show `view`; does nothing if the picked data did not change."""
         data = self.pick(view, moment)
-        if data != self._data:
-            self._data = data
+        if data != self._data or view.recorded_on != self._recorded_on:
+            self._data, self._recorded_on = data, view.recorded_on
             self._redraw()
 
     def use(self, brush: Brush) -> None:
@@ -206,13 +211,14 @@ class Panel(Widget, Generic[Data], can_focus=False):
         if width < 1 or height < 1:
             return []
         if self._brush.frame not in self.FRAMES:
-            rows = self._sheet(width, height).rows
+            rows = self._unframed(width, height)
         elif self._brush.frame == "box":
             rows = self._boxed(width, height)
         else:
             rows = self._ruled(width, height)
         rows += [Row() for _ in range(height - len(rows))]
-        return [row.strip(width, self._brush.inks.base) for row in rows[:height]]
+        base = self._brush.inks.base + (_GREYED if self._recorded_on else Style.null())
+        return [row.strip(width, base) for row in rows[:height]]
 
     def _sheet(self, width: int, height: int) -> Sheet:
         if isinstance(self._data, Empty):
@@ -220,6 +226,29 @@ class Panel(Widget, Generic[Data], can_focus=False):
             rows = [Row().add(line, self._brush.inks.faint) for line in lines]
             return Sheet(rows, self._data.title, self._data.note)
         return self.draw(self._data, width, height)
+
+    def _unframed(self, width: int, height: int) -> list[Row]:
+        start = self.mark_cells(width)
+        rows = self._sheet(width - start, height).rows
+        if start:
+            mark = self._brush.inks.chip(self._brush.inks.warn) + _BRIGHT
+            heads = [Row().add(self._mark(start), mark), *(Row() for _ in rows[1:])]
+            rows = [head.to(start).row(row, width - start)
+                    for head, row in zip(heads, rows, strict=True)]  # fmt: skip
+        return rows
+
+    def _mark(self, room: int) -> str:
+        """What is shown is not of this run; in as many words as there is room for."""
+        if not self._recorded_on:
+            return ""
+        short = f" recorded on {self._recorded_on} "
+        what = "figures" if self.PART == "figures" else "window"
+        long = f"{short.rstrip()}: shown until this run's first {what} "
+        return long if cell_len(long) <= room else short
+
+    def mark_cells(self, width: int) -> int:
+        """The cells that the mark takes in a panel without a frame."""
+        return min(cell_len(self._mark(width * 3 // 5)), width)
 
     def _ruled(self, width: int, height: int) -> list[Row]:
         inner = max(width - 2, 0)
@@ -250,7 +279,8 @@ class Panel(Widget, Generic[Data], can_focus=False):
         title = plain_line(f" {sheet.title} ") if sheet.title else ""
         if self._brush.frame == "rule":
             title = title.lstrip()
-        note = plain_line(f" {sheet.note} ") if sheet.note else ""
+        given = self._mark(room - cell_len(title) - 4).strip() or sheet.note
+        note = plain_line(f" {given} ") if given else ""
         if cell_len(title) > room:
             title = set_cell_size(title, max(room, 0))
         if cell_len(title) + cell_len(note) + 2 > room:
@@ -258,4 +288,4 @@ class Panel(Widget, Generic[Data], can_focus=False):
             note = f" {set_cell_size(note[1:-1], space - 1)}… " if note and space >= 14 else ""
         head.add(title, inks.focused if self.has_focus else inks.title)
         head.add("─" * max(end - head.cells - cell_len(note), 0), inks.border)
-        head.add(note, inks.dim)
+        head.add(note, inks.warn + _BRIGHT if self._recorded_on else inks.dim)

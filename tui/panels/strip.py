@@ -44,6 +44,7 @@ class StripPanel(Panel[tuple[Figure, ...]]):
     NAME = "strip"
     FRAMES = ()
     AGES = True
+    PART = "figures"
 
     def pick(self, view: View, moment: Moment) -> tuple[Figure, ...]:
         return (

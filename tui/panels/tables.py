@@ -66,6 +66,7 @@ class KernelsPanel(Panel[KernelTable]):
     """Name, count and µs per step, share of the kernel time, and a bar of it."""
 
     NAME = "kernels_top"
+    PART = "window"
 
     def pick(self, view: View, moment: Moment) -> KernelTable | Empty:
         noun, window = "operator" if view.on_cpu else "kernel", view.window
@@ -110,6 +111,7 @@ class GapsPanel(Panel[GapTable]):
     """Class, meaning, gaps and time per step, share of the window, the largest gap."""
 
     NAME = "gaps_top"
+    PART = "window"
 
     def pick(self, view: View, moment: Moment) -> GapTable | Empty:
         if view.window is None:

@@ -6,9 +6,9 @@ from typing import ClassVar
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.views.words import bound_words
 from decodescope.tui.commands import Command
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import Moment, Part, View
 from decodescope.tui.panels.messages import Resized
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
 from decodescope.tui.panels.wrapping import wrapped
 
 _BAD = ("launch", "communication")
@@ -30,6 +30,7 @@ class VerdictPanel(Panel[VerdictData]):
 
     NAME = "verdict"
     FRAMES = ()
+    PART: ClassVar[Part | None] = "window"
     COMMANDS: ClassVar[tuple[Command, ...]] = (
         Command("fold", "enter", "Fold or unfold", "Show or hide the reasons", "reasons", 4),
     )
@@ -55,7 +56,7 @@ class VerdictPanel(Panel[VerdictData]):
         return [f"verdict      {data.label} {'; '.join(data.reasons)}".rstrip(), *advice]
 
     def wanted_rows(self, width: int) -> int:
-        return len(self._rows(width)) if not isinstance(self._data, Empty) else 1
+        return len(self._rows(width - self.mark_cells(width)))
 
     def draw(self, data: VerdictData, width: int, height: int) -> Sheet:
         rows = self._rows(width)
@@ -85,7 +86,8 @@ class VerdictPanel(Panel[VerdictData]):
         assert isinstance(data, VerdictData)
         head = Row().add(" ", inks.text)
         if data.label:
-            head.add(f" {data.label} ", inks.chip(inks.warn if data.bad else inks.good))
+            chip = inks.chip(inks.warn if data.bad else inks.good)
+            head.add(f" {data.label} ", inks.strong if self._recorded_on else chip)
             head.add(" ", inks.text)
         start = head.cells
         reasons = data.reasons if self._unfolded else data.reasons[:1]

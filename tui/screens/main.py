@@ -10,6 +10,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from decodescope.analyzer.plain import plain_line
+from decodescope.tui.model.previewing import stand_in
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.pages.layout import Page, Plan, plan
 from decodescope.tui.panels.banner import BannerPanel, banner_rows
@@ -116,7 +117,7 @@ class MainScreen(Screen[None]):
 
     def _show(self, panels: Iterable[Panel[Any]]) -> None:
         for panel in panels:
-            panel.show(*self._shown)
+            panel.show(*stand_in(*self._shown, panel.PART))
 
     def _arrange(self) -> None:
         """Place the panels of the page; those that become visible get the view first."""

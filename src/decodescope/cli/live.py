@@ -22,7 +22,9 @@ from decodescope.cli.output import say
 from decodescope.cli.run import measure
 
 if TYPE_CHECKING:
+    from decodescope.analyzer.protocol import WorkerConfig
     from decodescope.tui.link.base import Link
+    from decodescope.tui.model.sources import Asked
 
 
 @click.command()
@@ -75,5 +77,17 @@ def live(
         stack.callback(worker.discard)
         with suppress(MissingRequirement):  # the app says why, and can try again
             worker.spawn()
-        source = LiveSource(link, config.device == "cpu", config.trust_remote_code)
+        on_cpu = config.device == "cpu"
+        shown = _asked(config) if place == "terminal" and not on_cpu else None
+        source = LiveSource(link, on_cpu, config.trust_remote_code, shown)
         show_app(source, place, showing)
+
+
+def _asked(config: "WorkerConfig") -> "Asked":
+    """What a GPU run of `config` decodes."""
+    from decodescope.tui.model.sources import Asked
+    from decodescope.variants.measuring.request import DEFAULT_MODELS
+    from decodescope.variants.registry import SHORT_NAMES
+
+    variant = SHORT_NAMES.get(config.variant, config.variant)
+    return Asked(config.model or DEFAULT_MODELS["cuda"], variant, config.batch, config.dtype)

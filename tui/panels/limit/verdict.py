@@ -10,6 +10,7 @@ class FullVerdictPanel(VerdictPanel):
     """The verdict, always unfolded."""
 
     NAME = "verdict_full"
+    PART = None
     COMMANDS = (
         Command("scroll(-1)", "up,k", "Up", "Scroll up", "scroll", 3, "↑↓"),
         Command("scroll(1)", "down,j", "Down", "Scroll down", shown="↓"),
