@@ -3,7 +3,7 @@
 Panels that take keys have commands of their own, in the same form.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from textual.binding import Binding, BindingType
@@ -108,6 +108,12 @@ def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
     palette itself."""
     return [Binding(c.key, c.action, c.title, show=False, id=f"{scope}.{c.action}")
             for c in commands if c.action != "command_palette"]  # fmt: skip
+
+
+def reachable(local: Sequence[Command], everywhere: Iterable[Command]) -> tuple[Command, ...]:
+    """The commands of the app whose keys the panel with these `local` commands does not take."""
+    taken = {key for command in local for key in command.key.split(",")}
+    return tuple(one for one in everywhere if taken.isdisjoint(one.key.split(",")))
 
 
 def offered(view: View) -> tuple[Command, ...]:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 
 from msgspec.structs import replace
 
@@ -14,11 +15,15 @@ from decodescope.analyzer.protocol import (
     SwitchVariant,
     VariantInfo,
 )
+from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.tui.app import DecodescopeApp
+from decodescope.tui.model.sources import source_for
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.footer import KeysPanel
 from tests.helpers.scripted import (
     Session,
+    StillClock,
     hello,
     ready,
     settle,
@@ -238,6 +243,28 @@ async def test_help_lists_every_key(session):
         "MBU",
     ):
         assert piece in shown
+
+
+async def test_help_lists_what_works_here_each_under_its_own_key(tmp_path):
+    recording = next(path for path in bundled_recordings() if path.stem.endswith("fused+graph"))
+    app = DecodescopeApp(source_for(recording), None, StillClock(), tmp_path)
+    async with app.run_test(size=(120, 140)) as pilot:
+        await settle(pilot)
+        await pilot.press("2", "question_mark")
+        await pilot.pause()
+        shown = text_of(app)
+    keys = dict(re.findall(r"\u2502  (\S+) +(\w[^.\n]*)\. ", shown))
+    for key, title in {
+        "{": "Previous window", "}": "Next window", ":": "Go to a time", "(": "Previous switch",
+        "\u2190": "Pan left", "\u2192": "Pan right", "+": "Zoom in", "-": "Zoom out",
+        "q": "Quit", "enter": "Open",
+    }.items():  # fmt: skip
+        assert keys[key] == title
+    assert (keys["<"], keys[">"]) == ("Previous step", "Next step")
+    assert "Slower" not in shown
+    assert not {"S", "x"} & set(keys)
+    for word in ("communication-bound", "compute-bound", "str, over, gaps", "bound unknown"):
+        assert word in shown
 
 
 async def test_every_action_is_in_the_palette(session):

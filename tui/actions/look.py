@@ -8,7 +8,7 @@ from textual.screen import Screen
 
 from decodescope.analyzer.plain import plain_line
 from decodescope.tui.actions.run import RunActions
-from decodescope.tui.commands import COMMANDS, offered, rekeyed
+from decodescope.tui.commands import offered, reachable, rekeyed
 from decodescope.tui.model.view import LOG_PAGE
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.messages import Choose, Narrow, Sift, Turn
@@ -102,7 +102,8 @@ class LookActions(RunActions):
 
         focused = self._main.focused
         here = focused.commands if isinstance(focused, Panel) else ()
-        self.push_screen(HelpScreen(self._inks(), here, rekeyed(COMMANDS, "app", self._keys)))
+        everywhere = rekeyed(offered(self._feed.view()), "app", self._keys)
+        self.push_screen(HelpScreen(self._inks(), here, reachable(here, everywhere)))
 
 
 def no_markup(text: str) -> str:

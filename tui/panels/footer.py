@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from rich.style import Style
 
-from decodescope.tui.commands import Command, offered, rekeyed
+from decodescope.tui.commands import Command, offered, reachable, rekeyed
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
 
@@ -45,8 +45,7 @@ class KeysPanel(Panel[tuple[Command, ...]]):
         return self._shown()
 
     def _shown(self) -> tuple[Command, ...]:
-        taken = {key for command in self._local for key in command.key.split(",")}
-        left = (command for command in self._app if taken.isdisjoint(command.key.split(",")))
+        left = reachable(self._local, self._app)
         return (*(command for command in self._local if command.label), *left)
 
     def draw(self, data: tuple[Command, ...], width: int, height: int) -> Sheet:

@@ -1,6 +1,8 @@
 """The help screen: all keys, and what the figures mean."""
 
+import string
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import ClassVar
 
 from rich.table import Table
@@ -51,12 +53,22 @@ GAPS = (
     ("unlinked", "The launch call is outside the trace, so the cause is unknown."),
 )
 VERDICT = (
+    ("communication-bound", "Communication that no other op covers is the largest part of the "
+     "window."),
+    ("memory-bound", "A step reads its bytes at 60 % or more of the peak bandwidth."),
+    ("compute-bound", "A step does its FLOPs at 60 % or more of the datasheet's peak for its "
+     "dtype."),
     ("launch-bound", "host_wait, launch_call and launch_latency together take over 15 % of the "
      "window, and the queue holds at most one launch (median)."),
-    ("memory-bound", "A step reads its bytes at 60 % or more of the peak bandwidth."),
-    ("kernels below", "Neither: the kernels and the gaps between them stay below the bandwidth."),
+    ("kernels below", "None of these: the kernels and the gaps between them stay below the "
+     "bandwidth."),
+    ("bound unknown", "None of the first four, and the bandwidth is not known."),
     ("if profiled > \u00d71.25", "The verdict rests on the unprofiled step."),
 )  # fmt: skip
+
+
+_LEAST_CELLS = 14
+_LETTERS = string.ascii_letters + string.digits
 
 
 class HelpScreen(ModalScreen[None]):
@@ -89,8 +101,8 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         keys = [("1\u20139", "Show that page")]
         keys += [("tab", "Give the keys to the next panel of the page")]
-        keys += [(c.shown_key, f"{c.title}. {c.help}.") for c in self._everywhere]
-        here = [(c.shown_key, f"{c.title}. {c.help}.") for c in self._here]
+        keys += _keys(self._everywhere)
+        here = _keys(self._here)
         with VerticalScroll() as box:
             box.border_title = "decodescope help"
             box.border_subtitle = "esc closes"
@@ -107,9 +119,22 @@ class HelpScreen(ModalScreen[None]):
 
     def _section(self, title: str, rows: Sequence[tuple[str, str]]) -> Iterator[Static]:
         table = Table.grid(padding=(0, 2))
-        table.add_column(width=14, no_wrap=True, style=self._inks.key)
+        width = max(_LEAST_CELLS, *(len(row[0]) for row in rows))
+        table.add_column(width=width, no_wrap=True, style=self._inks.key)
         table.add_column(style=self._inks.text)
         for row in rows:
             table.add_row(*row)
         yield Static(Text(title, style=self._inks.title))
         yield Static(table)
+
+
+def _keys(commands: Sequence[Command]) -> list[tuple[str, str]]:
+    """Each command under its own key, where the footer shows the keys of two together."""
+    keys = [command.shown_key for command in commands]
+    for place, (key, after) in enumerate(pairwise(tuple(keys))):
+        if key.strip(_LETTERS) == key:
+            if len(key) > len(after) and key.endswith(after):
+                keys[place] = key.removesuffix(after).strip()
+            elif len(after) > len(key) and after.startswith(key):
+                keys[place + 1] = after.removeprefix(key).strip()
+    return [(key, f"{c.title}. {c.help}.") for key, c in zip(keys, commands, strict=True)]
