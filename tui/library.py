@@ -140,8 +140,6 @@ class Library:
     def open_typed(self, typed: str) -> None:
         """Read what the path field names, or the only entry that begins so; the name of a recording
         that is being written means that one."""
-        if not typed.strip():
-            return
         path = folder_of(typed, self._start) / os.path.split(typed)[1]
         if os.path.split(typed)[1] == "~":
             path = path.parent

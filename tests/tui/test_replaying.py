@@ -261,10 +261,13 @@ def test_typed_times(text, seconds):
 
 
 @pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 50)])
-def test_how_it_looks(snap_compare, recording, size):
+@pytest.mark.parametrize("keys", [(), ("colon",)], ids=["page", "time"])
+def test_how_it_looks(snap_compare, recording, size, keys):
     opened = Opened(recording)
 
     async def act(pilot) -> None:
         await opened.until(pilot, lambda: opened.view.window is not None)
+        await pilot.press(*keys)
+        await settle(pilot)
 
     assert snap_compare(opened.app, terminal_size=size, run_before=act)

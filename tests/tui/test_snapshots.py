@@ -24,6 +24,15 @@ from tests.helpers.scripted import (
 
 LOG_TAIL = ("loading weights", "CUDA error: an illegal memory access was encountered")
 PLAIN = TerminalTraits(unicode=False, color=False)
+SIZES = [(60, 16), (80, 24), (120, 40), (200, 50)]
+# What is pressed to open each.
+DIALOGS = {
+    "help": ("question_mark",),
+    "variants": ("v",),
+    "export": ("e",),
+    "compare with": ("7", "d"),
+    "palette": ("ctrl+p",),
+}
 
 
 def by_size(size: tuple[int, int]) -> str:
@@ -74,9 +83,16 @@ def scene(snap_compare, tmp_path) -> Scene:
     return Scene(snap_compare, tmp_path)
 
 
-@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40), (200, 50)], ids=by_size)
+@pytest.mark.parametrize("size", SIZES, ids=by_size)
 def test_running(scene, size):
     assert scene.matches(size)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=by_size)
+@pytest.mark.parametrize("dialog", DIALOGS)
+def test_dialogs(scene, size, dialog):
+    app = live_app(scene.link, scene.clock, Path("captures"))
+    assert scene.matches(size, scene.after(*DIALOGS[dialog]), app=app)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=by_size)
@@ -94,10 +110,6 @@ def test_ascii_in_colour(scene):
 
 def test_light_theme(scene):
     assert scene.matches((120, 40), theme="decodescope-light")
-
-
-def test_help(scene):
-    assert scene.matches((100, 36), scene.after("question_mark"))
 
 
 def test_died(scene):
