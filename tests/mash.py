@@ -1,6 +1,7 @@
 """`python -m tests.mash --seconds 600 --seed 1`: keys at random on every page, at changing sizes.
 
-Each round is an app on a scripted run, a recording or traces, with its own seed. A failure shows
+Each round is an app on a scripted run, a recording, one that is being written, or traces, with its
+own seed. A failure shows
 the seed and what was pressed; `--seed K --rounds 1` repeats it.
 """
 
@@ -24,6 +25,7 @@ from decodescope.analyzer.protocol import (
     Meters,
     Progress,
     State,
+    WorkerMessage,
 )
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
@@ -78,6 +80,7 @@ class Mash:
     rng: random.Random
     did: list[str] = field(default_factory=list)
     link: ScriptedLink = field(default_factory=lambda: ScriptedLink(answers=True))
+    writer: RecordingWriter | None = None
 
     def _opened(self, source: Source) -> DecodescopeApp:
         """An app whose comparisons end before they begin."""
@@ -85,14 +88,18 @@ class Mash:
         return DecodescopeApp(source, None, StillClock(), self.folder, comparison=nothing)
 
     def app(self) -> DecodescopeApp:
-        """An app on a run, a recording or traces."""
-        kind = self.rng.choice(("live", "live", "replay", "traces"))
+        """An app on a run, a recording, one that is being written, or traces."""
+        kind = self.rng.choice(("live", "live", "replay", "followed", "traces"))
         self.did.append(kind)
         if kind == "live":
             self.link.say(hello(), State("running", "eager"), stats(1))
             return self._opened(LiveSource(self.link))
         if kind == "replay":
             return self._opened(ReplaySource(write_recording(self.folder)))
+        if kind == "followed":
+            self.writer = RecordingWriter(self.folder / "growing.dsrec")
+            self.writer.write(hello())
+            return self._opened(ReplaySource(self.folder / "growing.dsrec.partial"))
         broken = self.folder / "broken.json"
         broken.write_text('{"traceEvents": [')
         return self._opened(TraceSource((write_trace(self.folder / "a.json"), broken)))
@@ -105,13 +112,17 @@ class Mash:
         AssertionError: it drew outside its terminal.
         """
         app = self.app()
-        async with app.run_test(size=self.rng.choice(SIZES)) as pilot:
-            for _ in range(steps):
-                await self._one(app, pilot)
-                await asyncio.sleep(0)
-                if not app.is_running or app._exit:
-                    break
-                assert len(text_of(app).splitlines()) <= app.size.height
+        try:
+            async with app.run_test(size=self.rng.choice(SIZES)) as pilot:
+                for _ in range(steps):
+                    await self._one(app, pilot)
+                    await asyncio.sleep(0)
+                    if not app.is_running or app._exit:
+                        break
+                    assert len(text_of(app).splitlines()) <= app.size.height
+        finally:
+            if self.writer is not None:
+                self.writer.close()
         assert app.crash is None
 
     async def _one(self, app: DecodescopeApp, pilot) -> None:
@@ -138,8 +149,23 @@ class Mash:
             case "event":
                 event = self._event()
                 self.did.append(type(event).__name__)
-                self.link.say(event)
+                self._report(event)
                 await pilot.pause()
+
+    def _report(self, event: object) -> None:
+        """The run says something; that of a recording may also end, or its file be cut."""
+        self.link.say(event)
+        if self.writer is None:
+            return
+        if isinstance(event, WorkerMessage):
+            self.writer.write(event)
+        partial = self.folder / "growing.dsrec.partial"
+        if self.rng.random() < 0.1 and partial.exists():
+            self.did.append("cut")
+            os.truncate(partial, self.rng.randrange(partial.stat().st_size + 1))
+        elif self.rng.random() < 0.1:
+            self.did.append("end")
+            self.writer.close()
 
     def _event(self) -> object:
         rng, number = self.rng, self.rng.randrange(1000)
