@@ -4,6 +4,7 @@ It decodes for the app at the other end of a socket pair, and ends with it. Ever
 announced by a `Progress` message first; torch is imported only after the first of them.
 """
 
+import gc
 import socket
 import sys
 from contextlib import suppress
@@ -58,10 +59,14 @@ def _work(channel: Channel, config: WorkerConfig) -> None:
     model = config.model or "the default model"
     stages = Stages(channel.send, model, cache_folder() / FILE_NAME)
     stages("importing torch and transformers")
+    # What imports make stays. Visiting it again and again takes a seventh of the start.
+    gc.disable()
     from decodescope.variants.live.loop import LiveLoop
     from decodescope.variants.live.session import open_session
     from decodescope.variants.live.windows import WindowFiles
 
+    gc.freeze()
+    gc.enable()
     session = open_session(config, stages)
     channel.send(session.hello())
     windows = WindowFiles(Path(config.trace_dir))

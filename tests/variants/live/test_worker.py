@@ -1,0 +1,33 @@
+"""How the worker process starts."""
+
+import gc
+import socket
+from pathlib import Path
+
+import pytest
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.variants.live import session, worker
+from decodescope.variants.live.channel import Channel
+
+
+def test_what_imports_made_is_frozen_and_a_model_is_loaded_with_collections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[bool, bool]] = []
+
+    def opened(config: WorkerConfig, say: object) -> None:
+        found.append((gc.isenabled(), gc.get_freeze_count() > 0))
+        raise InputError("enough")
+
+    monkeypatch.setattr(session, "open_session", opened)
+    monkeypatch.setattr(worker, "cache_folder", lambda: tmp_path)
+    app, own = socket.socketpair()
+    gc.unfreeze()
+    try:
+        with app, own, pytest.raises(InputError, match="enough"):
+            worker._work(Channel(own), WorkerConfig("eager", 1, 8, model="tiny"))
+    finally:
+        gc.unfreeze()
+    assert found == [(True, True)]
