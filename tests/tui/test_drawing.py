@@ -7,8 +7,10 @@ from rich.cells import cell_len
 from decodescope.analyzer.views.ascii_text import to_ascii
 from decodescope.tui.commands import Command
 from decodescope.tui.model.banners import Banner
+from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Choice, Moment, Sample, View
 from decodescope.tui.panels.banner import BannerPanel, banner_rows, headlines, hint_has_own_row
+from decodescope.tui.panels.details import DetailsData, DetailsPanel
 from decodescope.tui.panels.footer import fitting_keys
 from decodescope.tui.panels.history import (
     HOLD_S,
@@ -203,3 +205,17 @@ def test_variants_keep_their_names_before_what_is_said_of_them(width, current):
         assert f" {name} " in text
         assert "\u2013" in text
         assert row.cells == width
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["on", "step", "launch_latency", "x" * 30]), st.just("t"))),
+    st.integers(1, 120),
+)
+def test_texts_of_details_begin_below_each_other(found, width):
+    lines = tuple(DetailLine(label, text) for label, text in found)
+    panel = DetailsPanel(Brush(Inks(), UNICODE, "rule"), View("trace", "a"), Moment(0.0))
+    rows = panel.draw(DetailsData(lines, "Op"), width, 999).rows
+    texts = ["".join(segment.text for segment in row.segments) for row in rows]
+    assert all(row.cells <= width for row in rows)
+    if width >= 48:
+        assert len({text.rindex("t") for text in texts if not text.startswith("x")}) <= 1

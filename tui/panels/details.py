@@ -1,5 +1,6 @@
 """The details pane: everything about what is selected, with full names."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -13,7 +14,8 @@ from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
 from decodescope.tui.panels.wrapping import wrapped
 
-_LABEL_CELLS = 11
+# A longer label has the rest of its own line.
+_MOST_LABEL_CELLS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +55,16 @@ class DetailsPanel(Panel[DetailsData]):
         return self._found
 
     def draw(self, data: DetailsData, width: int, height: int) -> Sheet:
-        rows = [row for line in data.lines for row in self._wrapped(line, width)]
+        labels = _label_cells(data.lines, width)
+        rows = [row for line in data.lines for row in self._wrapped(line, labels, width)]
         most = max(len(rows) - height, 0)
         self._first = min(self._first, most)
         note = f"{self._first + 1}\u2013{self._first + height} of {len(rows)}" if most else ""
         return Sheet(rows[self._first : self._first + height], data.title, note)
 
     def as_text(self, data: DetailsData) -> list[str]:
-        return [f"{line.label:<{_LABEL_CELLS}} {line.text}".rstrip() for line in data.lines]
+        labels = max((cell_len(line.label) for line in data.lines), default=0)
+        return [f"{line.label:<{labels}} {line.text}".rstrip() for line in data.lines]
 
     def action_scroll(self, lines: int) -> None:
         """Scroll by `lines`."""
@@ -75,11 +79,11 @@ class DetailsPanel(Panel[DetailsData]):
         """Scroll three lines back."""
         self.action_scroll(-3)
 
-    def _wrapped(self, line: DetailLine, width: int) -> list[Row]:
+    def _wrapped(self, line: DetailLine, labels: int, width: int) -> list[Row]:
         inks = self._brush.inks
         tones = {"strong": inks.strong, "text": inks.text, "dim": inks.dim, "good": inks.good,
                  "warn": inks.warn, "bad": inks.bad}  # fmt: skip
-        start = max(_LABEL_CELLS, cell_len(line.label) + 1) if line.label else 0
+        start = max(labels, cell_len(line.label) + 1) if line.label else 0
         if start > width // 2:
             start = 0
         pieces = wrapped(plain_line(line.text), max(width - start, 1))
@@ -90,3 +94,10 @@ class DetailsPanel(Panel[DetailsData]):
         if line.label:
             rows[0] = Row().add(line.label, inks.dim).to(start).add(pieces[0], tones[line.tone])
         return rows
+
+
+def _label_cells(lines: Sequence[DetailLine], width: int) -> int:
+    """The cells before the texts: those of the longest label, but at most a third of `width`."""
+    most = min(_MOST_LABEL_CELLS, width // 3)
+    fitting = [cells for line in lines if (cells := cell_len(line.label)) < most]
+    return max(fitting, default=0) + 1

@@ -15,6 +15,7 @@ from decodescope.analyzer.formatting import (
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
 from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.views.mangled import readable_kernel
+from decodescope.analyzer.views.words import device_words
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
@@ -84,8 +85,9 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
     if step >= 0:
         since_ns = int(ops.start_ns[row] - analysis.steps.span.start_ns[step])
         yield DetailLine("step", f"{step}, {duration(since_ns)} after its first op")
-    device = trace.device_label(int(ops.device[row]))
-    yield DetailLine("on", f"device {device}, stream {int(ops.stream[row])}")
+    where = device_words(trace.device_label(int(ops.device[row])))
+    lane = "thread" if trace.on_cpu else "stream"
+    yield DetailLine("on", f"{where}, {lane} {int(ops.stream[row])}")
     if ops.shape[row] >= 0:
         yield DetailLine("shape", _shape_text(trace.shapes[int(ops.shape[row])]))
     gap_ns = int(facts.gap_ns[0])
