@@ -173,6 +173,14 @@ def is_growing(file: BinaryIO) -> bool:
     return False
 
 
+def names_of(partial: Path) -> tuple[Path, ...]:
+    """The names that a file which grows as `partial` may get; none if it is not named so."""
+    name = partial.name.removesuffix(_PARTIAL)
+    if name in ("", partial.name):
+        return ()
+    return tuple(partial.with_name(one) for one in {name, re.sub(r"(?<=.)-[0-9]{1,9}$", "", name)})
+
+
 def growing_file(path: Path) -> Path | None:
     """The file that will be named `path` when its `GrowingFile` is closed, None if none grows; of
     several the one with the highest number."""

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from decodescope.analyzer.files import names_of
 from decodescope.analyzer.recordings.recording import is_recording
 from decodescope.tui.link.base import Link
 
@@ -47,8 +48,8 @@ class ReplaySource:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The recording."""
-        return (self.path,)
+        """The recording, also under the name that it gets if it is still being written."""
+        return (self.path, *names_of(self.path))
 
 
 @dataclass(frozen=True, slots=True)

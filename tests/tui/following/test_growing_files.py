@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.files import growing_file, names_of
+from decodescope.analyzer.output_paths import check_writable
 from decodescope.analyzer.protocol import State
 from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.memory import Memory, Places
 from decodescope.tui.model.shelf import GROWING, look
-from decodescope.tui.model.sources import TraceSource
+from decodescope.tui.model.sources import TraceSource, source_for
 from decodescope.tui.panels.files import FilesPanel, PathPanel
 from tests.helpers.scripted import StillClock, hello, settle, stats, text_of, write_trace
 
@@ -111,6 +114,37 @@ async def test_a_recent_name_leads_to_the_run_before_it_has_it(app, folder, run)
         app.screen.query_one(FilesPanel).opened(("recent", folder / "run.dsrec"))
         await until(app, pilot, lambda: "47.2 tok/s" in text_of(app))
         assert "following" in text_of(app).splitlines()[0]
+
+
+@pytest.mark.parametrize("runs", [1, 2])
+def test_no_export_replaces_a_recording_that_is_followed_whatever_its_name_is(
+    folder: Path, runs: int
+) -> None:
+    path = folder / "run.dsrec"
+    writers = [RecordingWriter(path) for _ in range(runs)]
+    source = source_for(growing_file(path))
+    for writer in reversed(writers):
+        with pytest.raises(InputError, match="is the input"):
+            check_writable(path, "", source.paths)
+        writer.write(stats(1))
+        writer.close()
+    with pytest.raises(InputError, match="is the input"):
+        check_writable(path, "", source.paths)
+    check_writable(folder / "run", "", source.paths)
+
+
+@pytest.mark.parametrize(
+    ("partial", "names"),
+    [
+        ("run.dsrec.partial", {"run.dsrec"}),
+        ("run.dsrec-2.partial", {"run.dsrec", "run.dsrec-2"}),
+        ("-2.partial", {"-2"}),
+        ("run.dsrec", set()),
+        (".partial", set()),
+    ],
+)
+def test_the_names_that_a_growing_file_may_get(partial: str, names: set[str]) -> None:
+    assert {path.name for path in names_of(Path("folder", partial))} == names
 
 
 def test_bundled_recordings_are_as_old_as_their_runs() -> None:
