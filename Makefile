@@ -25,8 +25,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 run: $(READY)  ## set up and start the app (no terminal: print one run's summary); ARGS="--model ..."
 	$(PY) -m decodescope $(ARGS)
 
+# Hundreds of child processes import the package: what it compiles to is kept between them.
 test: $(READY)  ## all tests that need no GPU, in two processes; ARGS="tests/tui -x" chooses, in one
-	$(PY) -m pytest -m "not gpu" $(or $(ARGS),-n 2 --dist worksteal)
+	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -m "not gpu" $(or $(ARGS),-n 2 --dist worksteal)
 
 check: $(READY)  ## formatting, lint, types, import rules
 	$(PY) -m ruff format --check .

@@ -69,6 +69,7 @@ class Feed:
     _held: bool = False
     _runs_after: bool = False
     _samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
+    _heard_at: float | None = None
     _log: RunLog = field(default_factory=RunLog)
 
     @property
@@ -80,7 +81,7 @@ class Feed:
         """The current state, complete and immutable."""
         playback = self.link.playback() if self.link is not None else None
         return replace(self._state, samples=tuple(self._samples), log=self._log.lines,
-                       playback=playback, analysing=self.windows.analysing,
+                       heard_at=self._heard_at, playback=playback, analysing=self.windows.analysing,
                        recording=self.link is not None and self.link.recording,
                        unseen=self._log.unseen)  # fmt: skip
 
@@ -162,8 +163,8 @@ class Feed:
 
     def restarted(self) -> None:
         """Forget that the worker died; its data stays until the new worker reports."""
-        self._set(died=None, fatal=None, state="starting", detail="", stage_at=None, banner=None,
-                  heard_at=None)  # fmt: skip
+        self._set(died=None, fatal=None, state="starting", detail="", stage_at=None, banner=None)
+        self._heard_at = None
 
     def ending(self) -> None:
         """Say that the worker is being ended."""
@@ -172,7 +173,7 @@ class Feed:
 
     def receive(self, event: LinkEvent, now: float) -> None:
         """Process one event of the link; everything a dead worker reported is kept."""
-        self._set(heard_at=now)
+        self._heard_at = now
         match event:
             case Hello():
                 self._greet(event, now)
