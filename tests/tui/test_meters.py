@@ -16,8 +16,8 @@ from decodescope.tui.link import worker
 from decodescope.tui.link.base import Jumped
 from decodescope.tui.link.meters import open_meters
 from decodescope.tui.link.replay import ReplayLink
+from tests.helpers.app.worker import is_a, of, scripted, sending, until
 from tests.helpers.scripted import hello, settle, stats, text_of
-from tests.tui.test_worker_link import is_a, of, scripted, sending, until
 
 UUID = "GPU-00000000-aaaa-bbbb-cccc-000000000001"
 

@@ -23,9 +23,9 @@ from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.settings import as_fields, from_fields
 from decodescope.tui.screens.settings import SettingsScreen
+from tests.helpers.app.worker import is_a, scripted, sending, until
 from tests.helpers.hostile import HOSTILE, OWN_SEQUENCES, unsafe
 from tests.helpers.scripted import hello, settle, text_of
-from tests.tui.test_worker_link import is_a, scripted, sending, until
 
 MODELS = (
     ModelInfo("tiny", "bundled, trained", 3_803_392),

@@ -26,6 +26,7 @@ from decodescope.tui.link import process
 from decodescope.tui.link.recording import RecordingLink
 from decodescope.tui.link.worker import WorkerLink
 from decodescope.tui.model.sources import ReplaySource, source_for
+from tests.helpers.app.worker import is_a, of, scripted, sending, until
 from tests.helpers.scripted import (
     ScriptedLink,
     Session,
@@ -37,7 +38,6 @@ from tests.helpers.scripted import (
     stats,
     text_of,
 )
-from tests.tui.test_worker_link import is_a, of, scripted, sending, until
 
 PATIENCE_S = 20
 
