@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 class FileActions(LookActions):
     """Files are read and written in the background; a bad one changes nothing that is shown."""
 
+    # Whether the live worker decoded before a file was shown instead.
+    _ran = True
+
     def on_file_done(self, message: FileDone) -> None:
         """Report where the file is, or why it was not written."""
         what, path = message.what, message.path
@@ -141,11 +144,13 @@ class FileActions(LookActions):
         """Show the worker again."""
         if self._live is not None and self._feed is not self._live:
             await self._show_instead(self._live)
-            await self._live.send(Resume())
+            if self._ran:
+                await self._live.send(Resume())
 
     async def _show_instead(self, feed: Feed, window: Window | None = None, index: int = 0) -> None:
         """Show `feed` in place of what is shown; `window` is of its choice at `index`."""
         if self._feed is self._live:
+            self._ran = self._feed.goes_on
             await self._feed.send(Pause())
         elif self._feed.link is not None:
             await self._feed.link.close()

@@ -102,9 +102,16 @@ class Feed:
         await self.link.send(message)
         return True
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the worker decodes, or will when it is released."""
+        if self._held:
+            return self._runs_after
+        return self._state.state not in ("paused", "failed", "ended")
+
     async def hold(self) -> None:
         """Pause the worker until `release`; it gets no messages meanwhile."""
-        self._runs_after = self._state.state not in ("paused", "failed", "ended")
+        self._runs_after = self.goes_on
         if self._runs_after:
             await self.send(Pause())
         self._held = True

@@ -96,6 +96,14 @@ def test_entries_differ_by_colour_or_letter_on_sixteen_colours(
     assert all(len(letters[name]) == 1 for name in palette)
 
 
+@pytest.mark.parametrize(
+    "letters", [colors.GAP_LETTERS, colors.FAMILY_LETTERS, colors.PART_LETTERS]
+)
+def test_letters_tell_entries_apart_without_any_colour(letters: Mapping[str, str]) -> None:
+    shown = [letter for name, letter in letters.items() if name != "busy"]
+    assert len(set(shown)) == len(shown)
+
+
 def test_every_class_and_family_has_a_colour_and_a_letter() -> None:
     assert set(colors.GAP_COLORS) == set(colors.GAP_LETTERS) == set(GAP_CLASSES)
     assert set(colors.FAMILY_COLORS) == set(colors.FAMILY_LETTERS) == set(FAMILIES)

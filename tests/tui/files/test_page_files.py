@@ -187,6 +187,24 @@ async def test_a_live_worker_waits_and_is_gone_back_to(session: Session, trace_f
     assert session.link.closed
 
 
+async def test_a_worker_that_was_paused_is_still_paused_when_it_is_gone_back_to(
+    session: Session, trace_file: Path
+) -> None:
+    session.link.answers = True
+    async with session.app.run_test(size=(120, 40)) as pilot:
+        await session.run(pilot)
+        await pilot.press("p")
+        await typed(pilot, str(trace_file))
+        await pilot.press("enter")
+        await settle(pilot)
+        await pilot.press("8")
+        await settle(pilot)
+        await pilot.press("home", "enter")
+        await settle(pilot)
+        assert "paused" in text_of(session.app).splitlines()[0]
+    assert Resume() not in session.link.sent
+
+
 async def test_what_t_captured_is_listed(session: Session, trace_file: Path) -> None:
     async with session.app.run_test(size=(140, 40)) as pilot:
         await session.run(pilot, ready(trace_file, requested=True))
