@@ -41,6 +41,8 @@ KEYS = {
     "4": _TABLE,
     "5": _TABLE,
     "6": ("down", "up"),
+    "7": ("enter", "enter"),
+    "8": ("down", "up"),
     "9": ("down", "end", "home"),
 }
 
