@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from decodescope.analyzer.attribution.range_tree import NO_NODE
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.distributions import percentiles
-from decodescope.analyzer.reports.launches_and_kernels import kernel_reports
+from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, kernel_times
 from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
 from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.trace import Columns, Int64s
@@ -70,6 +70,15 @@ def kernels_within(analysis: Analysis, path: str) -> tuple[KernelReport, ...]:
     counts and times are of these ops, and shares of their times."""
     inside = analysis.ranges.ops_within(path)
     return kernel_reports(analysis, analysis.work, inside)
+
+
+def longest_kernels_within(analysis: Analysis, path: str, most: int) -> list[tuple[str, int, int]]:
+    """Name, count and time (critical time, if ops overlap) of the first `most` kernels of
+    `kernels_within`, without what else is known of them."""
+    times = kernel_times(analysis, analysis.ranges.ops_within(path)).take(slice(most))
+    names = [analysis.trace.names[name] for name in times.name.tolist()]
+    ranked_ns = times.critical_ns if analysis.overlapping else times.total_ns
+    return list(zip(names, times.count.tolist(), ranked_ns.tolist(), strict=True))
 
 
 def kernel_launches(analysis: Analysis, name: str, within: str | None = None) -> KernelLaunches:

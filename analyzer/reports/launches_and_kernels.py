@@ -1,5 +1,7 @@
 """The launch calls of a trace, and its kernels by total time."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from decodescope.analyzer.reports.distributions import percentiles
@@ -8,7 +10,7 @@ from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport, ShortKernels
 from decodescope.analyzer.timing.queue_depth import queue_depth_over_time
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import KERNEL, Bools, Int32s
+from decodescope.analyzer.trace import KERNEL, Bools, Columns, Int32s, Int64s
 
 
 def launch_report(timeline: Timeline) -> LaunchReport:
@@ -32,33 +34,53 @@ def launch_report(timeline: Timeline) -> LaunchReport:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelTimes(Columns):
+    """One row for each kernel name (in a CPU capture: each leaf operator), longest total first; if
+    ops overlap, longest critical time first. `name` indexes `Trace.names`; `count` ops, and the
+    sums of their times."""
+
+    name: Int64s
+    count: Int64s
+    total_ns: Int64s
+    critical_ns: Int64s
+
+
+def kernel_times(timeline: Timeline, chosen: Bools | None = None) -> KernelTimes:
+    """The kernels of all ops, or of the `chosen` ones."""
+    trace, mine = timeline.trace, _kernels_of(timeline, chosen)
+    named = trace.ops.name[mine]
+    count, total_ns, critical_ns = np.zeros((3, len(trace.names)), dtype=np.int64)
+    np.add.at(count, named, 1)
+    np.add.at(total_ns, named, trace.ops.length_ns[mine])
+    np.add.at(critical_ns, named, timeline.critical_ns[mine])
+    rank_ns = critical_ns if timeline.overlapping else total_ns
+    names = np.flatnonzero(count)
+    # Names are numbered in their order.
+    names = names[np.lexsort((names, -rank_ns[names]))]
+    return KernelTimes(names, count[names], total_ns[names], critical_ns[names])
+
+
 def kernel_reports(
     timeline: Timeline, work: OpWork, chosen: Bools | None = None
 ) -> tuple[KernelReport, ...]:
-    """One row for each kernel name (in a CPU capture: each leaf operator), longest total first; if
-    ops overlap, longest critical time first.
+    """The rows of `kernel_times` with all that is known of each kernel.
 
     `mean_ns` is total / count rounded down, `share` total / sum of all totals, `critical_share` the
     same of critical times. If `chosen` is given, only these ops count, and shares are of their
     times.
     """
     trace, launches = timeline.trace, timeline.launches
-    counted = np.ones(len(trace.ops), dtype=np.bool_) if chosen is None else chosen
-    mine = np.flatnonzero((trace.ops.kind == trace.kernel_kind) & counted)
-    named = trace.ops.name[mine]
-    counts, totals, critical = np.zeros((3, len(trace.names)), dtype=np.int64)
-    np.add.at(counts, named, 1)
-    np.add.at(totals, named, trace.ops.length_ns[mine])
-    np.add.at(critical, named, timeline.critical_ns[mine])
+    times, mine = kernel_times(timeline, chosen), _kernels_of(timeline, chosen)
     short_ops = launches.first_op[_alone_and_short(timeline)[1]]
-    short = np.bincount(trace.ops.name[short_ops[counted[short_ops]]], minlength=len(trace.names))
-    all_totals, all_critical = int(totals.sum()), int(critical.sum())
+    if chosen is not None:
+        short_ops = short_ops[chosen[short_ops]]
+    short = np.bincount(trace.ops.name[short_ops], minlength=len(trace.names))[times.name]
+    all_totals, all_critical = int(times.total_ns.sum()), int(times.critical_ns.sum())
     known = rooflines(trace, work, mine)
-    names = np.flatnonzero(counts)
-    columns = (names, *(column[names] for column in (counts, totals, critical, short)))
-    rows = zip(*(column.tolist() for column in columns), strict=True)
-    shapes = _shapes(named, trace.ops.shape[mine])
-    reports = [
+    shapes = _shapes(trace.ops.name[mine], trace.ops.shape[mine])
+    columns = (times.name, times.count, times.total_ns, times.critical_ns, short)
+    return tuple(
         KernelReport(
             name=trace.names[name],
             count=count,
@@ -72,15 +94,16 @@ def kernel_reports(
             shape=trace.shapes[shapes[name][0]] if name in shapes else None,
             shapes=shapes[name][1] if name in shapes else 0,
         )
-        for name, count, total_ns, critical_ns, short_calls in rows
-    ]
-    overlapping = timeline.overlapping
-    return tuple(
-        sorted(
-            reports,
-            key=lambda one: (-(one.critical_ns if overlapping else one.total_ns), one.name),
+        for name, count, total_ns, critical_ns, short_calls in zip(
+            *(column.tolist() for column in columns), strict=True
         )
     )
+
+
+def _kernels_of(timeline: Timeline, chosen: Bools | None) -> Int64s:
+    trace = timeline.trace
+    kernels = trace.ops.kind == trace.kernel_kind
+    return np.flatnonzero(kernels if chosen is None else kernels & chosen)
 
 
 def _shapes(name: Int32s, shape: Int32s) -> dict[int, tuple[int, int]]:

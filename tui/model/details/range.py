@@ -19,7 +19,7 @@ _CERTAINTY = {
 
 def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
     """Time, launches, idle time by class and the longest kernels of the range."""
-    from decodescope.analyzer.reports.kernel_launches import kernels_within
+    from decodescope.analyzer.reports.kernel_launches import longest_kernels_within
     from decodescope.analyzer.views.folded_ranges import range_lines as lines_of
 
     report = window.report
@@ -48,13 +48,11 @@ def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
     matched = "" if found.matched is None else f"; {percent(found.matched)} % of its ops match"
     yield DetailLine("attributed", _CERTAINTY[found.confidence] + matched)
     yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
-    kernels = kernels_within(window.analysis, path)[:_KERNELS]
-    short = short_kernels((kernel.name for kernel in kernels), _NAME_CELLS)
-    for kernel in kernels:
-        ns = kernel.critical_ns if report.overlapping else kernel.total_ns
+    kernels = longest_kernels_within(window.analysis, path, _KERNELS)
+    short = short_kernels((name for name, _, _ in kernels), _NAME_CELLS)
+    for name, calls, ns in kernels:
         share = f", {percent(ns / line.time_ns)} %" if line.time_ns else ""
-        name = short[kernel.name]
-        yield DetailLine("", f"{duration(ns)}{share}, {count(kernel.count)}: {name}")
+        yield DetailLine("", f"{duration(ns)}{share}, {count(calls)}: {short[name]}")
 
 
 def _idle(report: Report, found: RangeReport) -> Iterator[DetailLine]:
