@@ -134,11 +134,12 @@ async def test_slices_of_a_lane_and_lanes(trace_file):
     assert isinstance(below, GapPick)
 
 
-async def test_search_moves_from_match_to_match(trace_file):
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (120, 40)])
+async def test_search_moves_from_match_to_match(trace_file, size):
     app = app_of(trace_file)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=size) as pilot:
         panel = await opened(pilot)
-        await press(pilot, "0", "slash", *"mulf", "enter")
+        await press(pilot, "0", "c", "slash", *"mulf", "enter")
         names = panel._look.lanes.analysis.trace
         first = pick(app)
         await press(pilot, "n")
@@ -149,7 +150,7 @@ async def test_search_moves_from_match_to_match(trace_file):
         none = text_of(app)
     assert "MulFunctor" in names.names[names.ops.name[first.row]]
     assert second.row > first.row
-    assert re.search(r"/mulf \d+/36", shown)
+    assert re.search(r"/mulf +\d+/36", shown)
     assert "no match" in none
 
 

@@ -147,7 +147,8 @@ class LanesPanel(Panel[TimelineData]):
         from decodescope.tui.panels.timeline.axis import axis, legend
 
         head = [canvas.minimap()] if height >= _WITH_MAP else []
-        foot = (height >= _WITH_AXIS) + (height >= _WITH_LEGEND or self._prompt is not None)
+        searching = self._prompt is not None or bool(self._search)
+        foot = (height >= _WITH_AXIS) + (height >= _WITH_LEGEND or searching)
         self._body = max(height - len(head) - foot, 1)
         self._body_top = len(head)
         self._scroll(canvas)
@@ -158,6 +159,10 @@ class LanesPanel(Panel[TimelineData]):
             rows.append(axis(canvas))
         if self._prompt is not None:
             rows.append(self._prompt.drawn(self._brush.inks))
+        elif self._search:
+            found = Row().add(f"/{self._search}  {self._matches}  ", self._brush.inks.key)
+            rest = max(width - found.cells, 0)
+            rows.append(found.row(legend(canvas, rest), rest))
         elif height >= _WITH_LEGEND:
             rows.append(legend(canvas, width))
         return rows[:height]
@@ -192,11 +197,9 @@ class LanesPanel(Panel[TimelineData]):
     def _note(self, data: TimelineData) -> str:
         shown = len(self._lane_rows)
         lanes = len(data.window.lanes.lanes)
-        parts = [f"/{self._search} {self._matches}".rstrip()] if self._search else []
-        if shown < lanes:
-            parts.append(f"lanes {self._top + 1}\u2013{self._top + shown} of {lanes}")
-        parts += [data.note] if data.note else []
-        return " · ".join(parts)
+        some = shown < lanes
+        place = f"lanes {self._top + 1}\u2013{self._top + shown} of {lanes}" if some else ""
+        return " · ".join(part for part in (place, data.note) if part)
 
     def _matching(self, look: "Look") -> "Bools | None":
         """Which names match the search, None without one."""
