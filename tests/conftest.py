@@ -56,6 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if gpu_items and not _has_cuda():
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+    # At the end no process waits for a long test of another.
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_collection_finish() -> None:

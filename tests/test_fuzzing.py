@@ -100,6 +100,7 @@ def test_a_changed_input_is_a_failure(tmp_path: Path) -> None:
         check_files(ANALYZE, tmp_path)
 
 
+@pytest.mark.slow
 def test_cases_of_every_kind_hold(repository: Path) -> None:
     done = subprocess.run(
         [sys.executable, "tests/fuzz.py", "--cases", "600", "--seed", "14", "--jobs", "2"],

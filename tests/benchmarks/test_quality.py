@@ -184,6 +184,7 @@ def perplexity(model: torch.nn.Module, windows: torch.Tensor) -> float:
     return math.exp(sum(losses) / len(losses))
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_perplexity_stays_within_its_bounds(tiny: LoadedModel, windows: torch.Tensor) -> None:
     """The bounds of the whole held-out text on a part of it, in fp32, with weights that were

@@ -3,6 +3,8 @@
 import gc
 import tracemalloc
 
+import pytest
+
 from decodescope.analyzer.protocol import Heartbeat, Log, Meters, State
 from decodescope.tui.model.feed import HISTORY_SAMPLES, open_feed
 from decodescope.tui.model.run_log import LOG_LINES
@@ -12,6 +14,7 @@ from tests.helpers.scripted import ScriptedLink, StillClock, hello, stats
 HOUR = 3600
 
 
+@pytest.mark.slow
 def test_eight_hours_of_a_run_take_as_much_memory_as_one():
     clock = StillClock()
     feed = open_feed(LiveSource(ScriptedLink()), clock)

@@ -98,6 +98,7 @@ def test_copying_uses_osc_52(start):
     terminal.until(lambda: b"\x1b]52;c;" in terminal.raw)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
 def test_the_command_survives_the_death_of_a_real_worker():
     pytest.importorskip("torch")

@@ -64,6 +64,7 @@ def checkpoint(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 async def test_a_real_worker_lives_through_a_session(checkpoint):
     link = WorkerLink(config(checkpoint))
     await link.start()
