@@ -63,7 +63,7 @@ COMMANDS = (
     Command("command_palette", "ctrl+p", "Command palette", "Search all actions",
             "palette", 7, "^p"),
     Command("clear", "escape", "Clear the selection",
-            "Hide the banner; then clear the selection; then show everything again",
+            "Hide the banner; then drop search and filter; then the selection; then show all",
             shown="esc"),
     Command("quit", "q,ctrl+c", "Quit", "Stop the worker and leave", "quit", 0, "q"),
 )  # fmt: skip

@@ -69,10 +69,11 @@ class LookActions(RunActions):
         self._painter.paint()
 
     def action_clear(self) -> None:
-        """Hide the banner; without one, drop the selection; then show everything again."""
+        """Hide the banner; without one, drop what is searched and filtered on the page, then the
+        selection; then show everything again."""
         if self._feed.view().banner is not None:
             self._feed.dismiss_banner()
-        else:
+        elif not self._main.forget_typed():
             self._focus.clear(self._painter.shown()[0])
         self._painter.paint()
 

@@ -154,6 +154,10 @@ class Panel(Widget, Generic[Data], can_focus=False):
         """The panel's content for `width` x `height` cells inside the frame."""
         raise NotImplementedError
 
+    def forget_typed(self) -> bool:
+        """Drop a search and a filter; False if there is none."""
+        return False
+
     def as_text(self, data: Data) -> Sequence[TextLine]:
         """`data` as lines for the clipboard; none by default."""
         return []

@@ -122,6 +122,13 @@ class TablePanel(Panel[Rows]):
             rows.append(self._foot())
         return Sheet(rows, self.title(), self._place_note())
 
+    def forget_typed(self) -> bool:
+        typed = bool(self._filter or self._search)
+        if typed:
+            self._filter = self._search = ""
+            self._apply()
+        return typed
+
     def as_text(self, data: Rows) -> list[TextLine]:
         lines: list[TextLine] = [self.title(), tuple(column.title for column in data.columns)]
         for row in self._order[:_MOST_COPIED]:

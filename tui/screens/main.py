@@ -101,6 +101,10 @@ class MainScreen(Screen[None]):
         self._shown = (view, moment)
         self._show(panel for panel in self._visible() if panel.AGES)
 
+    def forget_typed(self) -> bool:
+        """Drop the search and the filter of a panel of the page; False if there is none."""
+        return any(panel.forget_typed() for panel in self._visible())
+
     def as_text(self) -> str:
         """What the page shows, as lines for the clipboard."""
         lines: list[TextLine] = []

@@ -165,6 +165,12 @@ async def test_the_list_is_searched_and_sorted(eager: Path) -> None:
         found = sum("argmax" in names.lower() for _, names in idle_of("eager"))
         assert found > 0
         assert f" {found:,} of {len(idle_of('eager')):,}" in text_of(app)
+        await press(pilot, "down", "tab", "escape")
+        assert "filter: argmax" not in text_of(app)
+        assert f"/{len(idle_of('eager')):,} " in text_of(app)
+        assert selection(app).pick is not None
+        await press(pilot, "escape")
+        assert selection(app).pick is None
 
 
 @pytest.mark.parametrize("text", ["[[a", "[[a]", "a||b", "[a--b]", "(", "*", "\\"])

@@ -148,6 +148,10 @@ async def test_search_moves_from_match_to_match(trace_file, size):
         shown = text_of(app)
         await press(pilot, "slash", *"nothing-like-it", "enter")
         none = text_of(app)
+        kept = pick(app)
+        await press(pilot, "escape")
+        assert "nothing-like-it" not in text_of(app)
+        assert pick(app) == kept
     assert "MulFunctor" in names.names[names.ops.name[first.row]]
     assert second.row > first.row
     assert re.search(r"/mulf +\d+/36", shown)

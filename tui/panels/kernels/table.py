@@ -104,7 +104,9 @@ class KernelTablePanel(TablePanel):
         return action != "back" or self._open is not None
 
     def action_back(self) -> None:
-        """Show all kernels again, as they were."""
+        """Drop a search and a filter; without one, show all kernels again, as they were."""
+        if self.forget_typed():
+            return
         name, self._open = self._open, None
         self.post_message(Choose(KernelPick(name or "")))
 

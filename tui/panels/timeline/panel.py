@@ -47,12 +47,22 @@ class TimelinePanel(LanesPanel):
         self._search = self._prompt.text
         if ended:
             self._prompt = None
+        self._mark_matches()
+        if ended and event.key == "enter":
+            self.action_next_match(1)
+        self._redraw()
+
+    def forget_typed(self) -> bool:
+        typed, self._search = bool(self._search), ""
+        if typed:
+            self._mark_matches()
+            self._redraw()
+        return typed
+
+    def _mark_matches(self) -> None:
         if self._look is not None:
             self._labels = self._matching(self._look)
             self._look = self._look.marked(self._selection, self._labels)
-            if ended and event.key == "enter":
-                self.action_next_match(1)
-        self._redraw()
 
     def action_pan(self, direction: int) -> None:
         """Move by a quarter of what is visible."""
