@@ -14,7 +14,7 @@ from decodescope.analyzer.views.ascii_text import to_ascii
 from decodescope.tui.link import meters as reading
 from decodescope.tui.link import worker
 from decodescope.tui.link.base import Jumped
-from decodescope.tui.link.meters import open_meters
+from decodescope.tui.link.meters import has_gpu, open_meters
 from decodescope.tui.link.replay import ReplayLink
 from tests.helpers.app.worker import is_a, of, scripted, sending, until
 from tests.helpers.scripted import hello, settle, stats, text_of
@@ -105,6 +105,18 @@ def test_another_gpu_is_not_read_instead():
 def test_without_the_package_there_are_no_meters(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert open_meters(UUID) is None
+    assert not has_gpu()
+
+
+@pytest.mark.parametrize(
+    ("lacks", "count", "found"),
+    [((), 2, True), ((), 0, False), (["nvmlInit"], 2, False), (["nvmlDeviceGetCount"], 2, False)],
+)
+def test_a_machine_has_a_gpu_if_its_driver_sees_one(lacks, count, found):
+    nvml = FakeNvml(*lacks)
+    nvml.nvmlDeviceGetCount = lambda: count
+    assert has_gpu(nvml) is found
+    assert nvml.open == 0
 
 
 CALLS = {
