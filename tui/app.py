@@ -71,6 +71,8 @@ class DecodescopeApp(FileActions):
     """
 
     TITLE = "decodescope"
+    # On a small screen a notification takes its text's rows, and no more.
+    CSS = "Toast { padding: 0 1; margin-top: 0; max-width: 80%; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         *bindings((*COMMANDS, *REPLAY_COMMANDS), "app"),
         *(Binding(page.key, f"page('{page.name}')", page.label, show=False) for page in PAGES),

@@ -1,6 +1,7 @@
 """Errors around the app are shown on its screen, and the app stays up."""
 
 import pytest
+from textual.widgets._toast import Toast
 
 from decodescope.analyzer.protocol import (
     Bye,
@@ -65,6 +66,16 @@ async def test_a_trace_that_cannot_be_written_is_an_error_on_screen(session, tmp
         shown = text_of(session.app)
     assert "trace not written" in shown
     assert "gone.json" in shown
+
+
+async def test_notifications_leave_most_of_the_smallest_screen(session):
+    async with session.app.run_test(size=(60, 16), notifications=True) as pilot:
+        await session.run(pilot)
+        await pilot.press("t", "y", "v", "R")
+        await settle(pilot)
+        toasts = [toast.region for toast in session.app.screen.query(Toast)]
+    assert len(toasts) >= 3
+    assert sum(region.height for region in toasts) <= 8
 
 
 async def test_death_shows_a_banner_keeps_the_data_and_r_restarts(session, trace_file):

@@ -142,6 +142,7 @@ async def test_v_is_not_offered_where_one_variant_was_recorded(tmp_path, trace_f
     async with opened.app.run_test(size=(200, 45)) as pilot:
         await opened.until(pilot, lambda: opened.view.window is not None)
         assert "v variant" not in text_of(opened.app)
+        assert "v switches" not in text_of(opened.app)
         assert "{ } window" in text_of(opened.app)
 
 

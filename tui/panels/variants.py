@@ -50,7 +50,9 @@ class VariantsPanel(Panel[VariantsData]):
         names = min(max(len(choice.name) for choice in data.choices), max(width - _MARKS, 1))
         rows = [self._line(data, index, names, width) for index in shown]
         hidden = total - len(shown)
-        return Sheet(rows, data.title, f"v switches · {hidden} more" if hidden else "v switches")
+        several = sum(choice.unavailable is None for choice in data.choices) > 1
+        notes = ("v switches" if several else "", f"{hidden} more" if hidden else "")
+        return Sheet(rows, data.title, " · ".join(filter(None, notes)))
 
     def _line(self, data: VariantsData, index: int, names: int, width: int) -> Row:
         choice, inks = data.choices[index], self._brush.inks
