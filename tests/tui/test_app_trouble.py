@@ -74,8 +74,8 @@ async def test_notifications_leave_most_of_the_smallest_screen(session):
         await pilot.press("t", "y", "v", "R")
         await settle(pilot)
         toasts = [toast.region for toast in session.app.screen.query(Toast)]
-    assert len(toasts) >= 3
-    assert sum(region.height for region in toasts) <= 8
+    assert len(toasts) == 2
+    assert sum(region.height for region in toasts) <= 4
 
 
 async def test_death_shows_a_banner_keeps_the_data_and_r_restarts(session, trace_file):
