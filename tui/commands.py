@@ -40,7 +40,7 @@ COMMANDS = (
     Command("help", "question_mark", "Help", "All keys, and what each figure means",
             "help", 1, "?"),
     Command("variants", "v", "Switch variant or file",
-            "List the variants or the opened files; a number chooses one", "variant", 2),
+            "List the variants or the opened files; a number chooses one", "switch", 2),
     Command("freeze", "space", "Freeze the view",
             "Stop repainting and analysing, or resume; the run itself continues", "freeze", 5),
     Command("pause", "p", "Pause or resume", "Pause the worker or the replay, or resume it",

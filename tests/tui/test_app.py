@@ -99,7 +99,7 @@ async def test_the_tenth_variant_has_a_key_as_well(session):
     assert session.link.sent == [SwitchVariant("number-10")]
     assert "0 number-10" in shown
     assert "  number-11" in shown
-    assert "v variant" in shown.splitlines()[-1]
+    assert "v switch" in shown.splitlines()[-1]
 
 
 async def test_pause_and_resume(session):

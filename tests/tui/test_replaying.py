@@ -120,7 +120,7 @@ async def test_v_leads_to_the_last_window_of_a_variant_that_was_recorded(recordi
     async with opened.app.run_test(size=(140, 45)) as pilot:
         await opened.until(pilot, lambda: opened.view.window is not None)
         choices = {choice.name: choice.unavailable for choice in opened.view.choices}
-        assert "v variant" in text_of(opened.app)
+        assert "v switch" in text_of(opened.app)
         await pilot.press("v", "1")
         await opened.until(pilot, lambda: opened.second() == 30)
         await opened.until(pilot, lambda: opened.view.window is not None)
@@ -141,7 +141,7 @@ async def test_v_is_not_offered_where_one_variant_was_recorded(tmp_path, trace_f
     opened = Opened(path)
     async with opened.app.run_test(size=(200, 45)) as pilot:
         await opened.until(pilot, lambda: opened.view.window is not None)
-        assert "v variant" not in text_of(opened.app)
+        assert "v switch" not in text_of(opened.app)
         assert "v switches" not in text_of(opened.app)
         assert "{ } window" in text_of(opened.app)
 

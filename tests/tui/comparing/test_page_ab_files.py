@@ -15,7 +15,10 @@ async def test_two_files_are_compared(tmp_path: Path) -> None:
     files = [write_trace(tmp_path / f"{name}.json", name) for name in ("eager", "compiled")]
     page = Page(tmp_path, *files)
     async with page.app.run_test(size=TALL) as pilot:
-        await page.open(pilot, "c")
+        await page.open(pilot)
+        assert "c compares two chosen files; d compares with another file" in text_of(page.app)
+        await pilot.press("c")
+        await settle(pilot)
         shown = text_of(page.app)
         assert "A  eager · eager.json" in shown
         assert "B  compiled · compiled.json" in shown

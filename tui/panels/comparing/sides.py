@@ -16,7 +16,7 @@ from decodescope.analyzer.formatting import (
 from decodescope.analyzer.schema.comparison_report import Comparison, SpeedRatio
 from decodescope.analyzer.views.sides import Side, sides_of
 from decodescope.analyzer.views.words import verdict_words
-from decodescope.tui.model.view import Moment, View
+from decodescope.tui.model.view import Kind, Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
 from decodescope.tui.panels.panel import Empty
@@ -24,7 +24,11 @@ from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
 from decodescope.tui.style.palette import Inks
 
 _TITLE = "Speed beside accuracy"
-_HINT = "c measures the chosen variants in turn; d compares with a file"
+_HINTS: dict[Kind, str] = {
+    "live": "c measures the chosen variants in turn; d compares with a file",
+    "replay": "nothing is compared yet",
+    "trace": "c compares two chosen files; d compares with another file",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +116,8 @@ class ComparisonSidesPanel(ComparisonTable):
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         result = view.comparison.result
         if result is None:
-            hint = "nothing is compared yet" if view.kind == "replay" else _HINT
-            return Empty(_TITLE, "no round is complete" if view.comparison.busy else hint)
+            hint = "no round is complete" if view.comparison.busy else _HINTS[view.kind]
+            return Empty(_TITLE, hint)
         self._measured = isinstance(result, Comparison)
         self._unfinished = view.comparison.busy
         sides = sides_of(result)
