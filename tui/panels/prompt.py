@@ -1,4 +1,4 @@
-"""One line of text that a panel edits: a search or a filter."""
+"""One line of text that a panel edits, a search or a filter, and the panels that do."""
 
 from dataclasses import dataclass
 
@@ -32,12 +32,31 @@ class Prompt:
             self.text += character
         return key in ("escape", "enter")
 
-    def take(self, event: events.Key) -> bool:
-        """Take the key of an event, so that it is no command; True if it ends the editing."""
-        event.stop()
-        event.prevent_default()
-        return self.press(event.key, event.character)
-
     def drawn(self, inks: Inks) -> Row:
         """The label, the text and a cursor."""
         return Row().add(self.label, inks.key).add(self.text, inks.strong).add("▏", inks.accent)
+
+
+class Prompting:
+    """A panel that may have a prompt: it takes every key while there is one."""
+
+    _prompt: Prompt | None = None
+
+    def edited(self, prompt: Prompt, key: str) -> None:
+        """`key` changed the text of the prompt, or ended it."""
+        raise NotImplementedError
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        """Keys of a text are no commands."""
+        return self._prompt is not None
+
+    def on_key(self, event: events.Key) -> None:
+        """Edit the prompt, if there is one."""
+        prompt = self._prompt
+        if prompt is None:
+            return
+        event.stop()
+        event.prevent_default()
+        if prompt.press(event.key, event.character):
+            self._prompt = None
+        self.edited(prompt, event.key)

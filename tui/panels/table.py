@@ -11,7 +11,7 @@ from decodescope.tui.model.picks import Pick
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import Choose
 from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
-from decodescope.tui.panels.prompt import Prompt
+from decodescope.tui.panels.prompt import Prompt, Prompting
 from decodescope.tui.panels.table_layout import TableLayout
 from decodescope.tui.panels.table_rows import Rows, smart_pattern
 
@@ -34,7 +34,7 @@ TABLE_COMMANDS = (
 _MOST_COPIED = 1_000
 
 
-class TablePanel(Panel[Rows]):
+class TablePanel(Prompting, Panel[Rows]):
     """Subclasses say what to show (`source`, `rows`), the pick of a row, and what enter does.
 
     The cursor stays on its row, by key, when rows are replaced, sorted or filtered.
@@ -51,7 +51,6 @@ class TablePanel(Panel[Rows]):
         self._sorted: int | None = None
         self._down = True
         self._filter = self._search = ""
-        self._prompt: Prompt | None = None
         self._layout = TableLayout()
         super().__init__(brush, view, moment)
 
@@ -140,20 +139,11 @@ class TablePanel(Panel[Rows]):
 
     # Keys
 
-    def check_consume_key(self, key: str, character: str | None) -> bool:
-        return self._prompt is not None
-
-    def on_key(self, event: events.Key) -> None:
-        """Edit the prompt, if there is one."""
-        if self._prompt is None:
-            return
-        ended = self._prompt.take(event)
-        if self._prompt.filters:
-            self._filter = self._prompt.text
+    def edited(self, prompt: Prompt, key: str) -> None:
+        if prompt.filters:
+            self._filter = prompt.text
         else:
-            self._search = self._prompt.text
-        if ended:
-            self._prompt = None
+            self._search = prompt.text
         self._apply()
 
     def action_find(self) -> None:

@@ -9,7 +9,16 @@ Result = TypeVar("Result")
 
 
 class Dialog(ModalScreen[Result | None]):
-    """Escape closes it without a result."""
+    """A frame of the class `box`, which subclasses make; escape closes it without a result."""
+
+    DEFAULT_CSS = "Dialog { align: center middle; }"
+    CSS = """
+    .box {
+        max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
+        background: $surface; border: round $primary; border-title-color: $primary;
+        border-subtitle-color: $foreground-muted;
+    }
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
 

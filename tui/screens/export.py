@@ -89,19 +89,17 @@ class TargetInput(PlainInput):
 class ExportScreen(Dialog[Export]):
     """Returns what to write where, None if cancelled. An existing file needs enter twice."""
 
-    CSS = """
-    ExportScreen { align: center middle; }
-    ExportScreen > Vertical {
-        width: 84; max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
-        background: $surface; border: round $primary; border-title-color: $primary;
-        border-subtitle-color: $foreground-muted;
-    }
+    CSS = (
+        Dialog.CSS
+        + """
+    .box { width: 84; }
     ExportScreen Choices { height: auto; max-height: 9; border: none; background: $surface; }
     ExportScreen TargetInput, ExportScreen TargetInput:focus {
         border: none; height: 1; padding: 0 1; background: $panel;
     }
     ExportScreen .problem { height: auto; color: $warning; padding: 0 1; }
     """
+    )
 
     def __init__(self, stem: str, folder: Path, inputs: tuple[Path, ...], of: set[Of]) -> None:
         """Files are named after `stem` in `folder`; `inputs` are never overwritten. What is not
@@ -115,7 +113,7 @@ class ExportScreen(Dialog[Export]):
         self._asked: Path | None = None
 
     def compose(self) -> ComposeResult:
-        with Vertical() as box:
+        with Vertical(classes="box") as box:
             box.border_title = "Export"
             box.border_subtitle = "enter writes \u00b7 tab edits, completes \u00b7 esc"
             yield Choices(*(Option(one.words) for one in self._offered), compact=True, markup=False)

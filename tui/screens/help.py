@@ -10,10 +10,10 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from decodescope.tui.commands import Command
+from decodescope.tui.screens.dialog import Dialog
 from decodescope.tui.style.palette import Inks
 
 FIGURES = (
@@ -71,23 +71,21 @@ _LEAST_CELLS = 14
 _LETTERS = string.ascii_letters + string.digits
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Scrolls; any of the usual keys closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q,space,enter", "dismiss", "Close"),
+        Binding("question_mark,q,space,enter", "close", "Close"),
         Binding("j", "scroll(1)", "Down"),
         Binding("k", "scroll(-1)", "Up"),
     ]
-    CSS = """
-    HelpScreen { align: center middle; }
-    HelpScreen > VerticalScroll {
-        width: 92; max-width: 96%; height: auto; max-height: 96%; padding: 0 2;
-        background: $surface; border: round $primary; border-title-color: $primary;
-        border-subtitle-color: $foreground-muted; scrollbar-size-vertical: 1;
-    }
+    CSS = (
+        Dialog.CSS
+        + """
+    .box { width: 92; padding: 0 2; scrollbar-size-vertical: 1; }
     HelpScreen Static { height: auto; }
     """
+    )
 
     def __init__(
         self, inks: Inks, here: tuple[Command, ...], everywhere: tuple[Command, ...]
@@ -103,7 +101,7 @@ class HelpScreen(ModalScreen[None]):
         keys += [("tab", "Give the keys to the next panel of the page")]
         keys += _keys(self._everywhere)
         here = _keys(self._here)
-        with VerticalScroll() as box:
+        with VerticalScroll(classes="box") as box:
             box.border_title = "decodescope help"
             box.border_subtitle = "esc closes"
             if here:

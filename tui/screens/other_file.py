@@ -17,13 +17,10 @@ from decodescope.tui.screens.dialog import Dialog
 class OtherFileScreen(Dialog[Path]):
     """Returns a path, None if cancelled."""
 
-    CSS = """
-    OtherFileScreen { align: center middle; }
-    OtherFileScreen > Vertical {
-        width: 76; max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
-        background: $surface; border: round $primary; border-title-color: $primary;
-        border-subtitle-color: $foreground-muted;
-    }
+    CSS = (
+        Dialog.CSS
+        + """
+    .box { width: 76; }
     OtherFileScreen OptionList {
         height: auto; max-height: 10; border: none; background: $surface;
     }
@@ -32,13 +29,14 @@ class OtherFileScreen(Dialog[Path]):
     }
     OtherFileScreen Static { height: auto; padding: 0 1; }
     """
+    )
 
     def __init__(self) -> None:
         super().__init__()
         self._recordings = bundled_recordings()
 
     def compose(self) -> ComposeResult:
-        box = Vertical()
+        box = Vertical(classes="box")
         box.border_title, box.border_subtitle = "Compare with", "enter compares · esc"
         with box:
             names = [Option(Content(plain_line(path.name))) for path in self._recordings]

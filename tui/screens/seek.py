@@ -15,20 +15,19 @@ _HINT = "90, 1:30, 1:02:03 or 50 %"
 class SeekScreen(Dialog[int]):
     """Returns the time in ns, None if cancelled. A text that is no time stays to be corrected."""
 
-    CSS = """
-    SeekScreen { align: center middle; }
-    SeekScreen > Input {
-        width: 44; max-width: 96%; background: $surface; border: round $primary;
-        border-title-color: $primary; border-subtitle-color: $foreground-muted;
-    }
+    CSS = (
+        Dialog.CSS
+        + """
+    .box { width: 44; padding: 0 2; }
     """
+    )
 
     def __init__(self, playback: Playback) -> None:
         super().__init__()
         self._playback = playback
 
     def compose(self) -> ComposeResult:
-        field = Input(placeholder=_HINT)
+        field = Input(placeholder=_HINT, classes="box")
         field.border_title = f"Go to a time, up to {position(self._playback.duration_ns)}"
         field.border_subtitle = "enter goes there \u00b7 esc"
         yield field

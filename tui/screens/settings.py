@@ -31,13 +31,10 @@ class SettingsScreen(Dialog[Settings]):
         Binding("ctrl+s", "apply", "Apply"),
         Binding("down", "models", "Models"),
     ]
-    CSS = """
-    SettingsScreen { align: center middle; }
-    SettingsScreen > VerticalScroll {
-        width: 76; max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
-        background: $surface; border: round $primary; border-title-color: $primary;
-        border-subtitle-color: $foreground-muted;
-    }
+    CSS = (
+        Dialog.CSS
+        + """
+    .box { width: 76; }
     SettingsScreen Horizontal { height: 1; }
     SettingsScreen Label { width: auto; padding: 0 1 0 0; color: $foreground-muted; }
     SettingsScreen Input {
@@ -50,6 +47,7 @@ class SettingsScreen(Dialog[Settings]):
     SettingsScreen TextArea { height: 4; border: none; padding: 0 1; background: $panel; }
     SettingsScreen .problem { dock: bottom; height: auto; color: $error; background: $surface; }
     """
+    )
 
     def __init__(self, before: Settings, asked: Settings | None, hello: Hello | None) -> None:
         super().__init__()
@@ -60,7 +58,7 @@ class SettingsScreen(Dialog[Settings]):
         self._models = hello.models if hello is not None else ()
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll(can_focus=False) as box:
+        with VerticalScroll(can_focus=False, classes="box") as box:
             box.border_title = "Settings"
             box.border_subtitle = "enter or ^s applies · tab, down move · esc cancels"
             names = [model.name for model in self._models]

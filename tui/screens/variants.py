@@ -22,14 +22,12 @@ class VariantsScreen(Dialog[int]):
         Binding(key, f"choose({index})", f"Choose number {key}")
         for index, key in enumerate(CHOICE_KEYS)
     ]
-    CSS = """
-    VariantsScreen { align: center middle; }
-    VariantsScreen > OptionList {
-        width: 76; max-width: 96%; height: auto; max-height: 96%; padding: 0 1;
-        background: $surface; border: round $primary; border-title-color: $primary;
-        border-subtitle-color: $foreground-muted;
-    }
+    CSS = (
+        Dialog.CSS
+        + """
+    .box { width: 76; }
     """
+    )
 
     def __init__(self, title: str, choices: tuple[Choice, ...], current: int) -> None:
         super().__init__()
@@ -45,7 +43,7 @@ class VariantsScreen(Dialog[int]):
             about = choice.unavailable or choice.summary
             text = f"{key} {plain_line(choice.name):<{names}}  {plain_line(about)}"
             options.append(Option(Content(text), disabled=choice.unavailable is not None))
-        found = Choices(*options, compact=True, markup=False)
+        found = Choices(*options, compact=True, markup=False, classes="box")
         found.border_title = self._title
         found.border_subtitle = "a number or enter chooses · esc"
         yield found

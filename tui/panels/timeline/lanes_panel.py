@@ -7,7 +7,7 @@ from decodescope.analyzer.formatting import duration, significant
 from decodescope.tui.model.picks import NOTHING, Pick, Selection
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
-from decodescope.tui.panels.prompt import Prompt
+from decodescope.tui.panels.prompt import Prompting
 from decodescope.tui.panels.table_rows import smart_pattern
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class TimelineData:
     note: str
 
 
-class LanesPanel(Panel[TimelineData]):
+class LanesPanel(Prompting, Panel[TimelineData]):
     """All lanes of the window. What it looks at follows the window and the selection."""
 
     AGES = True
@@ -42,7 +42,6 @@ class LanesPanel(Panel[TimelineData]):
         self._selection = NOTHING
         self._labels: Bools | None = None
         self._search = self._matches = ""
-        self._prompt: Prompt | None = None
         self._own: Pick | None = None
         self._at_ns: int | None = None
         self._dragged: tuple[int, int] | None = None

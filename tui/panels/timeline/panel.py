@@ -36,19 +36,10 @@ class TimelinePanel(LanesPanel):
 
     # Keys
 
-    def check_consume_key(self, key: str, character: str | None) -> bool:
-        return self._prompt is not None
-
-    def on_key(self, event: events.Key) -> None:
-        """Edit the search, if there is a prompt."""
-        if self._prompt is None:
-            return
-        ended = self._prompt.take(event)
-        self._search = self._prompt.text
-        if ended:
-            self._prompt = None
+    def edited(self, prompt: Prompt, key: str) -> None:
+        self._search = prompt.text
         self._mark_matches()
-        if ended and event.key == "enter":
+        if key == "enter":
             self.action_next_match(1)
         self._redraw()
 
