@@ -36,7 +36,7 @@ class ComparisonKernelsPanel(ChangesTable):
             Column("change µs"),
             Column("change", priority=3),
             Column("count", priority=5),
-            Column("then", priority=4),
+            Column("→ count", priority=4),
         )  # fmt: skip
         cells = partial(_cells, ShortNames(row.name for row in rows))
         return Records(columns, rows, _key, cells, _values, _key)

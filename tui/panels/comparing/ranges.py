@@ -34,9 +34,9 @@ class ComparisonRangesPanel(ChangesTable):
             Column("change µs"),
             Column("change", priority=2),
             Column("idle µs", priority=4),
-            Column("idle then", priority=3),
+            Column("→ idle µs", priority=3),
             Column("ops", priority=6),
-            Column("ops then", priority=5),
+            Column("→ ops", priority=5),
         )
         return Records(columns, range_rows(pair, *windows), _key, _cells, _values, _text)
 
