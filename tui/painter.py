@@ -89,8 +89,9 @@ class Painter:
             self._due = None
         if self._frozen is not None:
             view, (still, moment) = self._feed.view(), self._frozen
+            preview = still.preview and view.preview
             self._frozen = (replace(still, state=view.state, detail=view.detail, died=view.died,
-                                    banner=view.banner, preview=view.preview), moment)  # fmt: skip
+                                    banner=view.banner, preview=preview), moment)  # fmt: skip
         self._screen.show(*self.shown())
 
     def _paint_ages(self) -> None:

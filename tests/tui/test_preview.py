@@ -1,5 +1,6 @@
 """While a run starts, a recording of the same is shown: marked, dim, and nowhere else."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,21 @@ async def test_it_vanishes_from_a_frozen_view_too(tmp_path: Path) -> None:
         session.link.say(DIED)
         await settle(pilot)
         assert MARK not in text_of(session.app)
+
+
+async def test_it_does_not_come_into_a_frozen_view(tmp_path: Path, monkeypatch) -> None:
+    gate = threading.Event()
+    look = previews.recording_of
+    monkeypatch.setattr(
+        "decodescope.tui.app.recording_of", lambda asked: gate.wait(20) and look(asked)
+    )
+    session = starting(tmp_path)
+    async with session.app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("space")
+        gate.set()
+        assert MARK not in await shown(session, pilot)
+        await pilot.press("space")
+        assert MARK in await shown(session, pilot)
 
 
 async def test_a_restart_shows_the_run_s_own_data_and_no_recording(
