@@ -35,11 +35,11 @@ from decodescope.tui.link.base import (
 )
 from decodescope.tui.model import banners
 from decodescope.tui.model.banners import Banner
+from decodescope.tui.model.choices import files_of, variants_of, with_running
 from decodescope.tui.model.previewing import remaining
 from decodescope.tui.model.run_log import RunLog
 from decodescope.tui.model.sources import LiveSource, ReplaySource, Source, TraceSource
 from decodescope.tui.model.view import (
-    Choice,
     Clock,
     Kind,
     Level,
@@ -52,8 +52,6 @@ from decodescope.tui.model.view import (
 from decodescope.tui.model.windows import Job, Windows
 
 HISTORY_SAMPLES = 2400
-ALL_RANKS = "all ranks"
-NOT_RECORDED = "not recorded"
 
 
 @dataclass(slots=True, eq=False)
@@ -312,14 +310,8 @@ class Feed:
     def _greet(self, hello: Hello, now: float) -> None:
         self.windows.begin(now)
         first = self._state.hello is None
-        choices = tuple(Choice(v.name, v.summary, v.unavailable) for v in hello.variants)
         playback = self.link.playback() if self.link is not None else None
-        if playback is not None:
-            held = {mark.variant for mark in playback.marks}
-            choices = tuple(
-                replace(choice, unavailable=None if choice.name in held else NOT_RECORDED)
-                for choice in choices
-            )
+        choices = variants_of(hello, playback)
         if self._state.fatal is not None:
             # In a recording: the worker was started again.
             self._set(fatal=None, banner=None)
@@ -330,7 +322,7 @@ class Feed:
 
     def _enter(self, state: str, variant: str) -> None:
         if variant:
-            self._set(choices=_with(self._state.choices, variant))
+            self._set(choices=with_running(self._state.choices, variant))
             self._select(self._index_of(variant))
         self._set(state=state, detail="", stage_at=None)
 
@@ -344,18 +336,6 @@ class Feed:
             self._samples.append(Sample(now, stats.tokens_per_s, index))
 
 
-def _with(choices: tuple[Choice, ...], variant: str) -> tuple[Choice, ...]:
-    """The choices with `variant`, which runs: of a recording that grows it was not known before."""
-    if variant not in [choice.name for choice in choices]:
-        return (*choices, Choice(variant, ""))
-    return tuple(
-        replace(choice, unavailable=None)
-        if (choice.name, choice.unavailable) == (variant, NOT_RECORDED)
-        else choice
-        for choice in choices
-    )
-
-
 def open_feed(source: Source, clock: Clock) -> Feed:
     """A feed that has not been started."""
     if isinstance(source, LiveSource):
@@ -366,7 +346,5 @@ def open_feed(source: Source, clock: Clock) -> Feed:
         link = source.link or replay_link(source.path)
         return Feed(source, link, clock, View("replay", source.path.name))
     names = ", ".join(path.name for path in source.paths)
-    choices = [Choice(path.name, str(path.parent)) for path in source.paths]
-    if len(choices) > 1:
-        choices.append(Choice(ALL_RANKS, "the files as ranks of one run, on one clock"))
-    return Feed(source, None, clock, View("trace", names, "reading", choices=tuple(choices)))
+    choices = files_of(source.paths)
+    return Feed(source, None, clock, View("trace", names, "reading", choices=choices))
