@@ -131,4 +131,12 @@ def offered(view: View) -> tuple[Command, ...]:
     if view.playback is None or not view.playback.growing:
         without.add("follow")
     commands = (*REPLAY_COMMANDS, *COMMANDS) if view.kind == "replay" else COMMANDS
-    return tuple(command for command in commands if command.action not in without)
+    kept = (command for command in commands if command.action not in without)
+    goes_on = ""
+    if view.playback is not None and view.playback.state in ("paused", "ended"):
+        goes_on = "play"
+    elif view.playback is None and view.state == "paused":
+        goes_on = "resume"
+    return tuple(
+        replace(one, label=goes_on) if goes_on and one.action == "pause" else one for one in kept
+    )

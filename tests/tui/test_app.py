@@ -114,6 +114,8 @@ async def test_pause_and_resume(session):
         resumed = text_of(session.app)
     assert session.link.sent == [Pause(), Resume()]
     assert "paused" in paused.splitlines()[0]
+    assert "p resume" in paused.splitlines()[-1]
+    assert "p pause" in resumed.splitlines()[-1]
     assert "running" in resumed.splitlines()[0]
 
 

@@ -170,6 +170,7 @@ async def test_speed_and_pause_and_the_end_are_said_as_they_are(recording):
         await pilot.press("p")
         await opened.until(pilot, lambda: "ended 1:40.0" in text_of(opened.app))
         assert "paused" not in text_of(opened.app)
+        assert "p play" in text_of(opened.app)
         assert opened.view.stats.seq == 100
         await pilot.press(*"<" * 8)
         await pilot.press("p")
