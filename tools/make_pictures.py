@@ -27,7 +27,6 @@ from decodescope.tui.link.replay import ReplayLink
 from decodescope.tui.model.sources import ReplaySource
 from decodescope.tui.model.view import COMPARISON_PAGE
 from decodescope.tui.pages.all_pages import PAGES
-from decodescope.tui.painter import PAINT_INTERVAL_S
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "pictures"
@@ -99,12 +98,13 @@ def recording_of(variant: str) -> Path:
 
 
 async def _settled(app: DecodescopeApp, pilot: Pilot[None]) -> None:
-    """Wait until nothing is read or analysed and the last change is painted."""
+    """Wait until nothing is read or analysed, and paint."""
     await pilot.pause()
     while busy := [worker for worker in app.workers if worker.name != "link"]:
         await app.workers.wait_for_complete(busy)
         await pilot.pause()
-    await pilot.pause(2 * PAINT_INTERVAL_S)
+    app.paint()
+    await pilot.pause()
 
 
 def portable(svg: str) -> str:
