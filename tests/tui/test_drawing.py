@@ -218,4 +218,6 @@ def test_texts_of_details_begin_below_each_other(found, width):
     texts = ["".join(segment.text for segment in row.segments) for row in rows]
     assert all(row.cells <= width for row in rows)
     if width >= 48:
-        assert len({text.rindex("t") for text in texts if not text.startswith("x")}) <= 1
+        # A label of over half the width has the line above its text.
+        short = [text.rstrip() for text in texts if text[0] not in "xt"]
+        assert len({text.rindex("t") for text in short}) <= 1
