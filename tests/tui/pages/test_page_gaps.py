@@ -311,6 +311,8 @@ def test_every_size_is_drawn_and_nothing_is_wider_than_its_panel(
 def test_figures_never_touch(width: int) -> None:
     lines = drawn(GapClassesPanel, view_of(window("eager")), BRUSHES[0], width, 20)
     totals = window("eager").report.devices[0]
+    assert "length" in lines[0]
+    assert "\u2026" not in lines[0]
     line = next(line for line in lines if " launch_call " in line)
     assert f" {duration(totals.gaps['launch_call'].total_ns)}" in line
     assert not re.search(r"[µm]s\d|%\d|\d{4}\.\d", line)

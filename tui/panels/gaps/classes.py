@@ -26,6 +26,7 @@ _NAME_CELLS = 18
 _FIGURES = (
     ("gaps", 9, 1), ("total", 9, 0), ("of window", 10, 2), ("mean", 9, 4), ("longest", 9, 3),
 )  # fmt: skip
+_CHART_TITLE = "gaps by length"
 _LEAST_CHART = 8
 
 
@@ -121,7 +122,9 @@ class GapClassesPanel(Panel[ClassesData]):
         self._chart = (_NAME_CELLS, wide)
         of = "of step" if data.chosen.step is not None else "of window"
         head = Row().left("idle because", _NAME_CELLS, inks.dim)
-        head.left("gaps by length", len(bounds) * wide, inks.dim).to(width - _cells(kept))
+        chart = len(bounds) * wide
+        title = _CHART_TITLE if chart >= len(_CHART_TITLE) else _CHART_TITLE.split()[-1]
+        head.left(title, chart, inks.dim).to(width - _cells(kept))
         for title, cells, _ in kept:
             head.right(of if title == "of window" else title, cells, inks.dim)
         lines = list(found.lines)
