@@ -87,10 +87,11 @@ def test_however_the_bytes_arrive_each_frame_is_delivered_once(tmp_path_factory,
     async def follow() -> list:
         file = GrowingFile(tmp_path_factory.mktemp("run") / "run.dsrec")
         link, got = replay_link(file.partial), []
-        reading = None
+        reading, started = None, asyncio.Event()
 
         async def read() -> None:
             await link.start()
+            started.set()
             while not isinstance(event := await link.receive(), Bye):
                 got.append(event)
 
@@ -102,6 +103,8 @@ def test_however_the_bytes_arrive_each_frame_is_delivered_once(tmp_path_factory,
                 reading = asyncio.create_task(read())
             if turn:
                 await asyncio.sleep(0.005)
+        # Who comes later plays a recording that is complete.
+        await asyncio.wait_for(started.wait(), PATIENCE_S)
         file.close()
         await asyncio.wait_for(reading, PATIENCE_S)
         await link.close()
