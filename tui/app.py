@@ -5,7 +5,7 @@ import contextlib
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import msgspec
 from textual import events
@@ -55,9 +55,6 @@ from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.glyphs import ASCII, UNICODE
 from decodescope.tui.style.palette import DARK, LIGHT, Inks, themed_inks
 from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits, losable
-
-if TYPE_CHECKING:
-    pass
 
 LOG_INTERVAL_S = 1.0
 # A sender may repeat its signal at once, as `timeout` does.

@@ -1,7 +1,5 @@
 """What the groups of the app's actions share."""
 
-from textual.app import App
-
 from decodescope.analyzer.protocol import Settings
 from decodescope.tui.background import Background
 from decodescope.tui.comparisons import Comparisons
@@ -11,10 +9,11 @@ from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.view import Clock
 from decodescope.tui.painter import Painter
 from decodescope.tui.screens.main import MainScreen
+from decodescope.tui.screens.ordered_keys import OrderedKeys
 from decodescope.tui.style.palette import Inks
 
 
-class AppParts(App[None]):
+class AppParts(OrderedKeys):
     """The parts of the app; `_feed` is the source that is shown, `_live` the live worker's, None
     without one. `_asked` are the settings asked for last."""
 
