@@ -38,7 +38,7 @@ def main() -> int:
             "passed": ran.count("passed"),
             "failed": ran.count("failed"),
             "skipped": len(tests) - len(ran),
-            "tests": tests,
+            "tests": dict(sorted(tests.items())),
         }
         write_record(RESULT, record, "make test-gpu")
         sys.stderr.write(f"recorded in {RESULT.relative_to(ROOT)}\n")

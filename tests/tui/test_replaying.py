@@ -103,13 +103,17 @@ async def test_windows_and_switches_are_reached_by_keys(recording):
     async with opened.app.run_test(size=(140, 45)) as pilot:
         await opened.until(pilot, lambda: opened.view.window is not None)
         places = []
+        nowhere = []
         for key in "{", "{", "{", "}", ")", ")", "(", "(":
             await pilot.press(key)
             await settle(pilot)
             places.append(opened.second())
+            nowhere.append(bool(opened.app._notifications))
+            opened.app.clear_notifications()
         await opened.until(pilot, lambda: opened.view.state == "running")
         eager = opened.view
     assert places == [30, 20, 20, 30, 40, 40, 1, 1]
+    assert nowhere == [False, False, True, False, False, True, False, True]
     assert eager.variant == "eager"
     assert eager.window is None
     assert len(eager.samples) <= 1

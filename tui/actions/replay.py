@@ -15,7 +15,11 @@ class ReplayActions(AppParts):
     async def action_seek_mark(self, kind: Literal["window", "switch"], forward: bool) -> None:
         """Go to the next or previous window, or change of variant, of a replay."""
         if (playback := self._feed.view().playback) is not None:
-            await self._seek(neighbour(playback, kind, forward))
+            mark = neighbour(playback, kind, forward)
+            if mark is None:
+                what = "window" if kind == "window" else "change of variant"
+                self.notify(f"There is no {what} {'after' if forward else 'before'} this moment.")
+            await self._seek(mark)
 
     async def action_speed(self, steps: int) -> None:
         """Play faster or slower."""
