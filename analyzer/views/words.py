@@ -41,7 +41,7 @@ STANDINGS_NOTE = (
 
 def verdict_words(verdict: ChangeVerdict) -> str:
     """What an interval of a ratio shows, in words."""
-    return verdict.replace("_", " ")
+    return "no interval" if verdict == "unknown" else verdict.replace("_", " ")
 
 
 def speed_text(speed: SpeedRatio) -> str:

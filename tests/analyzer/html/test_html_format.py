@@ -18,7 +18,7 @@ from decodescope.analyzer.views.words import speed_text
 def test_figures_as_text() -> None:
     speed = SpeedRatio(1.2431, Interval(1.21234, 1.27, 0.95), "faster")
     assert speed_text(speed) == "x1.243 (95 %: x1.212 to x1.270), faster"
-    assert speed_text(SpeedRatio(1.0, None, "unknown")) == "x1.000, unknown"
+    assert speed_text(SpeedRatio(1.0, None, "unknown")) == "x1.000, no interval"
     assert signed_duration(-1500) == "-1.50 µs"
     assert signed_duration(None) == UNKNOWN
     assert share(None, 5) == share(1, 0) == share(1, None) == UNKNOWN

@@ -200,7 +200,7 @@ def test_a_comparison_is_shown_whole() -> None:
     comparison = sample_comparison(report, gate=gate)
     words = a_page(comparison).words()
     assert "x6.136 (95 %: x6.080 to x6.190), faster" in words
-    assert "x0.980, unknown" in words
+    assert "x0.980, no interval" in words
     assert "b over a: too few rounds" in words
     assert "Regression gate: failed against main.json, 3 % allowed" in words
     assert "compiled is 4 % slower" in words

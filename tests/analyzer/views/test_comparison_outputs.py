@@ -80,7 +80,7 @@ def test_too_few_rounds_are_reported_instead_of_an_interval() -> None:
         text_of(comparison_table(comparison(2)), 80),
         comparison_markdown(comparison(2)),
     ):
-        assert "unknown" in output
+        assert "no interval" in output
         assert "2 rounds: an interval needs at least 3" in output
 
 

@@ -43,7 +43,7 @@ async def test_a_comparison_from_its_start_to_its_end(page: Page) -> None:
         shown = await page.say(pilot, RoundCompared(comparison(2)))
         assert "of the complete rounds so far" in shown
         assert "x4.502" in shown
-        assert "unknown" in shown
+        assert "no interval" in shown
 
         shown = await page.say(pilot, *whole_round(2))
         assert "x4.51" in shown

@@ -210,6 +210,17 @@ def test_every_size_is_drawn_and_nothing_is_wider(variant, brush, width, height)
             assert max(map(len, lines)) <= width
 
 
+@given(st.sampled_from(["eager", "fused+graph"]), st.sampled_from(BRUSHES), st.integers(60, 300))
+@settings(max_examples=40, deadline=None)
+def test_peaks_that_do_not_fit_above_the_roofline_are_left_out_whole(variant, brush, width) -> None:
+    view = view_of(window(variant))
+    panel = RooflinePanel(brush, view, Moment(0.0))
+    sheet = panel.draw(panel.pick(view, Moment(0.0)), width, 12)
+    assert sheet.note.startswith("4.60 TB/s measured")
+    # A space on each side of both, and a line of two cells between them.
+    assert len(f" {sheet.title} ── {sheet.note} ") <= width
+
+
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_picture(snap_compare, eager: Path, size) -> None:
     before = recorded.before_picture("6", "right")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 
@@ -80,7 +81,8 @@ class RooflinePanel(Panel[RooflineData]):
         if height > len(rows) + 1:
             rows.append(self._legend(data.model, width))
         rows.append(self._about(data, width))
-        return Sheet(rows[:height], f"{TITLE}: FLOP/s over FLOP/byte", _note(data.model))
+        title = f"{TITLE}: FLOP/s over FLOP/byte"
+        return Sheet(rows[:height], title, _note(data.model, width - cell_len(title) - 6))
 
     def action_next(self, right: int, up: int) -> None:
         """Select the next kernel in a direction; without a selection the one that takes longest."""
@@ -187,14 +189,19 @@ def _words(point: "RooflinePoint", name: str) -> str:
     return f"{name}: {rate}{near}"
 
 
-def _note(model: "RooflineModel") -> str:
+def _note(model: "RooflineModel", room: int) -> str:
+    """The peaks, those that fit whole."""
     parts = [f"{significant(one.per_s / 1e12)} TB/s {one.label}" for one in model.bandwidths]
     parts += [f"{flops_rate(one.per_s)} {one.label}" for one in model.computes]
     if not parts:
         parts = ["peaks of this device unknown"]
     if model.unknown:
-        parts.append(f"{model.unknown} kernels of unknown work")
-    return " · ".join(parts)
+        parts.insert(1, f"{model.unknown} kernels of unknown work")
+    note = ""
+    for part in parts:
+        longer = f"{note} · {part}" if note else part
+        note = longer if cell_len(longer) <= room else note
+    return note
 
 
 def _mark(point: "RooflinePoint", share: float, selected: bool) -> tuple[str, int]:
