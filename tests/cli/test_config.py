@@ -142,15 +142,18 @@ def test_a_live_run_begins_with_the_settings_of_the_last_one(
 ) -> None:
     Memory(places.state).change(settings=Settings(4, 128, model="tiny", context=32))
     configs = []
-    monkeypatch.setattr(AppOptions, "place", lambda options: "terminal")
+    monkeypatch.setattr(
+        AppOptions, "place", lambda options: "drawing" if options.once else "terminal"
+    )
     monkeypatch.setattr("decodescope.cli.live.show_app", lambda *arguments: None)
     link = create_autospec(WorkerLink, side_effect=lambda config: configs.append(config) or Mock())
     monkeypatch.setattr("decodescope.tui.link.worker.WorkerLink", link)
-    for arguments in ([], ["--batch", "2"]):
+    for arguments in ([], ["--batch", "2"], ["--once"]):
         live.main(arguments, standalone_mode=False)
     assert [(one.model, one.batch, one.context) for one in configs] == [
         ("tiny", 4, 32),
         (None, 2, None),
+        (None, 1, None),
     ]
 
 
