@@ -1,7 +1,8 @@
 """Makes the bundled recordings: `python -m tools.make_recordings`, on the GPU to be shown.
 
 Runs the app for a few seconds with each variant that runs here, and writes
-<gpu>-<model>-<variant>.dsrec below analyzer/recordings. All together may take 6 MB.
+<gpu>-<model>-<variant>.dsrec below analyzer/recordings. All together may take 6 MB. `eager` needs
+`--variants eager --seconds 60`: cuDNN still plans in its first window.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """What the groups of the app's actions share."""
 
 from decodescope.analyzer.protocol import Settings
+from decodescope.tui.actions.ordered_keys import OrderedKeys
 from decodescope.tui.background import Background
 from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.library import Library
@@ -9,7 +10,6 @@ from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.view import Clock
 from decodescope.tui.painter import Painter
 from decodescope.tui.screens.main import MainScreen
-from decodescope.tui.screens.ordered_keys import OrderedKeys
 from decodescope.tui.style.palette import Inks
 
 
