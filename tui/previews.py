@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.meters import has_gpu
 from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
 from decodescope.tui.background import analyse_files
 from decodescope.tui.link.base import Jumped
-from decodescope.tui.link.meters import has_gpu
 from decodescope.tui.model.feed import Feed, open_feed
 from decodescope.tui.model.sources import Asked, ReplaySource
 from decodescope.tui.model.view import Clock, Moment, Preview

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from decodescope.analyzer import meters as reading
+from decodescope.analyzer.meters import has_gpu, open_meters
 from decodescope.analyzer.protocol import Log, Meters, Stats, WorkerMessage, encode_frame
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.analyzer.views.ascii_text import to_ascii
-from decodescope.tui.link import meters as reading
 from decodescope.tui.link import worker
 from decodescope.tui.link.base import Jumped
-from decodescope.tui.link.meters import has_gpu, open_meters
 from decodescope.tui.link.replay import ReplayLink
 from tests.helpers.app.worker import is_a, of, scripted, sending, until
 from tests.helpers.scripted import hello, settle, stats, text_of

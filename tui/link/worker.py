@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.meters import METERS_INTERVAL_S, open_meters
 from decodescope.analyzer.protocol import (
     PROTOCOL_VERSION,
     ChangeSettings,
@@ -22,7 +23,6 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage, WorkerDied
-from decodescope.tui.link.meters import METERS_INTERVAL_S, open_meters
 from decodescope.tui.link.process import ChildProcess
 
 CONFIG_NAME = "worker.json"

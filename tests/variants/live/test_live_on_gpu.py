@@ -8,6 +8,7 @@ import msgspec
 import pytest
 import torch
 
+from decodescope.analyzer.meters import open_meters
 from decodescope.analyzer.protocol import (
     AppMessage,
     CaptureTrace,
@@ -27,7 +28,6 @@ from decodescope.analyzer.protocol import (
     WorkerMessage,
 )
 from decodescope.analyzer.schema.report import SamplingSettings
-from decodescope.tui.link.meters import open_meters
 from decodescope.variants.live.loop import LiveLoop
 from decodescope.variants.live.session import TorchSession, open_session
 from decodescope.variants.live.windows import WindowFiles

@@ -1,0 +1,111 @@
+"""Entrants are checked before they are timed, take turns, and a wrong one gets no speed-up."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from decodescope.variants.claims.racing import Entrant, Racing, Work
+from decodescope.variants.claims.report import Race
+from decodescope.variants.claims.rows import share_of_bound, speed_up
+from tests.helpers.fake_clock import FakeClock
+
+WORK = Work(bytes_moved=1_000_000)
+REFERENCE = torch.arange(1.0, 9.0, dtype=torch.float64)
+
+
+def racing(*times: float, rounds: int = 3) -> Racing:
+    return Racing(FakeClock(*times), 1 << 20, 1e12, {"bf16": 1e12}, rounds)  # type: ignore[arg-type]
+
+
+def entrant(name: str, error: float = 0.0, ours: bool = True, **changes: object) -> Entrant:
+    def result() -> tuple[torch.Tensor, ...]:
+        return (REFERENCE * (1 + error),)
+
+    fields: dict[str, object] = {
+        "name": name,
+        "what": name,
+        "calls": [lambda: None, lambda: None],
+        "result": result,
+        "reference": lambda: (REFERENCE,),
+        "tolerance": 1e-3,
+        "ours": ours,
+    }
+    return Entrant(**fields | changes)  # type: ignore[arg-type]
+
+
+def raced(entrants: Sequence[Entrant], *times: float) -> Race:
+    return racing(*times).race("any size", WORK, entrants)
+
+
+def test_the_ratio_is_taken_within_each_round() -> None:
+    # Five replays of a graph and one launched mean for each of the two, round by round.
+    per_round = [*[256e3] * 5, 9e3, *[128e3] * 5, 4e3]
+    slow_round = [3 * ns for ns in per_round]
+    race = raced([entrant("base"), entrant("ours")], *per_round, *slow_round, *per_round)
+    row = speed_up("x", race, "base", "ours", 1.5)
+    assert row.measured is not None
+    assert row.measured.rounds == (2.0, 2.0, 2.0)
+    assert row.reached
+    # 128 launches of two copies: 2 and 1 µs a call, and 1 MB takes 1 µs at 1 TB/s.
+    assert row.limit == pytest.approx(2.0)
+    assert row.measured_share == pytest.approx(1.0)
+    launched = speed_up("x", race, "base", "ours", 3.0, launched=True)
+    assert launched.measured is not None
+    assert launched.measured.median == pytest.approx(2.25)
+    assert launched.reached is False
+
+
+@pytest.mark.parametrize("wrong", ["base", "ours"])
+@pytest.mark.parametrize("error", [2e-3, float("nan"), float("inf")])
+def test_a_wrong_result_gets_no_speed_up(wrong: str, error: float) -> None:
+    entrants = [entrant(name, error if name == wrong else 0.0) for name in ("base", "ours")]
+    race = raced(entrants, 1e3)
+    row = speed_up("x", race, "base", "ours", 2.0)
+    assert row.measured is None
+    assert row.reached is None
+    assert row.error is not None
+    assert row.error.startswith(f"{wrong}: ")
+    assert race.entrant(wrong).device_ns is None
+
+
+def test_a_peer_that_cannot_run_is_left_out_and_ours_must_run() -> None:
+    def refuses() -> tuple[torch.Tensor, ...]:
+        raise RuntimeError("no such GPU\nat line 3")
+
+    peer = entrant("peer", ours=False, result=refuses)
+    race = raced([entrant("ours"), peer], 1e3)
+    assert race.entrant("peer").error == "not available: no such GPU"
+    assert race.entrant("ours").device_ns is not None
+    with pytest.raises(RuntimeError):
+        raced([entrant("ours", result=refuses)], 1e3)
+
+
+def test_what_a_graph_cannot_hold_has_no_device_time() -> None:
+    race = raced([entrant("base", graphed=False), entrant("ours")], 1e3)
+    assert race.entrant("base").device_ns is None
+    assert race.entrant("base").launched_ns is not None
+    assert speed_up("x", race, "base", "ours", 2.0).error is not None
+    assert speed_up("x", race, "base", "ours", 2.0, launched=True).error is None
+
+
+def test_the_larger_of_bytes_and_flops_is_the_bound() -> None:
+    measured = racing(1e3)
+    assert measured.bound_ns(Work(1_000_000)) == pytest.approx(1e3)
+    assert measured.bound_ns(Work(1_000_000, 4_000_000, "bf16")) == pytest.approx(4e3)
+    assert measured.bound_ns(Work(1_000_000, 4_000_000, "fp8")) is None
+
+
+def test_a_claim_beyond_the_bound_says_that_it_is() -> None:
+    race = raced([entrant("base"), entrant("ours")], 128 * 1.2e3, *[128 * 1.2e3] * 4, 1.0)
+    row = speed_up("x", race, "base", "ours", 8.1)
+    assert row.limit == pytest.approx(1.2)
+    assert "no kernel can be 8.10 x as fast" in row.explanation
+
+
+def test_a_share_of_the_bound_is_round_by_round() -> None:
+    race = raced([entrant("ours")], *[128 * 2e3] * 5, 1.0)
+    row = share_of_bound("x", race, "ours", 0.9)
+    assert row.measured is not None
+    assert row.measured.rounds == pytest.approx((0.5, 0.5, 0.5))
+    assert row.reached is False

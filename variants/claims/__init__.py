@@ -1,0 +1,1 @@
+"""Published claims, each measured again beside what it was compared with."""

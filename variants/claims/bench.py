@@ -1,0 +1,99 @@
+"""`bench claims`: measures claims one after the other on the current GPU."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import monotonic
+
+import torch
+
+from decodescope.analyzer.errors import DecodescopeError
+from decodescope.analyzer.meters import open_meters
+from decodescope.analyzer.roofline.peaks import datasheet_peak
+from decodescope.variants.claims.claim import Claim, Measured, Setup
+from decodescope.variants.claims.racing import Racing
+from decodescope.variants.claims.report import (
+    SCHEMA_VERSION,
+    ClaimResult,
+    ClaimsReport,
+    Source,
+)
+from decodescope.variants.claims.watching import ClockWatch
+from decodescope.variants.machine.clock import Clock
+from decodescope.variants.machine.environment import environment, gpu_uuid
+from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.machine.read_peak import read_peak
+
+ROUNDS = 9
+
+
+def run_claims(
+    claims: Sequence[Claim], gpt_fast: Path | None, say: Callable[[str], None]
+) -> ClaimsReport:
+    """Measure the claims in turn. Needs what `require_gpu` checks.
+
+    A claim that fails has an error and does not end the others. Ctrl-C ends the measurement.
+    """
+    uuid = gpu_uuid()
+    watch = ClockWatch(None if uuid is None else open_meters(uuid))
+    gpu = torch.cuda.get_device_properties(0)
+    peak, datasheet = read_peak("cuda"), datasheet_peak(gpu.name)
+    racing = Racing(
+        Clock(),
+        gpu.L2_cache_size,
+        None if peak is None else peak.bytes_per_s,
+        {} if datasheet is None else dict(datasheet.flops_per_s),
+        ROUNDS,
+        watch.look,
+    )
+    setup = Setup(racing, say, gpt_fast)
+    floor_ns = racing.launch_floor_ns()
+    results = [measure_claim(claim, setup, watch, gpu.name) for claim in claims]
+    return ClaimsReport(
+        schema_version=SCHEMA_VERSION,
+        measured_peak_bytes_per_s=racing.peak_bytes_per_s,
+        measured_peak_at=None if peak is None else peak.measured_at,
+        datasheet_peak_bytes_per_s=None if datasheet is None else datasheet.bytes_per_s,
+        launch_floor_ns=floor_ns,
+        l2_bytes=gpu.L2_cache_size,
+        rounds=ROUNDS,
+        claims=tuple(results),
+        environment=environment(),
+    )
+
+
+def measure_claim(claim: Claim, setup: Setup, watch: ClockWatch, gpu_name: str) -> ClaimResult:
+    """Measure one claim, with what the GPU's clock did meanwhile."""
+    setup.say(f"{claim.name}: {claim.title}")
+    begun_s, error, measured = monotonic(), None, Measured(())
+    try:
+        with memory_errors(f"measuring {claim.name}", "cuda"), torch.no_grad():
+            measured = claim.measure(setup)
+    except DecodescopeError as problem:
+        error = str(problem)
+    # What one claim's operands took is not free for the next until torch gives it back.
+    torch.cuda.empty_cache()
+    return ClaimResult(
+        claim.name,
+        claim.title,
+        claim.source,
+        comparable_with(claim.source, gpu_name),
+        measured.rows,
+        measured.races,
+        measured.notes,
+        watch.seen(),
+        monotonic() - begun_s,
+        error,
+    )
+
+
+def comparable_with(source: Source, gpu_name: str) -> str:
+    """What can be compared with the source's figures on a GPU of this name."""
+    if not source.gpu:
+        return "the source names no GPU: only ratios compare"
+    if re.search(rf"\b{re.escape(source.gpu)}\b", gpu_name, re.IGNORECASE):
+        return f"measured on {source.gpu} as well: every figure compares"
+    return (
+        f"published for {source.gpu}: times, rates and tokens/s do not compare with those of "
+        f"{gpu_name}; ratios do as far as the limits of both GPUs allow"
+    )

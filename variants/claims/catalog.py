@@ -1,0 +1,19 @@
+"""Every claim that `bench claims` measures, in the order of its table."""
+
+from decodescope.analyzer.errors import InputError
+from decodescope.variants.claims.claim import Claim
+
+CLAIMS: tuple[Claim, ...] = ()
+
+
+def chosen_claims(names: tuple[str, ...]) -> tuple[Claim, ...]:
+    """The claims of these names in the catalog's order; all of them if there are no names.
+
+    Raises:
+        InputError: a name that no claim has.
+    """
+    known = [one.name for one in CLAIMS]
+    for name in names:
+        if name not in known:
+            raise InputError(f"--only {name}: no such claim; there are {', '.join(known)}")
+    return tuple(one for one in CLAIMS if not names or one.name in names)

@@ -1,0 +1,41 @@
+"""What a claim is: a source, and a function that measures its rows on this GPU."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from decodescope.variants.claims.racing import Racing
+from decodescope.variants.claims.report import Race, Row, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What claims are measured with.
+
+    `racing` measures entrants of the same work, `say` is called with what is being done.
+    `gpt_fast` is a checkout of gpt-fast, if the user gave one.
+    """
+
+    racing: Racing
+    say: Callable[[str], None]
+    gpt_fast: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A claim's rows in the order of the source, and the races that they come from."""
+
+    rows: tuple[Row, ...]
+    races: tuple[Race, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One publication's claim. `measure` may raise any error of decodescope: the claim then has
+    that error, and the others are measured."""
+
+    name: str
+    title: str
+    source: Source
+    measure: Callable[[Setup], Measured]

@@ -1,0 +1,111 @@
+"""Rows from races: a published figure beside the one measured, and what makes the difference.
+
+Every explanation is computed from the figures of the same run, so it is true on any GPU.
+"""
+
+from msgspec.structs import replace
+
+from decodescope.analyzer.formatting import duration, percent, significant
+from decodescope.variants.bench.report import RoundSpread
+from decodescope.variants.claims.report import EntrantFigures, Race, Row
+
+# Times within this factor of the bound are as good as at it.
+_NEAR = 1.05
+
+
+def speed_up(
+    what: str,
+    race: Race,
+    baseline: str,
+    ours: str,
+    published: float | None,
+    launch_floor_ns: float = 0.0,
+    launched: bool = False,
+) -> Row:
+    """How many times as fast `ours` is as `baseline`, round by round, in device time; with
+    `launched`, in the time of calls that the host launches.
+
+    Its limit is the baseline's time ÷ the larger of bound and launch floor.
+    """
+    base, other = race.entrant(baseline), race.entrant(ours)
+    if (error := base.error or other.error) is not None:
+        failed = baseline if base.error else ours
+        return Row(what, "ratio", published, error=f"{failed}: {error}")
+    base_ns, our_ns = (one.launched_ns if launched else one.device_ns for one in (base, other))
+    if base_ns is None or our_ns is None:
+        return Row(what, "ratio", published, error="not measured in a CUDA graph")
+    least_ns = None if other.bound_ns is None else max(other.bound_ns, launch_floor_ns)
+    row = Row(
+        what,
+        "ratio",
+        published,
+        base_ns.over(our_ns),
+        limit=None if least_ns is None else base_ns.median / least_ns,
+        measured_share=other.share_of_bound,
+    )
+    explanation = _host_explains(row, base, other) if launched else ""
+    explanation = explanation or _why(row, base, other, least_ns, launch_floor_ns)
+    return replace(row, explanation=explanation)
+
+
+def share_of_bound(what: str, race: Race, name: str, published: float | None) -> Row:
+    """The bound ÷ the device time of one entrant, round by round, beside a published share."""
+    one = race.entrant(name)
+    if one.error is not None or one.device_ns is None or one.bound_ns is None:
+        return Row(what, "share", published, error=one.error or "the bound is not known")
+    bound_ns = one.bound_ns
+    share = RoundSpread.of([bound_ns / ns for ns in one.device_ns.rounds])
+    text = f"{duration(one.device_ns.median)} for {duration(bound_ns)} at the read peak"
+    return Row(
+        what,
+        "share",
+        published,
+        share,
+        1.0,
+        published,
+        share.median,
+        explanation=text,
+    )
+
+
+def _why(
+    row: Row,
+    base: EntrantFigures,
+    ours: EntrantFigures,
+    least_ns: float | None,
+    floor_ns: float,
+) -> str:
+    if base.device_ns is None or ours.device_ns is None or least_ns is None or row.limit is None:
+        return f"{ours.name} takes {_time(ours)}, {base.name} {_time(base)}"
+    bound = f"{duration(least_ns)}, {'a launch' if least_ns == floor_ns else 'the bound'}"
+    over = ours.device_ns.median / least_ns
+    near = "as good as" if over < _NEAR else f"{significant(over)} x"
+    text = f"{base.name} takes {significant(row.limit)} x {bound}{_traffic(base)}; "
+    if row.published is not None and row.limit < row.published:
+        return f"{text}no kernel can be {significant(row.published)} x as fast as that here"
+    return f"{text}{ours.name} takes {near} that"
+
+
+def _traffic(one: EntrantFigures) -> str:
+    """How many times the bytes it moves that the work needs, if that is known and more."""
+    if not one.traffic_bytes or not one.bytes_moved or one.traffic_bytes <= one.bytes_moved:
+        return ""
+    return f" (its launches move {significant(one.traffic_bytes / one.bytes_moved)} x the bytes)"
+
+
+def _host_explains(row: Row, base: EntrantFigures, ours: EntrantFigures) -> str:
+    """For times that the host decides: how much of each is the GPU's."""
+    if base.device_ns is None or ours.device_ns is None:
+        return ""
+    shares = [
+        f"{one.name} {duration(one.launched_ns.median)}, of which the GPU works "
+        f"{percent(min(one.device_ns.median / one.launched_ns.median, 1.0))} %"
+        for one in (base, ours)
+        if one.launched_ns is not None and one.device_ns is not None
+    ]
+    return "launched one by one: " + "; ".join(shares)
+
+
+def _time(one: EntrantFigures) -> str:
+    times = one.device_ns or one.launched_ns
+    return duration(None if times is None else times.median)
