@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-ROOMS = ("analyzer", "kernels", "variants", "tui", "src", "tools", "benchmarks", "tests")
+ROOMS = (
+    "analyzer", "kernels", "variants", "tui", "src", "tools", "benchmarks", "examples", "tests",
+)  # fmt: skip
 # What writes to a terminal, and where: there, strings from outside become plain.
 WRITERS = {
     "Console": {"src/decodescope/cli/output.py"},

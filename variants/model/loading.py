@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from decodescope.variants.model.integrity import (
 )
 from decodescope.variants.model.memory_need import model_bytes, require_memory
 from decodescope.variants.model.quantize import Quantization, is_quantized
-from decodescope.variants.model.quantized_linear import Stored, stored_formats
+from decodescope.variants.model.quantized_linear import Stored, stored_formats, weight_tensors
 from decodescope.variants.model.quantized_loading import (
     QuantizedCheckpoint,
     find_quantized,
@@ -79,6 +80,12 @@ class LoadedModel:
         if stored_formats(self.model) == self.formats:
             return True
         return quantization is not None and is_quantized(self.model, quantization)
+
+    def with_own_modules(self) -> "LoadedModel":
+        """The same weights, without a copy, in modules that are copies: a variant may replace them,
+        while others keep theirs."""
+        shared = (*weight_tensors(self.model), *self.model.buffers())
+        return replace(self, model=deepcopy(self.model, {id(tensor): tensor for tensor in shared}))
 
     @property
     def decode(self) -> Callable[[list[int]], str] | None:

@@ -6,12 +6,18 @@ from typing import Any
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import nn
 
 from decodescope.analyzer.errors import InputError, ModelError
-from decodescope.variants.model.loading import check_fits, load_model
+from decodescope.kernels.host.quantize import NarrowFormat
+from decodescope.variants.model.loading import check_fits, load_model, loaded_model
 from decodescope.variants.model.presets import Preset
+from decodescope.variants.model.quantize import Quantization, quantize_model
+from decodescope.variants.model.quantized_linear import weight_tensors
 from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.step_bytes import weight_bytes_read
 from decodescope.variants.model.workload import DecodeWorkload
+from tests.helpers import families
 
 SMALL_PRESET = Preset(
     name="small",
@@ -142,3 +148,26 @@ def test_a_context_that_is_too_long_is_refused_before_loading_weights(
     workload = DecodeWorkload(context=4000, new_tokens=97)
     with pytest.raises(ModelError, match="4097"):
         load_model(resolve_model(name), "cpu", "fp32", workload=workload)
+
+
+@pytest.mark.parametrize("format", [None, "int8"])
+def test_own_modules_hold_the_same_weights(format: NarrowFormat | None) -> None:
+    model = families.build("llama-tied")
+    if format is not None:
+        quantize_model("llama-tied", model, Quantization(format))
+    loaded = loaded_model(model, None, "random", "llama-tied")
+    before = weight_bytes_read(model, 1)
+    own = loaded.with_own_modules()
+    held = [tensor.data_ptr() for tensor in weight_tensors(model)]
+    assert [tensor.data_ptr() for tensor in weight_tensors(own.model)] == held
+    assert weight_bytes_read(own.model, 1) == before
+    ids = families.prompt_ids("llama-tied", 2, 5)
+    expected = model(ids).logits
+    assert torch.equal(own.model(ids).logits, expected)
+
+    own.model.model.norm = nn.Identity()
+    own.model.config.rms_norm_eps = 3.0
+    assert not torch.equal(own.model(ids).logits, expected)
+    assert torch.equal(model(ids).logits, expected)
+    assert model.config.rms_norm_eps != 3.0
+    assert loaded.can_store(None)
