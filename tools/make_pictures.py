@@ -1,4 +1,4 @@
-"""Draws the pictures in the documents: every page of the app, headless, over a bundled recording.
+"""Draws the pictures in the documents: pages of the app, headless, over bundled recordings.
 
 The same code draws the same bytes: a replay stops at its last window, and the SVG names no font,
 host, path or version.
@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from textual.pilot import Pilot
@@ -35,12 +36,34 @@ SHOWN_FOLDER = Path("/tmp/decodescope-pictures")
 _SHOWN_AT = 1_767_323_045
 SIZE = (120, 36)
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
-# What is pressed before the picture of a page is taken.
-KEYS: dict[str, tuple[str, ...]] = {
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A page over the recording of `variant`, after `keys`; page 7 compares it with `other`."""
+
+    page: str
+    variant: str = "eager"
+    other: str = "fused+graph"
+    keys: tuple[str, ...] = ()
+
+
+_KEYS: dict[str, tuple[str, ...]] = {
     "timeline": ("G",),
     "kernels": ("down",),
     "gaps": ("tab", "down"),
     "ranges": ("l", "down", "down"),
+}
+# Every page, and those that the guide shows of other variants.
+PICTURES: dict[str, Picture] = {
+    page.name: Picture(page.name, keys=_KEYS.get(page.name, ())) for page in PAGES
+} | {
+    "guide-compiled-limit": Picture("limit", "compiled"),
+    "guide-compiled-kernels": Picture("kernels", "compiled"),
+    "guide-fused": Picture("live", "fused"),
+    "guide-fused-graph": Picture("limit", "fused+graph"),
+    "guide-fp8": Picture("limit", "fused+graph+fp8_e4m3"),
+    "guide-ab": Picture("ab", "compiled", "fused+graph+fp8_e4m3"),
 }
 
 
@@ -72,21 +95,21 @@ def shown_folder() -> Iterator[Path]:
         shutil.rmtree(SHOWN_FOLDER)
 
 
-async def draw(page: str, variant: str, other: str, folder: Path) -> str:
-    """A page of the app as SVG, at the last window of the recording of `variant`; on page 7 it is
-    compared with that of `other`, on page 8 `folder` is shown."""
-    link = WatchedReplay(recording_of(variant))
-    app = DecodescopeApp(ReplaySource(recording_of(variant), link), folder=folder, page=page)
+async def draw(picture: Picture, folder: Path) -> str:
+    """A picture as SVG, at the last window of its recording; page 8 shows `folder`."""
+    path = recording_of(picture.variant)
+    link = WatchedReplay(path)
+    app = DecodescopeApp(ReplaySource(path, link), folder=folder, page=picture.page)
     async with app.run_test(size=SIZE) as pilot:
         await link.delivered.wait()
         await _settled(app, pilot)
-        if page == COMPARISON_PAGE:
+        if picture.page == COMPARISON_PAGE:
             await pilot.press("d")
             await pilot.pause()
-            app.screen.query_one(Input).value = str(recording_of(other))
+            app.screen.query_one(Input).value = str(recording_of(picture.other))
             await pilot.press("enter")
             await _settled(app, pilot)
-        await pilot.press(*KEYS.get(page, ()))
+        await pilot.press(*picture.keys)
         await _settled(app, pilot)
         return portable(app.export_screenshot(title="decodescope", simplify=True))
 
@@ -119,15 +142,17 @@ def portable(svg: str) -> str:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("pages", nargs="*", default=[page.name for page in PAGES])
+    parser.add_argument("pictures", nargs="*", default=list(PICTURES))
     parser.add_argument("-o", "--output", type=Path, default=FOLDER)
     arguments = parser.parse_args()
+    if unknown := [name for name in arguments.pictures if name not in PICTURES]:
+        parser.error(f"{unknown[0]}: no such picture; there are {', '.join(PICTURES)}")
     make_folder(arguments.output, "-o")
     with shown_folder() as folder:
-        for page in arguments.pages:
-            picture = asyncio.run(draw(page, "eager", "fused+graph", folder)).encode()
-            write_atomically(arguments.output / f"{page}.svg", picture)
-            sys.stderr.write(f"{page}.svg: {len(picture):,} bytes\n")
+        for name in arguments.pictures:
+            svg = asyncio.run(draw(PICTURES[name], folder)).encode()
+            write_atomically(arguments.output / f"{name}.svg", svg)
+            sys.stderr.write(f"{name}.svg: {len(svg):,} bytes\n")
 
 
 if __name__ == "__main__":
