@@ -14,7 +14,7 @@ import torch
 
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.tile import MIN_DOT
-from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.host.weights import FORMATS, WeightMatrix
 from decodescope.kernels.ops.plain_gemm import PlainGemm
 from decodescope.kernels.ops.split_k_gemm import SplitKGemm, split_k_gemm_reference
 from decodescope.variants.bench.gemm_operands import OUT_DTYPE, GemmOperands
@@ -161,15 +161,17 @@ def _plain_operations(
     return [PlainGemm(x, scale, weight, out, candidate.tile, block) for weight in weights]
 
 
-def _cublas(operands: GemmOperands, tokens: int) -> Contender:
-    x, out = operands.x[:tokens], operands.out(tokens)
-    calls = [partial(torch.mm, x, one.T, out=out) for one in operands.dense]
+def cublas(dtype: torch.dtype, operands: GemmOperands, tokens: int) -> Contender:
+    """cuBLAS on the same matrices in a dtype of 16 bits."""
+    x, weights = operands.x[:tokens].to(dtype), [one.to(dtype) for one in operands.dense]
+    out = operands.out(tokens).to(dtype)
+    calls = [partial(torch.mm, x, one.T, out=out) for one in weights]
     return Contender(
-        name="cublas_bf16",
+        name=f"cublas_{FORMATS[dtype]}",
         launches=[_without_pdl(call) for call in calls],
         result=calls[0],
-        reference=lambda: x.double() @ operands.dense[0].double().T,
-        bytes_moved=x.nbytes + operands.dense[0].nbytes + out.nbytes,
+        reference=lambda: x.double() @ weights[0].double().T,
+        bytes_moved=x.nbytes + weights[0].nbytes + out.nbytes,
     )
 
 
@@ -231,7 +233,7 @@ def _without_pdl(call: Result) -> Launch:
 
 # Whoever torch lacks, or whose shape it refuses, raises when it is made or called.
 TORCH_PEERS: dict[str, Callable[[GemmOperands, int], Contender]] = {
-    "cublas_bf16": _cublas,
+    "cublas_bf16": partial(cublas, torch.bfloat16),
     "scaled_mm_tensorwise": partial(_scaled_mm, False),
     "scaled_mm_rowwise": partial(_scaled_mm, True),
 }

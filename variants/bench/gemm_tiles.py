@@ -7,7 +7,6 @@ from decodescope.kernels.host.tile import Tile, padded_tokens
 from decodescope.variants.steps.fused.tiling.shapes import power_of_2_from
 from decodescope.variants.steps.fused.tiling.table import (
     GemmKind,
-    TileEntry,
     TileKey,
     cached_entries,
     shipped_table,
@@ -109,10 +108,16 @@ def split_candidates(
 
     `folder` keeps this machine's measurements; None has none.
     """
+    known = measured_tile(work, gpu, folder)
+    first = () if known is None else (known,)
+    return tuple(map(Candidate, dict.fromkeys((*first, *rule_tiles(work, gpu)))))
+
+
+def measured_tile(work: GemmWork, gpu: TargetGpu, folder: Path | None) -> Tile | None:
+    """The tile that was found for this GEMM on this machine, or else on a GPU of this name."""
     cached = () if folder is None else cached_entries(gpu, folder)
-    tables = (cached, shipped_table().get(gpu.name, ()))
-    known = [tile for table in tables if (tile := _tile_of(table, work)) is not None]
-    return tuple(map(Candidate, dict.fromkeys((*known[:1], *rule_tiles(work, gpu)))))
+    entries = (*cached, *shipped_table().get(gpu.name, ()))
+    return next((entry.tile for entry in entries if entry.key == work.key), None)
 
 
 def unsplit_candidates(work: GemmWork, gpu: TargetGpu) -> tuple[Candidate, ...]:
@@ -126,7 +131,3 @@ def plain_candidates(tokens: int) -> tuple[Candidate, ...]:
     FP8 tensor cores are used."""
     blocks = dict.fromkeys((padded_tokens(tokens), _PLAIN_TOKENS))
     return tuple(Candidate(tile, block) for block in blocks for tile in _PLAIN_TILES)
-
-
-def _tile_of(entries: tuple[TileEntry, ...], work: GemmWork) -> Tile | None:
-    return next((entry.tile for entry in entries if entry.key == work.key), None)

@@ -2,8 +2,9 @@
 
 from decodescope.analyzer.errors import InputError
 from decodescope.variants.claims.claim import Claim
+from decodescope.variants.claims.tk_gemm.products import TK_GEMM
 
-CLAIMS: tuple[Claim, ...] = ()
+CLAIMS: tuple[Claim, ...] = (TK_GEMM,)
 
 
 def chosen_claims(names: tuple[str, ...]) -> tuple[Claim, ...]:
