@@ -7,12 +7,16 @@ those of the step's devices inside its GPU span, up to the end of the step time 
 may begin before this one's have ended); the host tail is the rest of the step time.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from decodescope.analyzer.roofline.peaks import peak_bytes_per_s
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, WaterfallPart
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
 from decodescope.analyzer.trace import Intervals
+
+_BUSY = ("busy", "limit", "kernel_inefficiency")
 
 
 def waterfall(timeline: Timeline) -> tuple[WaterfallPart, ...]:
@@ -35,6 +39,11 @@ def waterfall(timeline: Timeline) -> tuple[WaterfallPart, ...]:
         *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),
         WaterfallPart("host_tail", step_ns - used_ns),
     )
+
+
+def busy_time_ns(parts: Sequence[WaterfallPart]) -> int | None:
+    """The time in which the step's devices were busy; None without parts."""
+    return sum(one.ns for one in parts if one.part in _BUSY) if parts else None
 
 
 def _busy_parts(busy_ns: int, limit_ns: int | None) -> tuple[WaterfallPart, ...]:

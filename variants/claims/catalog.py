@@ -2,9 +2,13 @@
 
 from decodescope.analyzer.errors import InputError
 from decodescope.variants.claims.claim import Claim
+from decodescope.variants.claims.decode.kernl import KERNL_LLAMA_2
 from decodescope.variants.claims.tk_gemm.products import TK_GEMM
 
-CLAIMS: tuple[Claim, ...] = (TK_GEMM,)
+CLAIMS: tuple[Claim, ...] = (
+    KERNL_LLAMA_2,
+    TK_GEMM,
+)
 
 
 def chosen_claims(names: tuple[str, ...]) -> tuple[Claim, ...]:

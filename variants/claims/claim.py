@@ -6,6 +6,8 @@ from pathlib import Path
 
 from decodescope.variants.claims.racing import Racing
 from decodescope.variants.claims.report import Race, Row, Source
+from decodescope.variants.comparing.command import RunJobs
+from decodescope.variants.comparing.process import run_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,12 +15,14 @@ class Setup:
     """What claims are measured with.
 
     `racing` measures entrants of the same work, `say` is called with what is being done.
-    `gpt_fast` is a checkout of gpt-fast, if the user gave one.
+    `gpt_fast` is a checkout of gpt-fast, if the user gave one. `run` does one job of a comparison
+    of whole models, each in a process of its own.
     """
 
     racing: Racing
     say: Callable[[str], None]
     gpt_fast: Path | None = None
+    run: RunJobs = run_job
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,12 @@ class EntrantFigures(Struct, frozen=True):
     CUDA graph, whose operands come from memory. `launched_ns`: one call that the host launches,
     right after the previous one. `share_of_bound` = bound_ns ÷ median of device_ns. An entrant
     whose result is wrong has an `error` and no times.
+
+    Of decode steps: `bytes_moved` is what a step of this variant must read, `device_ns` the time in
+    which the GPU works in a profiled step, `launched_ns` the mean time of an unprofiled one (its
+    reciprocal is tokens/s), `share_of_bound` = bound_ns ÷ median of launched_ns, `launches` the
+    launch calls of a step. `relative_error` is that of the logits to those of the loaded weights
+    computed in fp32, `kl` their divergence in nats.
     """
 
     name: str
@@ -48,15 +54,19 @@ class EntrantFigures(Struct, frozen=True):
     share_of_bound: float | None = None
     relative_error: float | None = None
     tolerance: float | None = None
+    launches: float | None = None
+    kl: float | None = None
     error: str | None = None
     note: str | None = None
 
 
 class Race(Struct, frozen=True):
-    """Entrants of one size, measured in the same rounds."""
+    """Entrants of one size, measured in the same rounds: "calls" of an operation, or the decode
+    "steps" of whole models."""
 
     size: str
     entrants: tuple[EntrantFigures, ...]
+    of: Literal["calls", "steps"] = "calls"
 
     def entrant(self, name: str) -> EntrantFigures:
         """The entrant of this name."""

@@ -43,7 +43,7 @@ def speed_up(
         limit=None if least_ns is None else base_ns.median / least_ns,
         measured_share=other.share_of_bound,
     )
-    explanation = _host_explains(row, base, other) if launched else ""
+    explanation = _host_explains(race, base, other) if launched else ""
     explanation = explanation or _why(row, base, other, least_ns, launch_floor_ns)
     return replace(row, explanation=explanation)
 
@@ -93,17 +93,22 @@ def _traffic(one: EntrantFigures) -> str:
     return f" (its launches move {significant(one.traffic_bytes / one.bytes_moved)} x the bytes)"
 
 
-def _host_explains(row: Row, base: EntrantFigures, ours: EntrantFigures) -> str:
+def _host_explains(race: Race, base: EntrantFigures, ours: EntrantFigures) -> str:
     """For times that the host decides: how much of each is the GPU's."""
     if base.device_ns is None or ours.device_ns is None:
         return ""
-    shares = [
-        f"{one.name} {duration(one.launched_ns.median)}, of which the GPU works "
-        f"{percent(min(one.device_ns.median / one.launched_ns.median, 1.0))} %"
-        for one in (base, ours)
-        if one.launched_ns is not None and one.device_ns is not None
-    ]
-    return "launched one by one: " + "; ".join(shares)
+    what = "a step" if race.of == "steps" else "launched one by one"
+    return f"{what}: {gpu_share(base)}; {gpu_share(ours)}"
+
+
+def gpu_share(one: EntrantFigures) -> str:
+    """The time with launches, and the part of it in which the GPU works."""
+    if one.launched_ns is None or one.device_ns is None:
+        return f"{one.name} {_time(one)}"
+    share = min(one.device_ns.median / one.launched_ns.median, 1.0)
+    return (
+        f"{one.name} {duration(one.launched_ns.median)}, of which the GPU works {percent(share)} %"
+    )
 
 
 def _time(one: EntrantFigures) -> str:

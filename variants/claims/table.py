@@ -111,24 +111,33 @@ def _rows(rows: tuple[Row, ...]) -> Table:
 def _race(race: Race) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=race.size, title_justify="left")
     table.add_column("measured", overflow="fold")
-    for name in ("in a graph µs", "launched µs", "rate", "of the bound", "error"):
+    for name in (*_TIMES[race.of], "of the bound", "error"):
         table.add_column(name, justify="right", overflow="fold")
     table.add_column("", overflow="fold", ratio=1)
     for one in race.entrants:
-        table.add_row(one.name, *_entrant_cells(one), one.error or one.note or one.what)
+        cells = _entrant_cells(one, race.of)
+        table.add_row(one.name, *cells, one.error or one.note or one.what)
     return table
 
 
-def _entrant_cells(one: EntrantFigures) -> list[str]:
+_TIMES = {
+    "calls": ("in a graph µs", "launched µs", "rate"),
+    "steps": ("GPU works µs", "step µs", "tokens/s"),
+}
+
+
+def _entrant_cells(one: EntrantFigures, of: str) -> list[str]:
     device, launched = one.device_ns, one.launched_ns
-    bytes_per_s = None
-    if device is not None and one.bytes_moved:
-        bytes_per_s = one.bytes_moved / device.median * 1e9
+    speed = UNKNOWN
+    if of == "steps" and launched is not None:
+        speed = rate(1e9 / launched.median)
+    elif of == "calls" and device is not None and one.bytes_moved:
+        speed = value_text(one.bytes_moved / device.median * 1e9, "bytes_per_s")
     error = UNKNOWN if one.relative_error is None else f"{one.relative_error:.1e}"
     return [
         microseconds(None if device is None else device.median),
         microseconds(None if launched is None else launched.median),
-        value_text(bytes_per_s, "bytes_per_s"),
+        speed,
         value_text(one.share_of_bound, "share"),
         error,
     ]
