@@ -1,6 +1,6 @@
 """What `bench kernels` measures: the operations of a fused step, and of one without its fusions."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -12,16 +12,14 @@ from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.decode_attention import DecodeAttention
 from decodescope.kernels.ops.embedding import Embed
-from decodescope.kernels.ops.kv_write import KvWrite
 from decodescope.kernels.ops.norm_head import NormHead
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rms_norm_residual import RmsNormResidual
 from decodescope.kernels.ops.rope import RopeTable, Rotate
-from decodescope.kernels.ops.swiglu import Swiglu
 from decodescope.variants.bench.operands import Operands, operation_error, relative_error
 from decodescope.variants.bench.report import KernelUse
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.spec import FUSIONS, VariantSpec
+from decodescope.variants.spec import FUSIONS, Part, VariantSpec
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import step_plan
 from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS
@@ -29,13 +27,11 @@ from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS
 # All kernels but attention touch one row of a cache, whatever its length: a short one is enough.
 SHORT_CONTEXT = 3
 
-# What only a step without fusions launches; in a fused step these take no launch.
-_UNFUSED: dict[str, type[KernelOperation]] = {
-    "norm": RmsNorm,
-    "residual+norm": RmsNormResidual,
-    "rope": Rotate,
-    "kv_write": KvWrite,
-    "swiglu": Swiglu,
+# What has another name than its kernel.
+_NAMES: dict[type[KernelOperation], str] = {
+    RmsNorm: "norm",
+    RmsNormResidual: "residual+norm",
+    Rotate: "rope",
 }
 
 
@@ -60,8 +56,8 @@ class KernelCase:
 
 
 def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
-    """The operations of a layer and the head in the step's order, then the embedding, and what a
-    step launches if fusions are left out."""
+    """The operations of a layer and the head in the step's order, then the embedding, and what only
+    a step without its fusions launches."""
     spec = operands.spec
     embedding, *others = _operations(operands, spec, SHORT_CONTEXT)
     _, *in_context = _operations(operands, spec, operands.context)
@@ -75,12 +71,24 @@ def kernel_cases(operands: Operands) -> Iterator[KernelCase]:
             name = f"{operation.kernel} {names[0]}"
         yield _case(operands, name, operation, launches)
     yield _case(operands, "embedding", embedding, 1)
+    for operation in _unfused(operands, {type(one) for one in (embedding, *others)}):
+        yield _case(operands, _NAMES.get(type(operation), operation.kernel), operation, 0)
+
+
+def _unfused(
+    operands: Operands, fused: Collection[type[KernelOperation]]
+) -> Iterator[KernelOperation]:
+    """One operation of each kernel that is not `fused`, and is launched if all fusions or one are
+    left out. Plain products are none: they have the tiles of the fused ones."""
+    spec, found = operands.spec, set(fused)
     # Only our own attention reads narrow K and V.
-    kept = {"attention"} if spec.kv_format else set()
-    left_out = frozenset(FUSIONS) - kept
-    bare = _operations(operands, replace(spec, without=left_out), SHORT_CONTEXT)
-    for name, kind in _UNFUSED.items():
-        yield _case(operands, name, next(one for one in bare if isinstance(one, kind)), 0)
+    parts = [part for part in FUSIONS if part != "attention" or spec.kv_format is None]
+    for left_out in (parts, *([part] for part in parts)):
+        without = replace(spec, without=frozenset[Part](left_out))
+        for operation in _operations(operands, without, SHORT_CONTEXT):
+            if type(operation) not in found and "tile" not in operation.arguments:
+                found.add(type(operation))
+                yield operation
 
 
 def _operations(operands: Operands, spec: VariantSpec, context: int) -> list[KernelOperation]:

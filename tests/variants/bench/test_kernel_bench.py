@@ -21,7 +21,7 @@ from decodescope.variants.bench.kernel_bench import (
     measure_case,
     measure_kernels,
 )
-from decodescope.variants.bench.kernel_cases import Copy, KernelCase, kernel_cases
+from decodescope.variants.bench.kernel_cases import Copy, KernelCase, _operations, kernel_cases
 from decodescope.variants.bench.operands import Operands, operation_error, relative_error
 from decodescope.variants.bench.report import KernelBenchmark, KernelFigures, KernelUse
 from decodescope.variants.bench.result_tables import kernel_table
@@ -29,7 +29,7 @@ from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.model.quantize import quantization_of, quantize_model
 from decodescope.variants.model.source import resolve_model
-from decodescope.variants.spec import VariantSpec
+from decodescope.variants.spec import FUSIONS, VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
@@ -101,6 +101,27 @@ def test_each_launch_that_quantises_is_a_case(device: str) -> None:
     assert launches["head"] == 1
 
 
+@pytest.mark.parametrize(("batch", "variant"), [(1, "fused"), (3, "fused"), (1, "fused+w8a8")])
+def test_each_kernel_that_some_step_launches_is_a_case_once(
+    batch: int, variant: str, device: str
+) -> None:
+    spec = VariantSpec.parse(variant)
+    operands = operands_of("llama-biased", torch.float16, batch, device, spec)
+    cases = [case.use for case in kernel_cases(operands)]
+    launched = {case.kernel for case in cases if case.launches_per_step} | {"embed"}
+    others = [case.kernel for case in cases if case.kernel not in launched]
+    found: set[str] = set()
+    for left_out in (FUSIONS, *((part,) for part in FUSIONS)):
+        without = replace(spec, without=frozenset(left_out))
+        found |= {
+            one.kernel
+            for one in _operations(operands, without, CONTEXT)
+            if "tile" not in one.arguments
+        }
+    assert sorted(others) == sorted(found - launched)
+    assert len({case.operation for case in cases}) == len(cases)
+
+
 def test_plain_products_agree_with_their_reference_too(device: str) -> None:
     """No case measures them: a step launches them only if a fusion is left out."""
     operands = operands_of("llama-biased", torch.float32, 1, device)
@@ -130,7 +151,7 @@ def test_bytes_are_those_of_the_tensors_a_launch_must_touch(device: str) -> None
         "down": hidden * inner + hidden + batch * (inner + 2 * hidden),
         "head": vocab * hidden + batch * hidden,
         "embedding": 2 * batch * hidden,
-        **dict.fromkeys(("norm", *NORMS), 2 * batch * hidden + hidden),
+        **dict.fromkeys(NORMS, 2 * batch * hidden + hidden),
         "residual+norm": 4 * batch * hidden + hidden,
         "rope": 2 * batch * (heads + kv_heads) * dim,
         "kv_write": 4 * batch * kv_heads * dim,
