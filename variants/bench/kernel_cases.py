@@ -138,7 +138,8 @@ def _shape(operation: KernelOperation, position: int) -> str:
             return f"{len(q)} x {q.shape[1] + k.shape[1]} x {q.shape[2]}"
     values = operation.arguments.values()
     matrices = [(one.rows, one.columns) for one in values if isinstance(one, WeightMatrix)]
-    shapes = chain(matrices, (out.shape for out in operation.outputs(position)))
+    written = (*operation.outputs(position), *operation.updated)
+    shapes = chain(matrices, (out.shape for out in written))
     return " x ".join(map(str, next(shapes)))
 
 
