@@ -203,7 +203,9 @@ class Racing:
 def _error(entrant: Entrant) -> tuple[float, str | None]:
     """The largest relative error of an entrant's results, and why it is not timed, if it is not."""
     try:
-        pairs = zip(entrant.result(), entrant.reference(), strict=True)
+        # First the reference: operations in place change what it is computed from.
+        expected = entrant.reference()
+        pairs = zip(entrant.result(), expected, strict=True)
         error = max(relative_error(*pair) for pair in pairs)
     except torch.OutOfMemoryError:
         raise

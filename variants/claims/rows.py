@@ -79,7 +79,7 @@ def _why(
         return f"{ours.name} takes {_time(ours)}, {base.name} {_time(base)}"
     bound = f"{duration(least_ns)}, {'a launch' if least_ns == floor_ns else 'the bound'}"
     over = ours.device_ns.median / least_ns
-    near = "as good as" if over < _NEAR else f"{significant(over)} x"
+    near = "about" if over < _NEAR else f"{significant(over)} x"
     text = f"{base.name} takes {significant(row.limit)} x {bound}{_traffic(base)}; "
     if row.published is not None and row.limit < row.published:
         return f"{text}no kernel can be {significant(row.published)} x as fast as that here"

@@ -69,6 +69,12 @@ def test_a_wrong_result_gets_no_speed_up(wrong: str, error: float) -> None:
     assert race.entrant(wrong).device_ns is None
 
 
+def test_what_works_in_place_is_compared_with_what_it_started_from() -> None:
+    x = torch.ones(4, dtype=torch.float64)
+    in_place = entrant("ours", result=lambda: (x.mul_(2),), reference=lambda: (2 * x,))
+    assert raced([in_place], 1e3).entrant("ours").error is None
+
+
 def test_a_peer_that_cannot_run_is_left_out_and_ours_must_run() -> None:
     def refuses() -> tuple[torch.Tensor, ...]:
         raise RuntimeError("no such GPU\nat line 3")

@@ -1,0 +1,77 @@
+"""Claim: RMSNorm in one Triton kernel is 2.3 times as fast as PyTorch's sequence in float16."""
+
+from functools import partial
+
+import torch
+
+from decodescope.kernels.host.weights import Norm
+from decodescope.kernels.ops.rms_norm import RmsNorm
+from decodescope.variants.claims.claim import Claim, Measured, Setup
+from decodescope.variants.claims.decode.kernl import SOURCE
+from decodescope.variants.claims.entrants import pytorch
+from decodescope.variants.claims.kernl.layer import (
+    LLAMA_2_7B,
+    NOTES,
+    POSITION,
+    TOLERANCE,
+    Layer,
+    both_ratios,
+    tokens_text,
+)
+from decodescope.variants.claims.kernl.sequences import rms_norm
+from decodescope.variants.claims.racing import Racing, Tensors, Work, entrant_of
+from decodescope.variants.claims.report import Race
+
+PUBLISHED = 2.3
+# pow, mean, add, rsqrt and two products.
+ROUNDINGS = 6
+PYTORCH = "PyTorch fp16"
+
+
+def measure(setup: Setup, layer: Layer = LLAMA_2_7B) -> Measured:
+    """RMSNorm of hidden states."""
+    floor_ns = setup.racing.launch_floor_ns()
+    races = [race(setup.racing, layer, tokens) for tokens in layer.tokens]
+    rows = [
+        row
+        for one in races
+        for row in both_ratios("RMSNorm", PUBLISHED, one, PYTORCH, "rms_norm", floor_ns)
+    ]
+    notes = (
+        "The source's sequence keeps squares, their mean and the quotient in float16; it needs two "
+        "launches fewer than the one of its own model, which computes in float32. Each of its "
+        f"{ROUNDINGS} roundings may cost half a float16 step, hence its tolerance.",
+        *NOTES,
+    )
+    return Measured(tuple(rows), tuple(races), notes)
+
+
+def race(racing: Racing, layer: Layer, tokens: int) -> Race:
+    """PyTorch's sequence and our kernel on the same rows."""
+    draw = layer.normal()
+
+    def operation() -> RmsNorm:
+        x, weight = draw(tokens, layer.hidden), 1.0 + draw(layer.hidden, std=0.2)
+        return RmsNorm(x, Norm(weight, layer.eps), torch.empty_like(x))
+
+    first = operation()
+    work = Work(first.bytes_moved(POSITION))
+    operations = [first, *(operation() for _ in range(racing.copies(work) - 1))]
+
+    def sequence(one: RmsNorm) -> Tensors:
+        return (rms_norm(one.x, one.norm.weight, one.norm.eps),)
+
+    entrants = [
+        pytorch(
+            PYTORCH,
+            "pow, mean, add, rsqrt, mul, mul",
+            [partial(sequence, one) for one in operations],
+            first.reference(POSITION),
+            ROUNDINGS,
+        ),
+        entrant_of(operations, "computed in float32: 1 launch", TOLERANCE),
+    ]
+    return racing.race(tokens_text(tokens), work, entrants)
+
+
+CLAIM = Claim("kernl-rmsnorm", "RMSNorm in one kernel: 2.3 x PyTorch", SOURCE, measure)
