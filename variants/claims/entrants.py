@@ -115,9 +115,9 @@ def _replay(launches: Sequence[Launch]) -> Callable[[], None]:
     return replay
 
 
-class _Counting(TorchDispatchMode):
+class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.launches = 0
         self.bytes_moved = 0
 
