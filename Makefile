@@ -7,7 +7,7 @@ READY ?= $(VENV)/.ready
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check test-gpu bench wheel clean
+.PHONY: help run test check test-gpu bench results wheel clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -40,6 +40,9 @@ test-gpu: $(READY)  ## the tests that need or can use a CUDA GPU; records the ru
 
 bench: $(READY)  ## measure the analyzer here; see benchmarks/README.md for the GPU measurements
 	$(PY) -m decodescope bench analyzer $(ARGS)
+
+results: $(READY)  ## write docs/results.md, its plots and the README's table from the records
+	$(PY) -m tools.make_results
 
 wheel: $(READY)  ## build the wheel and try it in a clean environment
 	rm -rf dist $(VENV)-wheel

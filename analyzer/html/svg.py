@@ -21,6 +21,7 @@ class Drawing:
 
     def __init__(self, height: float, title: str, description: str, width: float = CHART_WIDTH):
         self.width = width
+        self.height = height
         self._root = ElementTree.Element(
             "svg",
             {
@@ -64,6 +65,11 @@ class Drawing:
         shape.set("points", " ".join(f"{_short(x)},{_short(y)}" for x, y in points))
         self._tip(shape, tip)
 
+    def polyline(self, points: Iterable[tuple[float, float]], kind: str) -> None:
+        """A line through `points`."""
+        shape = self._add("polyline", kind)
+        shape.set("points", " ".join(f"{_short(x)},{_short(y)}" for x, y in points))
+
     def text(self, x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> None:
         """One line of text whose baseline is at `y`; `anchor` is start, middle or end."""
         shape = self._add("text", kind, x=x, y=y)
@@ -74,6 +80,16 @@ class Drawing:
     def markup(self) -> Markup:
         """The element as escaped markup for a page."""
         return Markup(ElementTree.tostring(self._root, encoding="unicode"))
+
+    def file(self, style: str) -> str:
+        """The drawing as an SVG file of its own, with its style sheet."""
+        size = {"width": _short(self.width), "height": _short(self.height)}
+        root = ElementTree.Element(
+            "svg", {"xmlns": "http://www.w3.org/2000/svg", **self._root.attrib, **size}
+        )
+        ElementTree.SubElement(root, "style").text = style
+        root.extend(self._root)
+        return ElementTree.tostring(root, encoding="unicode") + "\n"
 
     def _add(self, tag: str, kind: str, **numbers: float) -> ElementTree.Element:
         shape = ElementTree.SubElement(self._root, tag)
@@ -98,6 +114,15 @@ def ticks(limit: float, most: int = 10) -> list[float]:
             break
         step = finer
     return [step * index for index in range(int(limit / step) + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Round values from `low` > 0 to `high` for a logarithmic axis: powers of ten, or 1, 2 and 5
+    times those, or all digits, the more the shorter the axis is."""
+    digits = (1,) if high / low > 1000 else (1, 2, 5) if high / low > 10 else range(1, 10)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    found = [digit * 10.0**power for power in powers for digit in digits]
+    return [value for value in found if low <= value <= high]
 
 
 def time_ticks(limit_ns: int, most: int = 10) -> list[tuple[float, str]]:

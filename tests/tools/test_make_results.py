@@ -1,0 +1,144 @@
+"""The documents that are written from the records; `make results` writes them again."""
+
+import copy
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from tools.make_results import COMMAND, ROOT, documents, with_results
+from tools.results.comparisons import variant
+from tools.results.records import Record, origins, read_records
+
+PLOTS = ROOT / "docs" / "plots"
+
+
+@pytest.fixture(scope="module")
+def records() -> dict[str, Record]:
+    return read_records()
+
+
+@pytest.fixture(scope="module")
+def written(records) -> dict[str, str]:
+    return {str(path.relative_to(ROOT)): text for path, text in documents(records).items()}
+
+
+def test_the_committed_documents_are_those_of_the_records(written):
+    stale = [
+        name
+        for name, text in written.items()
+        if not (ROOT / name).exists() or (ROOT / name).read_text(encoding="utf-8") != text
+    ]
+    assert not stale, f"differ from the records; run: {COMMAND}"
+
+
+def test_every_committed_plot_is_drawn_and_shown(written):
+    drawn = {name for name in written if name.endswith(".svg")}
+    assert {f"docs/plots/{path.name}" for path in PLOTS.iterdir()} == drawn
+    shown = re.findall(r"\]\((plots/[^)]+)\)", written["docs/results.md"])
+    assert sorted(f"docs/{name}" for name in shown) == sorted(drawn)
+
+
+def test_a_plot_is_one_file_for_light_and_dark_that_needs_no_network(written):
+    for name in (name for name in written if name.endswith(".svg")):
+        root = ElementTree.fromstring(written[name])
+        style = root.findtext("{http://www.w3.org/2000/svg}style", "")
+        assert "prefers-color-scheme: dark" in style, name
+        assert re.findall(r"https?://[^\s\"')]*", written[name]) == ["http://www.w3.org/2000/svg"]
+
+
+def test_every_record_is_listed_with_its_date_and_commit(written, records):
+    page = written["docs/results.md"]
+    for name, record in records.items():
+        date = record["environment"]["date"][:10]
+        assert re.search(rf"\| `{re.escape(name)}\.json` \| {date} \d\d:\d\d \| \S", page), name
+
+
+@pytest.mark.parametrize("table", ["docs/results.md", "README.md", "docs/plots/variants.svg"])
+def test_another_figure_in_a_record_is_another_page(table, written, records):
+    changed = copy.deepcopy(records)
+    rates = changed["compare-llama-3.1-8b-random"]["variants"]
+    next(one for one in rates if one["variant"] == "fused+graph")["mean"] *= 1.01
+    again = {str(path.relative_to(ROOT)): text for path, text in documents(changed).items()}
+    assert {name for name in written if again[name] != written[name]} >= {table}
+
+
+def test_a_missing_figure_is_an_error_and_not_an_empty_cell(records):
+    changed = copy.deepcopy(records)
+    del changed["app-costs"]["median"]["first_paint_s"]
+    with pytest.raises(Exception, match="first_paint_s"):
+        documents(changed)
+
+
+def test_only_the_block_of_the_readme_is_written(records):
+    readme = "before\n<!-- make results -->\nold\n<!-- end of make results -->\nafter\n"
+    text = with_results(readme, records)
+    assert text.startswith("before\n<!-- make results -->\n")
+    assert text.endswith("<!-- end of make results -->\nafter\n")
+    assert "old" not in text
+    assert variant(records["compare-llama-3.1-8b-random"], "compiled").mean in text
+    with pytest.raises(SystemExit, match=r"README\.md"):
+        with_results("no block", records)
+
+
+def rates(name: str, rounds: list[float], low: float, high: float) -> dict[str, object]:
+    mean = sum(rounds) / len(rounds)
+    interval = {"low": low, "high": high, "confidence": 0.95}
+    accuracy = {"kl": 0.0}
+    return {
+        "variant": name,
+        "tokens_per_s": rounds,
+        "mean": mean,
+        "interval": interval,
+        "accuracy": accuracy,
+    }
+
+
+def comparison(*variants: dict[str, object]) -> dict[str, object]:
+    run = {
+        "step_ns": {"p50": 1_000_000},
+        "launch_calls_per_step": 1.0,
+        "gpu_ops_per_step": 2.0,
+        "bandwidth": {"mbu": 0.5, "measured_peak_bytes_per_s": 4e12},
+        "verdict": {"bound": "memory"},
+        "bytes_per_step": 2_000_000_000,
+    }
+    speed = {"value": 2.0, "interval": {"low": 1.9, "high": 2.1}}
+    first = variants[0]["variant"]
+    return {
+        "variants": list(variants),
+        "runs": [run | {"variant": one["variant"]} for one in variants],
+        "windows": {one["variant"]: {"window_ns": 200, "idle_ns": 50} for one in variants},
+        "pairs": [{"base": first, "other": one["variant"], "speed": speed} for one in variants[1:]],
+    }
+
+
+def test_a_wide_interval_is_replaced_by_the_rounds():
+    narrow = rates("a", [100.0, 101.0, 102.0], 98.0, 104.0)
+    wide = rates("b", [100.0, 150.0, 200.0], 40.0, 260.0)
+    record = comparison(narrow, wide)
+    assert variant(record, "a").rate == "101 (98.0\u2013104)"
+    assert variant(record, "b").rate == "150 (rounds: 100, 150, 200)"
+    assert variant(record, "b").ratio == "2.000 (1.900\u20132.100)"
+    assert variant(record, "a").idle == "25.0 %"
+
+
+def test_records_of_one_machine_and_its_versions_are_together_by_date():
+    gpu = {"gpu": "NVIDIA H200", "torch": "2.11.0", "commit": "0123456789ab+"}
+    cpu = {"gpu": None, "cpu": "a CPU", "cpu_cores": 2, "commit": None}
+    found = origins(
+        {
+            "late": gpu | {"date": "2026-02-02T10:00:00+00:00"},
+            "cpu": cpu | {"date": "2026-01-01T00:00:00+00:00"},
+            "early": gpu | {"date": "2026-02-01T10:00:00+00:00"},
+            "other": gpu | {"date": "2026-02-01T10:00:00+00:00", "torch": "2.12.0"},
+        }
+    )
+    assert [origin.machine for origin in found] == [
+        "NVIDIA H200, torch 2.11.0",
+        "NVIDIA H200, torch 2.12.0",
+        "a CPU, 2 cores",
+    ]
+    assert found[0].records[0] == ("early", "2026-02-01 10:00", "012345678+")
+    assert [name for name, _, _ in found[0].records] == ["early", "late"]
+    assert found[2].records == (("cpu", "2026-01-01 00:00", "not recorded"),)

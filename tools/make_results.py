@@ -1,0 +1,51 @@
+"""Writes docs/results.md with its plots, and the table of results in README.md, from the records.
+
+The same records give the same bytes. Every figure comes from a record; sentences are in the
+templates of tools/results.
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from decodescope.analyzer.files import write_atomically
+from tools.results.page import render
+from tools.results.plots import plots
+from tools.results.records import ROOT, Record, read_records
+
+COMMAND = "make results"
+_README_BLOCK = re.compile(r"(?<=<!-- make results -->\n).*?(?=<!-- end of make results -->)", re.S)
+
+
+def documents(records: Mapping[str, Record]) -> dict[Path, str]:
+    """Every file that is written from the records, and what it holds."""
+    environments = {name: record["environment"] for name, record in records.items()}
+    found = {
+        ROOT / "docs" / "results.md": render("results.md.j2", records, environments=environments),
+        ROOT / "README.md": with_results((ROOT / "README.md").read_text("utf-8"), records),
+    }
+    drawn = {ROOT / "docs" / "plots" / name: text for name, text in plots(records).items()}
+    return found | drawn
+
+
+def with_results(readme: str, records: Mapping[str, Record]) -> str:
+    """`readme` with the table between its two marks replaced."""
+    table = render("readme.md.j2", records)
+    replaced, times = _README_BLOCK.subn(lambda _: table, readme)
+    if times != 1:
+        raise SystemExit("README.md has not exactly one block between its marks for make results")
+    return replaced
+
+
+def main() -> None:
+    """The command line."""
+    written = documents(read_records())
+    for path, text in written.items():
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, text.encode())
+    sys.stderr.write(f"{len(written)} files\n")
+
+
+if __name__ == "__main__":
+    main()

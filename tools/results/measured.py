@@ -1,0 +1,114 @@
+"""Rows of the tables of kernels, GEMMs and formats, from their records."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from decodescope.analyzer.formatting import UNKNOWN, microseconds, significant
+from tools.results.comparisons import dash
+from tools.results.records import Record
+
+GEMM_PEERS = ("cublas_bf16", "scaled_mm_tensorwise", "scaled_mm_rowwise", "plain_triton")
+_OURS = ("w8a8", "w8a16", "int8")
+_FORMATS = {
+    "bf16": "bf16",
+    "fp8_e4m3": "E4M3",
+    "fp8_e4m3+head16": "E4M3, lm_head in bf16",
+    "fp8_e5m2": "E5M2",
+    "fp8_e5m2_cast": "E5M2 without scales",
+    "int8": "INT8",
+    "int8+head16": "INT8, lm_head in bf16",
+    "w8a8": "W8A8",
+    "w8a8+head16": "W8A8, lm_head in bf16",
+    "kv_fp8_e4m3": "K and V in E4M3",
+    "kv_fp8_e5m2": "K and V in E5M2",
+    "fp8_e4m3+kv_fp8_e4m3": "weights, K and V in E4M3",
+}
+_GROWING = ("fp8_e4m3", "int8", "w8a8", "kv_fp8_e4m3")
+
+
+def gemm_cells(size: Record) -> list[str]:
+    """One number of tokens: the peers' times in µs, ours with and without overlap, how many times
+    as fast W8A8 is as each peer, and the widest range of these ratios, relative to its median."""
+    gemms = {gemm["name"]: gemm for gemm in size["gemms"]}
+    times = {name: microseconds(gemm["times"]["median_ns"]) for name, gemm in gemms.items()}
+    ratios = [gemms["w8a8"]["speedups"][peer] for peer in GEMM_PEERS]
+    spread = max((ratio["max"] - ratio["min"]) / ratio["median"] for ratio in ratios)
+    return [
+        *(times[peer] for peer in GEMM_PEERS),
+        *(f"{times[name]} ({times[name + '_pdl']})" for name in _OURS),
+        *(significant(ratio["median"]) for ratio in ratios),
+        f"{spread * 100:.1f} %",
+    ]
+
+
+def quality_rows(record: Record) -> list[list[str]]:
+    """What each format costs: change of perplexity in the forward pass and in steps, KL, top-1."""
+    found = {one["format"]: one for one in record["formats"]}
+    return [
+        [
+            words,
+            _perplexity(found[name]["forward"]),
+            _perplexity(found[name]["steps"]),
+            f"{found[name]['steps']['fp32']['kl'] * 1e3:.2f}",
+            f"{found[name]['steps']['fp32']['top1_agreement'] * 100:.1f} %",
+        ]
+        for name, words in _FORMATS.items()
+    ]
+
+
+def growth_positions(record: Record) -> list[int]:
+    """The first position of each bin of the error's growth."""
+    growth = record["formats"][0]["steps"]["growth"]
+    first, width = growth["first_position"], growth["positions_per_bin"]
+    return [first + width * index for index in range(len(growth["kl"]))]
+
+
+def growth_rows(record: Record) -> list[list[str]]:
+    """KL of the steps by position, in 10⁻³ nats."""
+    found = {one["format"]: one for one in record["formats"]}
+    return [
+        [_FORMATS[name], *(_two_digits(kl * 1e3) for kl in found[name]["steps"]["growth"]["kl"])]
+        for name in _GROWING
+    ]
+
+
+def cold_kernels(record: Record) -> list[Record]:
+    """The kernels of a step whose operands are too large for the cache."""
+    return [one for one in record["kernels"] if one["cold"]]
+
+
+def span(blocks: Sequence[Record], dtype: str, ratio: str) -> str:
+    """The range of a ratio's medians over the cache lengths of a dtype."""
+    found = [one["times"][ratio]["median"] for one in blocks if one["dtype"] == dtype]
+    return dash(significant(min(found)), significant(max(found)))
+
+
+def span_of_rounds(blocks: Sequence[Record], dtype: str, ratio: str) -> str:
+    """The range of a ratio over all rounds and cache lengths of a dtype."""
+    found = [one["times"][ratio] for one in blocks if one["dtype"] == dtype]
+    low, high = min(one["min"] for one in found), max(one["max"] for one in found)
+    return dash(significant(low), significant(high))
+
+
+def worst_cosine(blocks: Sequence[Record], dtype: str) -> str:
+    """How far the fused block's cosine is from 1 at most."""
+    return f"{max(1 - one['fused_cosine'] for one in blocks if one['dtype'] == dtype):.1e}"
+
+
+def page_p99_s(record: Record) -> list[float]:
+    """From a key to the last of its paint, p99: the median of the runs, by page."""
+    names = [name for name in record["runs"][0] if name.endswith("_painted_p99_s")]
+    return [median(run[name] for run in record["runs"]) for name in names]
+
+
+def _perplexity(figures: Record | None) -> str:
+    if figures is None:
+        return UNKNOWN
+    against = figures["fp32"]
+    interval = against["ratio_interval"]
+    half = (interval["high"] - interval["low"]) / 2
+    return f"{(against['perplexity_ratio'] - 1) * 100:+.3f} % ± {half * 100:.3f}"
+
+
+def _two_digits(value: float) -> str:
+    return f"{value:.1f}" if value >= 1 else f"{value:.2f}"
