@@ -1,7 +1,8 @@
-"""residual += x, out = RMSNorm(residual): one launch instead of two.
+"""residual += x, out = RMSNorm(residual): one launch instead of two. Or only the norm of the sum.
 
 Bytes moved: x read, the residual read and written, out written, the weight: rows * features * 4 *
-itemsize + the weight's bytes. Two launches would read the sum again.
+itemsize + the weight's bytes; 3 * itemsize where the sum is not written. Two launches would read
+the sum again.
 """
 
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ def _rms_norm_residual_kernel(
     features,
     eps,
     BLOCK: tl.constexpr,
+    KEPT: tl.constexpr,
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
@@ -52,7 +54,8 @@ def _rms_norm_residual_kernel(
     x = tl.load(x_ptr + start + column, mask=mask, other=0.0).to(tl.float32)
     residual = tl.load(residual_ptr + start + column, mask=mask, other=0.0).to(tl.float32)
     total = (residual + x).to(residual_ptr.dtype.element_ty)
-    tl.store(residual_ptr + start + column, total, mask=mask)
+    if KEPT:
+        tl.store(residual_ptr + start + column, total, mask=mask)
     # The norm of the rounded sum, as if a second kernel had read it back.
     out = normed(total.to(tl.float32), weight, features, eps)
     tl.store(out_ptr + start + column, rounded(out, out_ptr.dtype.element_ty), mask=mask)
@@ -98,6 +101,7 @@ class RmsNormResidual(KernelOperation):
             features,
             norm.eps,
             BLOCK=block,
+            KEPT=bool(self.updated),
             PDL=pdl,
             num_warps=row_warps(block),
         )
@@ -109,3 +113,20 @@ class RmsNormResidual(KernelOperation):
     def reference(self, position: int) -> Tensors:
         total, normed = rms_norm_residual_reference(self.x, self.residual, self.norm)
         return normed, total
+
+
+class RmsNormOfSum(RmsNormResidual):
+    """out = RMSNorm(residual + x) as in `RmsNormResidual`, but the residual stays as it is. A
+    decoder needs the sum, so no step launches this; published kernels do no more."""
+
+    __slots__ = ()
+
+    def inputs(self, position: int) -> Tensors:
+        return self.x, self.residual, *self.weights
+
+    @property
+    def updated(self) -> Tensors:
+        return ()
+
+    def reference(self, position: int) -> Tensors:
+        return (rms_norm_residual_reference(self.x, self.residual, self.norm)[1],)

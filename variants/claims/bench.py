@@ -46,14 +46,15 @@ def run_claims(
         ROUNDS,
         watch.look,
     )
-    setup = Setup(racing, say, gpt_fast)
+    datasheet_bytes_per_s = None if datasheet is None else datasheet.bytes_per_s
+    setup = Setup(racing, say, gpt_fast, datasheet_bytes_per_s)
     floor_ns = racing.launch_floor_ns()
     results = [measure_claim(claim, setup, watch, gpu.name) for claim in claims]
     return ClaimsReport(
         schema_version=SCHEMA_VERSION,
         measured_peak_bytes_per_s=racing.peak_bytes_per_s,
         measured_peak_at=None if peak is None else peak.measured_at,
-        datasheet_peak_bytes_per_s=None if datasheet is None else datasheet.bytes_per_s,
+        datasheet_peak_bytes_per_s=datasheet_bytes_per_s,
         launch_floor_ns=floor_ns,
         l2_bytes=gpu.L2_cache_size,
         rounds=ROUNDS,

@@ -4,12 +4,14 @@ from decodescope.analyzer.errors import InputError
 from decodescope.variants.claims.claim import Claim
 from decodescope.variants.claims.decode.kernl import KERNL_LLAMA_2
 from decodescope.variants.claims.kernl import rms_norm, rope
+from decodescope.variants.claims.prefill import activations
 from decodescope.variants.claims.tk_gemm.products import TK_GEMM
 
 CLAIMS: tuple[Claim, ...] = (
     rope.CLAIM,
     rms_norm.CLAIM,
     KERNL_LLAMA_2,
+    *activations.CLAIMS,
     TK_GEMM,
 )
 

@@ -15,13 +15,15 @@ class Setup:
     """What claims are measured with.
 
     `racing` measures entrants of the same work, `say` is called with what is being done.
-    `gpt_fast` is a checkout of gpt-fast, if the user gave one. `run` does one job of a comparison
-    of whole models, each in a process of its own.
+    `gpt_fast` is a checkout of gpt-fast, if the user gave one. `datasheet_bytes_per_s` is the
+    bandwidth that the GPU's datasheet states, of which sources give shares. `run` does one job of a
+    comparison of whole models, each in a process of its own.
     """
 
     racing: Racing
     say: Callable[[str], None]
     gpt_fast: Path | None = None
+    datasheet_bytes_per_s: float | None = None
     run: RunJobs = run_job
 
 

@@ -5,7 +5,7 @@ Every explanation is computed from the figures of the same run, so it is true on
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.formatting import duration, percent, significant
+from decodescope.analyzer.formatting import bytes_size, duration, percent, significant
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims.report import EntrantFigures, Race, Row
 
@@ -64,6 +64,38 @@ def share_of_bound(what: str, race: Race, name: str, published: float | None) ->
         1.0,
         published,
         share.median,
+        explanation=text,
+    )
+
+
+def share_of_peak(
+    what: str,
+    race: Race,
+    name: str,
+    published: float | None,
+    counted_bytes: int,
+    peak_bytes_per_s: float | None,
+) -> Row:
+    """`counted_bytes` ÷ device time ÷ a peak that a source gives its shares of, round by round.
+
+    The count is the source's, and may be more than the work moves: then the share may be over 1.
+    Its limit is that of a launch that takes the bound.
+    """
+    one = race.entrant(name)
+    if one.error is not None or one.device_ns is None or peak_bytes_per_s is None:
+        return Row(what, "share", published, error=one.error or "the peak is not known")
+    least_ns = counted_bytes / peak_bytes_per_s * 1e9
+    share = RoundSpread.of([least_ns / ns for ns in one.device_ns.rounds])
+    text = f"{bytes_size(counted_bytes)} by this count in {duration(one.device_ns.median)}"
+    if one.bytes_moved and one.bytes_moved != counted_bytes:
+        text += f"; the work needs {bytes_size(one.bytes_moved)}"
+    return Row(
+        what,
+        "share",
+        published,
+        share,
+        None if one.bound_ns is None else least_ns / one.bound_ns,
+        measured_share=one.share_of_bound,
         explanation=text,
     )
 

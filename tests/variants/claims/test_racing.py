@@ -7,7 +7,7 @@ import torch
 
 from decodescope.variants.claims.racing import Entrant, Racing, Work
 from decodescope.variants.claims.report import Race
-from decodescope.variants.claims.rows import share_of_bound, speed_up
+from decodescope.variants.claims.rows import share_of_bound, share_of_peak, speed_up
 from tests.helpers.fake_clock import FakeClock
 
 WORK = Work(bytes_moved=1_000_000)
@@ -87,6 +87,12 @@ def test_a_peer_that_cannot_run_is_left_out_and_ours_must_run() -> None:
         raced([entrant("ours", result=refuses)], 1e3)
 
 
+def test_a_result_may_replace_what_it_is_computed_from() -> None:
+    x = torch.ones(4, dtype=torch.float64)
+    adds = entrant("ours", result=lambda: (x.add_(1),), reference=lambda: (x + 1,))
+    assert raced([adds], 1e3).entrant("ours").error is None
+
+
 def test_what_a_graph_cannot_hold_has_no_device_time() -> None:
     race = raced([entrant("base", graphed=False), entrant("ours")], 1e3)
     assert race.entrant("base").device_ns is None
@@ -107,6 +113,17 @@ def test_a_claim_beyond_the_bound_says_that_it_is() -> None:
     row = speed_up("x", race, "base", "ours", 8.1)
     assert row.limit == pytest.approx(1.2)
     assert "no kernel can be 8.10 x as fast" in row.explanation
+
+
+def test_a_share_of_a_peak_is_by_the_bytes_that_a_source_counts() -> None:
+    race = raced([entrant("ours")], *[128 * 2e3] * 5, 1.0)
+    row = share_of_peak("x", race, "ours", 0.88, 3_000_000, 1.25e12)
+    assert row.measured is not None
+    assert row.measured.rounds == pytest.approx((1.2, 1.2, 1.2))
+    # 1 MB takes 1 µs, in which 2.4 times the bytes of the datasheet's bandwidth would count.
+    assert row.limit == pytest.approx(2.4)
+    assert row.measured_share == pytest.approx(0.5)
+    assert share_of_peak("x", race, "ours", 0.88, 1, None).error == "the peak is not known"
 
 
 def test_a_share_of_the_bound_is_round_by_round() -> None:

@@ -1,0 +1,154 @@
+"""The claims about norms and SwiGLU at prefill sizes: everyone does the same work, and a share says
+by which count of bytes it is."""
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from decodescope.kernels.host.weights import Norm
+from decodescope.variants.claims import racing as racing_module
+from decodescope.variants.claims.claim import Measured, Setup
+from decodescope.variants.claims.prefill.activations import (
+    eager_rms_norm,
+    measure_rms_norm,
+    measure_rms_norm_residual,
+    measure_swiglu,
+)
+from decodescope.variants.claims.racing import Racing
+from tests.helpers.fake_clock import FakeClock
+
+TOKENS, FEATURES = 3, 80
+ELEMENTS = TOKENS * FEATURES
+MEASURES = (measure_rms_norm, measure_rms_norm_residual, measure_swiglu)
+# A replay of one call takes 2 ms, in which the datasheet's bandwidth moves 4 MB.
+REPLAY_NS, DATASHEET, PEAK_BYTES = 2e6, 2e9, 4e6
+
+Measure = Callable[[Any], Measured]
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch, device: str) -> Measure:
+    """Measures a claim in two rounds of graphs of one call."""
+    monkeypatch.setattr(racing_module, "launches_per_replay", lambda copies: copies)
+
+    def measure(claim: Any) -> Measured:
+        clock: Any = FakeClock(REPLAY_NS)
+        setup = Setup(Racing(clock, 100, 1e9, {"fp32": 1e12}, 2), str, None, DATASHEET)
+        with torch.no_grad():
+            found: Measured = claim(setup, TOKENS, FEATURES)
+        return found
+
+    return measure
+
+
+@pytest.mark.parametrize("claim", MEASURES)
+def test_everyone_is_right_and_who_is_not_installed_has_no_row(
+    claim: Any, measured: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "liger_kernel", None)
+    found = measured(claim)
+    for race in found.races:
+        for one in race.entrants:
+            if one.name == "liger_kernel":
+                assert (one.error or "").startswith("not available")
+            else:
+                assert one.error is None
+                assert one.device_ns is not None
+            assert one.bytes_moved
+            assert one.flops
+    assert all(one.error is None and one.explanation for one in found.rows)
+    assert found.rows[0].published in (8.1, 6.0, 1.6)
+    assert not any("Liger" in one.what for one in found.rows)
+
+
+def test_liger_kernel_is_raced_where_it_is_installed(
+    measured: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Norms:
+        @staticmethod
+        def apply(
+            x: torch.Tensor, weight: torch.Tensor, eps: float, offset: float, mode: str, place: bool
+        ) -> torch.Tensor:
+            assert (offset, mode, place) == (0.0, "llama", False)
+            return eager_rms_norm(x, Norm(weight, eps))
+
+    class SumNorms:
+        @staticmethod
+        def apply(
+            x: torch.Tensor, r: torch.Tensor, weight: torch.Tensor, eps: float, *others: object
+        ) -> tuple[torch.Tensor, torch.Tensor]:
+            return eager_rms_norm(x + r, Norm(weight, eps)), x + r
+
+    class Products:
+        @staticmethod
+        def apply(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+            return F.silu(gate) * up
+
+    names = ("", ".ops", ".ops.rms_norm", ".ops.fused_add_rms_norm", ".ops.swiglu")
+    modules = {f"liger_kernel{name}": ModuleType(f"liger_kernel{name}") for name in names}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    modules["liger_kernel.ops.rms_norm"].LigerRMSNormFunction = Norms  # type: ignore[attr-defined]
+    modules["liger_kernel.ops.fused_add_rms_norm"].LigerFusedAddRMSNormFunction = SumNorms  # type: ignore[attr-defined]
+    modules["liger_kernel.ops.swiglu"].LigerSiLUMulFunction = Products  # type: ignore[attr-defined]
+    for claim in MEASURES:
+        found = measured(claim)
+        assert [one.error for race in found.races for one in race.entrants if one.error] == []
+        assert sum("Liger" in one.what for one in found.rows) == 1
+
+
+def test_shares_are_by_the_count_that_they_name(measured: Measure) -> None:
+    found = measured(measure_rms_norm)
+    shares = {one.what: one for one in found.rows if one.unit == "share"}
+    for count, published in ((3, 0.88), (2, 0.585)):
+        row = shares[f"one kernel, share of the datasheet's bandwidth by {count} elements"]
+        assert row.published == published
+        assert row.measured is not None
+        assert row.measured.median == pytest.approx(count * 2 * ELEMENTS / PEAK_BYTES)
+    work = found.races[0].entrants[0]
+    assert work.bytes_moved == 2 * (2 * ELEMENTS + FEATURES)
+    assert work.flops == 4 * ELEMENTS
+
+
+class Traffic(TorchDispatchMode):
+    """Counts the operations, and the bytes of whole tensors that they read and write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations = self.bytes_moved = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        results = func(*args, **(kwargs or {}))
+        tensors = [one for one in tree_leaves((args, results)) if isinstance(one, torch.Tensor)]
+        self.operations += 1
+        self.bytes_moved += sum(one.nbytes for one in tensors if one.numel() == ELEMENTS)
+        return results
+
+
+@pytest.mark.parametrize(
+    ("claim", "launches", "eager"),
+    [
+        (measure_rms_norm, 8, lambda x, y, norm: eager_rms_norm(x, norm)),
+        (measure_rms_norm_residual, 9, lambda x, y, norm: eager_rms_norm(x + y, norm)),
+        (measure_swiglu, 2, lambda x, y, norm: F.silu(x) * y),
+    ],
+)
+def test_the_traffic_of_a_baseline_is_that_of_its_launches(
+    claim: Any, launches: int, eager: Any, measured: Measure, device: str
+) -> None:
+    x, y = (torch.ones(TOKENS, FEATURES, dtype=torch.float16, device=device) for _ in range(2))
+    norm = Norm(x[0].clone(), 1e-6)
+    with Traffic() as traffic:
+        eager(x, y, norm)
+    assert traffic.operations == launches
+    for race in measured(claim).races:
+        assert race.entrant("pytorch").traffic_bytes == traffic.bytes_moved

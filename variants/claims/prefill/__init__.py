@@ -1,0 +1,1 @@
+"""Triton kernels at prefill sizes (A100): RMSNorm, its residual, SwiGLU, and INT8 products."""
