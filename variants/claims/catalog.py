@@ -5,6 +5,7 @@ from decodescope.variants.claims.claim import Claim
 from decodescope.variants.claims.decode.kernl import KERNL_LLAMA_2
 from decodescope.variants.claims.kernl import rms_norm, rope
 from decodescope.variants.claims.prefill import activations
+from decodescope.variants.claims.tk_gemm.attention_layer import ATTENTION_LAYER
 from decodescope.variants.claims.tk_gemm.products import TK_GEMM
 
 CLAIMS: tuple[Claim, ...] = (
@@ -13,6 +14,7 @@ CLAIMS: tuple[Claim, ...] = (
     KERNL_LLAMA_2,
     *activations.CLAIMS,
     TK_GEMM,
+    ATTENTION_LAYER,
 )
 
 
