@@ -1,10 +1,12 @@
 """What PyTorch launches is counted from what it runs; launches of ours in a row are one entrant."""
 
+import weakref
+
 import torch
 
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import RmsNorm
-from decodescope.variants.claims.entrants import chained, cost_of
+from decodescope.variants.claims.entrants import chained, cost_of, keeping_results
 
 
 def test_the_cost_is_that_of_each_launch_and_views_launch_nothing() -> None:
@@ -38,3 +40,19 @@ def test_a_chain_is_launched_in_order_and_its_last_output_counts() -> None:
     out.fill_(0.0)
     entrant.calls[0]()
     assert torch.equal(out, result)
+
+
+def test_a_result_stays_until_its_copys_next_turn() -> None:
+    made: list[weakref.ref[torch.Tensor]] = []
+
+    def new() -> tuple[torch.Tensor, ...]:
+        result = torch.zeros(1)
+        made.append(weakref.ref(result))
+        return (result,)
+
+    first, second = keeping_results([new, new])
+    first()
+    second()
+    assert [one() is None for one in made] == [False, False]
+    first()
+    assert [one() is None for one in made] == [True, False, False]

@@ -3,7 +3,9 @@
 FLOPs are those that the source counts: 4, 5 and 6 for each element of the output.
 """
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +16,7 @@ from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rms_norm_residual import RmsNormOfSum, RmsNormResidual
 from decodescope.kernels.ops.swiglu import Swiglu
 from decodescope.variants.claims.claim import Claim, Measured, Setup
+from decodescope.variants.claims.entrants import pytorch
 from decodescope.variants.claims.prefill.source import (
     FFN,
     HIDDEN,
@@ -23,24 +26,20 @@ from decodescope.variants.claims.prefill.source import (
     STREAM,
     TOKENS,
     TOLERANCE,
+    AnyOperation,
     drawn,
     generator,
     liger,
     peer,
 )
-from decodescope.variants.claims.racing import Tensors, Work, entrant_of
+from decodescope.variants.claims.racing import Entrant, Tensors, Work, entrant_of
 from decodescope.variants.claims.report import Race, Row
 from decodescope.variants.claims.rows import share_of_peak, speed_up
 
 _EPS = 1e-6
 _ITEM = 2
-
-# Bytes for each element in the launches of `eager_rms_norm`: to float32 (6), its square (8), the
-# mean (4), the product with the factor (8), to float16 (6), the product with the weight (4).
-_EAGER_NORM = 36
-_EAGER_SUM = 3 * _ITEM
-# silu(gate), then its product with up.
-_EAGER_SWIGLU = 5 * _ITEM
+# To float16 twice: what is normalised, or silu(gate), and its product.
+_ROUNDINGS = 2
 
 _liger_norm = liger("rms_norm", "LigerRMSNormFunction")
 _liger_sum_norm = liger("fused_add_rms_norm", "LigerFusedAddRMSNormFunction")
@@ -78,10 +77,10 @@ def measure_rms_norm(setup: Setup, tokens: int = TOKENS, hidden: int = HIDDEN) -
         _size(tokens, hidden),
         work,
         (
-            peer(PYTORCH, "eight launches", eager, ours, traffic_bytes=_EAGER_NORM * elements),
+            _eager("in float32 to the last product but one", eager, ours),
             entrant_of(ours, "one program a row", TOLERANCE),
             peer(LIGER, "LigerRMSNormFunction", ligers, ours),
-            peer(STREAM, "copies x", copied, ours, reference=lambda: (ours[0].x,)),
+            peer(STREAM, "copies x", copied, ours, lambda: (ours[0].x,)),
         ),
     )
     name = ours[0].kernel
@@ -124,22 +123,21 @@ def measure_rms_norm_residual(setup: Setup, tokens: int = TOKENS, hidden: int = 
     def added(one: RmsNormResidual) -> Tensors:
         return (torch.add(one.x, one.residual, out=one.out),)
 
-    traffic = (_EAGER_NORM + _EAGER_SUM) * elements
-    what = "an addition, then eight launches"
+    what = "an addition, then RMSNorm"
     race = setup.racing.race(
         _size(tokens, hidden),
         alone_work,
         (
-            peer(PYTORCH, what, eager, alone, traffic_bytes=traffic),
+            _eager(what, eager, alone),
             entrant_of(alone, "one program a row", TOLERANCE),
-            peer(STREAM, "adds x and residual", added, alone, reference=lambda: _sum(pairs)),
+            peer(STREAM, "adds x and residual", added, alone, lambda: _sum(pairs)),
         ),
     )
     kept_race = setup.racing.race(
         f"{_size(tokens, hidden)}, with the sum",
         kept_work,
         (
-            peer(PYTORCH, what, eager_kept, kept, traffic_bytes=traffic),
+            _eager(what, eager_kept, kept),
             entrant_of(kept, "one program a row; the sum takes the residual's place", TOLERANCE),
             peer(LIGER, "LigerFusedAddRMSNormFunction", ligers, kept),
         ),
@@ -178,10 +176,10 @@ def measure_swiglu(setup: Setup, tokens: int = TOKENS, features: int = FFN) -> M
         _size(tokens, features),
         work,
         (
-            peer(PYTORCH, "two launches", eager, ours, traffic_bytes=_EAGER_SWIGLU * elements),
+            _eager("silu, then the product", eager, ours),
             entrant_of(ours, "one launch", TOLERANCE),
             peer(LIGER, "LigerSiLUMulFunction", ligers, ours),
-            peer(STREAM, "adds gate and up", added, ours, reference=lambda: _sum(pairs)),
+            peer(STREAM, "adds gate and up", added, ours, lambda: _sum(pairs)),
         ),
     )
     name = ours[0].kernel
@@ -191,6 +189,15 @@ def measure_swiglu(setup: Setup, tokens: int = TOKENS, features: int = FFN) -> M
         _share(setup, race, name, 3, elements, 0.79),
     )
     return Measured((*rows, *_beside(race, name)), (race,))
+
+
+def _eager(
+    what: str, way: Callable[[AnyOperation], Tensors], operations: Sequence[AnyOperation]
+) -> Entrant:
+    calls = [partial(way, one) for one in operations]
+    entrant = pytorch(PYTORCH, what, calls, (), _ROUNDINGS)
+    # Of the operands as they are then: an operation in place changes them.
+    return dataclasses.replace(entrant, reference=lambda: operations[0].reference(0))
 
 
 def _norm(draw: torch.Generator, features: int) -> Norm:

@@ -5,12 +5,14 @@ what moves; rows say which count they are by.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
 
 from decodescope.kernels.host.operation import KernelOperation
+from decodescope.variants.claims.entrants import keeping_results
 from decodescope.variants.claims.racing import Entrant, Tensors
 from decodescope.variants.claims.report import Source
 
@@ -47,33 +49,14 @@ def peer(
     what: str,
     way: Callable[[AnyOperation], Tensors],
     operations: Sequence[AnyOperation],
-    *,
     reference: Callable[[], Tensors] | None = None,
-    tolerance: float = TOLERANCE,
-    traffic_bytes: int | None = None,
 ) -> Entrant:
-    """Another way to do what `operations` do, one of them for each copy of the operands: `way`
-    computes their results from their fields, in tensors of its own."""
+    """Another way to do what `operations` do, one for each copy of the operands: `way` computes
+    their results from their fields. `reference`, if it computes something else."""
+    calls = [partial(way, one) for one in operations]
     first = operations[0]
-    # Results stay until their copy's turn comes again. In memory that was just freed, each would
-    # overwrite the one before in the L2 cache.
-    kept: list[Tensors] = [()] * len(operations)
-
-    def call(index: int) -> Callable[[], None]:
-        def run() -> None:
-            kept[index] = way(operations[index])
-
-        return run
-
-    return Entrant(
-        name,
-        what,
-        [call(index) for index in range(len(operations))],
-        lambda: way(first),
-        reference or (lambda: first.reference(0)),
-        tolerance,
-        traffic_bytes=traffic_bytes,
-    )
+    expected = reference or (lambda: first.reference(0))
+    return Entrant(name, what, keeping_results(calls), calls[0], expected, TOLERANCE)
 
 
 def liger(module: str, function: str) -> Callable[..., Any]:
