@@ -3,7 +3,7 @@
 from decodescope.analyzer.errors import InputError
 from decodescope.variants.claims.claim import Claim
 from decodescope.variants.claims.decode.kernl import KERNL_LLAMA_2
-from decodescope.variants.claims.kernl import rms_norm, rope
+from decodescope.variants.claims.kernl import feed_forward, projection, rms_norm, rope
 from decodescope.variants.claims.prefill import activations
 from decodescope.variants.claims.tk_gemm.attention_layer import ATTENTION_LAYER
 from decodescope.variants.claims.tk_gemm.products import TK_GEMM
@@ -11,6 +11,8 @@ from decodescope.variants.claims.tk_gemm.products import TK_GEMM
 CLAIMS: tuple[Claim, ...] = (
     rope.CLAIM,
     rms_norm.CLAIM,
+    projection.CLAIM,
+    feed_forward.CLAIM,
     KERNL_LLAMA_2,
     *activations.CLAIMS,
     TK_GEMM,

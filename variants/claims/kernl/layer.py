@@ -5,8 +5,11 @@ from dataclasses import dataclass
 
 import torch
 
+from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.bench.kernel_bench import TOLERANCES
+from decodescope.variants.claims.racing import Work
 from decodescope.variants.claims.report import Race, Row
 from decodescope.variants.claims.rows import speed_up
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
@@ -19,7 +22,7 @@ TOLERANCE = TOLERANCES["fp16"]
 
 # All tokens of a call are at this position: our batched kernels serve sequences, not a prompt.
 POSITION = 5
-_POSITIONS = 16
+POSITIONS = 16
 _THETA = 10_000.0
 
 NOTES = (
@@ -61,7 +64,7 @@ class Layer:
             intermediate=self.intermediate,
             vocab=32_000,
             batch=tokens,
-            capacity=_POSITIONS,
+            capacity=POSITIONS,
             activation_bytes=size,
             weight_bytes=size,
             head_bytes=size,
@@ -78,10 +81,14 @@ class Layer:
 
         return draw
 
+    def norm(self, draw: Callable[..., torch.Tensor]) -> Norm:
+        """An RMSNorm of hidden states, whose weight a kernel cannot leave out unnoticed."""
+        return Norm(1.0 + draw(self.hidden, std=0.2), self.eps)
+
     def rope_table(self) -> RopeTable:
         """Cosines and sines of the first positions."""
         exponents = torch.arange(0, self.head_dim, 2, device=self.device) / self.head_dim
-        positions = torch.arange(_POSITIONS, device=self.device)
+        positions = torch.arange(POSITIONS, device=self.device)
         angles = torch.outer(positions, _THETA**-exponents)
         return RopeTable(angles.cos(), angles.sin())
 
@@ -91,6 +98,22 @@ class Layer:
 
 
 LLAMA_2_7B = Layer()
+
+
+def normed_first(x: torch.Tensor, norm: Norm) -> tuple[list[RmsNorm], torch.Tensor, Norm | None]:
+    """What precedes a product of RMSNorm(x): its launches, what the product reads, and the norm
+    that it applies itself, which only the kernels of one token do."""
+    if len(x) == 1:
+        return [], x, norm
+    normed = torch.empty_like(x)
+    return [RmsNorm(x, norm, normed)], normed, None
+
+
+def product_work(x: torch.Tensor, norm: Norm, weight: WeightMatrix, outputs: int) -> Work:
+    """RMSNorm(x) times a matrix, with so many numbers written."""
+    read = x.nbytes + norm.weight.nbytes + weight.bytes_read
+    flops = 2 * len(x) * weight.rows * weight.columns
+    return Work(read + outputs * DTYPE.itemsize, flops, "fp16")
 
 
 def tokens_text(tokens: int) -> str:

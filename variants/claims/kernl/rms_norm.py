@@ -4,7 +4,6 @@ from functools import partial
 
 import torch
 
-from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.variants.claims.claim import Claim, Measured, Setup
 from decodescope.variants.claims.decode.kernl import SOURCE
@@ -18,14 +17,11 @@ from decodescope.variants.claims.kernl.layer import (
     both_ratios,
     tokens_text,
 )
-from decodescope.variants.claims.kernl.sequences import rms_norm
+from decodescope.variants.claims.kernl.sequences import NORM_ROUNDINGS, PYTORCH, rms_norm
 from decodescope.variants.claims.racing import Racing, Tensors, Work, entrant_of
 from decodescope.variants.claims.report import Race
 
 PUBLISHED = 2.3
-# pow, mean, add, rsqrt and two products.
-ROUNDINGS = 6
-PYTORCH = "PyTorch fp16"
 
 
 def measure(setup: Setup, layer: Layer = LLAMA_2_7B) -> Measured:
@@ -40,7 +36,7 @@ def measure(setup: Setup, layer: Layer = LLAMA_2_7B) -> Measured:
     notes = (
         "The source's sequence keeps squares, their mean and the quotient in float16; it needs two "
         "launches fewer than the one of its own model, which computes in float32. Each of its "
-        f"{ROUNDINGS} roundings may cost half a float16 step, hence its tolerance.",
+        f"{NORM_ROUNDINGS} roundings may cost half a float16 step, hence its tolerance.",
         *NOTES,
     )
     return Measured(tuple(rows), tuple(races), notes)
@@ -51,8 +47,8 @@ def race(racing: Racing, layer: Layer, tokens: int) -> Race:
     draw = layer.normal()
 
     def operation() -> RmsNorm:
-        x, weight = draw(tokens, layer.hidden), 1.0 + draw(layer.hidden, std=0.2)
-        return RmsNorm(x, Norm(weight, layer.eps), torch.empty_like(x))
+        x = draw(tokens, layer.hidden)
+        return RmsNorm(x, layer.norm(draw), torch.empty_like(x))
 
     first = operation()
     work = Work(first.bytes_moved(POSITION))
@@ -67,7 +63,7 @@ def race(racing: Racing, layer: Layer, tokens: int) -> Race:
             "pow, mean, add, rsqrt, mul, mul",
             [partial(sequence, one) for one in operations],
             first.reference(POSITION),
-            ROUNDINGS,
+            NORM_ROUNDINGS,
         ),
         entrant_of(operations, "computed in float32: 1 launch", TOLERANCE),
     ]

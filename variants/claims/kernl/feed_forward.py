@@ -1,0 +1,101 @@
+"""Claim: RMSNorm, gate and up, SiLU and their product in one kernel: 1.20 times PyTorch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from decodescope.kernels.host.operation import KernelOperation
+from decodescope.kernels.host.weights import Norm, WeightMatrix
+from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_reference
+from decodescope.variants.claims.claim import Claim, Measured, Setup
+from decodescope.variants.claims.decode.kernl import SOURCE
+from decodescope.variants.claims.entrants import chained, pytorch
+from decodescope.variants.claims.kernl.layer import (
+    LLAMA_2_7B,
+    NOTES,
+    POSITION,
+    TOLERANCE,
+    Layer,
+    both_ratios,
+    normed_first,
+    product_work,
+    tokens_text,
+)
+from decodescope.variants.claims.kernl.sequences import NORM_ROUNDINGS, PYTORCH, gated
+from decodescope.variants.claims.racing import Racing, Tensors
+from decodescope.variants.claims.report import Race
+
+PUBLISHED = 1.20
+
+
+@dataclass(frozen=True, slots=True)
+class FeedForward:
+    """x [tokens, hidden], its norm, and the rows of w1 (gate), then of w3 (up)."""
+
+    x: torch.Tensor
+    norm: Norm
+    gate_up: WeightMatrix
+
+
+def measure(setup: Setup, layer: Layer = LLAMA_2_7B) -> Measured:
+    """The first half of the feed-forward block."""
+    floor_ns = setup.racing.launch_floor_ns()
+    races, rows = [], []
+    for tokens in layer.tokens:
+        setup.say(tokens_text(tokens))
+        one = race(setup.racing, layer, tokens)
+        races.append(one)
+        ours = one.entrants[-1].name
+        rows += both_ratios("Feed-forward", PUBLISHED, one, PYTORCH, ours, floor_ns)
+    notes = (
+        "As in the source: RMSNorm, both products with w1 and w3, SiLU and the product of both. "
+        "Its kernel and its sequence do not include w2, and neither does this.",
+        "At 16 tokens our norm is a launch of its own, which the product's launch overlaps; the "
+        "source's kernel has both.",
+        *NOTES,
+    )
+    return Measured(tuple(rows), tuple(races), notes)
+
+
+def race(racing: Racing, layer: Layer, tokens: int) -> Race:
+    """PyTorch's sequence and our kernel on the same numbers."""
+    draw, rows = layer.normal(), 2 * layer.intermediate
+
+    def operands() -> FeedForward:
+        gate_up = draw(rows, layer.hidden, std=layer.hidden**-0.5)
+        return FeedForward(draw(tokens, layer.hidden), layer.norm(draw), WeightMatrix(gate_up))
+
+    first = operands()
+    work = product_work(first.x, first.norm, first.gate_up, tokens * layer.intermediate)
+    sets = [first, *(operands() for _ in range(racing.copies(work) - 1))]
+    reference = (norm_gate_up_reference(first.x, first.norm, first.gate_up),)
+
+    def sequence(one: FeedForward) -> Tensors:
+        return (gated(one.x, one.norm.weight, one.norm.eps, *one.gate_up.data.chunk(2)),)
+
+    entrants = [
+        pytorch(
+            PYTORCH,
+            "RMSNorm, matmul, SiLU, matmul, mul",
+            [partial(sequence, one) for one in sets],
+            reference,
+            NORM_ROUNDINGS + 4,
+        ),
+        chained([_chain(layer, one) for one in sets], "fused", reference, TOLERANCE, POSITION),
+    ]
+    return racing.race(tokens_text(tokens), work, entrants)
+
+
+def _chain(layer: Layer, one: FeedForward) -> Sequence[KernelOperation]:
+    tokens = len(one.x)
+    before, x, norm = normed_first(one.x, one.norm)
+    out = x.new_empty(tokens, layer.intermediate)
+    tile = layer.tiles(layer.shapes(tokens)).gate_up
+    return [*before, NormGateUp(x, norm, one.gate_up, out, tile)]
+
+
+CLAIM = Claim(
+    "kernl-feed-forward", "RMSNorm + gate + up + SiLU in one kernel: 1.20 x", SOURCE, measure
+)
