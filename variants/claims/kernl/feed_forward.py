@@ -25,7 +25,7 @@ from decodescope.variants.claims.kernl.layer import (
 )
 from decodescope.variants.claims.kernl.sequences import NORM_ROUNDINGS, PYTORCH, gated
 from decodescope.variants.claims.racing import Racing, Tensors
-from decodescope.variants.claims.report import Race
+from decodescope.variants.claims.report import Race, Row
 
 PUBLISHED = 1.20
 
@@ -42,7 +42,8 @@ class FeedForward:
 def measure(setup: Setup, layer: Layer = LLAMA_2_7B) -> Measured:
     """The first half of the feed-forward block."""
     floor_ns = setup.racing.launch_floor_ns()
-    races, rows = [], []
+    races: list[Race] = []
+    rows: list[Row] = []
     for tokens in layer.tokens:
         setup.say(tokens_text(tokens))
         one = race(setup.racing, layer, tokens)

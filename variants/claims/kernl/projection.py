@@ -34,7 +34,7 @@ from decodescope.variants.claims.kernl.sequences import (
     rotate_real,
 )
 from decodescope.variants.claims.racing import Racing, Tensors
-from decodescope.variants.claims.report import Race
+from decodescope.variants.claims.report import Race, Row
 
 PUBLISHED = 1.52
 THRICE = "PyTorch fp16, norm thrice"
@@ -55,7 +55,8 @@ class Projections:
 def measure(setup: Setup, layer: Layer = LLAMA_2_7B) -> Measured:
     """One projection, and those of q, k and v."""
     floor_ns = setup.racing.launch_floor_ns()
-    races, rows = [], []
+    races: list[Race] = []
+    rows: list[Row] = []
     for tokens in layer.tokens:
         for count, what in WHAT.items():
             setup.say(f"{tokens_text(tokens)}, {what}")
@@ -128,7 +129,7 @@ def _drawn(layer: Layer, tokens: int, count: int, draw: Callable[..., torch.Tens
     data = draw(count * rows, layer.hidden, std=layer.hidden**-0.5)
     apart = tuple(
         one if index == 2 else paired_rows(one, layer.heads)
-        for index, one in enumerate(data.split(rows))
+        for index, one in enumerate(data.view(count, rows, -1))
     )
     x, norm = draw(tokens, layer.hidden), layer.norm(draw)
     return Projections(x, norm, WeightMatrix(data), apart)
