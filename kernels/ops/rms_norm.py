@@ -113,8 +113,9 @@ class RmsNorm(KernelOperation):
         return (rms_norm_reference(self.x, self.norm),)
 
 
-def check_norm_weight(norm: Norm, features: int, device: torch.device) -> None:
-    """Raise `ValueError` unless the norm has this many features and one program holds a row."""
+def check_norm_weight(norm: Norm | None, features: int, device: torch.device) -> None:
+    """Raise `ValueError` unless the norm, if any, has this many features and one program holds a
+    row."""
     if not 1 <= features <= MAX_FEATURES:
         raise ValueError(f"{features} features: must be 1 to {MAX_FEATURES}")
     check_norm(norm, features, device)
