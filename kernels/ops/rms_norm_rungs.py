@@ -216,11 +216,6 @@ class RmsNormLooped(KernelOperation):
     def reference(self, position: int) -> Tensors:
         return (rms_norm_reference(self.x, self.norm),)
 
-    @property
-    def bytes_asked_for(self) -> int:
-        """Bytes of all loads and stores: x counts twice. What a cache has does not reach memory."""
-        return self.x.nbytes + self.bytes_moved(0)
-
 
 @dataclass(frozen=True, slots=True)
 class RmsNormRows(KernelOperation):

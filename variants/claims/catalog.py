@@ -5,6 +5,7 @@ from decodescope.variants.claims.claim import Claim
 from decodescope.variants.claims.decode.kernl import KERNL_LLAMA_2
 from decodescope.variants.claims.kernl import feed_forward, projection, rms_norm, rope
 from decodescope.variants.claims.prefill import activations
+from decodescope.variants.claims.rms_norm.ladder import RMS_NORM_LADDER
 from decodescope.variants.claims.tk_gemm.attention_layer import ATTENTION_LAYER
 from decodescope.variants.claims.tk_gemm.products import TK_GEMM
 
@@ -14,6 +15,7 @@ CLAIMS: tuple[Claim, ...] = (
     projection.CLAIM,
     feed_forward.CLAIM,
     KERNL_LLAMA_2,
+    RMS_NORM_LADDER,
     *activations.CLAIMS,
     TK_GEMM,
     ATTENTION_LAYER,

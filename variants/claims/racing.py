@@ -4,7 +4,7 @@ Each call's operands come from memory, as in a decode step: a CUDA graph of call
 copies of the operands that together exceed the L2 cache several times.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from statistics import median
@@ -23,6 +23,9 @@ Tensors = tuple[torch.Tensor, ...]
 FlopsDtype = Literal["bf16", "fp16", "fp8", "fp32"]
 
 REPLAYS = 5
+# A replay of this many bytes lasts milliseconds on any GPU, much longer than its launch takes, so
+# long calls need not be as many as short ones.
+REPLAY_BYTES = 32 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ class Entrant:
     stream.
 
     `result` does it on copy 0, on outputs that hold NaN before where it owns them, and returns what
-    it computed; its relative error to `reference` (float64) may be `tolerance`. `ours`: a wrong
+    it computed; its relative error to `reference` (float64) may be `tolerance`. Large results are
+    returned in parts, and `reference` yields the parts of theirs one by one. `ours`: a wrong
     result is an error of the command, not of a peer. An entrant that synchronises, or that a graph
     cannot hold for another reason, is not `graphed` and has no device time.
     """
@@ -49,7 +53,7 @@ class Entrant:
     what: str
     calls: Sequence[Call]
     result: Callable[[], Tensors]
-    reference: Callable[[], Tensors]
+    reference: Callable[[], Iterable[torch.Tensor]]
     tolerance: float
     ours: bool = False
     graphed: bool = True
@@ -109,6 +113,12 @@ class Racing:
         """How many sets of operands keep the L2 cache from holding those of the next call."""
         return copies_needed(work.bytes_moved, self.l2_bytes)[0]
 
+    def launches(self, work: Work, copies: int) -> int:
+        """Calls of one measurement: whole cycles through the copies, as many as `bench kernels`
+        has or as move `REPLAY_BYTES`, whichever is less."""
+        cycles = -(-REPLAY_BYTES // (max(work.bytes_moved, 1) * copies))
+        return min(launches_per_replay(copies), cycles * copies)
+
     def bound_ns(self, work: Work) -> float | None:
         """max(bytes ÷ read peak, FLOPs ÷ datasheet peak); None where a peak that counts is not
         known."""
@@ -120,20 +130,25 @@ class Racing:
         flops_per_s = self.flops_per_s.get(work.flops_dtype)
         return None if flops_per_s is None else max(memory_ns, work.flops / flops_per_s * 1e9)
 
-    def race(self, size: str, work: Work, entrants: Sequence[Entrant]) -> Race:
-        """Check every entrant, then time those that passed: each round, all of them in turn."""
+    def race(
+        self, size: str, work: Work, entrants: Sequence[Entrant], rounds: int | None = None
+    ) -> Race:
+        """Check every entrant, then time those that passed: each round, all of them in turn.
+
+        `rounds` is for a choice between candidates, of which the best is measured again.
+        """
         errors = {one.name: _error(one) for one in entrants}
         running = [one for one in entrants if errors[one.name][1] is None]
         device: dict[str, list[float]] = {one.name: [] for one in running}
         launched: dict[str, list[float]] = {one.name: [] for one in running}
-        graphs = {one.name: self._captured(one) for one in running if one.graphed}
-        for _ in range(self.rounds):
+        graphs = {one.name: self._captured(one, work) for one in running if one.graphed}
+        for _ in range(rounds or self.rounds):
             for one in running:
                 if one.graphed:
                     replay, calls = graphs[one.name]
                     replays_ns = self.clock.each_ns(replay, REPLAYS)
                     device[one.name].append(median(replays_ns) / calls)
-                launched[one.name].append(self._launched_ns(one))
+                launched[one.name].append(self._launched_ns(one, work))
             self.between_rounds()
         return Race(
             size,
@@ -152,8 +167,8 @@ class Racing:
         replays_ns = self.clock.each_ns(self.clock.capture(body), 2 * REPLAYS)
         return median(replays_ns) / calls
 
-    def _captured(self, entrant: Entrant) -> tuple[Call, int]:
-        calls = launches_per_replay(len(entrant.calls))
+    def _captured(self, entrant: Entrant, work: Work) -> tuple[Call, int]:
+        calls = self.launches(work, len(entrant.calls))
 
         def body() -> None:
             for index in range(calls):
@@ -161,13 +176,13 @@ class Racing:
 
         return self.clock.capture(body), calls
 
-    def _launched_ns(self, entrant: Entrant) -> float:
+    def _launched_ns(self, entrant: Entrant, work: Work) -> float:
         turn = count()
 
         def call() -> None:
             entrant.calls[next(turn) % len(entrant.calls)]()
 
-        return self.clock.mean_ns(call, launches_per_replay(len(entrant.calls)))
+        return self.clock.mean_ns(call, self.launches(work, len(entrant.calls)))
 
     def _figures(
         self,

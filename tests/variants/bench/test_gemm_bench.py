@@ -36,10 +36,10 @@ from decodescope.variants.bench.gemm_tiles import (
 )
 from decodescope.variants.bench.gemm_tuner import FINAL_ROUNDS, FINALISTS, REPLAYS, ranked
 from decodescope.variants.bench.result_tables import gemm_table
-from decodescope.variants.machine import compile_ahead
 from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.steps.fused.tiling.table import GemmKind, keep_tiles
 from tests.helpers.fake_clock import FakeClock
+from tests.helpers.one_thread import launch_in_one_thread
 from tests.helpers.sizes import H200
 
 KINDS: tuple[GemmKind, ...] = ("gemm_w8a8", "gemm_w8a16", "gemm_int8")
@@ -143,26 +143,12 @@ def test_finalists_are_ranked_by_later_rounds_and_refusals_come_last() -> None:
         ranked([Candidate(Tile(1024, 32))], script.operations, script)  # type: ignore[arg-type]
 
 
-class _OneThread:
-    """The interpreter runs in the main thread only."""
-
-    def __init__(self, _: int) -> None: ...
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def map(self, *arguments: Any) -> Any:
-        return map(*arguments)
-
-
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> GemmOperands:
     """Matrices for the interpreter, and few launches: each takes milliseconds."""
     monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
     monkeypatch.setattr(gemm_tuner, "TUNING_LAUNCHES", 1)
-    monkeypatch.setattr(compile_ahead, "ThreadPoolExecutor", _OneThread)
+    launch_in_one_thread(monkeypatch)
     monkeypatch.setattr(gemm_tuner, "FINAL_ROUNDS", 1)
     monkeypatch.setattr(gemm_bench, "ROUNDS", 2)
     some = (Candidate(Tile(16, 32, splits=2)), Candidate(Tile(32, 64)))

@@ -3,7 +3,6 @@ launches that compile are told from those that load."""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -26,25 +25,11 @@ from decodescope.variants.claims.tk_gemm.products import (
     race_products,
     speed_ups,
 )
-from decodescope.variants.machine import compile_ahead
 from tests.helpers.fake_clock import FakeClock
+from tests.helpers.one_thread import launch_in_one_thread
 from tests.helpers.sizes import H200
 
 ENTRANTS = ["split_k_gemm", "plain_gemm", "scaled_mm_tensorwise", "scaled_mm_rowwise"]
-
-
-class _OneThread:
-    """The interpreter runs in the main thread only."""
-
-    def __init__(self, _: int) -> None: ...
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def map(self, *arguments: Any) -> Any:
-        return map(*arguments)
 
 
 def small(monkeypatch: pytest.MonkeyPatch, known: Tile | None) -> GemmOperands:
@@ -52,7 +37,7 @@ def small(monkeypatch: pytest.MonkeyPatch, known: Tile | None) -> GemmOperands:
     monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
     monkeypatch.setattr(gemm_tuner, "TUNING_LAUNCHES", 1)
     monkeypatch.setattr(gemm_tuner, "FINAL_ROUNDS", 1)
-    monkeypatch.setattr(compile_ahead, "ThreadPoolExecutor", _OneThread)
+    launch_in_one_thread(monkeypatch)
     monkeypatch.setattr(products, "measured_tile", lambda *_: known)
     rules = (Candidate(Tile(16, 32, splits=2)),)
     monkeypatch.setattr(gemm_contenders, "split_candidates", lambda *_: rules)
