@@ -1,11 +1,15 @@
 """Entrants are checked before they are timed, take turns, and a wrong one gets no speed-up."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from decodescope.variants.claims.racing import Entrant, Racing, Work
+from decodescope.variants.bench.kernel_bench import launches_per_replay
+from decodescope.variants.claims.racing import REPLAY_BYTES, Entrant, Racing, Work
 from decodescope.variants.claims.report import Race
 from decodescope.variants.claims.rows import share_of_bound, share_of_peak, speed_up
 from tests.helpers.fake_clock import FakeClock
@@ -132,3 +136,29 @@ def test_a_share_of_the_bound_is_round_by_round() -> None:
     assert row.measured is not None
     assert row.measured.rounds == pytest.approx((0.5, 0.5, 0.5))
     assert row.reached is False
+
+
+@given(st.integers(0, 10**11), st.integers(1, 200))
+def test_calls_of_a_measurement_are_whole_cycles_and_enough(moved: int, copies: int) -> None:
+    most = launches_per_replay(copies)
+    calls = racing(1e3).launches(Work(moved), copies)
+    assert calls % copies == 0
+    assert copies <= calls <= most
+    # Fewer than short calls need only where they move enough, and then no cycle too many.
+    assert calls == most or (calls - copies) * moved < REPLAY_BYTES <= calls * moved
+
+
+def test_rounds_can_be_fewer_and_results_come_in_parts() -> None:
+    parts = entrant(
+        "parts",
+        result=lambda: (*REFERENCE.split(3),),
+        reference=lambda: (part.clone() for part in REFERENCE.split(3)),
+    )
+    wrong = replace(parts, name="wrong", result=lambda: (*REFERENCE.roll(1).split(3),))
+    race = racing(1e3, rounds=5).race("any size", WORK, [parts, wrong], rounds=2)
+    times = race.entrant("parts").device_ns
+    assert times is not None
+    assert len(times.rounds) == 2
+    assert race.entrant("wrong").error is not None
+    short = entrant("short", ours=False, result=lambda: (*REFERENCE.split(3),))
+    assert "not available" in (raced([short], 1e3).entrant("short").error or "")

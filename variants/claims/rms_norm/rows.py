@@ -9,6 +9,7 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.formatting import bytes_size, duration, percent, ratio_text
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims.report import EntrantFigures, Race, Row, Source
+from decodescope.variants.claims.rows import share_of_peak
 
 SOURCE = Source(
     "Making RMSNorm really fast (S. Veitner, 2025), code simveit/effective_rms_norm",
@@ -42,27 +43,27 @@ NOTES = (
 
 
 def ladder_rows(race: Race, datasheet_bytes_per_s: float | None) -> Iterator[Row]:
-    """Each published kernel beside its rung: shares of the datasheets' bandwidths, or the rates if
-    this GPU's is not known. The limit is the device copy's, so `measured_share` is that of the
-    copy."""
-    whole = datasheet_bytes_per_s or 1.0
-    their_whole = _THEIR_PEAK if datasheet_bytes_per_s else 1.0
-    copy, copy_ns = race.entrant(COPY), copy_times(race)
+    """Each published kernel beside its rung: shares of the datasheets' bandwidths. The limit is the
+    device copy's share, and `measured_share` the rate as a part of the copy's."""
+    copy_ns = copy_times(race)
     for theirs, rung, published in _RUNGS:
         one = race.entrant(rung)
-        row = Row(
+        row = share_of_peak(
             f"{rung} ({theirs})",
-            "share" if datasheet_bytes_per_s else "bytes_per_s",
-            None if published is None else published / their_whole,
+            race,
+            rung,
+            None if published is None else published / _THEIR_PEAK,
+            one.bytes_moved or 0,
+            datasheet_bytes_per_s,
         )
-        if one.device_ns is None or copy_ns is None:
-            yield replace(row, error=one.error or copy.error)
+        if row.measured is None or one.device_ns is None or copy_ns is None:
+            yield row
             continue
+        of_copy = copy_ns.over(one.device_ns).median
         yield replace(
             row,
-            measured=RoundSpread.of([_bytes_per_s(one, ns) / whole for ns in one.device_ns.rounds]),
-            limit=_bytes_per_s(copy, copy_ns.median) / whole,
-            measured_share=copy_ns.over(one.device_ns).median,
+            limit=row.measured.median / of_copy,
+            measured_share=of_copy,
             explanation=_why(race, one, copy_ns),
         )
 
