@@ -57,3 +57,22 @@ def _leave_unused_checks_out() -> None:
 if "TRITON_INTERPRET" in os.environ:
     _patch_language_once()
     _leave_unused_checks_out()
+
+
+class _OneThread:
+    def __init__(self, _: int) -> None: ...
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def map(self, *arguments: Any) -> Any:
+        return map(*arguments)
+
+
+def launch_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `launch_all` launch one after the other: the interpreter runs in the main thread only."""
+    from decodescope.variants.machine import compile_ahead
+
+    monkeypatch.setattr(compile_ahead, "ThreadPoolExecutor", _OneThread)

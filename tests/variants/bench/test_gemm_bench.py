@@ -39,8 +39,8 @@ from decodescope.variants.bench.result_tables import gemm_table
 from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.steps.fused.tiling.table import GemmKind, keep_tiles
 from tests.helpers.fake_clock import FakeClock
-from tests.helpers.one_thread import launch_in_one_thread
 from tests.helpers.sizes import H200
+from tests.helpers.triton_mode import launch_in_one_thread
 
 KINDS: tuple[GemmKind, ...] = ("gemm_w8a8", "gemm_w8a16", "gemm_int8")
 CONDITIONS = GemmConditions(H200, None, ReadPeak(4e12, "2026-01-01"), pdl=False)

@@ -34,7 +34,7 @@ from decodescope.variants.claims.rms_norm.rows import (
     ladder_rows,
 )
 from tests.helpers.fake_clock import FakeClock
-from tests.helpers.one_thread import launch_in_one_thread
+from tests.helpers.triton_mode import launch_in_one_thread
 
 RUNGS = [LOOPED, SINGLE, VECTORISED, PERSISTENT]
 H200 = 4800e9

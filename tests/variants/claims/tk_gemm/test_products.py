@@ -26,8 +26,8 @@ from decodescope.variants.claims.tk_gemm.products import (
     speed_ups,
 )
 from tests.helpers.fake_clock import FakeClock
-from tests.helpers.one_thread import launch_in_one_thread
 from tests.helpers.sizes import H200
+from tests.helpers.triton_mode import launch_in_one_thread
 
 ENTRANTS = ["split_k_gemm", "plain_gemm", "scaled_mm_tensorwise", "scaled_mm_rowwise"]
 
