@@ -10,23 +10,36 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from decodescope.analyzer.files import write_atomically
+from decodescope.variants.claims.report import ClaimsReport
+from tools.results.claim_plots import claim_plots
+from tools.results.claims import read_reports, sections
 from tools.results.page import render
 from tools.results.plots import plots
 from tools.results.records import ROOT, Record, read_records
 
 COMMAND = "make results"
+PLOTS = ROOT / "docs" / "plots"
 _README_BLOCK = re.compile(r"(?<=<!-- make results -->\n).*?(?=<!-- end of make results -->)", re.S)
 
 
-def documents(records: Mapping[str, Record]) -> dict[Path, str]:
-    """Every file that is written from the records, and what it holds."""
+def documents(
+    records: Mapping[str, Record], reports: Mapping[str, ClaimsReport]
+) -> dict[Path, str]:
+    """Every file that is written from the records and from the reports of `bench claims`, and what
+    it holds."""
+    found = sections(reports)
+    of_claims = claim_plots(found)
     environments = {name: record["environment"] for name, record in records.items()}
-    found = {
-        ROOT / "docs" / "results.md": render("results.md.j2", records, environments=environments),
+    environments |= {f"claims/{name}": report.environment for name, report in reports.items()}
+    page = render(
+        "results.md.j2", records, environments=environments, sections=found, plots_of=of_claims.get
+    )
+    drawn = plots(records) | {plot.file: plot.svg for every in of_claims.values() for plot in every}
+    return {
+        ROOT / "docs" / "results.md": page,
         ROOT / "README.md": with_results((ROOT / "README.md").read_text("utf-8"), records),
+        **{PLOTS / name: text for name, text in drawn.items()},
     }
-    drawn = {ROOT / "docs" / "plots" / name: text for name, text in plots(records).items()}
-    return found | drawn
 
 
 def with_results(readme: str, records: Mapping[str, Record]) -> str:
@@ -40,10 +53,12 @@ def with_results(readme: str, records: Mapping[str, Record]) -> str:
 
 def main() -> None:
     """The command line."""
-    written = documents(read_records())
+    written = documents(read_records(), read_reports())
     for path, text in written.items():
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, text.encode())
+    for path in set(PLOTS.glob("*.svg")) - set(written):
+        path.unlink()
     sys.stderr.write(f"{len(written)} files\n")
 
 

@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tools.make_results import COMMAND, ROOT, documents, with_results
+from decodescope.variants.claims.report import ClaimsReport
+from tools.make_results import COMMAND, PLOTS, ROOT, documents, with_results
+from tools.results.claims import read_reports
 from tools.results.comparisons import variant
 from tools.results.records import Record, origins, read_records
-
-PLOTS = ROOT / "docs" / "plots"
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +19,13 @@ def records() -> dict[str, Record]:
 
 
 @pytest.fixture(scope="module")
-def written(records) -> dict[str, str]:
-    return {str(path.relative_to(ROOT)): text for path, text in documents(records).items()}
+def reports() -> dict[str, ClaimsReport]:
+    return read_reports()
+
+
+@pytest.fixture(scope="module")
+def written(records, reports) -> dict[str, str]:
+    return {str(path.relative_to(ROOT)): text for path, text in documents(records, reports).items()}
 
 
 def test_the_committed_documents_are_those_of_the_records(written):
@@ -55,19 +60,21 @@ def test_every_record_is_listed_with_its_date_and_commit(written, records):
 
 
 @pytest.mark.parametrize("table", ["docs/results.md", "README.md", "docs/plots/variants.svg"])
-def test_another_figure_in_a_record_is_another_page(table, written, records):
+def test_another_figure_in_a_record_is_another_page(table, written, records, reports):
     changed = copy.deepcopy(records)
     rates = changed["compare-llama-3.1-8b-random"]["variants"]
     next(one for one in rates if one["variant"] == "fused+graph")["mean"] *= 1.01
-    again = {str(path.relative_to(ROOT)): text for path, text in documents(changed).items()}
+    again = {
+        str(path.relative_to(ROOT)): text for path, text in documents(changed, reports).items()
+    }
     assert {name for name in written if again[name] != written[name]} >= {table}
 
 
-def test_a_missing_figure_is_an_error_and_not_an_empty_cell(records):
+def test_a_missing_figure_is_an_error_and_not_an_empty_cell(records, reports):
     changed = copy.deepcopy(records)
     del changed["app-costs"]["median"]["first_paint_s"]
     with pytest.raises(Exception, match="first_paint_s"):
-        documents(changed)
+        documents(changed, reports)
 
 
 def test_only_the_block_of_the_readme_is_written(records):

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from decodescope.analyzer.html.svg import Drawing, log_ticks, ticks
 
@@ -32,24 +33,27 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points (x, y) of one colour with their names; `joined` by a line, or a `limit` line."""
+    """Points (x, y) of one colour, `joined` by a line, each with one of `labels` if there are any;
+    or, with a `limit`, a line without points: a "measured" or a "stated" one."""
 
     name: str
     points: tuple[tuple[float, float], ...]
     joined: bool = True
-    limit: bool = False
+    limit: Literal["measured", "stated"] | None = None
+    labels: tuple[str, ...] = ()
 
 
 def bars_file(title: str, unit: str, bars: Sequence[Bar]) -> str:
     """Horizontal bars from zero, by group; a dashed line is a bar's limit."""
     rows = len(bars) + len({bar.group for bar in bars})
     height = _TOP + rows * _ROW + _FOOT
-    left = 44 + 7.8 * max(len(bar.name) for bar in bars)
+    left = max(120.0, 44 + 7.8 * max(len(bar.name) for bar in bars))
+    right = 24 + 7.6 * max(len(bar.text) for bar in bars)
     described = ", ".join(f"{bar.group} {bar.name}: {bar.text}" for bar in bars)
     drawing = Drawing(height, title, described, _WIDTH)
     drawing.text(12, 22, title, "title")
     most = max(max(bar.high, bar.limit or 0.0) for bar in bars)
-    scale = (_WIDTH - left - 150) / most
+    scale = (_WIDTH - left - right) / most
     for at in ticks(most, 8):
         drawing.line(left + at * scale, _TOP - 8, left + at * scale, height - _FOOT, "grid")
         drawing.text(left + at * scale, _TOP - 14, f"{at:,g}", "dim", "middle")
@@ -71,7 +75,7 @@ def _bar(drawing: Drawing, bar: Bar, y: float, left: float, scale: float, color:
     if bar.high > bar.low:
         drawing.line(left + bar.low * scale, y + 11.5, left + bar.high * scale, y + 11.5, "range")
     if bar.limit is not None:
-        drawing.line(left + bar.limit * scale, y, left + bar.limit * scale, y + 22, "limit")
+        drawing.line(left + bar.limit * scale, y, left + bar.limit * scale, y + 22, "measured")
     end = max(bar.high, bar.limit or 0.0) * scale
     drawing.text(left + end + 8, y + 16, bar.text)
 
@@ -102,15 +106,19 @@ def lines_file(
 
 def _series(drawing: Drawing, one: Series, number: int, across: "_Axis", up: "_Axis") -> None:
     color = number % _COLORS
-    line = "limit" if one.limit else f"l{color}"
     places = [(across.place(x), up.place(y)) for x, y in one.points]
     if one.joined:
-        drawing.polyline(places, line)
-    if not one.limit:
+        drawing.polyline(places, one.limit or f"l{color}")
+    if one.limit is None:
         for (x, y), (_, value) in zip(places, one.points, strict=True):
             drawing.circle(x, y, 4, f"f{color}", f"{one.name}: {value:,.4g}")
+    for (x, y), label in zip(places, one.labels, strict=False):
+        drawing.text(x + 8, y + 16, label, "dim")
     x, y = _LEFT + (number % 2) * 390, _HEIGHT + 56 + (number // 2) * _LEGEND
-    drawing.line(x, y - 4, x + 24, y - 4, line if one.joined else f"l{color}")
+    if one.limit is not None:
+        drawing.line(x, y - 4, x + 24, y - 4, one.limit)
+    else:
+        drawing.rect(x + 4, y - 10, 16, 12, f"f{color}")
     drawing.text(x + 32, y, one.name)
 
 

@@ -9,12 +9,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from decodescope.analyzer import formatting
 from decodescope.analyzer.formatting import percent, significant
 from decodescope.analyzer.plain import plain_line
-from tools.results import comparisons, measured
+from tools.results import claims, comparisons, measured
 from tools.results.records import Record, origins
 
 
 def render(template: str, records: Mapping[str, Record], **values: Any) -> str:
-    """A template with the figures of `records`, which it names as `r`."""
+    """A template with the figures of `records`, which it names as `r`, and `values`."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -34,5 +34,10 @@ def render(template: str, records: Mapping[str, Record], **values: Any) -> str:
         "us": formatting.microseconds,
     }
     environment.filters |= filters
-    environment.globals |= {"comparisons": comparisons, "measured": measured, "origins": origins}
+    environment.globals |= {
+        "claims": claims,
+        "comparisons": comparisons,
+        "measured": measured,
+        "origins": origins,
+    }
     return environment.get_template(template).render(r=records, **values)

@@ -53,7 +53,7 @@ def batch_scaling(record: Record) -> str:
         "tokens/s",
         (
             Series("measured", tuple(found)),
-            Series("bytes of a step ÷ read peak", tuple(limit), limit=True),
+            Series("bytes of a step ÷ read peak", tuple(limit), limit="measured"),
         ),
         [batch for batch, _ in found],
     )
@@ -78,7 +78,7 @@ def gemm(record: Record) -> str:
     tokens = [size["tokens"] for size in record["sizes"]]
     limit = tuple((token, least) for token in (min(tokens), max(tokens)))
     title = f"x Wᵀ with W {rows:,} x {columns:,} by tokens"
-    bound = Series("8-bit weights ÷ read peak", limit, limit=True)
+    bound = Series("8-bit weights ÷ read peak", limit, limit="measured")
     return lines_file(title, "tokens", "µs of a launch", (*series, bound), tokens)
 
 

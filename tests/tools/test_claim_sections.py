@@ -1,0 +1,229 @@
+"""Reports of `bench claims` become sections and plots: nothing is lost, nothing counted twice."""
+
+import re
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from decodescope.variants.bench.report import RoundSpread
+from decodescope.variants.claims.report import (
+    SCHEMA_VERSION,
+    ClaimResult,
+    ClaimsReport,
+    Clocks,
+    EntrantFigures,
+    Race,
+    Row,
+    Source,
+)
+from tools.make_results import documents
+from tools.results.claim_plots import claim_plots
+from tools.results.claims import reached, read_reports, sections
+from tools.results.records import read_records
+
+H200, H100 = "NVIDIA H200", "NVIDIA H100 80GB HBM3"
+BLOG = Source("A blog | of kernels", "https://blog.example/kernels", "A100")
+LADDER = Source("A ladder", "https://ladder.example", "H100")
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def spread(value: float) -> RoundSpread:
+    return RoundSpread.of([value * 0.99, value, value * 1.02])
+
+
+def entrant(name: str, ns: float, ours: bool = True, **changes: object) -> EntrantFigures:
+    figures = EntrantFigures(
+        name,
+        f"{name} in words",
+        ours,
+        bytes_moved=8_000_000,
+        flops=16_000_000,
+        bound_ns=2000.0,
+        device_ns=spread(ns),
+        launched_ns=spread(ns * 2),
+        share_of_bound=2000.0 / ns,
+        relative_error=1e-4,
+        tolerance=1e-3,
+    )
+    return msgspec.structs.replace(figures, **changes)
+
+
+def wrong(name: str) -> EntrantFigures:
+    return EntrantFigures(name, name, False, error="relative error 0.5 (allowed: 0.001)")
+
+
+def claim(name: str, source: Source, *races: Race, rows: tuple[Row, ...] = ()) -> ClaimResult:
+    clocks = Clocks(1755, 1980, 512.0, ("sw_power_cap",))
+    return ClaimResult(name, f"what {name} says", source, "ratios compare", rows, races, (), clocks)
+
+
+def report(gpu: str, *claims: ClaimResult, date: str = "2026-11-22T22:30:00+00:00") -> ClaimsReport:
+    environment = {"gpu": gpu, "driver": "580.1", "torch": "2.11.0", "commit": "abcdef0123456"}
+    return ClaimsReport(
+        SCHEMA_VERSION, 4.6e12, None, 4.8e12, 1200.0, 60 << 20, 9, claims,
+        {**environment, "date": date},
+    )  # fmt: skip
+
+
+ROWS = (
+    Row("RMSNorm | fused", "ratio", 8.1, spread(9.5), 10.0, 0.585, 0.93, explanation="36 x bytes"),
+    Row("SwiGLU", "ratio", 1.6, spread(1.25), 1.667, 0.79, 0.75, explanation="5 for 3 elements"),
+    Row("first launch", "ns", 2.4e6, spread(1.2e6), higher_is_better=False, explanation="compiles"),
+    Row("beside a peer", "ratio", None, spread(1.01)),
+    Row("an INT8 product", "share", 0.5, error="int8: relative error 0.5"),
+)
+RACE = Race(
+    "2,048 tokens", (entrant("pytorch", 20_000, False, traffic_bytes=72_000_000),
+                     entrant("ours", 2_500), entrant("same_bytes", 2_400, False), wrong("liger"))
+)  # fmt: skip
+
+
+def products(m: int) -> Race:
+    size = f"M = {m}, N = 8192, K = 8192"
+    return Race(size, (entrant("split_k", 18_000 + m), entrant("cublas", 34_000, False)))
+
+
+def steps(model: str) -> Race:
+    variants = (entrant("fused+graph", 700_000, kl=2e-4), entrant("compiled", 1_500_000, False))
+    return Race(model, variants, "steps")
+
+
+@pytest.fixture
+def reports() -> dict[str, ClaimsReport]:
+    return {
+        "h200-a": report(H200, claim("prefill-norms", BLOG, RACE, rows=ROWS)),
+        "h200-b": report(
+            H200,
+            claim("tk-gemm", LADDER, *(products(m) for m in (1, 16, 64))),
+            claim("rmsnorm", LADDER, Race("2^18 x 2^12", (entrant("looped", 4000),
+                                                          entrant("device copy", 2100, False)))),
+            claim("peers", BLOG, steps("llama-3.2-1b@random"), steps("llama-3.1-8b@random")),
+        ),
+        "h100": report(H100, claim("prefill-norms", BLOG, RACE, rows=ROWS[:1])),
+    }  # fmt: skip
+
+
+def page(reports: dict[str, ClaimsReport]) -> str:
+    found = documents(read_records(), reports)
+    return next(text for path, text in found.items() if path.name == "results.md")
+
+
+def tables(text: str) -> list[list[str]]:
+    return [table.splitlines() for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)]
+
+
+def cells(line: str) -> list[str]:
+    return re.split(r"(?<!\\)\|", line)
+
+
+def test_each_source_has_its_rows_for_every_gpu(reports):
+    text = page(reports)
+    assert text.count("### A blog") == 1
+    blog = text.partition("### A blog")[2].partition("\n### ")[0]
+    assert re.findall(r"#### On (.*)", blog) == [H200, H100]
+    for row in ROWS:
+        first_cell = "\n| " + row.what.replace("|", "\\|") + " |"
+        assert blog.count(first_cell) == (2 if row is ROWS[0] else 1)
+    assert "| x8.10 | x9.50 (x9.40 to x9.69) | x10.0 | 58.5 % | 93.0 % | 36 x bytes |" in blog
+    assert "| not measured: int8: relative error 0.5 |" in blog
+
+
+def test_every_row_of_every_table_has_the_cells_of_its_header(reports):
+    found = tables(page(reports))
+    assert len(found) > 20
+    for table in found:
+        assert {len(cells(line)) for line in table} == {len(cells(table[0]))}, table[0]
+
+
+def test_only_published_figures_count_as_reached_or_missed(reports):
+    blog = next(one for one in sections(reports) if one.source == BLOG)
+    assert reached(blog.measured[H200]) == (2, 4)
+    assert reached(blog.measured[H100]) == (1, 1)
+    assert "H200: 2 of 4; H100: 1 of 1" in page(reports)
+
+
+def test_every_entrant_is_shown_a_wrong_one_with_its_error_alone(reports):
+    text = page(reports)
+    assert "| liger | relative error 0.5 (allowed: 0.001) |" in text
+    assert text.count("| **ours** | ") == 2
+    assert "| pytorch | 20.0 µs (19.8 µs to 20.4 µs) |" in text
+    assert "| **fused+graph** | 700 µs | 1.40 ms (1.39 ms to 1.43 ms) | 714 |" in text
+
+
+def test_a_section_names_the_run_its_clocks_and_its_noise(reports):
+    line = next(one for one in page(reports).splitlines() if one.startswith("- `claims/h100.json`"))
+    for part in (
+        H100,
+        "driver 580.1",
+        "commit abcdef012",
+        "2026-11-22 22:30",
+        "4,600 GB/s",
+        "1,755 to 1,980 MHz",
+        "up to 512 W",
+        "throttled: sw_power_cap",
+        "within 3.0 %",
+    ):
+        assert part in line  # fmt: skip
+
+
+def test_reports_are_in_the_list_of_records(reports):
+    listed = page(reports).partition("## The records")[2]
+    for name in reports:
+        assert f"| `claims/{name}.json` | 2026-11-22 22:30 | abcdef012 |" in listed
+
+
+def test_a_claim_in_two_files_of_one_gpu_is_refused(reports):
+    again = reports | {"again": report(H200, claim("tk-gemm", LADDER))}
+    with pytest.raises(SystemExit, match=r"tk-gemm on NVIDIA H200 is in .*again\.json"):
+        sections(again)
+    other_gpu = reports | {"other": report(H100, claim("tk-gemm", LADDER))}
+    assert len(sections(other_gpu)) == 2
+
+
+def test_without_reports_the_page_has_no_section_of_claims(tmp_path):
+    assert read_reports(tmp_path) == {}
+    assert "claims of the field" not in page({})
+
+
+def test_a_report_is_read_as_it_was_written(tmp_path, reports):
+    for name, one in reports.items():
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(one))
+    assert read_reports(tmp_path) == reports
+
+
+def test_a_claim_that_failed_stays_with_its_error(reports):
+    failed = msgspec.structs.replace(claim("broken", BLOG), error="needs 80 GB")
+    text = page(reports | {"failed": report(H200, failed)})
+    assert re.search(r"\*\*broken\*\*: what broken says \|.*\| not measured: needs 80 GB \|", text)
+
+
+def test_plots_show_what_was_timed_and_nothing_else(reports):
+    drawn = claim_plots(sections(reports))
+    files = {plot.file: plot for plots in drawn.values() for plot in plots}
+    assert set(files) == {
+        "roofline-h200.svg", "roofline-h100.svg", "tk-gemm-h200.svg", "rmsnorm-h200.svg",
+        "peers-h200.svg",
+    }  # fmt: skip
+    for plot in files.values():
+        assert plot.words in page(reports)
+    roofline = ElementTree.fromstring(files["roofline-h200.svg"].svg)
+    assert len(roofline.findall(f"{SVG}circle")) == 2
+    assert "same_bytes" not in files["roofline-h200.svg"].svg
+    assert len(ElementTree.fromstring(files["tk-gemm-h200.svg"].svg).findall(f"{SVG}circle")) == 6
+    assert "52.5 % of the copy" in files["rmsnorm-h200.svg"].svg
+    assert "714 of 500,000" in files["peers-h200.svg"].svg
+
+
+def test_points_of_the_roofline_lie_below_its_lines(reports):
+    drawn = claim_plots(sections(reports))[BLOG.url, H200][0].svg
+    root = ElementTree.fromstring(drawn)
+    measured, datasheet = (
+        [tuple(map(float, point.split(","))) for point in (line.get("points") or "").split()]
+        for line in root.findall(f"{SVG}polyline")
+    )
+    assert measured[0][1] > datasheet[0][1]
+    (x1, y1), (x2, y2) = measured[:2]
+    for circle in root.findall(f"{SVG}circle"):
+        x, y = float(circle.get("cx", 0)), float(circle.get("cy", 0))
+        assert y > y1 + (x - x1) / (x2 - x1) * (y2 - y1)
