@@ -5,6 +5,7 @@ from decodescope.variants.claims.claim import Claim
 from decodescope.variants.claims.decode.kernl import KERNL_LLAMA_2
 from decodescope.variants.claims.kernl import feed_forward, projection, rms_norm, rope
 from decodescope.variants.claims.prefill import activations
+from decodescope.variants.claims.qwen_block.block import QWEN_BLOCK
 from decodescope.variants.claims.rms_norm.ladder import RMS_NORM_LADDER
 from decodescope.variants.claims.tk_gemm.attention_layer import ATTENTION_LAYER
 from decodescope.variants.claims.tk_gemm.products import TK_GEMM
@@ -19,6 +20,7 @@ CLAIMS: tuple[Claim, ...] = (
     *activations.CLAIMS,
     TK_GEMM,
     ATTENTION_LAYER,
+    QWEN_BLOCK,
 )
 
 
