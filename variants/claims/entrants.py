@@ -53,12 +53,13 @@ def pytorch(
     cost = cost_of(calls[0])
     return Entrant(
         name,
-        f"{what}: {launches_text(cost.launches)}",
+        what,
         keeping_results(calls),
         result=lambda: arranged(calls[0]()),
         reference=lambda: reference,
         tolerance=roundings * HALF_ROUNDING,
         traffic_bytes=cost.bytes_moved,
+        launches=cost.launches,
     )
 
 
@@ -101,19 +102,15 @@ def chained(
 
     return Entrant(
         " + ".join(one.kernel for one in first),
-        f"{what}: {launches_text(len(first))}",
+        what,
         [_replay(_launched(chain)) for chain in chains],
         result,
         lambda: reference,
         tolerance,
         ours=True,
         traffic_bytes=sum(one.bytes_moved(position) for one in first),
+        launches=len(first),
     )
-
-
-def launches_text(launches: int) -> str:
-    """A number of launches in words."""
-    return f"{launches} launch{'' if launches == 1 else 'es'}"
 
 
 def _launched(chain: Sequence[KernelOperation]) -> list[Launch]:

@@ -58,6 +58,7 @@ class Entrant:
     ours: bool = False
     graphed: bool = True
     traffic_bytes: int | None = None
+    launches: int | None = None
     note: str | None = None
 
 
@@ -83,6 +84,7 @@ def entrant_of(
         tolerance=tolerance,
         ours=True,
         traffic_bytes=first.bytes_moved(position),
+        launches=1,
     )
 
 
@@ -210,6 +212,7 @@ class Racing:
             share_of_bound=bound_ns / device_ns.median if known else None,  # type: ignore[operator, union-attr]
             relative_error=relative if relative < float("inf") else None,
             tolerance=entrant.tolerance,
+            launches=entrant.launches,
             error=problem,
             note=entrant.note,
         )

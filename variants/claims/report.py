@@ -29,7 +29,7 @@ class EntrantFigures(Struct, frozen=True):
     """One of the ways to do the same work, all measured in the same rounds.
 
     `bytes_moved` and `flops` are what the work takes at least, the same for every entrant;
-    `traffic_bytes` is what this way reads and writes in all its launches, null if nobody counted.
+    `traffic_bytes` is what this way reads and writes in all its `launches`, null if nobody counted.
     `bound_ns` = max(bytes_moved ÷ read peak, flops ÷ datasheet peak). `device_ns`: one call in a
     CUDA graph, whose operands come from memory. `launched_ns`: one call that the host launches,
     right after the previous one. `share_of_bound` = bound_ns ÷ median of device_ns. An entrant

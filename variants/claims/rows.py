@@ -5,7 +5,7 @@ Every explanation is computed from the figures of the same run, so it is true on
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.formatting import bytes_size, duration, percent, significant
+from decodescope.analyzer.formatting import bytes_size, duration, number, percent, significant
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims.report import EntrantFigures, Race, Row
 
@@ -112,17 +112,20 @@ def _why(
     bound = f"{duration(least_ns)}, {'a launch' if least_ns == floor_ns else 'the bound'}"
     over = ours.device_ns.median / least_ns
     near = "about" if over < _NEAR else f"{significant(over)} x"
-    text = f"{base.name} takes {significant(row.limit)} x {bound}{_traffic(base)}; "
+    text = f"{base.name} takes {significant(row.limit)} x {bound}{_work_done(base)}; "
     if row.published is not None and row.limit < row.published:
         return f"{text}no kernel can be {significant(row.published)} x as fast as that here"
     return f"{text}{ours.name} takes {near} that"
 
 
-def _traffic(one: EntrantFigures) -> str:
-    """How many times the bytes it moves that the work needs, if that is known and more."""
-    if not one.traffic_bytes or not one.bytes_moved or one.traffic_bytes <= one.bytes_moved:
-        return ""
-    return f" (its launches move {significant(one.traffic_bytes / one.bytes_moved)} x the bytes)"
+def _work_done(one: EntrantFigures) -> str:
+    """Its launches, and how many times the bytes that the work needs they move, where more."""
+    parts = []
+    if one.launches is not None and one.launches > 1:
+        parts.append(f"{number(one.launches)} launches")
+    if one.traffic_bytes and one.bytes_moved and one.traffic_bytes > _NEAR * one.bytes_moved:
+        parts.append(f"{significant(one.traffic_bytes / one.bytes_moved)} x the bytes")
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _host_explains(race: Race, base: EntrantFigures, ours: EntrantFigures) -> str:

@@ -10,6 +10,7 @@ from decodescope.analyzer.formatting import (
     bytes_size,
     duration,
     microseconds,
+    number,
     percent,
     rate,
     significant,
@@ -111,7 +112,7 @@ def _rows(rows: tuple[Row, ...]) -> Table:
 def _race(race: Race) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=race.size, title_justify="left")
     table.add_column("measured", overflow="fold")
-    for name in (*_TIMES[race.of], "of the bound", "error"):
+    for name in (*_TIMES[race.of], "of the bound", "launches", "error"):
         table.add_column(name, justify="right", overflow="fold")
     table.add_column("", overflow="fold", ratio=1)
     for one in race.entrants:
@@ -139,6 +140,7 @@ def _entrant_cells(one: EntrantFigures, of: str) -> list[str]:
         microseconds(None if launched is None else launched.median),
         speed,
         value_text(one.share_of_bound, "share"),
+        number(one.launches),
         error,
     ]
 

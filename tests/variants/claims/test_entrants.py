@@ -35,7 +35,7 @@ def test_a_chain_is_launched_in_order_and_its_last_output_counts() -> None:
     (result,) = entrant.result()
     assert torch.allclose(result, middle)  # the norm of a row of mean square 4 with weight 2
     assert entrant.name == "rms_norm + rms_norm"
-    assert entrant.what == "twice: 2 launches"
+    assert entrant.launches == 2
     assert entrant.traffic_bytes == 2 * (2 * 128 + 64)
     out.fill_(0.0)
     entrant.calls[0]()

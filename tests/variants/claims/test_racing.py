@@ -130,6 +130,18 @@ def test_a_share_of_a_peak_is_by_the_bytes_that_a_source_counts() -> None:
     assert share_of_peak("x", race, "ours", 0.88, 1, None).error == "the peak is not known"
 
 
+def test_a_slow_baseline_is_explained_by_its_launches_and_bytes() -> None:
+    base = entrant("base", launches=6, traffic_bytes=3_440_000)
+    per_round = [*[128 * 8e3] * 5, 1e3, *[128 * 2e3] * 5, 1e3]
+    race = raced([base, entrant("ours", launches=1)], *per_round)
+    assert race.entrant("base").launches == 6
+    text = speed_up("x", race, "base", "ours", 2.3).explanation
+    assert text == (
+        "base takes 8.00 x 1.00 µs, the bound (6 launches, 3.44 x the bytes); "
+        "ours takes 2.00 x that"
+    )
+
+
 def test_a_share_of_the_bound_is_round_by_round() -> None:
     race = raced([entrant("ours")], *[128 * 2e3] * 5, 1.0)
     row = share_of_bound("x", race, "ours", 0.9)

@@ -32,6 +32,8 @@ NOTES = (
     "The source timed launches from the host with events around each call; it used no CUDA graph. "
     "It published ratios and no times, so how close its kernels came to their bound is not known. "
     "Its repository has the code that was timed but no figures: the ratios are the article's.",
+    "PyTorch's sequences round to float16 after nearly every launch. Each rounding may add half "
+    "the distance of two neighbouring numbers to the error, hence their wider tolerances.",
 )
 
 

@@ -105,7 +105,7 @@ def _rotate(states: Tensors, table: RopeTable, position: torch.Tensor) -> Rotate
 
 def _in_place(operations: list[Rotate], states: Tensors, reference: Tensors) -> Entrant:
     start = [x.clone() for x in states]
-    entrant = entrant_of(operations, "in place: 1 launch", TOLERANCE, POSITION)
+    entrant = entrant_of(operations, "in place", TOLERANCE, POSITION)
 
     def result() -> Tensors:
         for x, begun in zip(states, start, strict=True):
