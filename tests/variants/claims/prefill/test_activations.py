@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from decodescope.kernels.host.weights import Norm
-from decodescope.variants.claims import racing as racing_module
+from decodescope.variants.bench import kernel_bench
 from decodescope.variants.claims.claim import Measured, Setup
 from decodescope.variants.claims.prefill.activations import (
     eager_rms_norm,
@@ -34,7 +34,7 @@ Measure = Callable[[Any], Measured]
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch, device: str) -> Measure:
     """Measures a claim in two rounds of graphs of one call."""
-    monkeypatch.setattr(racing_module, "launches_per_replay", lambda copies: copies)
+    monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
 
     def measure(claim: Any) -> Measured:
         clock: Any = FakeClock(REPLAY_NS)
