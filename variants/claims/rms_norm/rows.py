@@ -39,6 +39,9 @@ NOTES = (
     "from its build for sm_90a and from the constant.",
     "Bytes are counted as there: x and out once, without the weight. The source has no copy to "
     "compare with, and means of 10,000 launches.",
+    "Accesses have 128 bits in every rung: Triton sees that rows and addresses are multiples of 16 "
+    "bytes. The vectorised rung has no masks, rows of a compile-time length, and candidates with "
+    "several rows a program and with cache hints.",
 )
 
 
