@@ -12,8 +12,10 @@ from decodescope.variants.claims.kernl import feed_forward, projection, rms_norm
 from decodescope.variants.claims.kernl.layer import Layer
 from decodescope.variants.claims.kernl.sequences import PYTORCH, halved, paired, paired_rows
 from decodescope.variants.claims.racing import Racing
+from decodescope.variants.machine.clock import Clock
+from decodescope.variants.steps.fused.tiling.choice import ChosenTiles
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
-from decodescope.variants.steps.fused.tiling.shapes import StepShapes, StepTiles
+from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS, StepShapes
 from tests.helpers.fake_clock import FakeClock
 
 Measure = Callable[[Setup, Layer], Measured]
@@ -30,13 +32,12 @@ def few_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 2)
 
 
-def default(shapes: StepShapes) -> StepTiles:
-    return default_tiles(shapes, multiprocessors=132)
-
-
 @pytest.fixture
 def layer(device: str) -> Layer:
-    tiles = interpreter_tiles if device == "cpu" else default
+    def tiles(shapes: StepShapes) -> ChosenTiles:
+        chosen = interpreter_tiles(shapes) if device == "cpu" else default_tiles(shapes, 132)
+        return ChosenTiles(chosen, dict.fromkeys(TILED_OPERATIONS, "default"))
+
     return Layer(64, 4, 16, intermediate=96, tokens=(1, 4), device=device, tiles=tiles)
 
 
@@ -66,6 +67,20 @@ def test_every_entrant_computes_the_same(claim: str, layer: Layer) -> None:
     for row in result.rows:
         assert row.error is None
         assert row.explanation
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("claim", CLAIMS)
+@torch.no_grad()
+def test_every_entrant_has_both_times_on_the_gpu(claim: str, layer: Layer) -> None:
+    racing = Racing(Clock(), 1 << 20, 1e12, {"fp16": 1e15}, 2)
+    result = CLAIMS[claim](Setup(racing, lambda text: None), layer)
+    for race in result.races:
+        for entrant in race.entrants:
+            assert entrant.error is None, f"{race.size}, {entrant.name}: {entrant.error}"
+            assert entrant.device_ns is not None
+            assert entrant.launched_ns is not None
+    assert all(row.measured is not None for row in result.rows)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rope import RopeTable
@@ -12,8 +13,8 @@ from decodescope.variants.bench.kernel_bench import TOLERANCES
 from decodescope.variants.claims.racing import Work
 from decodescope.variants.claims.report import Race, Row
 from decodescope.variants.claims.rows import speed_up
-from decodescope.variants.steps.fused.tiling.choice import tiles_for
-from decodescope.variants.steps.fused.tiling.shapes import StepShapes, StepTiles
+from decodescope.variants.steps.fused.tiling.choice import ChosenTiles, TileSource, tiles_for
+from decodescope.variants.steps.fused.tiling.shapes import StepShapes, TiledOperation
 from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
 
 DTYPE = torch.float16
@@ -37,14 +38,21 @@ NOTES = (
 )
 
 
-def _measured_tiles(shapes: StepShapes) -> StepTiles:
-    return tiles_for(shapes, this_target_gpu()).tiles
+_TILE_SOURCES: dict[TileSource, str] = {
+    "cache": "measured on this machine",
+    "table": "measured on this kind of GPU",
+    "default": "by rule",
+}
+
+
+def _tiles_here(shapes: StepShapes) -> ChosenTiles:
+    return tiles_for(shapes, this_target_gpu())
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The sizes of Llama 2 7B, the numbers of tokens to measure, and where; `tiles` chooses the
-    tiles of our kernels."""
+    """The sizes of Llama 2 7B, the numbers of tokens to measure, and where; `tiles` chooses those
+    of our kernels."""
 
     hidden: int = 4096
     heads: int = 32
@@ -53,7 +61,7 @@ class Layer:
     tokens: tuple[int, ...] = (1, 16)
     eps: float = 1e-6
     device: str = "cuda"
-    tiles: Callable[[StepShapes], StepTiles] = _measured_tiles
+    tiles: Callable[[StepShapes], ChosenTiles] = _tiles_here
 
     def shapes(self, tokens: int) -> StepShapes:
         """What tiles depend on."""
@@ -72,6 +80,12 @@ class Layer:
             head_bytes=size,
             kv_bytes=size,
         )
+
+    def tile(self, operation: TiledOperation, shapes: StepShapes) -> tuple[Tile, str]:
+        """The tile of one of our kernels, and in words what it is and where it comes from."""
+        chosen = self.tiles(shapes)
+        tile, source = chosen.tiles.of(operation), _TILE_SOURCES[chosen.sources[operation]]
+        return tile, f"tile of {tile.rows} x {tile.columns}, {source}"
 
     def normal(self) -> Callable[..., torch.Tensor]:
         """Draws `normal(*shape, std=1.0)` in float16, the same numbers in every measurement."""
