@@ -10,7 +10,7 @@ from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.doctor import Check
 from decodescope.variants.model.presets import Preset
 from decodescope.variants.model.source import TINY_PARAMETERS
-from decodescope.variants.spec import FUSIONS, KV_FORMATS, LOADED_FORMATS, WEIGHT_FORMATS
+from decodescope.variants.spec import FUSIONS, KV_FORMATS, NARROW_WEIGHTS
 
 _STATUS_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 _STATUS_MARK = {"ok": "ok", "warn": "!", "fail": "FAIL"}
@@ -48,7 +48,7 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
         if info.interpreted:
             here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
         table.add_row(info.name, info.summary, here)
-    narrow = [format for format in WEIGHT_FORMATS if format not in (*LOADED_FORMATS, "w8a8")]
+    narrow = [format for format in NARROW_WEIGHTS if format != "w8a8"]
     table.caption = (
         "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "
         f"{', '.join(FUSIONS)}; pdl: programmatic dependent launch. +prefetch prefetches the O "

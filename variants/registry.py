@@ -18,10 +18,9 @@ from decodescope.variants.machine.environment import interpreting
 from decodescope.variants.spec import (
     KERNELS,
     LOADED_FORMATS,
+    NARROW_WEIGHTS,
     PARTS,
-    WEIGHT_FORMATS,
     VariantSpec,
-    WeightFormat,
     kernels_of,
     nearest_or_all,
 )
@@ -221,25 +220,16 @@ def _check_fused(
     require_format(name, config, spec)
 
 
-_FORMAT_NAMES: dict[WeightFormat | None, str] = {
-    "fp8_e4m3": "FP8 (E4M3)",
-    "fp8_e5m2": "FP8 (E5M2)",
-    "fp8_e5m2_cast": "FP8 (E5M2 without scales)",
-    "int8": "INT8",
-    "w8a8": "FP8 (E4M3)",
-}
-
-
 def _fused(spec: VariantSpec) -> Variant:
     launches = "nine launches a layer" if spec.fp8_x else "five launches a layer (a batch: seven)"
     summary = f"our Triton kernels, {launches}"
     if left_out := [part for part in PARTS if part in spec.without]:
         summary = f"our Triton kernels without {', '.join(left_out)}"
-    if spec.narrow:
+    if spec.weight_format in NARROW_WEIGHTS:
         what = "weights and activations" if spec.fp8_x else "weights"
-        summary += f", {what} in {_FORMAT_NAMES[spec.weight_format]}"
+        summary += f", {what} in {NARROW_WEIGHTS[spec.weight_format].title}"
     if spec.kv_format is not None:
-        summary += f", K and V in {_FORMAT_NAMES[spec.kv_format]}"
+        summary += f", K and V in {NARROW_WEIGHTS[spec.kv_format].title}"
     if spec.prefetch:
         summary += ", O weights prefetched into L2"
     if spec.cuda_graph:
@@ -274,8 +264,8 @@ _BUILT_IN = (
     _fused(VariantSpec("fused", cuda_graph=True)),
     *(
         _fused(VariantSpec("fused", cuda_graph=True, weight_format=format))
-        for format in WEIGHT_FORMATS
-        if format not in (*LOADED_FORMATS, "w8a8")
+        for format in NARROW_WEIGHTS
+        if format != "w8a8"
     ),
     _fused(VariantSpec("fused", cuda_graph=True, kv_format="fp8_e4m3")),
     _fused(VariantSpec("fused", cuda_graph=True, weight_format="w8a8")),

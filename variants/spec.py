@@ -6,13 +6,18 @@ parts of the fused kernels that are left out. Options may come in any order afte
 `str(spec)` has the canonical one, that of this sentence.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from decodescope.analyzer.errors import InputError
+
+if TYPE_CHECKING:
+    from decodescope.kernels.host.quantize import NarrowFormat
 
 Kernels = Literal["eager", "compiled", "fused"]
 WeightFormat = Literal[
@@ -29,6 +34,26 @@ KV_FORMATS: tuple[KvFormat, ...] = get_args(KvFormat)
 LOADED_FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp16", "fp32")
 FUSIONS: tuple[Fusion, ...] = get_args(Fusion)
 PARTS: tuple[Part, ...] = (*FUSIONS, "pdl")
+
+
+@dataclass(frozen=True, slots=True)
+class NarrowWeights:
+    """What a word for narrow weights stands for: the elements, their name in lists, and whether
+    each output channel has a scale."""
+
+    elements: NarrowFormat
+    title: str
+    scaled: bool = True
+
+
+# W8A8 differs in its activations only.
+NARROW_WEIGHTS: dict[WeightFormat, NarrowWeights] = {
+    "fp8_e4m3": NarrowWeights("fp8_e4m3", "FP8 (E4M3)"),
+    "fp8_e5m2": NarrowWeights("fp8_e5m2", "FP8 (E5M2)"),
+    "fp8_e5m2_cast": NarrowWeights("fp8_e5m2", "FP8 (E5M2 without scales)", scaled=False),
+    "int8": NarrowWeights("int8", "INT8"),
+    "w8a8": NarrowWeights("fp8_e4m3", "FP8 (E4M3)"),
+}
 
 _GRAPH = "graph"
 _PREFETCH = "prefetch"
@@ -117,7 +142,7 @@ class VariantSpec:
             raise InputError("variant compiled+graph: compiled already replays CUDA graphs")
 
     @classmethod
-    def parse(cls, text: str) -> "VariantSpec":
+    def parse(cls, text: str) -> VariantSpec:
         """The spec that `text` writes; `VariantSpec.parse(str(spec)) == spec`.
 
         Raises:
@@ -157,7 +182,7 @@ class VariantSpec:
     @property
     def narrow(self) -> bool:
         """Whether weights are stored in fewer bytes than the model's dtype."""
-        return self.weight_format is not None and self.weight_format not in LOADED_FORMATS
+        return self.weight_format in NARROW_WEIGHTS
 
     @property
     def fp8_x(self) -> bool:
@@ -170,7 +195,7 @@ class VariantSpec:
         return None if self.kv_format is None else 1
 
     @property
-    def formats(self) -> "VariantSpec":
+    def formats(self) -> VariantSpec:
         """`fused` with the same narrow formats of weights, K and V, and nothing else of it."""
         return VariantSpec(
             "fused",

@@ -19,6 +19,8 @@ from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_t
 from decodescope.kernels.host.weights import Norm, WeightMatrix
 
 FP8_TENSOR_CORES = (8, 9)
+# What `device.elements.words_as_float16` converts. Any other narrow element is loaded by itself.
+_IN_WORDS = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 
 
 class Product(KernelOperation):
@@ -129,7 +131,7 @@ def _loads_words(x: torch.Tensor, weight: WeightMatrix, tile: Tile) -> bool:
     that Triton passes the converted elements through shared memory again.
     """
     return (
-        weight.data.element_size() == 1
+        weight.data.dtype in _IN_WORDS
         and x.dtype in (torch.float16, torch.bfloat16)
         and weight.columns % 16 == 0
         and tile.rows >= 64

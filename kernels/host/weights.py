@@ -11,15 +11,15 @@ from typing import Literal
 
 import torch
 
-Format = Literal["bf16", "fp16", "fp32", "fp8_e4m3", "fp8_e5m2", "int8"]
+from decodescope.kernels.host.quantize import NARROW_DTYPES, NarrowFormat
+
+Format = Literal["bf16", "fp16", "fp32"] | NarrowFormat
 
 FORMATS: dict[torch.dtype, Format] = {
     torch.bfloat16: "bf16",
     torch.float16: "fp16",
     torch.float32: "fp32",
-    torch.float8_e4m3fn: "fp8_e4m3",
-    torch.float8_e5m2: "fp8_e5m2",
-    torch.int8: "int8",
+    **{dtype: format for format, dtype in NARROW_DTYPES.items()},
 }
 _BIASES = (torch.bfloat16, torch.float16, torch.float32)
 

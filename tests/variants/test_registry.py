@@ -23,6 +23,7 @@ from decodescope.variants.registry import (
     is_interpreted,
     require_variant,
 )
+from decodescope.variants.spec import NARROW_WEIGHTS
 
 
 def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
@@ -30,7 +31,7 @@ def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
 
 
 GOOD = Variant("mine", "my own step", False, build_nothing)
-NARROW = ("fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8", "kv_fp8_e4m3", "w8a8")
+NARROW = (*(word for word in NARROW_WEIGHTS if word != "w8a8"), "kv_fp8_e4m3", "w8a8")
 ON_GPU = Variant("mine-gpu", "my own step on a GPU", True, build_nothing)
 TAKEN = Variant("eager", "not the real one", False, build_nothing)
 

@@ -10,6 +10,7 @@ from decodescope.variants.spec import (
     FUSIONS,
     KV_FORMATS,
     LOADED_FORMATS,
+    NARROW_WEIGHTS,
     PARTS,
     WEIGHT_FORMATS,
     VariantSpec,
@@ -18,7 +19,7 @@ from decodescope.variants.spec import (
 
 loaded_formats = st.one_of(st.none(), st.sampled_from(LOADED_FORMATS))
 formats = st.one_of(st.none(), st.sampled_from(WEIGHT_FORMATS))
-narrow_formats = st.sampled_from([name for name in WEIGHT_FORMATS if name not in LOADED_FORMATS])
+narrow_formats = st.sampled_from(tuple(NARROW_WEIGHTS))
 kv_formats = st.one_of(st.none(), st.sampled_from(KV_FORMATS))
 parts_but_attention = st.frozensets(st.sampled_from(PARTS)).map(lambda parts: parts - {"attention"})
 specs = st.one_of(
@@ -57,6 +58,10 @@ specs = st.one_of(
         without=parts_but_attention,
     ),
 )
+
+
+def test_every_format_is_loaded_or_narrow() -> None:
+    assert (*LOADED_FORMATS, *NARROW_WEIGHTS) == WEIGHT_FORMATS
 
 
 @given(specs)

@@ -18,21 +18,13 @@ from decodescope.variants.model.quantized_linear import (
     stored_formats,
     weight_tensors,
 )
-from decodescope.variants.spec import VariantSpec, WeightFormat
+from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
 # The modules of a model that the fused kernels run (`steps.fused.model_parts`).
 _LAYERS, _HEAD, _TABLE = "model.layers.", "lm_head", "model.embed_tokens"
 _SCALE_BYTES = 4
 # Elements that are quantised at once: `quantized_rows` takes 8 bytes of memory for each.
 _BLOCK = 1 << 23
-# W8A8 differs in its activations only.
-_STORED: dict[WeightFormat, tuple[NarrowFormat, bool]] = {
-    "fp8_e4m3": ("fp8_e4m3", True),
-    "fp8_e5m2": ("fp8_e5m2", True),
-    "fp8_e5m2_cast": ("fp8_e5m2", False),
-    "int8": ("int8", True),
-    "w8a8": ("fp8_e4m3", True),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +45,10 @@ class Quantization:
 
 def quantization_of(spec: VariantSpec | None) -> Quantization | None:
     """How a variant stores the weights; None: as they were loaded."""
-    if spec is None or spec.weight_format is None or spec.weight_format not in _STORED:
+    if spec is None or spec.weight_format not in NARROW_WEIGHTS:
         return None
-    format, scaled = _STORED[spec.weight_format]
-    return Quantization(format, scaled, not spec.head16, spec.embedding8)
+    weights = NARROW_WEIGHTS[spec.weight_format]
+    return Quantization(weights.elements, weights.scaled, not spec.head16, spec.embedding8)
 
 
 def is_quantized(model: Any, quantization: Quantization) -> bool:

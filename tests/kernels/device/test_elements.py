@@ -4,8 +4,9 @@ import triton
 import triton.language as tl
 
 from decodescope.kernels.device.elements import as_float16, as_float32, in_word_order, rounded
+from decodescope.kernels.host.quantize import NARROW_DTYPES
 
-NARROW = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
+NARROW = tuple(NARROW_DTYPES.values())
 
 
 @triton.jit

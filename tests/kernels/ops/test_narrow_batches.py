@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from decodescope.kernels.host.quantize import quantized_rows
+from decodescope.kernels.host.product import product_options
+from decodescope.kernels.host.quantize import NARROW_DTYPES, quantized_rows
 from decodescope.kernels.host.tile import Tile
+from decodescope.kernels.host.weights import FORMATS as ELEMENTS
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.linear import Linear, linear_reference
 from decodescope.kernels.ops.linear_residual import (
@@ -18,7 +20,7 @@ from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_refere
 from decodescope.kernels.ops.norm_head import NormHead, norm_head_reference
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-FORMATS = ["fp8_e4m3", "fp8_e5m2", "int8"]
+FORMATS = list(NARROW_DTYPES)
 LARGEST = 65504.0
 # Words of four elements need 64 rows and columns in sixteens; the others load bytes.
 SHAPES = [
@@ -67,8 +69,7 @@ def test_every_finite_code_arrives_exactly_and_at_its_place(
     columns: int, format: str, inputs
 ) -> None:
     make = inputs(torch.bfloat16)
-    dtype = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2, "int8": torch.int8}
-    codes = torch.arange(256, dtype=torch.uint8).view(dtype[format])
+    codes = torch.arange(256, dtype=torch.uint8).view(NARROW_DTYPES[format])
     codes = codes[codes.float().isfinite()]
     places = (torch.arange(70)[:, None] * columns + torch.arange(columns)) % len(codes)
     data = codes.view(torch.uint8)[places].view(codes.dtype).to(make.device)
@@ -76,6 +77,19 @@ def test_every_finite_code_arrives_exactly_and_at_its_place(
     out = make.poisoned(columns, 70)
     Linear(unit, WeightMatrix(data), out, Tile(64, 64)).launch()
     assert torch.equal(out.T.float(), data.float())
+
+
+def test_only_elements_with_a_conversion_of_words_are_loaded_in_words(
+    inputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = inputs(torch.bfloat16)
+    new = torch.float8_e4m3fnuz
+    monkeypatch.setitem(ELEMENTS, new, "fp8_e4m3")
+    x, full = make.random(3, 64), make.random(64, 64, dtype=torch.float32).cpu()
+    for dtype in (*NARROW_DTYPES.values(), new):
+        weight = WeightMatrix(full.to(dtype))
+        options = product_options(x.cpu(), weight, Tile(64, 64), pdl=False)
+        assert options["WORDS"] == (dtype != new)
 
 
 @pytest.mark.parametrize("format", ["fp8_e4m3", "fp8_e5m2"])

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from decodescope.kernels.host.quantize import NARROW_DTYPES
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.decode_attention import DecodeAttention, decode_attention_reference
@@ -15,7 +16,7 @@ from decodescope.kernels.ops.linear_residual import (
 from decodescope.kernels.ops.norm_gate_up import NormGateUp, norm_gate_up_reference
 from decodescope.kernels.ops.norm_head import NormHead, norm_head_reference
 
-FORMATS = ["fp8_e4m3", "fp8_e5m2", "int8"]
+FORMATS = list(NARROW_DTYPES)
 LARGEST = 65504.0
 # Whole and uneven rows and columns; one block, several, several ahead; tensor and CUDA cores.
 SHAPES = [
@@ -55,8 +56,7 @@ def test_product(rows: int, columns: int, tile: Tile, normed: bool, dtype, forma
 @pytest.mark.parametrize("columns", [64, 61])
 def test_every_finite_code_arrives_exactly_and_at_its_place(columns: int, format, inputs) -> None:
     make = inputs(torch.bfloat16)
-    dtype = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2, "int8": torch.int8}
-    codes = torch.arange(256, dtype=torch.uint8).view(dtype[format])
+    codes = torch.arange(256, dtype=torch.uint8).view(NARROW_DTYPES[format])
     codes = codes[codes.float().isfinite()]
     places = (torch.arange(70)[:, None] * columns + torch.arange(columns)) % len(codes)
     data = codes.view(torch.uint8)[places].view(codes.dtype).to(make.device)

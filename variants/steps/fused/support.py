@@ -15,7 +15,7 @@ from decodescope.variants.model.stored_quantization import (
     declared_formats,
     unsupported_quantization,
 )
-from decodescope.variants.spec import VariantSpec
+from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
 MIN_HEAD_DIM, MAX_HEAD_DIM = 32, 256
@@ -23,7 +23,7 @@ MIN_CAPABILITY = (8, 0)
 # Triton converts E4M3 with instructions that older GPUs lack; E5M2 and INT8 need none.
 MIN_E4M3_CAPABILITY = (8, 9)
 
-_E4M3 = {"fp8_e4m3", "w8a8"}
+_E4M3 = {word for word, stored in NARROW_WEIGHTS.items() if stored.elements == "fp8_e4m3"}
 _SILU = ("silu", "swish")
 _FUSED = VariantSpec("fused")
 

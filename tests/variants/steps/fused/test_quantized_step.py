@@ -8,11 +8,11 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.quantize import is_quantized, quantization_of
 from decodescope.variants.model.step_bytes import weight_bytes_read
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.spec import VariantSpec
+from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 from tests.helpers import families
 from tests.helpers.fused_steps import assert_logits_agree, both, fused, ids_of, load_family
 
-FORMATS = ["fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "int8"]
+FORMATS = [word for word in NARROW_WEIGHTS if word != "w8a8"]
 CONTEXT = families.ORIGINAL_MAX - 2
 
 

@@ -10,7 +10,7 @@ from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.source import read_config, tiny_folder
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import find_variant
-from decodescope.variants.spec import VariantSpec
+from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec, WeightFormat
 from decodescope.variants.steps.fused.support import (
     require_support,
     unsupported_fields,
@@ -138,6 +138,12 @@ def test_only_e4m3_needs_conversion_instructions(
             f"{capability[1]}; choose weights in fp8_e5m2 or int8, which every supported GPU "
             "converts"
         )
+
+
+@pytest.mark.parametrize("word", NARROW_WEIGHTS)
+def test_every_word_for_e4m3_elements_needs_them(word: WeightFormat) -> None:
+    refused = unsupported_gpu((8, 6), {word}) is not None
+    assert refused == (NARROW_WEIGHTS[word].elements == "fp8_e4m3")
 
 
 @pytest.mark.parametrize(("method", "runs"), [("fbgemm_fp8", False), ("compressed-tensors", True)])
