@@ -18,18 +18,14 @@ from decodescope.kernels.sampling.reference import choose_reference
 from decodescope.variants.measuring.request import read_request
 from decodescope.variants.model.workload import DecodeWorkload, default_dtype
 from decodescope.variants.registry import build_variant
-from decodescope.variants.steps.compiled.step import StaticStep
 from decodescope.variants.steps.eager import EagerStep
+from tests.helpers.step_builds import BUILDS
 
 SAMPLING = SamplingSettings(1.4, top_k=60, top_p=0.9, seed=21)
 CONTEXT, STEPS = 5, 12
 WORKLOAD = DecodeWorkload(2, CONTEXT, STEPS, "fp32", SAMPLING)
 
 Load = Callable[..., Any]
-BUILDS: dict[str, Callable[[Any, DecodeWorkload], Any]] = {
-    "eager": EagerStep,
-    "static": lambda loaded, workload: StaticStep(loaded, workload, lambda forward: forward),
-}
 
 
 def prompt_of(batch: int, context: int) -> torch.Tensor:

@@ -12,6 +12,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.compiled.step import StaticStep, build_compiled
 from decodescope.variants.steps.eager import EagerStep
 from decodescope.variants.steps.step import DecodeStep
+from tests.helpers.step_builds import BUILDS, Build, static
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral")
 BATCH = 2
@@ -20,11 +21,6 @@ NEW_TOKENS = 60
 WORKLOAD = DecodeWorkload(BATCH, CONTEXT, NEW_TOKENS, "fp32")
 
 Load = Callable[..., Any]
-Build = Callable[[Any, DecodeWorkload], Any]
-
-
-def uncompiled(loaded: Any, workload: DecodeWorkload) -> StaticStep:
-    return StaticStep(loaded, workload, lambda forward: forward)
 
 
 def traced(loaded: Any, workload: DecodeWorkload) -> StaticStep:
@@ -34,9 +30,6 @@ def traced(loaded: Any, workload: DecodeWorkload) -> StaticStep:
         return torch.compile(forward, backend="eager", fullgraph=True, dynamic=False)
 
     return StaticStep(loaded, workload, compile_once)
-
-
-BUILDS = {"eager": EagerStep, "static": uncompiled}
 
 
 def prompt_of(batch: int, context: int) -> torch.Tensor:
@@ -120,15 +113,16 @@ def recorded_logits(model: Any) -> Iterator[list[torch.Tensor]]:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("context", [1, 63])
-def test_static_logits_equal_eager_ones_at_awkward_positions(
-    load_small: Load, architecture: str, context: int
+@pytest.mark.parametrize("variant", [name for name in BUILDS if name != "eager"])
+def test_logits_equal_eager_ones_at_awkward_positions(
+    load_small: Load, architecture: str, context: int, variant: str
 ) -> None:
     loaded = load_small(architecture)
     workload = DecodeWorkload(BATCH, context, 71 - context, "fp32")
     prompt = prompt_of(BATCH, context)
     by_variant: dict[str, list[torch.Tensor]] = {}
-    for name, build in BUILDS.items():
-        step = build(loaded, workload)
+    for name in (variant, "eager"):
+        step = BUILDS[name](loaded, workload)
         with recorded_logits(loaded.model) as logits:
             step.prefill(prompt)
             decoded(step, workload.new_tokens)
@@ -136,14 +130,14 @@ def test_static_logits_equal_eager_ones_at_awkward_positions(
     for position in (1, 63, 64, 65, 70):
         if position < context:
             continue
-        eager, static = (by_variant[name][position - context + 1] for name in BUILDS)
-        torch.testing.assert_close(static, eager, atol=2e-5, rtol=1e-4)
+        logits, expected = (one[position - context + 1] for one in by_variant.values())
+        torch.testing.assert_close(logits, expected, atol=2e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("position", [1, 63, 64, 65, 70])
 def test_static_reset_repeats_any_position(load_small: Load, position: int) -> None:
     loaded = load_small("llama")
-    step = uncompiled(loaded, DecodeWorkload(1, 1, 70, "fp32"))
+    step = static(loaded, DecodeWorkload(1, 1, 70, "fp32"))
     step.prefill(prompt_of(1, 1))
     tokens = decoded(step, 70)
     with recorded_logits(loaded.model) as logits:
@@ -172,11 +166,11 @@ def test_a_prompt_longer_than_the_window_can_be_repeated(load_small: Load) -> No
     steps = [build(loaded, WORKLOAD) for build in BUILDS.values()]
     for step in steps:
         step.prefill(prompt)
-    eager, static = (decoded(step, 20) for step in steps)
-    assert torch.equal(eager, static)
+    first = decoded(steps[0], 20)
+    assert all(torch.equal(decoded(step, 20), first) for step in steps[1:])
     for step in steps:
         step.reset(CONTEXT)
-        assert torch.equal(decoded(step, 20), eager)
+        assert torch.equal(decoded(step, 20), first)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -259,7 +253,7 @@ def test_an_older_transformers_is_reported(
 
     monkeypatch.setattr("decodescope.variants.steps.compiled.step.StaticLayer", LayerWithoutCounter)
     with pytest.raises(MissingRequirement, match=r"transformers 5\.5 or later"):
-        uncompiled(load_small("llama"), WORKLOAD)
+        static(load_small("llama"), WORKLOAD)
 
 
 def test_compiled_needs_cuda(load_small: Load) -> None:

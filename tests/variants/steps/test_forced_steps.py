@@ -8,8 +8,7 @@ import torch
 
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.compiled.step import StaticStep
-from decodescope.variants.steps.eager import EagerStep
+from tests.helpers.step_builds import BUILDS, Build
 
 BATCH = 2
 CONTEXT = 5
@@ -17,14 +16,9 @@ FORCED = 30
 WORKLOAD = DecodeWorkload(BATCH, CONTEXT, FORCED, "fp32")
 
 Load = Callable[..., Any]
-Build = Callable[[Any, DecodeWorkload], Any]
 
 
-def static(loaded: Any, workload: DecodeWorkload) -> StaticStep:
-    return StaticStep(loaded, workload, lambda forward: forward)
-
-
-BUILDS = pytest.mark.parametrize("build", [EagerStep, static], ids=["eager", "static"])
+EVERY_STEP = pytest.mark.parametrize("build", BUILDS.values(), ids=list(BUILDS))
 
 
 def text_of(length: int) -> torch.Tensor:
@@ -36,7 +30,7 @@ def forced_from(step: Any, text: torch.Tensor, first: int, last: int) -> torch.T
     return torch.stack([step.forced_step(text[:, at]) for at in range(first, last)], dim=1)
 
 
-@BUILDS
+@EVERY_STEP
 @pytest.mark.parametrize("architecture", ["llama", "qwen3", "mistral"])
 def test_logits_equal_one_forward_pass_over_the_text(
     load_small: Load, build: Build, architecture: str
@@ -51,7 +45,7 @@ def test_logits_equal_one_forward_pass_over_the_text(
     assert step.position == CONTEXT + FORCED
 
 
-@BUILDS
+@EVERY_STEP
 def test_forcing_the_greedy_ids_is_the_greedy_decode(load_small: Load, build: Build) -> None:
     step = build(load_small("llama"), WORKLOAD)
     ids = step.prefill(text_of(CONTEXT))
@@ -62,7 +56,7 @@ def test_forcing_the_greedy_ids_is_the_greedy_decode(load_small: Load, build: Bu
         assert torch.equal(ids, expected)
 
 
-@BUILDS
+@EVERY_STEP
 def test_steps_go_on_from_forced_ids_and_repeat_them(load_small: Load, build: Build) -> None:
     loaded = load_small("llama")
     text = text_of(CONTEXT + 9)
@@ -79,7 +73,7 @@ def test_steps_go_on_from_forced_ids_and_repeat_them(load_small: Load, build: Bu
     assert torch.equal(step.step(), logits[:, 4].argmax(-1))
 
 
-@BUILDS
+@EVERY_STEP
 def test_ids_and_logits_are_nobody_elses(load_small: Load, build: Build) -> None:
     step = build(load_small("llama"), WORKLOAD)
     step.prefill(text_of(CONTEXT))
@@ -93,7 +87,7 @@ def test_ids_and_logits_are_nobody_elses(load_small: Load, build: Build) -> None
     assert torch.equal(step.step(), kept.argmax(-1))
 
 
-@BUILDS
+@EVERY_STEP
 def test_misuse_is_reported(load_small: Load, build: Build) -> None:
     step = build(load_small("llama"), DecodeWorkload(BATCH, CONTEXT, 1, "fp32"))
     with pytest.raises(ModelError, match="before prefill"):
