@@ -4,8 +4,11 @@ import copy
 import re
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
+from benchmarks.counter_check import Joined, Probes
+from benchmarks.counter_figures import Quantiles, Reason, VariantFigures
 from decodescope.variants.claims.report import ClaimsReport
 from tools.make_results import COMMAND, PLOTS, ROOT, documents, with_results
 from tools.results.claims import read_reports
@@ -149,3 +152,50 @@ def test_records_of_one_machine_and_its_versions_are_together_by_date():
     assert found[0].records[0] == ("early", "2026-02-01 10:00", "012345678+")
     assert [name for name, _, _ in found[0].records] == ["early", "late"]
     assert found[2].records == (("cpu", "2026-01-01 00:00", "not recorded"),)
+
+
+def quantiles(value: float) -> Quantiles:
+    return Quantiles(value * 0.9, value, value * 1.1)
+
+
+def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(records, reports):
+    page = next(text for path, text in documents(records, reports).items() if path.suffix == ".md")
+    assert ("hardware-counters" in records) == ("gpu__time_duration" in page)
+    probes = Probes((), (), 900.0, 100.0, 1.98e9, 1.5e9, 1e4)
+    counted = VariantFigures(
+        "fused", "fused-pdl", 82, 0, 1, 7e5, 7.2e5, quantiles(0.98), quantiles(900.0), 0.75,
+        (Reason("interval", 20, 0.25, 2e4),), 80, 2_470_000_000, 2.4e9,
+        (Reason("L2", 80, 1.0, -7e7),), Joined((), (), probes),
+    )  # fmt: skip
+    variants = [
+        msgspec.to_builtins(counted),
+        {"measured_as": "eager", "refused": "other | kernels"},
+    ]
+    environment = records["batch-scaling"]["environment"]
+    record = {
+        "model": "llama-3.2-1b@random",
+        "dtype": "bf16",
+        "position": 192,
+        "ncu_version": "2025.3",
+        "variants": variants,
+        "environment": environment,
+    }
+    found = documents(records | {"hardware-counters": record}, reports)
+    page = next(text for path, text in found.items() if path.name == "results.md")
+    section = page.partition("## Beside the hardware's counters")[2].partition("\n## ")[0]
+    row = (
+        "| `fused-pdl` | 82 | 700 µs | 720 µs | 0.980 (0.882, 1.078) | 75.0 % | 2.47 GB | 2.40 GB |"
+    )
+    assert row in section
+    assert "| `eager` | other \\| kernels | | | | | | |" in section
+    assert "| `fused-pdl` | bytes | L2 | 80 | 100.0 % | -70.0 MB |" in section
+
+
+def test_a_comparison_of_fusions_is_a_table_of_differences_to_its_first(records, reports):
+    fusions = copy.deepcopy(records["compare-llama-3.2-1b-random"])
+    found = documents(records | {"compare-llama-3.2-1b-fusions": fusions}, reports)
+    page = next(text for path, text in found.items() if path.name == "results.md")
+    table = page.partition("What each fusion buys")[2]
+    (graph,) = (line for line in table.splitlines()[:8] if "`fused+graph`" in line)
+    # 1,527 to 715 µs, 3 to 1 launch calls, 311 to 82 ops.
+    assert re.search(r"\| 715 µs \| -812 \| -2 \| -229 \| -16\d \| 0\.\d+ \|$", graph), graph

@@ -7,15 +7,21 @@ from typing import Literal
 
 from decodescope.analyzer.formatting import bytes_size, rate
 from decodescope.analyzer.roofline.peaks import datasheet_peak
+from decodescope.variants.claims.prefill.source import STREAM
 from decodescope.variants.claims.report import EntrantFigures, Race
 from tools.results.claims import Recorded, Section, gpu_word
 from tools.results.drawing import Bar, Series, bars_file, lines_file
 
-# Entrants that move the same bytes without computing anything.
-_COPIES = ("device copy", "same_bytes")
+_COPY = "device copy"
+# Claims of the same work at several sizes: the size in a race's name, and what it counts.
+_SIZES = {
+    "tk-gemm": (r"M = ([\d,]+)", "M"),
+    "int8-gemm": (r"([\d,]+) tokens?\b", "tokens"),
+    "qwen-block": (r"block after ([\d,]+) tokens", "tokens in the KV cache"),
+}
 # The roofline's lines begin and end this far from its points.
 _BEYOND = 3.0
-_BOUND = "bytes or FLOPs of FP8 ÷ peak"
+_BOUND = "bytes or FLOPs ÷ peak"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ def claim_plots(sections: Sequence[Section]) -> dict[tuple[str, str], list[Plot]
     return {
         (section.source.url, gpu): [
             plot
-            for draw in (_rooflines, _ladders, _products, _decoding)
+            for draw in (_rooflines, _ladders, _by_size, _decoding)
             for plot in draw(gpu, measured)
         ]
         for section in sections
@@ -42,29 +48,43 @@ def claim_plots(sections: Sequence[Section]) -> dict[tuple[str, str], list[Plot]
 
 def _rooflines(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
     """FLOP/s by arithmetic intensity, of what each entrant moves, under this GPU's peaks."""
-    chosen = [one for one in measured if one.claim.name.startswith("prefill")]
-    points: dict[str, list[tuple[float, float]]] = {}
-    labels: dict[str, list[str]] = {}
-    for one in chosen:
-        for entrant in _timed(one.claim.races):
-            if entrant.flops and entrant.bytes_moved and entrant.device_ns:
-                moved = entrant.traffic_bytes or entrant.bytes_moved
-                per_s = entrant.flops / entrant.device_ns.median * 1e9
-                name = "ours" if entrant.ours else entrant.name
-                points.setdefault(name, []).append((entrant.flops / moved, per_s / 1e12))
-                labels.setdefault(name, []).append(one.claim.name.partition("-")[2])
+    if not any(one.claim.name.startswith("prefill-") for one in measured):
+        return []
+    points: dict[str, list[tuple[float, float, str]]] = {}
+    for one in measured:
+        for race in (race for race in one.claim.races if race.of == "calls"):
+            for entrant in _timed((race,)):
+                if entrant.name != STREAM and (point := _on_the_roofline(entrant)) is not None:
+                    name = "ours" if entrant.ours else entrant.name
+                    label = one.claim.name.removeprefix("prefill-")
+                    if label in _SIZES:
+                        label += ", " + race.size.partition(", ")[0]
+                    points.setdefault(name, []).append((*point, label))
     if not points:
         return []
     series = [
-        Series(name, tuple(found), joined=False, labels=tuple(labels[name]))
-        for name, found in sorted(points.items())
+        Series(
+            name,
+            tuple((x, y) for x, y, _ in found),
+            joined=False,
+            labels=tuple(label for _, _, label in found),
+        )
+        for name, found in points.items()
     ]
-    intensities = [x for found in points.values() for x, _ in found]
-    low, high = min(intensities) / _BEYOND, max(intensities) * _BEYOND
+    places = [x for found in points.values() for x, _, _ in found]
+    peak = measured[0].report.measured_peak_bytes_per_s
+    lines = _peaks(gpu, peak, min(places) / _BEYOND, max(places) * _BEYOND)
     title = f"Roofline of the kernels on {gpu_word(gpu)}: each at what its launches move"
-    lines = _peaks(gpu, chosen[0].report.measured_peak_bytes_per_s, low, high)
     svg = lines_file(title, "FLOPs ÷ bytes", "TFLOP/s", (*series, *lines))
     return [Plot(f"roofline-{gpu_word(gpu).lower()}.svg", title, svg)]
+
+
+def _on_the_roofline(entrant: EntrantFigures) -> tuple[float, float] | None:
+    """FLOPs ÷ bytes, and TFLOP/s; None if it is not known what was moved or computed."""
+    moved = entrant.traffic_bytes or entrant.bytes_moved
+    if not entrant.flops or not moved or entrant.device_ns is None:
+        return None
+    return entrant.flops / moved, entrant.flops / entrant.device_ns.median / 1e3
 
 
 def _peaks(gpu: str, read_peak: float | None, low: float, high: float) -> list[Series]:
@@ -90,61 +110,60 @@ def _peaks(gpu: str, read_peak: float | None, low: float, high: float) -> list[S
 
 
 def _ladders(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
-    """Bytes a second of each rung of RMSNorm, against the copy of the same run."""
-    plots = []
-    for one in (one for one in measured if one.claim.name == "rmsnorm"):
-        bars = []
-        for race in one.claim.races:
-            copies = [
-                entrant.bytes_moved / entrant.device_ns.median
-                for entrant in _timed((race,), copies=True)
-                if entrant.name in _COPIES and entrant.bytes_moved and entrant.device_ns
-            ]
-            bars += [
-                _bytes_bar(race, entrant, max(copies, default=None))
-                for entrant in _timed((race,), copies=True)
-            ]
-        if bars:
-            title = f"RMSNorm on {gpu_word(gpu)}; dashed: the device copy of the same run"
-            svg = bars_file(title, "GB/s", bars)
-            plots.append(Plot(f"rmsnorm-{gpu_word(gpu).lower()}.svg", title, svg))
-    return plots
+    """Bytes a second of each rung of RMSNorm, against the device copy of the same rounds. Races
+    without that copy only chose between candidates."""
+    races = [
+        race
+        for one in measured
+        if one.claim.name == "rmsnorm"
+        for race in one.claim.races
+        if any(entrant.name == _COPY for entrant in _timed((race,)))
+    ]
+    bars = [
+        _bytes_bar(race, entrant, race.entrant(_COPY))
+        for race in races
+        for entrant in _timed((race,))
+    ]
+    if not bars:
+        return []
+    title = f"RMSNorm on {gpu_word(gpu)}; dashed: the device copy of the same run"
+    svg = bars_file(title, "GB/s", bars)
+    return [Plot(f"rmsnorm-{gpu_word(gpu).lower()}.svg", title, svg)]
 
 
-def _bytes_bar(race: Race, entrant: EntrantFigures, limit: float | None) -> Bar:
-    assert entrant.device_ns is not None
-    moved, times = entrant.bytes_moved or 0, entrant.device_ns
+def _bytes_bar(race: Race, entrant: EntrantFigures, copy: EntrantFigures) -> Bar:
+    moved, times, copied = entrant.bytes_moved or 0, entrant.device_ns, copy.device_ns
+    assert times is not None
+    assert copied is not None
     value, low, high = (moved / ns for ns in (times.median, times.max, times.min))
-    text = f"{bytes_size(value * 1e9)}/s"
-    if limit is not None:
-        text += f", {value / limit * 100:.1f} % of the copy"
+    limit = (copy.bytes_moved or 0) / copied.median
+    text = f"{bytes_size(value * 1e9)}/s, {value / limit * 100:.1f} % of the copy"
     return Bar(race.size, entrant.name, value, low, high, limit, text)
 
 
-def _products(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
-    """The time of a GEMM by its number of rows M."""
+def _by_size(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
+    """The time of every entrant by the size of the work."""
     plots = []
-    for one in (one for one in measured if one.claim.name == "tk-gemm"):
-        lines: dict[str, list[tuple[float, float]]] = {}
+    for one in (one for one in measured if one.claim.name in _SIZES):
+        pattern, axis = _SIZES[one.claim.name]
+        lines: dict[str, dict[float, float]] = {}
         for race in one.claim.races:
-            if found := re.match(r"M = ([\d,]+)", race.size):
-                m = float(found[1].replace(",", ""))
+            if found := re.match(pattern, race.size):
+                size = float(found[1].replace(",", ""))
                 for entrant in _timed((race,)):
-                    if entrant.device_ns is not None:
-                        point = (m, entrant.device_ns.median / 1e3)
-                        lines.setdefault(entrant.name, []).append(point)
-                        if entrant.ours and entrant.bound_ns is not None:
-                            bound = (m, entrant.bound_ns / 1e3)
-                            lines.setdefault(_BOUND, []).append(bound)
+                    assert entrant.device_ns is not None
+                    lines.setdefault(entrant.name, {})[size] = entrant.device_ns.median / 1e3
+                    if entrant.ours and entrant.bound_ns is not None:
+                        lines.setdefault(_BOUND, {})[size] = entrant.bound_ns / 1e3
         if lines:
-            title = f"TK-GEMM's product by M on {gpu_word(gpu)}"
+            title = f"{one.claim.name} on {gpu_word(gpu)}: time of a call by {axis}"
             series = [
-                Series(name, tuple(sorted(points)), limit="measured" if name == _BOUND else None)
+                Series(name, tuple(points.items()), limit="measured" if name == _BOUND else None)
                 for name, points in lines.items()
             ]
-            marks = sorted({x for points in lines.values() for x, _ in points})
-            svg = lines_file(title, "M", "µs of a call in a CUDA graph", series, marks)
-            plots.append(Plot(f"tk-gemm-{gpu_word(gpu).lower()}.svg", title, svg))
+            marks = sorted({size for points in lines.values() for size in points})
+            svg = lines_file(title, axis, "µs, in a CUDA graph", series, marks)
+            plots.append(Plot(f"{one.claim.name}-{gpu_word(gpu).lower()}.svg", title, svg))
     return plots
 
 
@@ -170,7 +189,7 @@ def _rate_bar(race: Race, entrant: EntrantFigures) -> Bar:
     return Bar(race.size, entrant.name, value, low, high, limit, text)
 
 
-def _timed(races: Sequence[Race], copies: bool = False) -> list[EntrantFigures]:
+def _timed(races: Sequence[Race]) -> list[EntrantFigures]:
     """The entrants that were right and were timed."""
     return [
         one
@@ -178,5 +197,4 @@ def _timed(races: Sequence[Race], copies: bool = False) -> list[EntrantFigures]:
         for one in race.entrants
         if one.error is None
         and (one.launched_ns if race.of == "steps" else one.device_ns) is not None
-        and (copies or one.name not in _COPIES)
     ]

@@ -75,6 +75,20 @@ def idle_cells(record: Record, name: str) -> list[str]:
     return [*cells, f"{window['observer']['ratio']:.2f}"]
 
 
+def changes(record: Record, name: str) -> list[str]:
+    """What a variant changes against the first one, per step: time in µs, launch calls, GPU ops,
+    idle time in µs."""
+    base = record["variants"][0]["variant"]
+    if name == base:
+        return [UNKNOWN] * 4
+    pair = next(p for p in record["pairs"] if (p["base"], p["other"]) == (base, name))
+    found = (pair["step_ns"], pair["launch_calls"], pair["gpu_ops"], pair["idle_ns"]["all"])
+    return [
+        _signed(change["other"] - change["base"], 1e3 if times else 1.0)
+        for change, times in zip(found, (True, False, False, True), strict=True)
+    ]
+
+
 def per_step_ns(record: Record, name: str, *path: str) -> float:
     """A time of a variant's profiled window, found by `path`, divided by the steps in it."""
     window = found = record["windows"][name]
@@ -133,6 +147,11 @@ def _ratio(record: Record, name: str) -> str:
     speed = next(p["speed"] for p in record["pairs"] if (p["base"], p["other"]) == (base, name))
     low, high = speed["interval"]["low"], speed["interval"]["high"]
     return f"{speed['value']:.3f} ({dash(f'{low:.3f}', f'{high:.3f}')})"
+
+
+def _signed(change: float, unit: float) -> str:
+    text = number(abs(change) / unit)
+    return f"{'-' if change < 0 else '+'}{text}" if change else text
 
 
 def _part(part: float, whole: float) -> str:

@@ -99,8 +99,10 @@ def lines_file(
         drawing.text(_LEFT - 8, up.place(at) + 4, f"{at:,g}", "dim", "end")
     drawing.text(_WIDTH - _RIGHT, _HEIGHT + 34, x_name, "dim", "end")
     drawing.text(12, 42, y_name, "dim")
+    taken: list[tuple[float, float]] = []
     for number, one in enumerate(series):
         _series(drawing, one, number, across, up)
+        _labels(drawing, one, across, up, taken)
     return drawing.file(_STYLE)
 
 
@@ -112,14 +114,27 @@ def _series(drawing: Drawing, one: Series, number: int, across: "_Axis", up: "_A
     if one.limit is None:
         for (x, y), (_, value) in zip(places, one.points, strict=True):
             drawing.circle(x, y, 4, f"f{color}", f"{one.name}: {value:,.4g}")
-    for (x, y), label in zip(places, one.labels, strict=False):
-        drawing.text(x + 8, y + 16, label, "dim")
     x, y = _LEFT + (number % 2) * 390, _HEIGHT + 56 + (number // 2) * _LEGEND
     if one.limit is not None:
         drawing.line(x, y - 4, x + 24, y - 4, one.limit)
     else:
         drawing.rect(x + 4, y - 10, 16, 12, f"f{color}")
     drawing.text(x + 32, y, one.name)
+
+
+def _labels(
+    drawing: Drawing,
+    one: Series,
+    across: "_Axis",
+    up: "_Axis",
+    taken: list[tuple[float, float]],
+) -> None:
+    """The names of points, but not over another name."""
+    for (x_value, y_value), label in zip(one.points, one.labels, strict=False):
+        x, y = across.place(x_value) + 8, up.place(y_value) + 16
+        if all(abs(x - other_x) > 150 or abs(y - other_y) > 13 for other_x, other_y in taken):
+            drawing.text(x, y, label, "dim")
+            taken.append((x, y))
 
 
 @dataclass(frozen=True, slots=True)

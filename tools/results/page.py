@@ -31,6 +31,7 @@ def render(template: str, records: Mapping[str, Record], **values: Any) -> str:
         "rate": formatting.rate,
         "ratio": lambda value: f"{value:.3f}",
         "short": significant,
+        "signed": formatting.signed_duration,
         "us": formatting.microseconds,
     }
     environment.filters |= filters
