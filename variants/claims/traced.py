@@ -16,6 +16,7 @@ from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.machine.environment import device_name
+from decodescope.variants.model.workload import DType
 
 STEPS = 20
 WINDOWS = 3
@@ -59,6 +60,7 @@ def traced(
     call: Callable[[], object],
     model: str,
     variant: str,
+    dtype: DType,
     unprofiled_ns: float | None,
     device: str,
 ) -> Traced:
@@ -69,7 +71,7 @@ def traced(
         model=model,
         weights="random",
         variant=variant,
-        dtype="bf16",
+        dtype=dtype,
         batch=1,
         context=0,
         position=0,

@@ -111,7 +111,7 @@ def block_launches(
 
     ways: dict[str, Call] = {EAGER: eager_block, FUSED: partial(fused.launch, follows=False)}
     return {
-        name: traced(session, call, MODEL, name, None, device).launches
+        name: traced(session, call, MODEL, name, DTYPE, None, device).launches
         for name, call in ways.items()
     }
 

@@ -9,7 +9,7 @@ import torch
 from msgspec import structs
 
 from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.formatting import duration, percent, significant
+from decodescope.analyzer.formatting import duration, percent
 from decodescope.variants.bench.attention_block import (
     EagerBlock,
     FixedCache,
@@ -33,8 +33,9 @@ from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_t
 
 EAGER, GRAPH = "one_by_one", "cuda_graph"
 _GEMM = "split_k_gemm"
-# E4M3 activations are rounded twice, and a sum near a tie goes to either side.
-_FP8_TOLERANCE = 3e-2
+# What attention gives is rounded to E4M3, after sums in bfloat16 that fall on other sides of ties.
+# Its elements are 6 to 12 % apart: two independent roundings differ by 3.7 %.
+_FP8_TOLERANCE = 4e-2
 _BF16_TOLERANCE = 2e-2
 
 MakeLayer = Callable[[LayerShape, Racing, str], "Layer"]
@@ -96,7 +97,9 @@ def measure_layer(
         launched = race.entrant(one.name).launched_ns
         if launched is not None:
             (call,) = one.calls
-            traces[one.name] = traced(session, call, layer.name, one.name, launched.median, device)
+            traces[one.name] = traced(
+                session, call, layer.name, one.name, "bf16", launched.median, device
+            )
     return race, traces
 
 
@@ -114,7 +117,7 @@ def layer_rows(
         yield _row(
             f"{layer.name}, {words}: idle share", "share", published.get(f"{way} idle"),
             found.idle_share,
-            f"{significant(found.launches.median)} launches work {duration(found.busy_ns)}; a call "
+            f"{found.launches.median:g} launches work {duration(found.busy_ns)}; a call "
             f"without the profiler takes {duration(launched.median)}, {percent(without)} % idle",
         )  # fmt: skip
         yield _row(f"{layer.name}, {words}: gap p50", "ns", None, found.gap_p50_ns, "of all gaps")

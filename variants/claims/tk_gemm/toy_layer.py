@@ -105,19 +105,23 @@ class ToyAttention(nn.Module):
         self.values[:, :, -1] = float("nan")
 
     def reference(self) -> torch.Tensor:
-        """The layer of `x` in float64, with activations rounded to E4M3 where the layer does."""
+        """The layer of `x` in float64, with what the layer stores rounded as it does: the results
+        of the first products, and activations in E4M3."""
 
         def product(linear: Fp8Linear, x: torch.Tensor) -> torch.Tensor:
             codes, scale = token_codes(x)
             return (codes.double() * scale[:, None].double()) @ linear.weight.dense().T
 
-        q, k, v = (product(one, self.x) for one in (self.q, self.k, self.v))
+        def stored(x: torch.Tensor) -> torch.Tensor:
+            return x.to(DTYPE).double()
+
+        q, k, v = (stored(product(one, self.x)) for one in (self.q, self.k, self.v))
         keys = torch.cat((self.keys[:, :, :-1].double(), self._rotated(k)), dim=2)
         values = torch.cat((self.values[:, :, :-1].double(), self._heads(v)), dim=2)
         attended = functional.scaled_dot_product_attention(
             self._rotated(q), keys, values, enable_gqa=True
         )
-        return product(self.o, attended.reshape(1, -1))
+        return product(self.o, stored(attended.reshape(1, -1)))
 
     @property
     def bytes_moved(self) -> int:

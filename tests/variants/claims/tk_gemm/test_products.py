@@ -87,7 +87,7 @@ def test_every_product_is_checked_and_ours_uses_the_known_tile(
         assert one.relative_error is not None
         assert one.relative_error < 8e-3
     ours, half = race.entrant(OURS), race.entrant("cublas_fp16")
-    assert ours.what.startswith("FP8, 32 x 64 in 1" if known else "FP8, 16 x 32 in 2")
+    assert ours.what.startswith("FP8, 32 x 64, splits 1" if known else "FP8, 16 x 32, splits 2")
     moved = 24 * 64 + 24 * 4 + tokens * (64 + 4 + 2 * 24)
     assert ours.bytes_moved == half.bytes_moved == moved
     assert half.traffic_bytes == 2 * (24 * 64 + tokens * (64 + 24))
