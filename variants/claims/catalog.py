@@ -4,7 +4,9 @@ from decodescope.analyzer.errors import InputError
 from decodescope.variants.claims.claim import Claim
 from decodescope.variants.claims.decode.kernl import KERNL_LLAMA_2
 from decodescope.variants.claims.kernl import feed_forward, projection, rms_norm, rope
-from decodescope.variants.claims.prefill import activations, int8_products
+from decodescope.variants.claims.prefill.int8_products import INT8_GEMM
+from decodescope.variants.claims.prefill.norms import RMS_NORM, RMS_NORM_RESIDUAL
+from decodescope.variants.claims.prefill.swiglu import SWIGLU
 from decodescope.variants.claims.qwen_block.block import QWEN_BLOCK
 from decodescope.variants.claims.rms_norm.ladder import RMS_NORM_LADDER
 from decodescope.variants.claims.tk_gemm.attention_layer import ATTENTION_LAYER
@@ -17,8 +19,10 @@ CLAIMS: tuple[Claim, ...] = (
     feed_forward.CLAIM,
     KERNL_LLAMA_2,
     RMS_NORM_LADDER,
-    *activations.CLAIMS,
-    int8_products.CLAIM,
+    RMS_NORM,
+    RMS_NORM_RESIDUAL,
+    SWIGLU,
+    INT8_GEMM,
     TK_GEMM,
     ATTENTION_LAYER,
     QWEN_BLOCK,

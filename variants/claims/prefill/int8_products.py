@@ -263,7 +263,7 @@ _NOTES = (
     "torch._int_mm rounds activations to 8 bits as well, hence its tolerance.",
 )
 
-CLAIM = Claim(
+INT8_GEMM = Claim(
     "int8-gemm",
     "INT8 weights: half the memory at about 1.0 x the time of float16",
     SOURCE,

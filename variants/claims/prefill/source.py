@@ -1,20 +1,24 @@
-"""The publication, and how its baselines and peers become entrants.
+"""The publication, and what its claims share: operands, baselines and peers, rows.
 
 Shares of the peak there are of the A100's datasheet, by counts of bytes that are partly larger than
 what moves; rows say which count they are by.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
 
 import torch
+from msgspec.structs import replace
 
 from decodescope.kernels.host.operation import KernelOperation
-from decodescope.variants.claims.entrants import keeping_results
+from decodescope.variants.claims.claim import Setup
+from decodescope.variants.claims.entrants import keeping_results, pytorch
 from decodescope.variants.claims.racing import Entrant, Tensors
-from decodescope.variants.claims.report import Source
+from decodescope.variants.claims.report import Race, Row, Source
+from decodescope.variants.claims.rows import share_of_peak, speed_up
 
 SOURCE = Source(
     "From 11 % to 88 % Peak Bandwidth: Writing Custom Triton Kernels for LLM Inference "
@@ -28,8 +32,11 @@ FFN = 11008
 SEED = 0
 # The baseline, Liger-Kernel, and PyTorch moving the same bytes without computing.
 PYTORCH, LIGER, STREAM = "pytorch", "liger_kernel", "same_bytes"
+ITEM_BYTES = 2
 # float16 results, rounded once or twice.
 TOLERANCE = 1e-3
+# PyTorch's: what is normalised, or silu(gate), and its product.
+_ROUNDINGS = 2
 
 AnyOperation = TypeVar("AnyOperation", bound=KernelOperation)
 
@@ -42,6 +49,34 @@ def generator() -> torch.Generator:
 def drawn(draw: torch.Generator, *shape: int) -> torch.Tensor:
     """Normal float16 numbers."""
     return torch.empty(shape, dtype=torch.float16, device=draw.device).normal_(generator=draw)
+
+
+def drawn_pairs(
+    draw: torch.Generator, copies: int, *shape: int
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Two operands for each copy."""
+    return [(drawn(draw, *shape), drawn(draw, *shape)) for _ in range(copies)]
+
+
+def summed(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Tensors:
+    """The sum of the first two in float64."""
+    first, second = pairs[0]
+    return (first.double() + second.double(),)
+
+
+def size_text(tokens: int, features: int) -> str:
+    """The size of a race in words."""
+    return f"{tokens:,} tokens x {features:,}, fp16"
+
+
+def eager(
+    what: str, way: Callable[[AnyOperation], Tensors], operations: Sequence[AnyOperation]
+) -> Entrant:
+    """The source's PyTorch sequence; its launches and bytes are counted while it runs."""
+    calls = [partial(way, one) for one in operations]
+    entrant = pytorch(PYTORCH, what, calls, (), _ROUNDINGS)
+    # Of the operands as they are then: an operation in place changes them.
+    return dataclasses.replace(entrant, reference=lambda: operations[0].reference(0))
 
 
 def peer(
@@ -66,3 +101,38 @@ def liger(module: str, function: str) -> Callable[..., Any]:
         return getattr(import_module(f"liger_kernel.ops.{module}"), function).apply(*arguments)
 
     return apply
+
+
+def over_eager(
+    what: str, race: Race, name: str, published: float | None, published_share: float | None
+) -> Row:
+    """How many times as fast as the baseline; `published_share` is what the source's kernel reached
+    of its GPU's bandwidth by the bytes that move."""
+    row = speed_up(what, race, PYTORCH, name, published)
+    return replace(row, published_share=published_share)
+
+
+def share_by(
+    setup: Setup, race: Race, name: str, counted: int, elements: int, published: float
+) -> Row:
+    """A share of the datasheet's bandwidth by a number of elements for each of the output."""
+    return share_of_peak(
+        f"{'eager' if name == PYTORCH else 'one kernel'}, share of the datasheet's bandwidth by "
+        f"{counted} elements",
+        race,
+        name,
+        published,
+        ITEM_BYTES * counted * elements,
+        setup.datasheet_bytes_per_s,
+    )
+
+
+def beside_others(race: Race, name: str) -> tuple[Row, ...]:
+    """Ours beside Liger-Kernel, where it is installed, and beside the same bytes."""
+    others = ((LIGER, "Liger-Kernel"), (STREAM, "PyTorch moving the same bytes"))
+    present = {one.name for one in race.entrants if one.error is None}
+    return tuple(
+        speed_up(f"ours beside {what}", race, other, name, None)
+        for other, what in others
+        if other in present
+    )

@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from decodescope.kernels.host.weights import Norm
 from decodescope.variants.bench import kernel_bench
 from decodescope.variants.claims.claim import Measured, Setup
-from decodescope.variants.claims.prefill.activations import (
+from decodescope.variants.claims.prefill.norms import (
     eager_rms_norm,
     measure_rms_norm,
     measure_rms_norm_residual,
-    measure_swiglu,
 )
+from decodescope.variants.claims.prefill.swiglu import measure_swiglu
 from decodescope.variants.claims.racing import Racing
 from tests.helpers.fake_clock import FakeClock
 
