@@ -37,10 +37,11 @@ from decodescope.variants.claims.prefill.source import (
     TOKENS,
     TOLERANCE,
     drawn,
+    fastest_of_ours,
     generator,
 )
 from decodescope.variants.claims.racing import Entrant, Racing, Tensors, Work, entrant_of
-from decodescope.variants.claims.report import EntrantFigures, Race, Row
+from decodescope.variants.claims.report import Race, Row
 from decodescope.variants.claims.rows import share_of_peak, speed_up
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.model.quantized_linear import QuantizedLinear
@@ -229,7 +230,7 @@ def _memory(products: Products) -> Row:
 
 
 def _rows(setup: Setup, race: Race, tokens: int) -> Iterator[Row]:
-    ours = min((one for one in race.entrants if one.ours), key=_device_ns)
+    ours = fastest_of_ours(race)
     what = f"{_tokens(tokens)}, INT8 over float16"
     yield speed_up(f"{what}, {ours.name}", race, CUBLAS, ours.name, _TRITON.get(tokens))
     if tokens == 1:
@@ -248,10 +249,6 @@ def _rows(setup: Setup, race: Race, tokens: int) -> Iterator[Row]:
 
 def _tokens(tokens: int) -> str:
     return f"{tokens:,} token{'' if tokens == 1 else 's'}"
-
-
-def _device_ns(one: EntrantFigures) -> float:
-    return float("inf") if one.device_ns is None else one.device_ns.median
 
 
 _NOTES = (

@@ -3,11 +3,15 @@
 FLOPs are those that the source counts: 4 and 5 for each element of the output.
 """
 
+import dataclasses
+from collections.abc import Sequence
+
 import torch
 
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rms_norm_residual import RmsNormOfSum, RmsNormResidual
+from decodescope.kernels.ops.rms_norm_rungs import RmsNormRows, RowTile
 from decodescope.variants.claims.claim import Claim, Measured, Setup
 from decodescope.variants.claims.prefill.source import (
     HIDDEN,
@@ -22,6 +26,7 @@ from decodescope.variants.claims.prefill.source import (
     drawn,
     drawn_pairs,
     eager,
+    fastest_of_ours,
     generator,
     liger,
     over_eager,
@@ -30,9 +35,15 @@ from decodescope.variants.claims.prefill.source import (
     size_text,
     summed,
 )
-from decodescope.variants.claims.racing import Tensors, Work, entrant_of
+from decodescope.variants.claims.racing import Entrant, Racing, Tensors, Work, entrant_of
+from decodescope.variants.claims.rms_norm.ladder import CHOICE_ROUNDS
+from decodescope.variants.claims.rms_norm.rows import fastest
+from decodescope.variants.machine.compile_ahead import launch_all
 
 _EPS = 1e-6
+# Rows that a program holds, and its warps; warps, stages and programs on a multiprocessor.
+_HELD = ((1, 4), (1, 8), (1, 16), (2, 8), (2, 16), (4, 16))
+_STREAMED = ((4, 2, 8), (8, 2, 4), (8, 2, 8), (16, 2, 4))
 
 _liger_norm = liger("rms_norm", "LigerRMSNormFunction")
 _liger_sum_norm = liger("fused_add_rms_norm", "LigerFusedAddRMSNormFunction")
@@ -70,12 +81,13 @@ def measure_rms_norm(setup: Setup, tokens: int = TOKENS, hidden: int = HIDDEN) -
         work,
         (
             eager("in float32 to the last product but one", sequence, ours),
-            entrant_of(ours, "one program a row", TOLERANCE),
+            entrant_of(ours, "as in a decode step, one program a row", TOLERANCE),
+            _in_rows(setup.racing, work, ours),
             peer(LIGER, "LigerRMSNormFunction", ligers, ours),
             peer(STREAM, "copies x", copied, ours, lambda: (ours[0].x,)),
         ),
     )
-    name = ours[0].kernel
+    name = fastest_of_ours(race).name
     rows = (
         over_eager("RMSNorm, eager to one kernel", race, name, 8.1, 0.585),
         share_by(setup, race, PYTORCH, 3, elements, 0.11),
@@ -146,6 +158,35 @@ def measure_rms_norm_residual(setup: Setup, tokens: int = TOKENS, hidden: int = 
         (race, kept_race),
         _SUM_NOTES,
     )
+
+
+def _in_rows(racing: Racing, work: Work, operations: Sequence[RmsNorm]) -> Entrant:
+    """The kernel of many rows, with the fastest of its tiles."""
+    x = operations[0].x
+    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count if x.is_cuda else 2
+    tiles = [RowTile(rows, warps) for rows, warps in _HELD]
+    tiles += [
+        RowTile(1, warps, stages, programs * multiprocessors)
+        for warps, stages, programs in _STREAMED
+    ]
+    made = {
+        _tile_text(tile): [RmsNormRows(one.x, one.norm, one.out, tile) for one in operations]
+        for tile in tiles
+    }
+    refused = launch_all(made, lambda text: made[text][0].launch())
+    trials = [
+        dataclasses.replace(entrant_of(made[text], text, TOLERANCE), name=text)
+        for text in made
+        if text not in refused
+    ]
+    best = fastest(racing.race("tiles", work, trials, CHOICE_ROUNDS)).name
+    return entrant_of(made[best], best, TOLERANCE)
+
+
+def _tile_text(tile: RowTile) -> str:
+    if tile.programs is None:
+        return f"{tile.rows} rows a program, {tile.num_warps} warps"
+    return f"{tile.programs} programs, {tile.num_warps} warps, {tile.num_stages} stages"
 
 
 def _norm(draw: torch.Generator, features: int) -> Norm:

@@ -21,6 +21,7 @@ from decodescope.variants.claims.prefill.norms import (
 from decodescope.variants.claims.prefill.swiglu import measure_swiglu
 from decodescope.variants.claims.racing import Racing
 from tests.helpers.fake_clock import FakeClock
+from tests.helpers.triton_mode import launch_in_one_thread
 
 TOKENS, FEATURES = 3, 80
 ELEMENTS = TOKENS * FEATURES
@@ -35,6 +36,7 @@ Measure = Callable[[Any], Measured]
 def measured(monkeypatch: pytest.MonkeyPatch, device: str) -> Measure:
     """Measures a claim in two rounds of graphs of one call."""
     monkeypatch.setattr(kernel_bench, "MIN_LAUNCHES", 1)
+    launch_in_one_thread(monkeypatch)
 
     def measure(claim: Any) -> Measured:
         clock: Any = FakeClock(REPLAY_NS)
@@ -110,6 +112,8 @@ def test_shares_are_by_the_count_that_they_name(measured: Measure) -> None:
         assert row.published == published
         assert row.measured is not None
         assert row.measured.median == pytest.approx(count * 2 * ELEMENTS / PEAK_BYTES)
+    ours = [one.name for one in found.races[0].entrants if one.ours]
+    assert ours == ["rms_norm", "rms_norm_rows"]
     work = found.races[0].entrants[0]
     assert work.bytes_moved == 2 * (2 * ELEMENTS + FEATURES)
     assert work.flops == 4 * ELEMENTS
