@@ -40,14 +40,17 @@ def models_table(presets: Sequence[Preset]) -> Table:
     return table
 
 
-def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
-    """`variants`; for one that does not run on `device`, the reason."""
+def variants_table(
+    variants: Sequence[VariantInfo], peers: Sequence[VariantInfo], device: str
+) -> Table:
+    """`variants`, then `peers`; for one that does not run on `device`, the reason."""
     table = _table("variant", "what it is", f"on {device}")
     for info in variants:
-        here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
-        if info.interpreted:
-            here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
-        table.add_row(info.name, info.summary, here)
+        _add_variant(table, info)
+    table.add_section()
+    table.add_row("peers", "of other projects, to compare with", "", style="dim")
+    for info in peers:
+        _add_variant(table, info)
     narrow = [format for format in NARROW_WEIGHTS if format != "w8a8"]
     table.caption = (
         "A minus leaves a part out of a fused variant, as in fused+graph-rope-pdl. Fusions: "
@@ -59,6 +62,13 @@ def variants_table(variants: Sequence[VariantInfo], device: str) -> Table:
     )
     table.caption_justify = "left"
     return table
+
+
+def _add_variant(table: Table, info: VariantInfo) -> None:
+    here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
+    if info.interpreted:
+        here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
+    table.add_row(info.name, info.summary, here)
 
 
 def checks_table(checks: Sequence[Check]) -> Table:

@@ -1,4 +1,4 @@
-"""The variants that can be built, ours and those of installed packages.
+"""The variants that can be built: ours, third-party peers, and those of installed packages.
 
 A package adds one by an entry point of the group `decodescope.variants` that names a `Variant`.
 Importing this module, and listing the variants, loads no torch: builders import what they need.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement, ModelError
 from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.machine.environment import interpreting
+from decodescope.variants.peers.catalog import PEERS
 from decodescope.variants.spec import (
     KERNELS,
     LOADED_FORMATS,
@@ -46,7 +47,8 @@ class Variant:
     stored as it says when `build` is called; as they were loaded, without one.
     `check(name, config, workload, device)` raises a `DecodescopeError` for what it cannot run:
     `name` is the model's, `config` its config.json. It runs before weights are loaded. If
-    `interpretable`, Triton's interpreter runs it on the CPU, though it requires CUDA.
+    `interpretable`, Triton's interpreter runs it on the CPU, though it requires CUDA. `missing()`
+    says what has to be installed for it, None if nothing.
 
     Raises:
         InputError: an empty name or one with blanks, no summary, or a builder that is not callable.
@@ -59,6 +61,7 @@ class Variant:
     check: Check | None = None
     interpretable: bool = False
     spec: VariantSpec | None = None
+    missing: Callable[[], str | None] | None = None
 
     def __post_init__(self) -> None:
         if not self.name or any(letter.isspace() for letter in self.name):
@@ -76,6 +79,11 @@ def available_variants(device: str) -> tuple[VariantInfo, ...]:
     """
     found, broken = _installed()
     return (*(_info(variant, device) for variant in (*_BUILT_IN, *found)), *broken)
+
+
+def available_peers(device: str) -> tuple[VariantInfo, ...]:
+    """Every third-party peer; `unavailable` says what it needs."""
+    return tuple(_info(variant, device) for variant in _PEERS)
 
 
 def _info(variant: Variant, device: str) -> VariantInfo:
@@ -117,7 +125,7 @@ def require_variant(name: str, device: str) -> Variant:
 
     Raises:
         InputError: as `find_variant`.
-        MissingRequirement: it needs CUDA.
+        MissingRequirement: it needs CUDA, or something that is not installed.
     """
     variant = find_variant(name)
     reason = _why_not(variant, device)
@@ -162,7 +170,7 @@ def find_variant(name: str) -> Variant:
     """
     name = SHORT_NAMES.get(name, name)
     found, broken = _installed()
-    known = {variant.name: variant for variant in (*found, *_BUILT_IN)}
+    known = {variant.name: variant for variant in (*_BUILT_IN, *_PEERS, *found)}
     if name in known:
         return known[name]
     for info in broken:
@@ -271,14 +279,20 @@ _BUILT_IN = (
     _fused(VariantSpec("fused", cuda_graph=True, weight_format="w8a8")),
 )
 
+_PEERS = tuple(
+    Variant(peer.name, peer.summary, True, peer.build, missing=peer.missing) for peer in PEERS
+)
+
 
 def _why_not(variant: Variant, device: str) -> str | None:
+    missing = None if variant.missing is None else variant.missing()
     if not variant.requires_cuda or device == "cuda":
-        return None
+        return missing
     without_graph = variant.name.replace("+graph", "")
     if not variant.interpretable:
         hint = f"; Triton's interpreter can run {without_graph}"
-        return f"needs a CUDA device{hint if without_graph != variant.name else ''}"
+        reason = f"needs a CUDA device{hint if without_graph != variant.name else ''}"
+        return reason if missing is None else f"{reason}; {missing}"
     if not interpreting():
         return "needs a CUDA device, or TRITON_INTERPRET=1 to check tokens and accuracy on the CPU"
     return None
@@ -286,7 +300,7 @@ def _why_not(variant: Variant, device: str) -> str | None:
 
 def _installed() -> tuple[list[Variant], list[VariantInfo]]:
     """Variants of installed packages, and those that could not be loaded."""
-    taken = {*(variant.name for variant in _BUILT_IN), *SHORT_NAMES}
+    taken = {*(variant.name for variant in (*_BUILT_IN, *_PEERS)), *SHORT_NAMES}
     found: list[Variant] = []
     broken: list[VariantInfo] = []
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):

@@ -24,10 +24,11 @@ def variants(device: str | None) -> None:
     """List the variants of the decode step, and whether they run here."""
     from decodescope.variants.listings import variants_table
     from decodescope.variants.machine.environment import choose_device
-    from decodescope.variants.registry import available_variants
+    from decodescope.variants.registry import available_peers, available_variants
 
     chosen = choose_device(device)
-    print_table(available_variants(chosen), partial(variants_table, device=chosen))
+    table = partial(variants_table, peers=available_peers(chosen), device=chosen)
+    print_table(available_variants(chosen), table)
 
 
 @click.command()

@@ -17,6 +17,7 @@ from decodescope.variants.claims.claim import Setup
 from decodescope.variants.claims.report import EntrantFigures, Race
 from decodescope.variants.comparing.command import CompareRequest, RunJobs, compare_variants
 from decodescope.variants.comparing.jobs import ACCURACY_MISSING, Job, Result, RunJob
+from decodescope.variants.peers.catalog import peer_format
 from decodescope.variants.registry import find_variant
 
 BASE = "eager"
@@ -99,7 +100,7 @@ def tolerance_of(variant: str, dtype: str, eager_error: float) -> float:
     binary digits round by 2^d as much, so eager's x 2^d. Never over 1, the error of zeros.
     """
     spec = find_variant(variant).spec
-    stored = spec.weight_format if spec is not None and spec.weight_format else dtype
+    stored = (peer_format(variant) if spec is None else spec.weight_format) or dtype
     lost = _DIGITS[dtype] - _DIGITS[stored]
     return min(_NO_LOGITS, eager_error * max(_OTHER_ORDER, 2.0**lost))
 

@@ -1,0 +1,1 @@
+"""Decode steps of other projects, measured beside ours where they are installed."""
