@@ -92,8 +92,9 @@ def comparable_with(source: Source, gpu_name: str) -> str:
     """What can be compared with the source's figures on a GPU of this name."""
     if not source.gpu:
         return "the source names no GPU: only ratios compare"
-    if re.search(rf"\b{re.escape(source.gpu)}\b", gpu_name, re.IGNORECASE):
-        return f"measured on {source.gpu} as well: every figure compares"
+    for gpu in source.gpu.split(", "):
+        if re.search(rf"\b{re.escape(gpu)}\b", gpu_name, re.IGNORECASE):
+            return f"measured on {gpu} as well: every figure compares"
     return (
         f"published for {source.gpu}: times, rates and tokens/s do not compare with those of "
         f"{gpu_name}; ratios do as far as the limits of both GPUs allow"

@@ -3,6 +3,9 @@
 from decodescope.analyzer.errors import InputError
 from decodescope.variants.claims.claim import Claim
 from decodescope.variants.claims.decode.kernl import KERNL_LLAMA_2
+from decodescope.variants.claims.decode.kernl_fp8 import KERNL_FP8
+from decodescope.variants.claims.decode.megakernels import MEGAKERNELS
+from decodescope.variants.claims.decode.peers import PEERS_1B, PEERS_8B
 from decodescope.variants.claims.kernl import feed_forward, projection, rms_norm, rope
 from decodescope.variants.claims.prefill.int8_products import INT8_GEMM
 from decodescope.variants.claims.prefill.norms import RMS_NORM, RMS_NORM_RESIDUAL
@@ -18,6 +21,7 @@ CLAIMS: tuple[Claim, ...] = (
     projection.CLAIM,
     feed_forward.CLAIM,
     KERNL_LLAMA_2,
+    KERNL_FP8,
     RMS_NORM_LADDER,
     RMS_NORM,
     RMS_NORM_RESIDUAL,
@@ -26,6 +30,9 @@ CLAIMS: tuple[Claim, ...] = (
     TK_GEMM,
     ATTENTION_LAYER,
     QWEN_BLOCK,
+    PEERS_1B,
+    PEERS_8B,
+    MEGAKERNELS,
 )
 
 

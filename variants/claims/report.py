@@ -18,7 +18,7 @@ Unit = Literal["ratio", "share", "tokens_per_s", "ns", "bytes_per_s", "bytes", "
 
 class Source(Struct, frozen=True):
     """Who published a claim, where, and what it was measured on; `gpu` is a part of the name by
-    which a driver reports that GPU, "" if the source does not say."""
+    which a driver reports that GPU, "" if the source does not say. Several are joined by ", "."""
 
     title: str
     url: str
@@ -39,7 +39,8 @@ class EntrantFigures(Struct, frozen=True):
     which the GPU works in a profiled step, `launched_ns` the mean time of an unprofiled one (its
     reciprocal is tokens/s), `share_of_bound` = bound_ns ÷ median of launched_ns, `launches` the
     launch calls of a step. `relative_error` is that of the logits to those of the loaded weights
-    computed in fp32, `kl` their divergence in nats.
+    computed in fp32, `kl` their divergence in nats, `perplexity_ratio` of both (of random weights
+    it says nothing).
     """
 
     name: str
@@ -56,6 +57,7 @@ class EntrantFigures(Struct, frozen=True):
     tolerance: float | None = None
     launches: float | None = None
     kl: float | None = None
+    perplexity_ratio: float | None = None
     error: str | None = None
     note: str | None = None
 
@@ -79,7 +81,7 @@ class Row(Struct, frozen=True):
     `limit` is the best that this GPU's bound allows, in the same unit: of a ratio, the baseline's
     time ÷ the bound. `published_share` and `measured_share` are how close both come to the bound of
     their own GPU. `explanation` says in one line what makes the difference, from figures of this
-    run. With an `error` there is no measured figure.
+    run. With an `error` there is no measured figure. Not `comparable`: published for another GPU.
     """
 
     what: str
@@ -92,11 +94,13 @@ class Row(Struct, frozen=True):
     higher_is_better: bool = True
     explanation: str = ""
     error: str | None = None
+    comparable: bool = True
 
     @property
     def reached(self) -> bool | None:
-        """Whether the median is at least as good as the published figure; None without both."""
-        if self.published is None or self.measured is None:
+        """Whether the median is at least as good as the published figure; None without both, or
+        where they do not compare."""
+        if self.published is None or self.measured is None or not self.comparable:
             return None
         if self.higher_is_better:
             return self.measured.median >= self.published

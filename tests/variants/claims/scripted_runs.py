@@ -34,6 +34,7 @@ class Scripted:
     bytes_per_step: int = 100_000_000
     perplexity_ratio: float = 1.0
     fails: DecodescopeError | None = None
+    device_name: str = "NVIDIA H200"
 
 
 @dataclass
@@ -87,7 +88,7 @@ def run_report(job: RunJob, script: Scripted, step_ns: int) -> RunReport:
     limit = WaterfallPart("limit", script.busy_ns // 2)
     return RunReport(
         schema_version=1, model=config.model, weights="random", variant=config.variant,
-        device="cuda", device_name="a GPU", dtype=config.dtype, batch=config.batch,
+        device="cuda", device_name=script.device_name, dtype=config.dtype, batch=config.batch,
         context=config.context, tokens=config.tokens, prompt_token_ids=[[1]],
         output_token_ids=[[2]], output_text=None, timed_steps=8, tokens_per_s=1e9 / step_ns,
         prefill_ns=1000, step_ns=StepTimes(step_ns, step_ns, step_ns, step_ns),

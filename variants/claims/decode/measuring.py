@@ -58,10 +58,11 @@ class Decoding:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The race of the variants, and what the comparison found about all of them."""
+    """The race of the variants, what the comparison found about all of them, and where it ran."""
 
     race: Race
     notes: tuple[str, ...]
+    gpu_name: str
 
 
 def decode_race(setup: Setup, what: Decoding) -> Decoded:
@@ -90,7 +91,8 @@ def decode_race(setup: Setup, what: Decoding) -> Decoded:
     notes = tuple(
         one.message for one in comparison.comparison.findings if one.code != ACCURACY_MISSING
     )
-    return Decoded(Race(size, tuple(entrants), "steps"), notes)
+    race = Race(size, tuple(entrants), "steps")
+    return Decoded(race, notes, comparison.runs[0].device_name)
 
 
 def tolerance_of(variant: str, dtype: str, eager_error: float) -> float:
@@ -162,6 +164,7 @@ def _figures(setup: Setup, what: Decoding, comparison: Comparison, name: str) ->
         relative_error=accuracy.logit_rel_error,
         tolerance=tolerance,
         kl=accuracy.kl,
+        perplexity_ratio=accuracy.perplexity_ratio,
         bytes_moved=runs[0].bytes_per_step,
     )
     if accuracy.logit_rel_error > tolerance:
