@@ -12,7 +12,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.compiled.step import StaticStep, build_compiled
 from decodescope.variants.steps.eager import EagerStep
 from decodescope.variants.steps.step import DecodeStep
-from tests.helpers.step_builds import BUILDS, Build, static
+from tests.variants.step_builds import BUILDS, Build, static
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "mistral")
 BATCH = 2

@@ -8,7 +8,7 @@ import torch
 
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.variants.model.workload import DecodeWorkload
-from tests.helpers.step_builds import BUILDS, Build
+from tests.variants.step_builds import BUILDS, Build
 
 BATCH = 2
 CONTEXT = 5
