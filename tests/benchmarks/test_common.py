@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from benchmarks import attention_share, batch_scaling, hardware_counters, kernel_sanitizer
+from benchmarks import attention_share, hardware_counters, kernel_sanitizer, scaling
 from benchmarks.common import write_record
 from decodescope.cli.ending import end_with
 
@@ -120,9 +120,7 @@ def test_a_script_that_fails_ends_with_70_after_its_traceback(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
-@pytest.mark.parametrize(
-    "script", [attention_share, batch_scaling, hardware_counters, kernel_sanitizer]
-)
+@pytest.mark.parametrize("script", [attention_share, hardware_counters, kernel_sanitizer, scaling])
 def test_without_a_gpu_a_script_ends_with_code_3(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

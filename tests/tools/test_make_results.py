@@ -199,3 +199,27 @@ def test_a_comparison_of_fusions_is_a_table_of_differences_to_its_first(records,
     (graph,) = (line for line in table.splitlines()[:8] if "`fused+graph`" in line)
     # 1,527 to 715 µs, 3 to 1 launch calls, 311 to 82 ops.
     assert re.search(r"\| 715 µs \| -812 \| -2 \| -229 \| -16\d \| 0\.\d+ \|$", graph), graph
+
+
+@pytest.mark.parametrize("over", ["context", "model"])
+def test_a_record_of_scaling_is_a_table_and_a_plot(over, records, reports):
+    batches = records["batch-scaling"]
+    values = {"context": [128, 32768], "model": ["qwen2.5-0.5b@random", "llama-3.1-8b@random"]}[
+        over
+    ]
+    points = [
+        {**{k: v for k, v in point.items() if k != "batch"}, over: value}
+        for point, value in zip(batches["batches"], values, strict=False)
+    ]
+    fixed = {"batch": 1, "context": 128, "model": "llama-3.1-8b@random"}
+    same = {key: value for key, value in batches.items() if key not in ("batches", over)}
+    record = same | {k: v for k, v in fixed.items() if k != over} | {f"{over}s": points}
+    found = documents(records | {f"{over}-scaling": record}, reports)
+    by_name = {path.name: text for path, text in found.items()}
+    page = by_name["results.md"].partition(f"over {over}s, ")[2]
+    assert page.startswith("context 128, batch 1" if over == "model" else "llama-3.1-8b, batch 1")
+    first = {"context": "128", "model": "qwen2.5-0.5b"}[over]
+    assert re.search(rf"\n\| {first} \| 275 \(274.276\) \| 1.00 \| 3.64 ms \| 15.0 GB \|", page)
+    shape = {"context": "circle", "model": "line[@class='measured']"}[over]
+    root = ElementTree.fromstring(by_name[f"{over}-scaling.svg"])
+    assert len(root.findall(f"{{http://www.w3.org/2000/svg}}{shape}")) == 2

@@ -8,6 +8,8 @@ from tools.results.comparisons import dash
 from tools.results.records import Record
 
 GEMM_PEERS = ("cublas_bf16", "scaled_mm_tensorwise", "scaled_mm_rowwise", "plain_triton")
+# What `benchmarks.scaling` varies, and the list of its record.
+AXES = {"batch": "batches", "context": "contexts", "model": "models"}
 _OURS = ("w8a8", "w8a16", "int8")
 _FORMATS = {
     "bf16": "bf16",
@@ -24,6 +26,20 @@ _FORMATS = {
     "fp8_e4m3+kv_fp8_e4m3": "weights, K and V in E4M3",
 }
 _GROWING = ("fp8_e4m3", "int8", "w8a8", "kv_fp8_e4m3")
+
+
+def fixed_words(record: Record, over: str) -> list[str]:
+    """What was the same for all values of a record of `benchmarks.scaling`, where it says so."""
+    return [
+        axis_text(record[axis]) if axis == "model" else f"{axis} {axis_text(record[axis])}"
+        for axis in reversed(AXES)
+        if axis != over and axis in record
+    ]
+
+
+def axis_text(value: str | int) -> str:
+    """One value of an axis."""
+    return value.partition("@")[0] if isinstance(value, str) else f"{value:,}"
 
 
 def gemm_cells(size: Record) -> list[str]:

@@ -5,7 +5,10 @@ from collections.abc import Mapping
 from decodescope.analyzer.formatting import rate
 from tools.results import comparisons
 from tools.results.drawing import Bar, Series, bars_file, lines_file
+from tools.results.measured import AXES, axis_text, fixed_words
 from tools.results.records import Record
+
+LIMIT = "bytes of a step ÷ read peak"
 
 _GEMMS = {
     "cublas_bf16": "cuBLAS bf16",
@@ -22,7 +25,11 @@ def plots(records: Mapping[str, Record]) -> dict[str, str]:
     """The SVG files."""
     return {
         "variants.svg": variants(records),
-        "batch-scaling.svg": batch_scaling(records["batch-scaling"]),
+        **{
+            f"{over}-scaling.svg": scaling(records[f"{over}-scaling"], over, plural)
+            for over, plural in AXES.items()
+            if f"{over}-scaling" in records
+        },
         "gemm-8192.svg": gemm(records["gemm-8192"]),
     }
 
@@ -40,23 +47,32 @@ def variants(records: Mapping[str, Record]) -> str:
     return bars_file(title, "tokens/s", bars)
 
 
-def batch_scaling(record: Record) -> str:
-    """tokens/s by batch size beside what the read peak allows."""
-    peak = record["measured_peak_bytes_per_s"]
-    found = [(one["batch"], one["tokens_per_s"]["median"]) for one in record["batches"]]
-    limit = [
-        (one["batch"], one["batch"] * peak / one["bytes_per_step"]) for one in record["batches"]
+def scaling(record: Record, over: str, plural: str) -> str:
+    """tokens/s over batch sizes, contexts or models, beside what the read peak allows."""
+    peak, points = record["measured_peak_bytes_per_s"], record[plural]
+    words = ", ".join(fixed_words(record, over))
+    title = f"{record['variant']} over {plural}, {words}"
+    batches = [point.get("batch", record.get("batch", 1)) for point in points]
+    limits = [
+        batch * peak / point["bytes_per_step"] for batch, point in zip(batches, points, strict=True)
     ]
-    return lines_file(
-        f"{record['variant']} of {record['model'].partition('@')[0]} by batch size",
-        "batch",
-        "tokens/s",
-        (
-            Series("measured", tuple(found)),
-            Series("bytes of a step ÷ read peak", tuple(limit), limit="measured"),
-        ),
-        [batch for batch, _ in found],
+    if over == "model":
+        bars = [_scaling_bar(point, limit) for point, limit in zip(points, limits, strict=True)]
+        return bars_file(title, "tokens/s", bars)
+    values = [point[over] for point in points]
+    found = [point["tokens_per_s"]["median"] for point in points]
+    series = (
+        Series("measured", tuple(zip(values, found, strict=True))),
+        Series(LIMIT, tuple(zip(values, limits, strict=True)), limit="measured"),
     )
+    return lines_file(title, over, "tokens/s", series, values)
+
+
+def _scaling_bar(point: Record, limit: float) -> Bar:
+    rates, name = point["tokens_per_s"], axis_text(point["model"])
+    text = f"{rate(rates['median'])} of {rate(limit)}"
+    group = "dashed: " + LIMIT
+    return Bar(group, name, rates["median"], rates["min"], rates["max"], limit, text)
 
 
 def gemm(record: Record) -> str:
