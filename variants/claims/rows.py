@@ -87,8 +87,10 @@ def share_of_peak(
     least_ns = counted_bytes / peak_bytes_per_s * 1e9
     share = RoundSpread.of([least_ns / ns for ns in one.device_ns.rounds])
     text = f"{bytes_size(counted_bytes)} by this count in {duration(one.device_ns.median)}"
-    if one.bytes_moved and one.bytes_moved != counted_bytes:
+    if one.bytes_moved and _differ(one.bytes_moved, counted_bytes):
         text += f"; the work needs {bytes_size(one.bytes_moved)}"
+    if one.bytes_moved and one.traffic_bytes and _differ(one.traffic_bytes, one.bytes_moved):
+        text += f"; {one.name} moves {bytes_size(one.traffic_bytes)}"
     return Row(
         what,
         "share",
@@ -98,6 +100,10 @@ def share_of_peak(
         measured_share=one.share_of_bound,
         explanation=text,
     )
+
+
+def _differ(some: int, other: int) -> bool:
+    return max(some, other) > _NEAR * min(some, other)
 
 
 def _why(

@@ -127,6 +127,12 @@ def test_a_share_of_a_peak_is_by_the_bytes_that_a_source_counts() -> None:
     # 1 MB takes 1 µs, in which 2.4 times the bytes of the datasheet's bandwidth would count.
     assert row.limit == pytest.approx(2.4)
     assert row.measured_share == pytest.approx(0.5)
+    assert row.explanation == "3.00 MB by this count in 2.00 µs; the work needs 1.00 MB"
+    exact = share_of_peak("x", race, "ours", 0.88, 1_010_000, 1.25e12)
+    assert exact.explanation == "1.01 MB by this count in 2.00 µs"
+    eager = raced([entrant("ours", traffic_bytes=9_000_000)], *[128 * 2e3] * 5, 1.0)
+    more = share_of_peak("x", eager, "ours", 0.11, 1_000_000, 1.25e12)
+    assert more.explanation == "1.00 MB by this count in 2.00 µs; ours moves 9.00 MB"
     assert share_of_peak("x", race, "ours", 0.88, 1, None).error == "the peak is not known"
 
 
