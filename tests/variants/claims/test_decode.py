@@ -15,6 +15,7 @@ from decodescope.variants.claims.rows import speed_up
 from decodescope.variants.claims.table import claims_table
 from decodescope.variants.claims.watching import ClockWatch
 from decodescope.variants.comparing import command
+from decodescope.variants.comparing.jobs import AccuracyJob
 from decodescope.variants.measuring import request
 from decodescope.variants.registry import Variant
 from tests.variants.claims.scripted_runs import Scripted, ScriptedRuns, setup_with
@@ -106,6 +107,9 @@ def test_a_peer_that_fails_is_left_out_before_ours_have_run() -> None:
     broken = Scripted(fails=MissingRequirement("no such kernel"))
     race, runs = raced({**SCRIPTS, "peer": Scripted(), "broken": broken}, ("peer", "broken"))
     assert runs.ran == ["peer", "broken", *["peer", "eager", "fused+graph"] * 2]
+    scored = runs.jobs[-1]
+    assert isinstance(scored, AccuracyJob)
+    assert scored.variants == ("eager", "fused+graph", "peer")
     assert race.entrant("broken").error == ("not available: variant broken failed: no such kernel")
     assert race.entrant("peer").error is None
     assert [one.name for one in race.entrants] == ["eager", "fused+graph", "peer", "broken"]

@@ -16,9 +16,16 @@ from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims.claim import Setup
 from decodescope.variants.claims.report import EntrantFigures, Race
 from decodescope.variants.comparing.command import CompareRequest, RunJobs, compare_variants
-from decodescope.variants.comparing.jobs import ACCURACY_MISSING, Job, Result, RunJob
+from decodescope.variants.comparing.jobs import (
+    ACCURACY_MISSING,
+    AccuracyJob,
+    Job,
+    Result,
+    RunJob,
+)
 from decodescope.variants.peers.catalog import peer_format
 from decodescope.variants.registry import find_variant
+from decodescope.variants.spec import NARROW_WEIGHTS
 
 BASE = "eager"
 # How often an order of sums that differs from eager's may multiply eager's own rounding error.
@@ -27,10 +34,7 @@ _OTHER_ORDER = 2.0
 _NO_LOGITS = 1.0
 # Significant binary digits of a stored number. INT8 has a scale for each row, whose largest weight
 # is about four times the typical one: of 7 digits, 5 are left for that one.
-_DIGITS = {
-    "fp32": 24, "fp16": 11, "bf16": 8, "int8": 5, "fp8_e4m3": 4, "w8a8": 4, "fp8_e5m2": 3,
-    "fp8_e5m2_cast": 3,
-}  # fmt: skip
+_DIGITS = {"fp32": 24, "fp16": 11, "bf16": 8, "int8": 5, "fp8_e4m3": 4, "fp8_e5m2": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +106,9 @@ def tolerance_of(variant: str, dtype: str, eager_error: float) -> float:
     binary digits round by 2^d as much, so eager's x 2^d. Never over 1, the error of zeros.
     """
     spec = find_variant(variant).spec
-    stored = (peer_format(variant) if spec is None else spec.weight_format) or dtype
-    lost = _DIGITS[dtype] - _DIGITS[stored]
+    word = peer_format(variant) if spec is None else spec.weight_format
+    narrow = None if word is None else NARROW_WEIGHTS.get(word)
+    lost = 0 if narrow is None else _DIGITS[dtype] - _DIGITS[narrow.elements]
     return min(_NO_LOGITS, eager_error * max(_OTHER_ORDER, 2.0**lost))
 
 
@@ -111,7 +116,7 @@ def _compared(
     setup: Setup, what: Decoding, variants: tuple[str, ...], failed: dict[str, str]
 ) -> Comparison | None:
     """The comparison; None if a peer failed, which is then in `failed`."""
-    runs = _Runs(setup.run)
+    runs = _Runs(setup.run, what.peers)
 
     def tell(event: ComparisonEvent) -> None:
         if isinstance(event, RunMeasured):
@@ -132,14 +137,22 @@ def _compared(
 
 
 class _Runs:
-    """Does the jobs of a comparison; `running` is the variant that ran last."""
+    """Does the jobs of a comparison; `running` is the variant that ran last.
 
-    def __init__(self, run: RunJobs) -> None:
+    Peers run first, so that one that fails costs no other run. In the one process that scores all
+    variants they come last: they leave settings of inductor behind.
+    """
+
+    def __init__(self, run: RunJobs, peers: tuple[str, ...]) -> None:
         self.running = ""
         self._run = run
+        self._peers = peers
 
     def __call__(self, job: Job, say: Callable[[str], None]) -> Result:
         self.running = job.config.variant if isinstance(job, RunJob) else ""
+        if isinstance(job, AccuracyJob):
+            ours_first = sorted(job.variants, key=lambda name: name in self._peers)
+            job = replace(job, variants=tuple(ours_first))
         return self._run(job, say)
 
 
