@@ -22,7 +22,8 @@ Rung = Callable[[torch.Tensor, Norm, torch.Tensor], KernelOperation]
 TILES = {
     "one row": RowTile(),
     "four rows": RowTile(rows=4, num_warps=4, hint="evict_first"),
-    "persistent": RowTile(num_stages=3, programs=2, hint="streaming"),
+    "persistent": RowTile(num_stages=3, programs=2, hint="evict_stores"),
+    "persistent, not pipelined": RowTile(rows=2, programs=2, hint="evict_stores"),
     "persistent, two rows": RowTile(rows=2, num_stages=2, programs=3),
 }
 RUNGS: dict[str, Rung] = {
@@ -129,27 +130,38 @@ from triton.compiler import ASTSource
 from decodescope.kernels.ops import rms_norm_rungs
 
 made = {}
-for name, features, constants in json.loads(sys.argv[1]):
+for case, name, constants in json.loads(sys.argv[1]):
     kernel = getattr(rms_norm_rungs, name)
     types = {one: "*fp32" for one in ("x_ptr", "weight_ptr", "out_ptr")}
     types |= {"rows": "i32", "eps": "fp32"}
     signature = {one: types.get(one, "constexpr") for one in kernel.arg_names}
     aligned = {(i,): [["tt.divisibility", 16]] for i in range(3)}
-    constants |= {"FEATURES": features, "EVICTION": "", "LOAD": "", "STORE": ""}
     source = ASTSource(kernel, signature, constants, aligned)
-    made[f"{name} {features}"] = compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
+    made[case] = compile(source, target=GPUTarget("cuda", 90, 32)).asm["ptx"]
 print(json.dumps(made))
 """
 
 
+KERNELS: dict[str, tuple[str, dict[str, int]]] = {
+    "rows": ("_rows_kernel", {}),
+    "persistent": ("_persistent_kernel", {"STAGES": 1}),
+    "pipelined": ("_persistent_kernel", {"STAGES": 3}),
+}
+HINTS = {"no hint": ("", ""), "evict_stores": ("evict_last", "evict_first")}
+
+
 @pytest.fixture(scope="module")
 def ptx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Triton's PTX of the kernels of whole rows, by kernel and features."""
+    """Triton's PTX of the kernels of whole rows, by kernel, features and hint."""
     cases = [
-        (name, features, {"BLOCK": 4096, "ROWS": 2, "EVEN": features == 4096} | stages)
+        (f"{case} {features} {hint}", kernel, {
+            "FEATURES": features, "BLOCK": 4096, "ROWS": 2, "EVEN": features == 4096,
+            "LOAD": load, "STORE": store,
+        } | stages)
         for features in (4096, 3200)
-        for name, stages in (("_rows_kernel", {}), ("_persistent_kernel", {"STAGES": 3}))
-    ]
+        for case, (kernel, stages) in KERNELS.items()
+        for hint, (load, store) in HINTS.items()
+    ]  # fmt: skip
     environment = {name: text for name, text in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
         [sys.executable, "-c", COMPILE, json.dumps(cases)],
@@ -163,14 +175,28 @@ def ptx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return made
 
 
+@pytest.mark.parametrize("hint", list(HINTS))
 @pytest.mark.parametrize("features", [4096, 3200])
-@pytest.mark.parametrize("kernel", ["_rows_kernel", "_persistent_kernel"])
-def test_every_access_has_16_bytes(kernel: str, features: int, ptx: dict[str, str]) -> None:
-    text = ptx[f"{kernel} {features}"]
+@pytest.mark.parametrize("case", list(KERNELS))
+def test_every_access_has_16_bytes(
+    case: str, features: int, hint: str, ptx: dict[str, str]
+) -> None:
+    text = ptx[f"{case} {features} {hint}"]
     accesses = re.findall(r"\b(?:ld|st)\.global[\w.:]*", text)
-    assert {one.rpartition("global.")[2] for one in accesses} == {"v4.b32"}
+    assert {re.sub(r".*(v\d)", r"\1", one) for one in accesses} == {"v4.b32"}
     # The loads of the pipelined loop are copies into shared memory.
     copies = re.findall(
         r"cp\.async\.\w+\.shared\.global[\w.:]* \[[^\]]*\], \[[^\]]*\], (\w+)", text
     )
-    assert set(copies) == ({"0x10"} if kernel == "_persistent_kernel" else set())
+    assert set(copies) == ({"0x10"} if case == "pipelined" else set())
+
+
+@pytest.mark.parametrize("case", list(KERNELS))
+def test_loaded_lines_leave_last_and_stored_ones_first(case: str, ptx: dict[str, str]) -> None:
+    text, plain = ptx[f"{case} 4096 evict_stores"], ptx[f"{case} 4096 no hint"]
+    stores = re.findall(r"\bst\.global[\w.:]*", text)
+    assert set(stores) == {"st.global.L1::evict_first.L2::cache_hint.v4.b32"}
+    hinted = re.findall(r"\bld\.global\.L1::evict_last\.L2::cache_hint[\w.:]*", text)
+    # As many 16-byte stores as loads of x; only copies into shared memory take their place.
+    assert len(hinted) == (0 if case == "pipelined" else len(stores))
+    assert "evict" not in plain
