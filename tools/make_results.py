@@ -6,13 +6,13 @@ templates of tools/results.
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from decodescope.analyzer.files import write_atomically
 from decodescope.variants.claims.report import ClaimsReport
 from tools.results.claim_plots import claim_plots
-from tools.results.claims import read_reports, sections
+from tools.results.claims import Section, read_reports, sections
 from tools.results.page import render
 from tools.results.plots import plots
 from tools.results.records import ROOT, Record, read_records
@@ -37,14 +37,16 @@ def documents(
     drawn = plots(records) | {plot.file: plot.svg for every in of_claims.values() for plot in every}
     return {
         ROOT / "docs" / "results.md": page,
-        ROOT / "README.md": with_results((ROOT / "README.md").read_text("utf-8"), records),
+        ROOT / "README.md": with_results((ROOT / "README.md").read_text("utf-8"), records, found),
         **{PLOTS / name: text for name, text in drawn.items()},
     }
 
 
-def with_results(readme: str, records: Mapping[str, Record]) -> str:
-    """`readme` with the table between its two marks replaced."""
-    table = render("readme.md.j2", records)
+def with_results(
+    readme: str, records: Mapping[str, Record], claimed: Sequence[Section] = ()
+) -> str:
+    """`readme` with what stands between its two marks replaced."""
+    table = render("readme.md.j2", records, sections=claimed)
     replaced, times = _README_BLOCK.subn(lambda _: table, readme)
     if times != 1:
         raise SystemExit("README.md has not exactly one block between its marks for make results")

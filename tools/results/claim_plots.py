@@ -76,7 +76,7 @@ def _rooflines(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
     lines = _peaks(gpu, peak, min(places) / _BEYOND, max(places) * _BEYOND)
     title = f"Roofline of the kernels on {gpu_word(gpu)}: each at what its launches move"
     svg = lines_file(title, "FLOPs ÷ bytes", "TFLOP/s", (*series, *lines))
-    return [Plot(f"roofline-{gpu_word(gpu).lower()}.svg", title, svg)]
+    return [Plot(_file("roofline", gpu), title, svg)]
 
 
 def _on_the_roofline(entrant: EntrantFigures) -> tuple[float, float] | None:
@@ -128,7 +128,7 @@ def _ladders(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
         return []
     title = f"RMSNorm on {gpu_word(gpu)}; dashed: the device copy of the same run"
     svg = bars_file(title, "GB/s", bars)
-    return [Plot(f"rmsnorm-{gpu_word(gpu).lower()}.svg", title, svg)]
+    return [Plot(_file("rmsnorm", gpu), title, svg)]
 
 
 def _bytes_bar(race: Race, entrant: EntrantFigures, copy: EntrantFigures) -> Bar:
@@ -163,7 +163,7 @@ def _by_size(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
             ]
             marks = sorted({size for points in lines.values() for size in points})
             svg = lines_file(title, axis, "µs, in a CUDA graph", series, marks)
-            plots.append(Plot(f"{one.claim.name}-{gpu_word(gpu).lower()}.svg", title, svg))
+            plots.append(Plot(_file(one.claim.name, gpu), title, svg))
     return plots
 
 
@@ -175,7 +175,7 @@ def _decoding(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
         bars = [_rate_bar(race, entrant) for race in races for entrant in _timed((race,))]
         if bars:
             title = f"tokens/s on {gpu_word(gpu)}; dashed: the bytes of a step at the read peak"
-            file = f"{one.claim.name}-{gpu_word(gpu).lower()}.svg"
+            file = _file(one.claim.name, gpu)
             plots.append(Plot(file, title, bars_file(title, "tokens/s", bars)))
     return plots
 
@@ -187,6 +187,10 @@ def _rate_bar(race: Race, entrant: EntrantFigures) -> Bar:
     limit = None if entrant.bound_ns is None else 1e9 / entrant.bound_ns
     text = rate(value) if limit is None else f"{rate(value)} of {rate(limit)}"
     return Bar(race.size, entrant.name, value, low, high, limit, text)
+
+
+def _file(name: str, gpu: str) -> str:
+    return f"{name}-{gpu_word(gpu).lower().replace(' ', '-')}.svg"
 
 
 def _timed(races: Sequence[Race]) -> list[EntrantFigures]:

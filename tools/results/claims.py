@@ -22,6 +22,7 @@ from decodescope.variants.claims.table import spread_text, value_text
 from tools.results.records import RESULTS, commit_text, machine_text
 
 FOLDER = RESULTS / "claims"
+_OF_A_GPU = ("tokens_per_s", "ns", "bytes_per_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,16 @@ def sections(reports: Mapping[str, ClaimsReport]) -> list[Section]:
 
 def gpu_word(gpu: str) -> str:
     """The model of a GPU, such as "H200" of "NVIDIA H200"."""
-    return gpu.removeprefix("NVIDIA ").split()[0]
+    return gpu.removeprefix("NVIDIA ")
+
+
+def reached_by_gpu(found: Sequence[Section]) -> dict[str, tuple[int, int]]:
+    """What `reached` counts, over all sources, by GPU."""
+    gpus = dict.fromkeys(gpu for section in found for gpu in section.measured)
+    return {
+        gpu: reached([one for section in found for one in section.measured.get(gpu, ())])
+        for gpu in gpus
+    }
 
 
 def origin_lines(measured: Sequence[Recorded]) -> Iterator[str]:
@@ -126,10 +136,21 @@ def race_rows(race: Race) -> Iterator[list[str]]:
 
 
 def reached(measured: Sequence[Recorded]) -> tuple[int, int]:
-    """How many published figures are reached, of those that compare or could not be measured."""
-    rows = [row for one in measured for row in one.claim.rows if row.published is not None]
+    """How many published figures are reached, of those that compare or could not be measured.
+    Times and rates compare only on a GPU that the source measured."""
+    rows = [
+        row
+        for one in measured
+        for row in one.claim.rows
+        if row.published is not None
+        and (row.unit not in _OF_A_GPU or _measured_on(one.claim.source, one.gpu))
+    ]
     compared = [row for row in rows if row.error is not None or row.reached is not None]
     return sum(row.reached is True for row in compared), len(compared)
+
+
+def _measured_on(source: Source, gpu: str) -> bool:
+    return any(named and named in gpu for named in source.gpu.split(", "))
 
 
 def _require_one_file(recorded: Sequence[Recorded]) -> None:
