@@ -6,12 +6,22 @@ A difference is explained only by figures of the same record, in this order:
 - interval: it is, once the probes' offset is taken off. ncu begins its interval before the launch
   is processed and ends it after a wait; the offset is what that adds to a kernel that does nothing.
 - clock: it is, once it is also scaled by the SM clock under ncu ÷ that of the trace (the probes').
+- launch and wait: the trace's duration is at least the time that an SM was busy under ncu, and at
+  most ncu's duration. So the difference is time without a warp on that SM: launch and wait take
+  longer than those of a kernel that does nothing.
+
+A kernel is slower under ncu if an SM was busy there for longer than all of the traced duration:
+then no choice of the interval's ends makes both equal. This locates the difference; it does not
+name its cause.
 
 Bytes from and to DRAM are explained likewise:
 
 - background: they differ by no more than what the empty probes moved.
 - L2: fewer came from DRAM, and the SMs moved at least the claimed bytes from and to L2.
-- requested: more came from DRAM, and the SMs asked L2 for that much.
+- written back: DRAM was read for no more than the claimed bytes. The rest are writes: L2 writes a
+  line when it needs its place, so they may be of whatever wrote to L2 before.
+- not data: the SMs moved only the claimed bytes from and to L2, to a sector. The rest was moved for
+  other units, as for instructions and constants.
 """
 
 from collections.abc import Sequence
@@ -29,24 +39,26 @@ from benchmarks.counted_step import (
     SPIN_CYCLES,
     WINDOW,
 )
-from benchmarks.ncu_report import Counted, Extent
+from benchmarks.ncu_report import SECTOR_BYTES, Counted, Extent
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.roofline.roofline import UNKNOWN
 from decodescope.analyzer.trace import KERNEL
 
 TOLERANCE = 0.02
-WITHIN, NOT_EXPLAINED = "within 2 %", "not explained"
+WITHIN, SLOWER, NOT_EXPLAINED = "within 2 %", "slower under ncu", "not explained"
 
 
 class Traced(Struct, frozen=True):
-    """One kernel of the traced steps: its duration in each of them, and the bytes of the operator
-    that it did the work of, if the trace says."""
+    """One kernel of the traced steps: its duration in each of them, how long the GPU was idle
+    before it (median of the steps), and the bytes of the operator that it did the work of, if the
+    trace says."""
 
     name: str
     grid: Extent | None
     block: Extent | None
     ns: tuple[int, ...]
+    idle_before_ns: float
     bytes: int | None
 
     @property
@@ -81,14 +93,17 @@ class Probes(Struct, frozen=True):
 class KernelRow(Struct, frozen=True, array_like=True):
     """One kernel of the step on both sides: in JSON an array of these figures, in this order.
 
-    `name` indexes the record's names. `trace_ns` is the median of the traced steps.
+    `name` indexes the record's names. `trace_ns` is the median of the traced steps,
+    `idle_before_ns` that of the time without a kernel or copy before it.
     """
 
     name: int
     trace_ns: float
     trace_min_ns: float
     trace_max_ns: float
+    idle_before_ns: float
     ncu_ns: float
+    ncu_busy_ns: float
     trace_over_ncu: float
     why: str
     ncu_sm_hz: float
@@ -105,11 +120,13 @@ class KernelRow(Struct, frozen=True, array_like=True):
 
 
 class Joined(Struct, frozen=True):
-    """Every kernel of the step in its order, the distinct names, and the probes."""
+    """Every kernel of the step in its order, the distinct names, the probes, and the most passes
+    that ncu took over a kernel; above 1, L2 held what the pass before had read."""
 
     names: tuple[str, ...]
     rows: tuple[KernelRow, ...]
     probes: Probes
+    passes: int
 
 
 def traced_step(path: Path) -> TracedStep:
@@ -135,6 +152,11 @@ def traced_step(path: Path) -> TracedStep:
         raise InputError(f"the traced steps ran different kernels ({counts} of them)")
     shapes = [trace.shapes[shape] if shape >= 0 else None for _, shape in launched[MIDDLE_STEP]]
     times = np.stack([trace.ops.length_ns[mine] for mine in rows], axis=1).tolist()
+    ended = np.maximum.accumulate(trace.ops.end_ns)
+    idle = np.maximum(trace.ops.start_ns[1:] - ended[:-1], 0)
+    # The first operation of all has none before it.
+    idle = np.concatenate(([0], idle))
+    idles = np.median([idle[mine] for mine in rows], axis=0).tolist()
     work = analysis.work.bytes[rows[MIDDLE_STEP]].tolist()
     kernels = tuple(
         Traced(
@@ -142,9 +164,12 @@ def traced_step(path: Path) -> TracedStep:
             shape.grid if shape else None,
             shape.block if shape else None,
             tuple(ns),
+            idle_ns,
             None if moved == UNKNOWN else moved,
         )
-        for name, shape, ns, moved in zip(names[MIDDLE_STEP], shapes, times, work, strict=True)
+        for name, shape, ns, idle_ns, moved in zip(
+            names[MIDDLE_STEP], shapes, times, idles, work, strict=True
+        )
     )
     return TracedStep(kernels, int(((step == MIDDLE_STEP) & ~is_kernel).sum()))
 
@@ -171,7 +196,7 @@ def joined(
     number = {name: index for index, name in enumerate(names)}
     sides = zip(traced[:first], counted[:first], bytes_of, strict=True)
     rows = tuple(_row(number[one.name], one, other, moved, probes) for one, other, moved in sides)
-    return Joined(names, rows, probes)
+    return Joined(names, rows, probes, max(one.passes for one in counted))
 
 
 def probes_of(traced: Sequence[Traced], counted: Sequence[Counted]) -> Probes:
@@ -205,7 +230,9 @@ def why_time(traced: Traced, counted: Counted, probes: Probes) -> str:
         return "interval"
     if low <= inside_ns * probes.ncu_sm_hz / probes.trace_sm_hz <= high:
         return "clock"
-    return NOT_EXPLAINED
+    if (1 - TOLERANCE) * counted.busy_ns > trace_ns:
+        return SLOWER
+    return "launch and wait" if trace_ns < ncu_ns else NOT_EXPLAINED
 
 
 def why_bytes(claimed: int, counted: Counted, probes: Probes) -> str:
@@ -217,8 +244,10 @@ def why_bytes(claimed: int, counted: Counted, probes: Probes) -> str:
         return "background"
     if moved < claimed and counted.l2_bytes >= (1 - TOLERANCE) * claimed:
         return "L2"
-    if moved > claimed and moved <= (1 + TOLERANCE) * counted.l2_bytes:
-        return "requested"
+    if moved > claimed and counted.read_bytes <= (1 + TOLERANCE) * claimed:
+        return "written back"
+    if moved > claimed and counted.l2_bytes <= (1 + TOLERANCE) * claimed + SECTOR_BYTES:
+        return "not data"
     return NOT_EXPLAINED
 
 
@@ -230,7 +259,9 @@ def _row(
         trace_ns=traced.median_ns,
         trace_min_ns=min(traced.ns),
         trace_max_ns=max(traced.ns),
+        idle_before_ns=traced.idle_before_ns,
         ncu_ns=counted.duration_ns,
+        ncu_busy_ns=counted.busy_ns,
         trace_over_ncu=traced.median_ns / counted.duration_ns,
         why=why_time(traced, counted, probes),
         ncu_sm_hz=counted.sm_hz,

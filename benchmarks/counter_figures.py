@@ -8,7 +8,14 @@ from rich.console import Group
 from rich.table import Table
 
 from benchmarks.common import figures_table, share_cell
-from benchmarks.counter_check import NOT_EXPLAINED, WITHIN, Joined, KernelRow
+from benchmarks.counter_check import (
+    NOT_EXPLAINED,
+    SLOWER,
+    TOLERANCE,
+    WITHIN,
+    Joined,
+    KernelRow,
+)
 from decodescope.analyzer.formatting import (
     UNKNOWN,
     bytes_size,
@@ -45,32 +52,34 @@ class Reason(Struct, frozen=True):
 
 
 class VariantFigures(Struct, frozen=True):
-    """One variant's step on both sides. `steps` are sums over the kernels, `within` the share of
-    traced time whose kernels are within 2 %. Bytes are sums over the kernels with a claim, null
-    without any. `passes` is how often ncu ran each kernel; above 1, L2 held what the pass before
-    had read."""
+    """One variant's step on both sides. Times are sums over the kernels, `within` the share of
+    traced time whose kernels are within 2 %. Those with `_less_offset` are of ncu's durations less
+    that of a kernel that does nothing, as `Probes` has it. Bytes are sums over the kernels with a
+    claim, null without any."""
 
     variant: str
     measured_as: str
     kernels: int
     copies: int
-    passes: int | None
     trace_ns: float
     ncu_ns: float
+    ncu_less_offset_ns: float
+    idle_before_ns: Quantiles
     trace_over_ncu: Quantiles
+    trace_over_ncu_less_offset: Quantiles
     ncu_minus_trace_ns: Quantiles
     within: float
+    within_less_offset: float
     reasons: tuple[Reason, ...]
     kernels_with_claim: int
     claimed_bytes: int | None
     dram_bytes: float | None
+    dram_read_bytes: float | None
     byte_reasons: tuple[Reason, ...]
     joined: Joined
 
 
-def figures(
-    variant: str, measured: str, both: Joined, copies: int, passes: int | None
-) -> VariantFigures:
+def figures(variant: str, measured: str, both: Joined, copies: int) -> VariantFigures:
     """The sums and shares of one variant's kernels."""
     rows = both.rows
     trace_ns = sum(row.trace_ns for row in rows)
@@ -78,21 +87,29 @@ def figures(
     times = [(row.why, row.trace_ns, row.ncu_ns) for row in rows]
     moved = [(row.why_bytes or "", row.claimed_bytes or 0, row.dram_bytes) for row in claimed]
     reasons = _reasons(times)
+    # At least 1 ns: the offset is a median, and a kernel may take less.
+    offset_ns = both.probes.offset_ns
+    less = [(row.trace_ns, max(row.ncu_ns - offset_ns, 1.0)) for row in rows]
+    near = sum(ours for ours, theirs in less if abs(theirs - ours) <= TOLERANCE * ours)
     return VariantFigures(
         variant=variant,
         measured_as=measured,
         kernels=len(rows),
         copies=copies,
-        passes=passes,
         trace_ns=trace_ns,
         ncu_ns=sum(row.ncu_ns for row in rows),
+        ncu_less_offset_ns=sum(theirs for _, theirs in less),
+        idle_before_ns=Quantiles.of([row.idle_before_ns for row in rows]),
         trace_over_ncu=Quantiles.of([row.trace_over_ncu for row in rows]),
+        trace_over_ncu_less_offset=Quantiles.of([ours / theirs for ours, theirs in less]),
         ncu_minus_trace_ns=Quantiles.of([row.ncu_ns - row.trace_ns for row in rows]),
         within=_share_of(reasons, WITHIN),
+        within_less_offset=near / trace_ns,
         reasons=reasons,
         kernels_with_claim=len(claimed),
         claimed_bytes=sum(row.claimed_bytes or 0 for row in claimed) if claimed else None,
         dram_bytes=sum(row.dram_bytes for row in claimed) if claimed else None,
+        dram_read_bytes=sum(row.dram_read_bytes for row in claimed) if claimed else None,
         byte_reasons=_reasons(moved),
         joined=both,
     )
@@ -116,27 +133,45 @@ def _share_of(reasons: Iterable[Reason], reason: str) -> float:
 
 def tables(variants: Sequence[VariantFigures]) -> Group:
     """What the terminal shows of all variants."""
-    return Group(_steps(variants), _probes(variants), _why(variants), *map(_slowest, variants))
+    shown = (_steps, _bytes, _probes, _why)
+    return Group(*(table(variants) for table in shown), *map(_slowest, variants))
 
 
 def _steps(variants: Sequence[VariantFigures]) -> Table:
-    columns = ("kernels", "passes", "trace", "ncu", "trace/ncu", "p10 to p90")
-    more = (WITHIN, NOT_EXPLAINED, "claimed", "DRAM")
+    columns = ("kernels", "idle before", "trace", "ncu", "trace/ncu", WITHIN)
+    more = ("less offset", "then within", SLOWER, NOT_EXPLAINED)
     title = "A step, its kernels one after the other"
     table = figures_table(title, "variant", *columns, *more, names=1)
     for one in variants:
-        ratio = one.trace_over_ncu
         table.add_row(
             one.measured_as,
             str(one.kernels),
-            UNKNOWN if one.passes is None else str(one.passes),
+            duration(one.idle_before_ns.median),
             duration(one.trace_ns),
             duration(one.ncu_ns),
-            ratio_text(ratio.median),
-            f"{ratio_text(ratio.p10)} to {ratio_text(ratio.p90)}",
+            ratio_text(one.trace_over_ncu.median),
             share_cell(one.within),
+            ratio_text(one.trace_over_ncu_less_offset.median),
+            share_cell(one.within_less_offset),
+            share_cell(_share_of(one.reasons, SLOWER)),
             share_cell(_share_of(one.reasons, NOT_EXPLAINED)),
-            bytes_size(one.claimed_bytes),
+        )
+    return table
+
+
+def _bytes(variants: Sequence[VariantFigures]) -> Table:
+    title = "Bytes from and to DRAM, of kernels with a claim"
+    columns = ("kernels", "passes", "claimed", "read", "read/claimed", "moved")
+    table = figures_table(title, "variant", *columns, names=1)
+    for one in variants:
+        read, claimed = one.dram_read_bytes, one.claimed_bytes
+        table.add_row(
+            one.measured_as,
+            str(one.kernels_with_claim),
+            str(one.joined.passes),
+            bytes_size(claimed),
+            bytes_size(read),
+            ratio_text(read / claimed) if read is not None and claimed else UNKNOWN,
             bytes_size(one.dram_bytes),
         )
     return table
@@ -179,7 +214,7 @@ def _add_reason(table: Table, variant: str, figure: str, reason: Reason, differe
 def _slowest(one: VariantFigures) -> Table:
     """The kernels with most time, by name."""
     title = f"{one.measured_as}: the kernels with most time"
-    columns = ("launches", "trace", "ncu", "trace/ncu", "claimed", "DRAM")
+    columns = ("launches", "trace", "ncu", "trace/ncu", "SM busy", "claimed", "DRAM")
     table = figures_table(title, "kernel", *columns, names=1)
     by_name: dict[int, list[KernelRow]] = {}
     for row in one.joined.rows:
@@ -194,6 +229,7 @@ def _slowest(one: VariantFigures) -> Table:
             duration(trace_ns),
             duration(ncu_ns),
             ratio_text(trace_ns / ncu_ns),
+            duration(sum(row.ncu_busy_ns for row in rows)),
             bytes_size(sum(claims) if claims else None),
             bytes_size(sum(row.dram_bytes for row in rows)),
         )

@@ -75,11 +75,11 @@ def measure(model: str, variant: str, ncu: Path, folder: Path) -> VariantFigures
     if code:
         raise SystemExit(code if code > 0 else 128 - code)
     say(f"{variant}: counting")
-    counts = count(ncu, program, folder / "ncu.csv")
+    counted = count(ncu, program, folder / "ncu.csv")
     traced = traced_step(folder / TRACE_FILE)
     claims = msgspec.json.decode((folder / CLAIMS_FILE).read_bytes(), type=list[int] | None)
-    both = joined(traced.kernels, counts.launches, claims)
-    return figures(variant, measured, both, traced.copies, counts.passes)
+    both = joined(traced.kernels, counted, claims)
+    return figures(variant, measured, both, traced.copies)
 
 
 def parsed_arguments() -> argparse.Namespace:

@@ -2,7 +2,7 @@
 
 `count` runs a program under `ncu`. Kernels run one by one; clocks and caches stay as they are. The
 metrics are few, so that one pass over a kernel has all of them: a second pass would find in L2 what
-the first has read. ncu's log says how many passes it took.
+the first has read. ncu's table says how many passes it took.
 """
 
 import csv
@@ -22,10 +22,14 @@ from decodescope.analyzer.errors import InputError, MissingRequirement, process_
 Extent = tuple[int, int, int]
 
 DURATION, CYCLES = "gpu__time_duration.sum", "sm__cycles_elapsed.avg"
+# Cycles with a warp on an SM, of the SM with most.
+BUSY = "sm__cycles_active.max"
 READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 # Sectors of 32 bytes that the SMs read from L2 and write to it.
 L2_SECTORS = "lts__t_sectors_srcunit_tex.sum"
-METRICS = (DURATION, READ, WRITTEN, L2_SECTORS, CYCLES)
+METRICS = (DURATION, READ, WRITTEN, L2_SECTORS, CYCLES, BUSY)
+# ncu adds it to every table.
+_PASSES = "profiler__replayer_passes"
 SECTOR_BYTES = 32
 
 _DEFAULT_PATH = Path("/usr/local/cuda/bin/ncu")
@@ -44,9 +48,8 @@ _OPTIONS = {
 _UNITS = {
     "ns": 1.0, "nsecond": 1.0, "us": 1e3, "usecond": 1e3, "ms": 1e6, "msecond": 1e6, "s": 1e9,
     "second": 1e9, "byte": 1.0, "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "sector": 1.0,
-    "cycle": 1.0, "": 1.0,
+    "cycle": 1.0, "pass": 1.0, "": 1.0,
 }  # fmt: skip
-_PASSES = re.compile(r"^==PROF== Profiling .* - (\d+) pass(?:es)?\s*$", re.MULTILINE)
 _ERROR = re.compile(r"^==ERROR== (.+?)\s*$", re.MULTILINE)
 _PERMISSION = "ERR_NVGPUCTRPERM"
 
@@ -54,25 +57,21 @@ _PERMISSION = "ERR_NVGPUCTRPERM"
 class Counted(Struct, frozen=True):
     """One launch: the kernel's function without its parameters, its launch shape, and counters.
 
-    `l2_bytes` is what the SMs read from and wrote to L2; `sm_hz` the SM clock, cycles ÷ duration.
+    `busy_ns` is how long warps were on the SM that was busy longest, so it is at most the kernel's
+    own time; `duration_ns` also holds its launch and a wait. `l2_bytes` is what the SMs read from
+    and wrote to L2; `sm_hz` the SM clock, cycles ÷ duration. `passes` is how often ncu ran it.
     """
 
     function: str
     grid: Extent
     block: Extent
     duration_ns: float
+    busy_ns: float
     read_bytes: float
     written_bytes: float
     l2_bytes: float
     sm_hz: float
-
-
-class Counts(Struct, frozen=True):
-    """Every launch in its order, and the passes that ncu took over each; None if it does not
-    say."""
-
-    launches: tuple[Counted, ...]
-    passes: int | None
+    passes: int
 
 
 def find_ncu() -> Path:
@@ -96,8 +95,8 @@ def ncu_version(ncu: Path) -> str | None:
     return found[0] if found else None
 
 
-def count(ncu: Path, program: Sequence[str], log: Path) -> Counts:
-    """Run `program` in the checkout under ncu, which writes to `log`.
+def count(ncu: Path, program: Sequence[str], log: Path) -> tuple[Counted, ...]:
+    """Every launch of `program`, run in the checkout under ncu, which writes to `log`.
 
     Raises:
         MissingRequirement: ncu may not or cannot count here, or the program failed.
@@ -114,25 +113,22 @@ def count(ncu: Path, program: Sequence[str], log: Path) -> Counts:
     return read_log(text)
 
 
-def read_log(text: str) -> Counts:
-    """What an ncu log with CSV output of the raw page says.
+def read_log(text: str) -> tuple[Counted, ...]:
+    """Every launch, in its order, of an ncu log with CSV output of the raw page.
 
     Raises:
         InputError: it has no table, lacks a metric, or has a unit or figure that is not known.
     """
-    found = list(_PASSES.finditer(text))
-    passes = max((int(one[1]) for one in found), default=None)
     table = csv.reader(line for line in text.splitlines() if line.startswith('"'))
     header = next(table, None)
     if header is None:
         raise InputError("ncu counted no kernel: its log has no table; was the profiler started?")
-    missing = {*METRICS, "Kernel Name", "Grid Size", "Block Size"} - {*header}
+    missing = {*METRICS, _PASSES, "Kernel Name", "Grid Size", "Block Size"} - {*header}
     if missing:
         raise InputError(f"ncu's table lacks {', '.join(sorted(missing))}; this ncu may be too old")
     units = dict(zip(header, next(table, ()), strict=False))
-    scales = {name: _scale(name, units.get(name, "")) for name in METRICS}
-    launches = (_counted(dict(zip(header, row, strict=False)), scales) for row in table)
-    return Counts(tuple(launches), passes)
+    scales = {name: _scale(name, units.get(name, "")) for name in (*METRICS, _PASSES)}
+    return tuple(_counted(dict(zip(header, row, strict=False)), scales) for row in table)
 
 
 def _counted(row: Mapping[str, str], scales: Mapping[str, float]) -> Counted:
@@ -145,15 +141,21 @@ def _counted(row: Mapping[str, str], scales: Mapping[str, float]) -> Counted:
     duration_ns = figures[DURATION]
     if not duration_ns > 0:
         raise InputError(f"ncu's table: kernel {row['Kernel Name']!r} took {duration_ns} ns")
+    if not figures[CYCLES] > 0:
+        raise InputError(
+            f"ncu's table: kernel {row['Kernel Name']!r} took {figures[CYCLES]} cycles"
+        )
     return Counted(
         row["Kernel Name"],
         grid,
         block,
         duration_ns,
+        figures[BUSY] / figures[CYCLES] * duration_ns,
         figures[READ],
         figures[WRITTEN],
         figures[L2_SECTORS] * SECTOR_BYTES,
         figures[CYCLES] * 1e9 / duration_ns,
+        int(figures[_PASSES]),
     )
 
 

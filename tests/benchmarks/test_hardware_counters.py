@@ -27,6 +27,7 @@ from benchmarks.counted_step import (
 )
 from benchmarks.counter_check import (
     NOT_EXPLAINED,
+    SLOWER,
     WITHIN,
     Joined,
     Probes,
@@ -48,43 +49,40 @@ from tests.helpers.rich_report import text_of
 HEADER = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",'
     '"Grid Size","Device","CC","dram__bytes_read.sum","dram__bytes_write.sum",'
-    '"gpu__time_duration.sum","lts__t_sectors_srcunit_tex.sum","sm__cycles_elapsed.avg"\n'
+    '"gpu__time_duration.sum","lts__t_sectors_srcunit_tex.sum","profiler__replayer_passes",'
+    '"sm__cycles_active.max","sm__cycles_elapsed.avg"\n'
 )
-UNITS = '"","","","","","","","","","","","byte","byte","ns","sector","cycle"\n'
+UNITS = '"","","","","","","","","","","","byte","byte","ns","sector","pass","cycle","cycle"\n'
 PROGRESS = """\
 ==PROF== Connected to process 4242 (/usr/bin/python3.12)
-==PROF== Profiling "gemv" - 0: 0%....50%....100% - 1 pass
-==PROF== Profiling "vectorized_elementwise_kernel" - 1: 0%....50%....100% - 2 passes
+==PROF== Profiling "gemv" - 0: 0%....50%....100%
 ==PROF== Disconnected from process 4242
 """
 ROWS = (
     '"0","4242","python3.12","127.0.0.1","gemv","1","7","(128, 1, 1)","(2048, 1, 1)","0","9.0",'
-    '"16,777,216","1,024","5,120","525,000.5","9,216"\n'
+    '"16,777,216","1,024","5,120","525,000.5","1","6,912","9,216"\n'
     '"1","4242","python3.12","127.0.0.1","vectorized_elementwise_kernel","1","7","(64, 2, 1)",'
-    '"(4, 1, 3)","0","9.0","0","0","1984","128","3968"\n'
+    '"(4, 1, 3)","0","9.0","0","0","1984","128","2","992","3968"\n'
 )
 LOG = PROGRESS + HEADER + UNITS + ROWS
 
 
 def test_a_log_gives_every_launch_in_base_units() -> None:
-    found = read_log(LOG)
-    assert found.passes == 2
-    gemv, other = found.launches
+    gemv, other = read_log(LOG)
     assert gemv == Counted(
-        "gemv", (2048, 1, 1), (128, 1, 1), 5120, 16_777_216, 1024, 525_000.5 * 32, 1.8e9
+        "gemv", (2048, 1, 1), (128, 1, 1), 5120, 3840, 16_777_216, 1024, 525_000.5 * 32, 1.8e9, 1
     )
     assert (other.function, other.grid, other.block) == (
         "vectorized_elementwise_kernel", (4, 1, 3), (64, 2, 1),
     )  # fmt: skip
-    assert other.sm_hz == 2e9
+    assert (other.busy_ns, other.sm_hz, other.passes) == (496, 2e9, 2)
 
 
 def test_other_units_are_converted() -> None:
     units = UNITS.replace('"ns"', '"usecond"').replace('"byte","byte"', '"Mbyte","Kbyte"')
-    gemv = read_log(HEADER + units + ROWS).launches[0]
+    gemv = read_log(HEADER + units + ROWS)[0]
     assert (gemv.duration_ns, gemv.read_bytes) == (5_120_000, 16_777_216e6)
     assert gemv.written_bytes == 1_024e3
-    assert read_log(HEADER + UNITS + ROWS).passes is None
 
 
 @pytest.mark.parametrize(
@@ -93,6 +91,8 @@ def test_other_units_are_converted() -> None:
         ("", "counted no kernel"),
         (PROGRESS + "==WARNING== No kernels were profiled.\n", "counted no kernel"),
         (LOG.replace("dram__bytes_read.sum", "other"), r"lacks dram__bytes_read\.sum"),
+        (LOG.replace("profiler__replayer_passes", "other"), "lacks profiler__replayer_passes"),
+        (LOG.replace('"9,216"', '"0"'), r"'gemv' took 0\.0 cycles"),
         (LOG.replace('"ns"', '"fortnight"'), "'fortnight'"),
         (LOG.replace('"5,120"', '"n/a"'), "'gemv' has no figure"),
         (LOG.replace('"5,120"', '"0"'), "'gemv' took 0"),
@@ -203,6 +203,14 @@ def test_a_traced_kernel_has_its_time_in_every_step(tmp_path: Path) -> None:
     assert found.kernels[1].bytes is None
 
 
+def test_a_traced_kernel_knows_how_long_the_gpu_was_idle(tmp_path: Path) -> None:
+    found = traced_step(write_trace(tmp_path / "trace.json", *[KERNELS] * WINDOW.steps))
+    # The step's first operation starts 10,000 after the step does, its copy ends at 90,200.
+    first, second, third = (one.idle_before_ns for one in found.kernels)
+    assert (second, third) == (10_000 - KERNELS[0][1], 10_000 - KERNELS[1][1])
+    assert first == 1_000_000 + 10_000 - 90_200
+
+
 def test_steps_with_different_kernels_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"different kernels \(3, 3, 2 of them\)"):
         traced_step(write_trace(tmp_path / "a.json", KERNELS, KERNELS, KERNELS[:2]))
@@ -211,13 +219,20 @@ def test_steps_with_different_kernels_are_refused(tmp_path: Path) -> None:
 
 
 def traced(name: str, *ns: int, grid: int = 1, moved: int | None = None) -> Traced:
-    return Traced(name, (grid, 1, 1), (64, 1, 1), ns, moved)
+    return Traced(name, (grid, 1, 1), (64, 1, 1), ns, 700, moved)
 
 
 def counted(
-    function: str, ns: float, *, grid: int = 1, read: float = 0, written: float = 0, l2: float = 0
+    function: str,
+    ns: float,
+    *,
+    grid: int = 1,
+    busy: float = 0,
+    read: float = 0,
+    written: float = 0,
+    l2: float = 0,
 ) -> Counted:
-    return Counted(function, (grid, 1, 1), (64, 1, 1), ns, read, written, l2, 2e9)
+    return Counted(function, (grid, 1, 1), (64, 1, 1), ns, busy, read, written, l2, 2e9, 1)
 
 
 def probe_sides(offset_ns: int = 1_000) -> tuple[list[Traced], list[Counted]]:
@@ -282,9 +297,9 @@ PROBES = Probes((), (), 1_000, 40, 2e9, 1e9, 600)
         ((49_000, 50_000, 54_000), 55_000, "steps"),
         ((5_000,), 6_000, "interval"),
         ((1_500,), 2_539, "interval"),
-        ((1_500,), 2_541, NOT_EXPLAINED),
+        ((1_500,), 2_541, "launch and wait"),
         ((5_000,), 11_000, "clock"),
-        ((5_000,), 8_000, NOT_EXPLAINED),
+        ((5_000,), 8_000, "launch and wait"),
         ((50_000,), 30_000, NOT_EXPLAINED),
     ],
 )
@@ -292,6 +307,16 @@ def test_a_duration_is_explained_only_by_figures(
     trace_ns: tuple[int, ...], ncu_ns: float, why: str
 ) -> None:
     assert why_time(traced("k", *trace_ns), counted("k", ncu_ns), PROBES) == why
+
+
+@pytest.mark.parametrize(
+    ("busy_ns", "why"),
+    [(4_900, "launch and wait"), (5_100, "launch and wait"), (5_110, SLOWER), (8_000, SLOWER)],
+)
+def test_a_kernel_that_keeps_an_sm_busy_for_longer_is_slower(busy_ns: float, why: str) -> None:
+    found = counted("k", 8_000, busy=busy_ns)
+    assert why_time(traced("k", 5_000), found, PROBES) == why
+    assert why_time(traced("k", 7_000), found, PROBES) == "interval", "busy or not"
 
 
 @given(
@@ -308,12 +333,14 @@ def test_what_is_within_the_bound_never_needs_a_reason(ns: list[int], ncu_ns: fl
     ("claimed", "read", "written", "l2", "why"),
     [
         (100_000, 99_000, 0, 0, WITHIN),
-        (100_000, 60_000, 42_001, 0, NOT_EXPLAINED),
+        (100_000, 103_000, 42_001, 106_000, NOT_EXPLAINED),
         (1_000, 1_500, 0, 0, "background"),
         (100_000, 40_000, 0, 98_000, "L2"),
         (100_000, 40_000, 0, 97_000, NOT_EXPLAINED),
-        (100_000, 120_000, 0, 118_000, "requested"),
-        (100_000, 120_000, 0, 110_000, NOT_EXPLAINED),
+        (100_000, 101_000, 9_000, 100_000, "written back"),
+        (100_000, 120_000, 0, 118_000, NOT_EXPLAINED),
+        (260, 30_208, 0, 288, "not data"),
+        (260, 30_208, 0, 320, NOT_EXPLAINED),
     ],
 )
 def test_bytes_are_explained_only_by_counters(
@@ -325,9 +352,14 @@ def test_bytes_are_explained_only_by_counters(
 
 def test_a_variant_adds_up_its_kernels() -> None:
     both = joined(*sides(), None)
-    found = figures("fused", "fused-pdl", both, 2, 1)
+    found = figures("fused", "fused-pdl", both, 2)
     assert (found.kernels, found.trace_ns, found.ncu_ns) == (2, 52_000, 53_500)
     assert found.within == pytest.approx(50 / 52)
+    assert found.ncu_less_offset_ns == 51_500
+    assert found.within_less_offset == 1
+    assert found.trace_over_ncu_less_offset.median == pytest.approx((50 / 49.5 + 1) / 2)
+    assert found.idle_before_ns.median == 700
+    assert (found.joined.passes, found.dram_read_bytes) == (1, 900)
     assert sum(one.share for one in found.reasons) == pytest.approx(1)
     assert [(one.reason, one.kernels, one.difference) for one in found.reasons] == [
         (WITHIN, 1, 500), ("interval", 1, 1_000),
@@ -342,7 +374,7 @@ def test_a_variant_adds_up_its_kernels() -> None:
 
 def test_a_variant_without_claims_has_no_bytes() -> None:
     trace, counters = sides()
-    found = figures("eager", "eager", joined([trace[1], *trace[2:]], counters[1:], None), 0, None)
+    found = figures("eager", "eager", joined([trace[1], *trace[2:]], counters[1:], None), 0)
     assert (found.claimed_bytes, found.dram_bytes, found.byte_reasons) == (None, None, ())
     assert "interval" in text_of(tables([found]), width=140)
 
@@ -416,7 +448,7 @@ def test_a_refused_variant_leaves_the_others_in_the_record(
         assert folder.is_dir()
         if variant == "compiled":
             raise InputError("kernel 7 is another")
-        return figures(variant, variant, both, 0, 1)
+        return figures(variant, variant, both, 0)
 
     monkeypatch.setattr(hardware_counters, "has_gpu", lambda script: True)
     monkeypatch.setattr(hardware_counters, "find_ncu", lambda: fake_ncu(tmp_path, ""))
@@ -438,7 +470,7 @@ def ncu_log(kernels: Sequence[Traced]) -> str:
     """A log in which every kernel takes 1 µs more than in the trace."""
     rows = [
         f'"{id}","1","p","h","{one.name.partition("(")[0].split("::")[-1]}","1","7","{one.block}",'
-        f'"{one.grid}","0","9.0","10","0","{one.ns[0] + 1_000}","1","2000"\n'
+        f'"{one.grid}","0","9.0","10","0","{one.ns[0] + 1_000}","1","1","1000","2000"\n'
         for id, one in enumerate(kernels)
     ]
     return PROGRESS + HEADER + UNITS + "".join(rows)
@@ -470,7 +502,7 @@ def test_a_variant_is_traced_and_counted_in_two_processes(
         assert end.value.code == exit_code
         return
     found = measure("a-model", "fused", ncu, folder)
-    assert (found.measured_as, found.kernels, found.copies, found.passes) == ("fused-pdl", 3, 1, 2)
+    assert (found.measured_as, found.kernels, found.copies) == ("fused-pdl", 3, 1)
     assert [(one.reason, one.kernels) for one in found.reasons] == [("interval", 3)]
     assert [(one.reason, one.kernels) for one in found.byte_reasons] == [
         (NOT_EXPLAINED, 1), ("background", 1), (WITHIN, 1),
