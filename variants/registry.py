@@ -280,7 +280,8 @@ _BUILT_IN = (
 )
 
 _PEERS = tuple(
-    Variant(peer.name, peer.summary, True, peer.build, missing=peer.missing) for peer in PEERS
+    Variant(peer.name, peer.summary, True, peer.build, peer.check, missing=peer.missing)
+    for peer in PEERS
 )
 
 

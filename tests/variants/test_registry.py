@@ -271,3 +271,13 @@ def test_a_peers_name_is_taken(packages: None, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "good", Variant("gpt-fast", "not it", False, build_nothing))
     broken = {info.name: info.unavailable for info in available_variants("cpu")}
     assert broken["mine"] == "its name 'gpt-fast' is taken"
+
+
+@pytest.mark.parametrize("name", ["gpt-fast", "liger"])
+def test_a_peer_of_llamas_refuses_others_before_weights(name: str) -> None:
+    check = find_variant(name).check
+    assert check is not None
+    check("a model", {"model_type": "llama"}, DecodeWorkload(1, 4, 5), "cuda")
+    for config in ({"model_type": "qwen2"}, {}):
+        with pytest.raises(ModelError, match=f"variant {name}: a model is no Llama but"):
+            check("a model", config, DecodeWorkload(1, 4, 5), "cuda")

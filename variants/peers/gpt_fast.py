@@ -119,7 +119,7 @@ class GptFastStep(DecodeStep):
 
 
 def converted(loaded: LoadedModel, module: Any, positions: int) -> Any:
-    """The model as a Transformer of `module`: the same tensors, except Q, K and V.
+    """The Llama as a Transformer of `module`: the same tensors, except Q, K and V.
 
     Those become one matrix, and the rows of Q and K are reordered within each head: transformers
     rotates row i with row i + d/2, gpt-fast row 2i with row 2i + 1.
@@ -157,8 +157,6 @@ def converted(loaded: LoadedModel, module: Any, positions: int) -> Any:
 
 
 def _unsupported(config: Any) -> str | None:
-    if config.model_type != "llama":
-        return f"is no Llama but {config.model_type}"
     if config.hidden_size != config.num_attention_heads * config.head_dim:
         return "has heads that together are not as wide as its hidden state"
     if config.attention_bias or config.mlp_bias:

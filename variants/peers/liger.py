@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from decodescope.analyzer.errors import ModelError
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.eager import EagerStep
@@ -19,16 +18,7 @@ _ROTATION = "apply_rotary_pos_emb"
 
 
 def build_liger(loaded: LoadedModel, workload: DecodeWorkload) -> "LigerStep":
-    """`eager` with the operators of `apply_liger_kernel_to_llama`, on the same weights.
-
-    Raises:
-        ModelError: the model is no Llama.
-    """
-    if loaded.model.config.model_type != "llama":
-        raise ModelError(
-            f"variant liger: {loaded.name} is no Llama but {loaded.model.config.model_type}; "
-            "choose another variant"
-        )
+    """`eager` on a Llama with the operators of `apply_liger_kernel_to_llama`, on its weights."""
     from liger_kernel.transformers import (  # type: ignore[import-not-found]
         apply_liger_kernel_to_llama,
     )

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.protocol import WorkerConfig
 from decodescope.variants.claims.bench import comparable_with
 from decodescope.variants.claims.decode import kernl_fp8, megakernels, peers
 from decodescope.variants.claims.decode.kernl_fp8 import measure_fp8
@@ -14,6 +16,8 @@ from decodescope.variants.claims.decode.megakernels import measure_megakernels
 from decodescope.variants.claims.decode.peers import LLAMA_1B, LLAMA_8B, importable, measure_peers
 from decodescope.variants.claims.report import Row
 from decodescope.variants.comparing import command
+from decodescope.variants.comparing.jobs import RunJob
+from decodescope.variants.comparing.process import run_job
 from decodescope.variants.measuring import request
 from decodescope.variants.peers import catalog
 from tests.variants.claims.scripted_runs import Scripted, ScriptedRuns, setup_with
@@ -145,6 +149,18 @@ def test_a_checkout_is_importable_here_and_in_children_only_within(
         assert os.environ["PYTHONPATH"].split(os.pathsep)[-1] == str(installed)
     assert sys.path == before
     assert os.environ.get("PYTHONPATH") == inherited
+
+
+def test_the_process_of_a_run_finds_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("model.py", "generate.py"):
+        (tmp_path / name).write_text("")
+    job = RunJob(WorkerConfig("gpt-fast", 1, 4, model="tiny", device="cpu"), None)
+    with importable(tmp_path), pytest.raises(MissingRequirement) as refused:
+        run_job(job, lambda _: None)
+    # Without the checkout it would need that as well.
+    assert str(refused.value).startswith("variant gpt-fast: needs a CUDA device; choose")
 
 
 def test_fp8_has_memory_perplexity_and_speed() -> None:

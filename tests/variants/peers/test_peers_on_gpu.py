@@ -1,0 +1,49 @@
+"""Each peer that is installed decodes on a CUDA device, as accurately as its format allows."""
+
+import pytest
+from msgspec.structs import replace
+
+from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.variants.claims.decode.measuring import tolerance_of
+from decodescope.variants.comparing.accuracy_run import score_variants
+from decodescope.variants.measuring.run import run_variant
+from decodescope.variants.peers.catalog import PEERS, Peer
+
+pytestmark = [
+    pytest.mark.gpu,
+    # Warnings of other projects' packages are not ours.
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.timeout(900),
+]
+
+CONFIG = WorkerConfig("eager", 1, 40, model="tiny", context=32, dtype="bf16", device="cuda")
+
+
+def nothing(stage: str) -> None:
+    pass
+
+
+@pytest.fixture(params=PEERS, ids=lambda peer: peer.name)
+def peer(request: pytest.FixtureRequest) -> Peer:
+    found: Peer = request.param
+    if reason := found.missing():
+        pytest.skip(reason)
+    return found
+
+
+def test_a_peer_is_as_accurate_as_its_format_allows(peer: Peer) -> None:
+    scores = score_variants(CONFIG, ("eager", peer.name, "fused"), None, nothing)
+    eager = scores.accuracies["eager"].logit_rel_error
+    assert scores.accuracies[peer.name].logit_rel_error < tolerance_of(peer.name, "bf16", eager)
+    # It leaves the weights and transformers to those that come after it.
+    assert scores.accuracies["fused"].logit_rel_error < 2 * eager
+
+
+def test_a_peer_is_timed_and_profiled(peer: Peer) -> None:
+    report = run_variant(replace(CONFIG, variant=peer.name), None, nothing)
+    assert report.tokens_per_s is not None
+    assert report.waterfall
+    if peer.name in ("gpt-fast", "torchao-fp8", "torchao-int8"):
+        # Replayed as a graph, with a few launches around it.
+        assert report.launch_calls_per_step is not None
+        assert report.launch_calls_per_step < 15
