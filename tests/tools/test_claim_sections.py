@@ -130,6 +130,18 @@ def test_each_source_has_its_rows_for_every_gpu(reports):
     assert "| not measured: int8: relative error 0.5 |" in blog
 
 
+@pytest.mark.parametrize(("without", "apart"), [(8, False), (9, True)])
+def test_many_rows_without_a_published_figure_are_below_the_others(reports, without, apart):
+    more = tuple(Row(f"M = {m}", "ratio", None, spread(1.0 + m)) for m in range(without))
+    many = claim("many", Source("many", "https://many.example", ""), RACE, rows=ROWS[:2] + more)
+    section = page({"x": report(H200, many)}).partition("### many")[2].partition("</details>")[0]
+    table, _, details = section.partition("<details>")
+    shown = details if apart else table
+    assert all(f"| M = {m} |" in shown for m in range(without))
+    assert ("M = 0" in table) != apart
+    assert "| SwiGLU | x1.60 |" in table
+
+
 def test_every_row_of_every_table_has_the_cells_of_its_header(reports):
     found = tables(page(reports))
     assert len(found) > 20

@@ -69,7 +69,7 @@ def _rooflines(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
             joined=False,
             labels=tuple(label for _, _, label in found),
         )
-        for name, found in points.items()
+        for name, found in sorted(points.items(), key=lambda item: item[0] != "ours")
     ]
     places = [x for found in points.values() for x, _, _ in found]
     peak = measured[0].report.measured_peak_bytes_per_s
@@ -159,7 +159,7 @@ def _by_size(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
             title = f"{one.claim.name} on {gpu_word(gpu)}: time of a call by {axis}"
             series = [
                 Series(name, tuple(points.items()), limit="measured" if name == _BOUND else None)
-                for name, points in lines.items()
+                for name, points in sorted(lines.items(), key=lambda item: item[0] == _BOUND)
             ]
             marks = sorted({size for points in lines.values() for size in points})
             svg = lines_file(title, axis, "µs, in a CUDA graph", series, marks)

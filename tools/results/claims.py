@@ -22,6 +22,7 @@ from decodescope.variants.claims.table import spread_text, value_text
 from tools.results.records import RESULTS, commit_text, machine_text
 
 FOLDER = RESULTS / "claims"
+_MANY = 8
 _OF_A_GPU = ("tokens_per_s", "ns", "bytes_per_s")
 
 
@@ -103,6 +104,15 @@ def origin_lines(measured: Sequence[Recorded]) -> Iterator[str]:
             *_noise([one.claim for one in of_file]),
         ]
         yield "; ".join(parts) + "."
+
+
+def rows_apart(claim: ClaimResult) -> tuple[list[Row], list[Row]]:
+    """The rows of a claim's table, and further ones: those without a published figure, where they
+    are many beside others that have one."""
+    without = [row for row in claim.rows if row.published is None]
+    if len(without) <= _MANY or len(without) == len(claim.rows):
+        return list(claim.rows), []
+    return [row for row in claim.rows if row.published is not None], without
 
 
 def row_cells(row: Row) -> list[str]:

@@ -17,6 +17,9 @@ _WIDTH, _COLORS = 860.0, 7
 _TOP, _ROW, _FOOT = 56.0, 24.0, 22.0
 _LEFT, _RIGHT, _HEIGHT, _LEGEND = 70.0, 24.0, 440.0, 20.0
 
+# A name in a drawing: its left and right end, and its baseline.
+_Box = tuple[float, float, float]
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -99,7 +102,7 @@ def lines_file(
         drawing.text(_LEFT - 8, up.place(at) + 4, f"{at:,g}", "dim", "end")
     drawing.text(_WIDTH - _RIGHT, _HEIGHT + 34, x_name, "dim", "end")
     drawing.text(12, 42, y_name, "dim")
-    taken: list[tuple[float, float]] = []
+    taken: list[_Box] = []
     for number, one in enumerate(series):
         _series(drawing, one, number, across, up)
         _labels(drawing, one, across, up, taken)
@@ -122,19 +125,19 @@ def _series(drawing: Drawing, one: Series, number: int, across: "_Axis", up: "_A
     drawing.text(x + 32, y, one.name)
 
 
-def _labels(
-    drawing: Drawing,
-    one: Series,
-    across: "_Axis",
-    up: "_Axis",
-    taken: list[tuple[float, float]],
-) -> None:
-    """The names of points, but not over another name."""
+def _labels(drawing: Drawing, one: Series, across: "_Axis", up: "_Axis", taken: list[_Box]) -> None:
+    """The names of points below them, where no other name is."""
     for (x_value, y_value), label in zip(one.points, one.labels, strict=False):
-        x, y = across.place(x_value) + 8, up.place(y_value) + 16
-        if all(abs(x - other_x) > 150 or abs(y - other_y) > 13 for other_x, other_y in taken):
-            drawing.text(x, y, label, "dim")
-            taken.append((x, y))
+        x, y = across.place(x_value), up.place(y_value)
+        width = 7.5 * len(label)
+        box = (x + 8, x + 8 + width, y + 16)
+        if not any(_overlap(box, other) for other in taken):
+            drawing.text(box[0], box[2], label, "dim")
+            taken.append(box)
+
+
+def _overlap(one: _Box, other: _Box) -> bool:
+    return one[0] < other[1] and other[0] < one[1] and abs(one[2] - other[2]) < 14
 
 
 @dataclass(frozen=True, slots=True)
