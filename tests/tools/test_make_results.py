@@ -7,7 +7,6 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from benchmarks.counter_check import Joined, Probes
 from benchmarks.counter_figures import Quantiles, Reason, VariantFigures
 from decodescope.variants.claims.report import ClaimsReport
 from tools.make_results import COMMAND, PLOTS, ROOT, documents, with_results
@@ -161,12 +160,24 @@ def quantiles(value: float) -> Quantiles:
 def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(records, reports):
     page = next(text for path, text in documents(records, reports).items() if path.suffix == ".md")
     assert ("hardware-counters" in records) == ("gpu__time_duration" in page)
-    probes = Probes((), (), 900.0, 100.0, 1.98e9, 1.5e9, 1e4)
-    counted = VariantFigures(
-        "fused", "fused-pdl", 82, 0, 1, 7e5, 7.2e5, quantiles(0.98), quantiles(900.0), 0.75,
-        (Reason("interval", 20, 0.25, 2e4),), 80, 2_470_000_000, 2.4e9,
-        (Reason("L2", 80, 1.0, -7e7),), Joined((), (), probes),
-    )  # fmt: skip
+    counted = {
+        **dict.fromkeys(VariantFigures.__struct_fields__),
+        "measured_as": "fused-pdl",
+        "kernels": 82,
+        "trace_ns": 7e5,
+        "ncu_ns": 7.2e5,
+        "ncu_less_offset_ns": 7.1e5,
+        "trace_over_ncu": quantiles(0.98),
+        "trace_over_ncu_less_offset": quantiles(1.0),
+        "within": 0.75,
+        "within_less_offset": 0.5,
+        "reasons": (Reason("interval", 20, 0.25, 2e4),),
+        "claimed_bytes": 2_470_000_000,
+        "dram_bytes": 2.4e9,
+        "dram_read_bytes": 2.3e9,
+        "byte_reasons": (Reason("L2", 80, 1.0, -7e7),),
+    }
+    assert list(counted) == list(VariantFigures.__struct_fields__)
     variants = [
         msgspec.to_builtins(counted),
         {"measured_as": "eager", "refused": "other | kernels"},
@@ -183,11 +194,10 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
     found = documents(records | {"hardware-counters": record}, reports)
     page = next(text for path, text in found.items() if path.name == "results.md")
     section = page.partition("## Beside the hardware's counters")[2].partition("\n## ")[0]
-    row = (
-        "| `fused-pdl` | 82 | 700 µs | 720 µs | 0.980 (0.882, 1.078) | 75.0 % | 2.47 GB | 2.40 GB |"
-    )
-    assert row in section
-    assert "| `eager` | other \\| kernels | | | | | | |" in section
+    ratios = "0.980 (0.882, 1.078) | 1.000 (0.900, 1.100)"
+    shares = "75.0 % | 50.0 % | 2.47 GB | 2.40 GB | 2.30 GB"
+    assert f"| `fused-pdl` | 82 | 700 µs | 720 µs | 710 µs | {ratios} | {shares} |" in section
+    assert "| `eager` | other \\| kernels |" in section
     assert "| `fused-pdl` | bytes | L2 | 80 | 100.0 % | -70.0 MB |" in section
 
 
