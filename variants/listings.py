@@ -41,9 +41,10 @@ def models_table(presets: Sequence[Preset]) -> Table:
 
 
 def variants_table(
-    variants: Sequence[VariantInfo], peers: Sequence[VariantInfo], device: str
+    listed: tuple[Sequence[VariantInfo], Sequence[VariantInfo]], device: str
 ) -> Table:
-    """`variants`, then `peers`; for one that does not run on `device`, the reason."""
+    """Variants, then peers of other projects; for one that does not run on `device`, the reason."""
+    variants, peers = listed
     table = _table("variant", "what it is", f"on {device}")
     for info in variants:
         _add_variant(table, info)

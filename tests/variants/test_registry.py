@@ -81,7 +81,7 @@ def test_built_in_variants_by_device(interpreting: bool, monkeypatch: pytest.Mon
     interpreted = [info.name for info in available_variants("cpu") if info.interpreted]
     assert interpreted == (["fused"] if interpreting else [])
     table = Console(width=200, file=StringIO())
-    table.print(variants_table(available_variants("cpu"), available_peers("cpu"), "cpu"))
+    table.print(variants_table((available_variants("cpu"), available_peers("cpu")), "cpu"))
     assert ("interpreted: tokens and accuracy" in table.file.getvalue()) == interpreting  # type: ignore[attr-defined]
 
 
@@ -261,7 +261,7 @@ def test_peers_are_listed_apart_with_what_they_need(monkeypatch: pytest.MonkeyPa
     on_cpu = {info.name: info.unavailable for info in available_peers("cpu")}
     assert on_cpu["liger"] == "needs a CUDA device; needs liger-kernel: pip install liger-kernel"
     shown = StringIO()
-    table = variants_table(available_variants("cuda"), available_peers("cuda"), "cuda")
+    table = variants_table((available_variants("cuda"), available_peers("cuda")), "cuda")
     Console(width=200, file=shown).print(table)
     assert shown.getvalue().index("compiled") < shown.getvalue().index("torchao-fp8")
 

@@ -27,8 +27,8 @@ def variants(device: str | None) -> None:
     from decodescope.variants.registry import available_peers, available_variants
 
     chosen = choose_device(device)
-    table = partial(variants_table, peers=available_peers(chosen), device=chosen)
-    print_table(available_variants(chosen), table)
+    listed = (available_variants(chosen), available_peers(chosen))
+    print_table(listed, partial(variants_table, device=chosen))
 
 
 @click.command()
