@@ -12,6 +12,11 @@ DecodescopeError
 import errno
 import os
 import signal
+from importlib.metadata import entry_points
+from traceback import walk_tb
+
+# Entry points of the packages that add variants.
+VARIANTS_GROUP = "decodescope.variants"
 
 
 class DecodescopeError(Exception):
@@ -58,8 +63,8 @@ _UNUSABLE_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def known_error(error: Exception) -> DecodescopeError:
-    """`error` as one of ours: itself, an unusable file name, a lack of the machine, or an
-    `InternalError`."""
+    """`error` as one of ours: itself, an unusable file name, a lack of the machine, an `InputError`
+    if a package that adds a variant failed, or an `InternalError`."""
     if isinstance(error, DecodescopeError):
         return error
     if isinstance(error, OSError) and error.errno in _UNUSABLE_NAMES:
@@ -70,7 +75,26 @@ def known_error(error: Exception) -> DecodescopeError:
         where = "" if error.filename is None else f"{error.filename}: "
         what = os.strerror(error.errno)
         return MissingRequirement(f"{where}{what}; free some, or raise the limit, and try again")
+    if (package := _failed_package(error)) is not None:
+        return InputError(
+            f"{package}, a package with a variant of its own, failed: {first_line(error)}; --debug "
+            "shows the traceback"
+        )
     return InternalError(first_line(error))
+
+
+def _failed_package(error: Exception) -> str | None:
+    """The package with a variant in whose code, or below it, `error` arose; None if it was ours."""
+    packages = {_first_word(entry.value) for entry in entry_points(group=VARIANTS_GROUP)}
+    for frame, _ in reversed(list(walk_tb(error.__traceback__))):
+        name = _first_word(frame.f_globals.get("__name__") or "")
+        if name == "decodescope" or name in packages:
+            return name if name in packages else None
+    return None
+
+
+def _first_word(dotted: str) -> str:
+    return dotted.partition(":")[0].partition(".")[0]
 
 
 def first_line(error: Exception) -> str:

@@ -12,7 +12,13 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement, ModelError
+from decodescope.analyzer.errors import (
+    VARIANTS_GROUP,
+    DecodescopeError,
+    InputError,
+    MissingRequirement,
+    ModelError,
+)
 from decodescope.analyzer.protocol import VariantInfo
 from decodescope.variants.machine.environment import interpreting
 from decodescope.variants.peers.catalog import PEERS
@@ -31,7 +37,6 @@ if TYPE_CHECKING:
     from decodescope.variants.model.workload import DecodeWorkload
     from decodescope.variants.steps.step import DecodeStep
 
-ENTRY_POINT_GROUP = "decodescope.variants"
 SHORT_NAMES = {"fp8": "fused+graph+fp8_e4m3"}
 
 Builder = Callable[["LoadedModel", "DecodeWorkload", str], "DecodeStep"]
@@ -98,7 +103,8 @@ def build_variant(
     """The variant `name` built for this model and workload, ready to prefill.
 
     Raises:
-        InputError: an unknown name (with the nearest known), or one not built here.
+        InputError: an unknown name (with the nearest known), one not built here, or a package's
+            variant that builds no `DecodeStep`.
         MissingRequirement: it needs CUDA, or GPU memory ran out.
         ModelError: context and new tokens exceed what the model allows, or the model's weights were
             quantised for another variant (`measuring.preparation.require_weights`).
@@ -109,6 +115,7 @@ def build_variant(
     from decodescope.variants.machine.memory import memory_errors
     from decodescope.variants.model.loading import check_fits
     from decodescope.variants.model.quantize import quantization_of
+    from decodescope.variants.steps.step import DecodeStep
 
     if not loaded.can_store(quantization_of(variant.spec)):
         raise ModelError(
@@ -117,7 +124,12 @@ def build_variant(
         )
     check_fits(loaded, workload)
     with memory_errors(f"building variant {name}", device):
-        return variant.build(loaded, workload, device)
+        step = variant.build(loaded, workload, device)
+    if not isinstance(step, DecodeStep):
+        raise InputError(
+            f"variant {name}: its build returned a {type(step).__name__}, not a DecodeStep"
+        )
+    return step
 
 
 def require_variant(name: str, device: str) -> Variant:
@@ -304,7 +316,7 @@ def _installed() -> tuple[list[Variant], list[VariantInfo]]:
     taken = {*(variant.name for variant in (*_BUILT_IN, *_PEERS)), *SHORT_NAMES}
     found: list[Variant] = []
     broken: list[VariantInfo] = []
-    for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
+    for entry in sorted(entry_points(group=VARIANTS_GROUP), key=lambda entry: entry.name):
         variant, reason = _load(entry)
         if variant is not None and variant.name in taken:
             reason = f"its name {variant.name!r} is taken"

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
+from decodescope.analyzer.errors import (
+    VARIANTS_GROUP,
+    InputError,
+    MissingRequirement,
+    ModelError,
+)
 from decodescope.variants import registry
 from decodescope.variants.listings import variants_table
 from decodescope.variants.model.workload import DecodeWorkload
@@ -26,13 +31,19 @@ from decodescope.variants.registry import (
     require_variant,
 )
 from decodescope.variants.spec import NARROW_WEIGHTS
+from decodescope.variants.steps.eager import EagerStep
 
 
 def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
     return ("built", loaded.name, workload.batch, device)
 
 
-GOOD = Variant("mine", "my own step", False, build_nothing)
+def build_eager(loaded: Any, workload: DecodeWorkload, device: str) -> EagerStep:
+    return EagerStep(loaded, workload)
+
+
+GOOD = Variant("mine", "my own step", False, build_eager)
+NOTHING = Variant("nothing", "no step at all", False, build_nothing)
 NARROW = (*(word for word in NARROW_WEIGHTS if word != "w8a8"), "kv_fp8_e4m3", "w8a8")
 ON_GPU = Variant("mine-gpu", "my own step on a GPU", True, build_nothing)
 TAKEN = Variant("eager", "not the real one", False, build_nothing)
@@ -42,16 +53,17 @@ TAKEN = Variant("eager", "not the real one", False, build_nothing)
 def packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Installed packages: two with good variants, and every way to be broken."""
     module = ModuleType("third_party_steps")
-    module.__dict__.update(good=GOOD, on_gpu=ON_GPU, taken=TAKEN, wrong=42)
+    module.__dict__.update(good=GOOD, nothing=NOTHING, on_gpu=ON_GPU, taken=TAKEN, wrong=42)
     monkeypatch.setitem(sys.modules, "third_party_steps", module)
 
     def entry(name: str, value: str) -> EntryPoint:
-        return EntryPoint(name, value, registry.ENTRY_POINT_GROUP)
+        return EntryPoint(name, value, VARIANTS_GROUP)
 
     installed = [
         entry("wrong", "third_party_steps:wrong"),
         entry("mine", "third_party_steps:good"),
         entry("absent", "third_party_gone:variant"),
+        entry("nothing", "third_party_steps:nothing"),
         entry("mine-gpu", "third_party_steps:on_gpu"),
         entry("shadow", "third_party_steps:taken"),
     ]
@@ -103,7 +115,7 @@ def test_fused_variants_without_a_graph_are_interpreted_on_the_cpu(
 def test_packages_add_variants_and_broken_ones_hide_nothing() -> None:
     listed = {info.name: info.unavailable for info in available_variants("cpu")}
     own = ["eager", "compiled", "fused", "fused+graph", *(f"fused+graph+{name}" for name in NARROW)]
-    assert list(listed) == [*own, "mine", "mine-gpu", "absent", "shadow", "wrong"]
+    assert list(listed) == [*own, "mine", "mine-gpu", "nothing", "absent", "shadow", "wrong"]
     assert listed["eager"] is None
     assert listed["mine"] is None
     assert listed["mine-gpu"] == "needs a CUDA device"
@@ -117,8 +129,11 @@ def test_packages_add_variants_and_broken_ones_hide_nothing() -> None:
 
 @pytest.mark.usefixtures("packages")
 def test_a_packages_variant_is_built(load_small: Callable[..., Any]) -> None:
-    step = build_variant("mine", load_small("llama"), DecodeWorkload(3, 4, 5), "cpu")
-    assert step == ("built", "llama", 3, "cpu")
+    loaded, workload = load_small("llama"), DecodeWorkload(3, 4, 5)
+    step = build_variant("mine", loaded, workload, "cpu")
+    assert isinstance(step, EagerStep)
+    with pytest.raises(InputError, match="variant nothing: its build returned a tuple, not a Dec"):
+        build_variant("nothing", loaded, workload, "cpu")
 
 
 @pytest.mark.parametrize(
