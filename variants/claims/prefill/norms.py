@@ -11,7 +11,7 @@ import torch
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import RmsNorm
 from decodescope.kernels.ops.rms_norm_residual import RmsNormOfSum, RmsNormResidual
-from decodescope.kernels.ops.rms_norm_rungs import RmsNormRows, RowTile
+from decodescope.kernels.ops.rms_norm_rungs import Hint, RmsNormRows, RowTile
 from decodescope.variants.claims.claim import Claim, Measured, Setup
 from decodescope.variants.claims.prefill.source import (
     HIDDEN,
@@ -41,9 +41,11 @@ from decodescope.variants.claims.rms_norm.rows import fastest
 from decodescope.variants.machine.compile_ahead import launch_all
 
 _EPS = 1e-6
-# Rows that a program holds, and its warps; warps, stages and programs on a multiprocessor.
+# Rows that a program holds, and its warps.
 _HELD = ((1, 4), (1, 8), (1, 16), (2, 8), (2, 16), (4, 16))
-_STREAMED = ((4, 2, 8), (8, 2, 4), (8, 2, 8), (16, 2, 4))
+# Not "evict_stores": with 2,048 rows a cache that keeps x longest still holds a part of it when the
+# copies come round again.
+_HINTS: tuple[Hint, ...] = ("", "evict_first")
 
 _liger_norm = liger("rms_norm", "LigerRMSNormFunction")
 _liger_sum_norm = liger("fused_add_rms_norm", "LigerFusedAddRMSNormFunction")
@@ -162,13 +164,7 @@ def measure_rms_norm_residual(setup: Setup, tokens: int = TOKENS, hidden: int = 
 
 def _in_rows(racing: Racing, work: Work, operations: Sequence[RmsNorm]) -> Entrant:
     """The kernel of many rows, with the fastest of its tiles."""
-    x = operations[0].x
-    multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count if x.is_cuda else 2
-    tiles = [RowTile(rows, warps) for rows, warps in _HELD]
-    tiles += [
-        RowTile(1, warps, stages, programs * multiprocessors)
-        for warps, stages, programs in _STREAMED
-    ]
+    tiles = [RowTile(rows, warps, hint=hint) for rows, warps in _HELD for hint in _HINTS]
     made = {
         _tile_text(tile): [RmsNormRows(one.x, one.norm, one.out, tile) for one in operations]
         for tile in tiles
@@ -184,9 +180,8 @@ def _in_rows(racing: Racing, work: Work, operations: Sequence[RmsNorm]) -> Entra
 
 
 def _tile_text(tile: RowTile) -> str:
-    if tile.programs is None:
-        return f"{tile.rows} rows a program, {tile.num_warps} warps"
-    return f"{tile.programs} programs, {tile.num_warps} warps, {tile.num_stages} stages"
+    rows = f"{tile.rows} row{'' if tile.rows == 1 else 's'} a program, {tile.num_warps} warps"
+    return f"{rows}, {tile.hint}" if tile.hint else rows
 
 
 def _norm(draw: torch.Generator, features: int) -> Norm:
