@@ -111,17 +111,17 @@ def test_it_is_compared_with_eager(python: Python, device: str, tmp_path: Path) 
     build("llama-tied", torch.float32).save_pretrained(tmp_path)
     done = python(
         "decodescope", "compare", "--model", str(tmp_path), "--device", device, "--variants",
-        "eager,fast-norm", "--tokens", "4", "--context", "4", "--repeats", "1", "--json",
+        "eager,fast-norm", "--tokens", "4", "--context", "4", "--repeats", "1", "--dtype", "fp32",
+        "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     compared = msgspec.json.decode(done.stdout, type=Comparison)
     assert [run.variant for run in compared.runs] == ["eager", "fast-norm"]
     (pair,) = compared.comparison.pairs
     assert (pair.speed is None) == (device == "cpu")
-    eager, own = (run.accuracy for run in compared.runs)
-    assert eager is not None
+    own = compared.runs[1].accuracy
     assert own is not None
-    assert abs(own.logit_rel_error - eager.logit_rel_error) < 1e-3
+    assert 0 < own.logit_rel_error < 1e-4
 
 
 @pytest.mark.gpu
