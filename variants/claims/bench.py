@@ -32,7 +32,8 @@ def run_claims(
 ) -> ClaimsReport:
     """Measure the claims in turn. Needs what `require_gpu` checks.
 
-    A claim that fails has an error and does not end the others. Ctrl-C ends the measurement.
+    Raises:
+        KeyboardInterrupt: before a claim was complete.
     """
     uuid = gpu_uuid()
     watch = ClockWatch(None if uuid is None else open_meters(uuid))
@@ -49,7 +50,7 @@ def run_claims(
     datasheet_bytes_per_s = None if datasheet is None else datasheet.bytes_per_s
     setup = Setup(racing, say, gpt_fast, datasheet_bytes_per_s)
     floor_ns = racing.launch_floor_ns()
-    results = [measure_claim(claim, setup, watch, gpu.name) for claim in claims]
+    results = measure_claims(claims, setup, watch, gpu.name)
     return ClaimsReport(
         schema_version=SCHEMA_VERSION,
         measured_peak_bytes_per_s=racing.peak_bytes_per_s,
@@ -58,9 +59,31 @@ def run_claims(
         launch_floor_ns=floor_ns,
         l2_bytes=gpu.L2_cache_size,
         rounds=ROUNDS,
-        claims=tuple(results),
+        claims=results,
         environment=environment(),
     )
+
+
+def measure_claims(
+    claims: Sequence[Claim], setup: Setup, watch: ClockWatch, gpu_name: str
+) -> tuple[ClaimResult, ...]:
+    """Measure the claims in turn; one that fails has an error and does not end the others.
+
+    Ctrl-C ends the measurement: the claims that are complete are kept, the others have that as
+    their error.
+
+    Raises:
+        KeyboardInterrupt: before a claim was complete.
+    """
+    results: list[ClaimResult] = []
+    try:
+        for claim in claims:
+            results.append(measure_claim(claim, setup, watch, gpu_name))
+    except KeyboardInterrupt:
+        if not results:
+            raise
+        results += [_interrupted(claim, gpu_name) for claim in claims[len(results) :]]
+    return tuple(results)
 
 
 def measure_claim(claim: Claim, setup: Setup, watch: ClockWatch, gpu_name: str) -> ClaimResult:
@@ -86,6 +109,11 @@ def measure_claim(claim: Claim, setup: Setup, watch: ClockWatch, gpu_name: str) 
         monotonic() - begun_s,
         error,
     )
+
+
+def _interrupted(claim: Claim, gpu_name: str) -> ClaimResult:
+    comparable = comparable_with(claim.source, gpu_name)
+    return ClaimResult(claim.name, claim.title, claim.source, comparable, (), error="interrupted")
 
 
 def comparable_with(source: Source, gpu_name: str) -> str:

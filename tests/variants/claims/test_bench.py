@@ -1,0 +1,101 @@
+"""`bench claims`: one claim's failure or an interruption loses no other claim."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from decodescope.analyzer.errors import MissingRequirement
+from decodescope.cli.main import cli
+from decodescope.variants.bench.report import RoundSpread
+from decodescope.variants.claims.bench import comparable_with, measure_claims
+from decodescope.variants.claims.catalog import CLAIMS, chosen_claims
+from decodescope.variants.claims.claim import Claim, Measured, Setup
+from decodescope.variants.claims.racing import Racing
+from decodescope.variants.claims.report import ClaimResult, ClaimsReport, Row, Source
+from decodescope.variants.claims.table import claims_table
+from decodescope.variants.claims.watching import ClockWatch
+from tests.helpers.fake_clock import FakeClock
+
+SOURCE = Source("a paper", "https://example.org", "H100")
+ROW = Row("a ratio", "ratio", 2.0, RoundSpread.of([1.9, 2.1, 2.2]), limit=4.0)
+
+
+def claim(name: str, measure: Callable[[Setup], Measured]) -> Claim:
+    return Claim(name, f"title of {name}", SOURCE, measure)
+
+
+def measured(*claims: Claim) -> tuple[ClaimResult, ...]:
+    racing = Racing(FakeClock(1e3), 1 << 20, 1e12, {}, 3)  # type: ignore[arg-type]
+    return measure_claims(
+        claims, Setup(racing, lambda stage: None), ClockWatch(None), "NVIDIA H100"
+    )
+
+
+def works(setup: Setup) -> Measured:
+    return Measured((ROW,))
+
+
+def fails(setup: Setup) -> Measured:
+    raise MissingRequirement("out of GPU memory")
+
+
+def interrupted(setup: Setup) -> Measured:
+    raise KeyboardInterrupt
+
+
+def test_a_claim_that_fails_does_not_end_the_others() -> None:
+    failed, worked = measured(claim("one", fails), claim("two", works))
+    assert (failed.error, failed.rows) == ("out of GPU memory", ())
+    assert (worked.error, worked.rows) == (None, (ROW,))
+
+
+def test_an_interruption_keeps_the_complete_claims() -> None:
+    results = measured(claim("one", works), claim("two", interrupted), claim("three", works))
+    assert [one.error for one in results] == [None, "interrupted", "interrupted"]
+    assert results[0].rows == (ROW,)
+    with pytest.raises(KeyboardInterrupt):
+        measured(claim("one", interrupted), claim("two", works))
+
+
+def test_what_compares_is_said() -> None:
+    assert "every figure compares" in comparable_with(SOURCE, "NVIDIA H100 80GB HBM3")
+    other = comparable_with(SOURCE, "NVIDIA H200")
+    assert "published for H100" in other
+    assert "do not compare" in other
+    assert "no GPU" in comparable_with(Source("", "", ""), "NVIDIA H200")
+
+
+def test_the_table_shows_rows_and_errors_and_json_reads_back() -> None:
+    claims = measured(claim("one", works), claim("two", fails))
+    facts = dict.fromkeys(("gpu", "driver", "cuda", "torch", "triton", "transformers", "commit"))
+    report = ClaimsReport(1, 1e12, None, None, 1e3, 1, 3, claims, facts | {"decodescope": "1"})
+    assert msgspec.json.decode(msgspec.json.encode(report), type=ClaimsReport) == report
+    assert report.errors == ("two: out of GPU memory",)
+    console = Console(width=160)
+    with console.capture() as capture:
+        console.print(claims_table(report))
+    text = capture.get()
+    for part in ("x2.00", "x2.10 (x1.90 to x2.20)", "x4.00", "not measured: out of GPU memory"):
+        assert part in text
+
+
+def test_every_claim_has_a_name_of_its_own_and_a_source() -> None:
+    names = [one.name for one in CLAIMS]
+    assert len(set(names)) == len(names)
+    assert all(one.source.url.startswith("https://") for one in CLAIMS)
+    assert chosen_claims(()) == CLAIMS
+    assert [one.name for one in chosen_claims((names[-1], names[0]))] == [names[0], names[-1]]
+
+
+def test_bad_options_get_one_line() -> None:
+    run = CliRunner().invoke
+    listed = run(cli, ["bench", "claims", "--list"])
+    assert listed.exit_code == 0
+    assert len(listed.output.splitlines()) == len(CLAIMS)
+    unknown = run(cli, ["bench", "claims", "--only", "nothing"])
+    assert "no such claim; there are kernl-rope" in str(unknown.exception)
+    elsewhere = run(cli, ["bench", "claims", "--gpt-fast", "/nowhere"])
+    assert "no checkout of gpt-fast" in str(elsewhere.exception)
