@@ -20,7 +20,7 @@ SOURCE = Source(
 MEGAKERNEL_US = {"H100": 972.78, "H200": 759.83}
 GRAPH_US = {"H100": 979.51, "H200": 794.74}
 
-LLAMA_1B = Decoding("llama-3.2-1b@random", ("eager", "fused+graph"), 5, context=32)
+LLAMA_1B = Decoding("llama-3.2-1b@random", ("eager", "fused+graph"), 3, context=32)
 
 
 def measure_megakernels(setup: Setup, what: Decoding = LLAMA_1B) -> Measured:
