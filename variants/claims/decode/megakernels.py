@@ -55,7 +55,9 @@ def _row(decoded: Decoded, published: str, step_us: float, kind: str, comparable
     peak = datasheet_peak_bytes_per_s(kind)
     row = tokens_per_s(what, decoded.race, "fused+graph", 1e6 / step_us, peak)
     if comparable:
-        return row
+        # The same kind of GPU has the same limit.
+        of_limit = None if row.limit is None else 1e6 / step_us / row.limit
+        return replace(row, published_share=of_limit)
     why = f"not comparable: published for an {kind} SXM, measured on {decoded.gpu_name}; "
     return replace(row, comparable=False, explanation=why + row.explanation)
 
