@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from decodescope.analyzer.formatting import UNKNOWN
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims.report import (
     SCHEMA_VERSION,
@@ -17,13 +18,15 @@ from decodescope.variants.claims.report import (
     Row,
     Source,
 )
+from decodescope.variants.claims.table import row_name
 from tools.make_results import documents
 from tools.results.claim_plots import claim_plots
 from tools.results.claims import reached, read_reports, sections
+from tools.results.glance import common_words
 from tools.results.records import read_records
 
 H200, H100 = "NVIDIA H200", "NVIDIA H100 80GB HBM3"
-BLOG = Source("A blog | of kernels", "https://blog.example/kernels", "A100")
+BLOG = Source("A blog | of kernels", "https://blog.example/kernels", "A100", "A | blog")
 LADDER = Source("A ladder", "https://ladder.example", "H100")
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -72,6 +75,7 @@ ROWS = (
     Row("first launch", "ns", 2.4e6, spread(1.2e6), higher_is_better=False, explanation="compiles"),
     Row("beside a peer", "ratio", None, spread(1.01)),
     Row("an INT8 product", "share", 0.5, error="int8: relative error 0.5"),
+    Row("eager's share", "share", 0.11, spread(0.09), baseline=True),
 )
 RACE = Race(
     "2,048 tokens", (entrant("pytorch", 20_000, False, traffic_bytes=72_000_000),
@@ -120,11 +124,14 @@ def cells(line: str) -> list[str]:
 
 def test_each_source_has_its_rows_for_every_gpu(reports):
     text = page(reports)
-    assert text.count("### A blog") == 1
-    blog = text.partition("### A blog")[2].partition("\n### ")[0]
-    assert re.findall(r"#### On (.*)", blog) == [H200, H100]
+    summaries = re.findall(r"<summary>(.*) on (.*): (\d) of (\d) reached</summary>", text)
+    assert summaries == [
+        ("A ladder", H200, "0", "0"), ("A | blog", H200, "1", "3"), ("A | blog", H100, "1", "1"),
+    ]  # fmt: skip
+    assert text.count("<details>") == text.count("</details>")
+    blog = text.partition("<summary>A | blog")[2].partition("## The fused kernels")[0]
     for row in ROWS:
-        first_cell = "\n| " + row.what.replace("|", "\\|") + " |"
+        first_cell = "\n| " + row_name(row).replace("|", "\\|") + " |"
         assert blog.count(first_cell) == (2 if row is ROWS[0] else 1)
     assert "| x8.10 | x9.50 (x9.40 to x9.69) | x10.0 | 58.5 % | 93.0 % | 36 x bytes |" in blog
     assert "| not measured: int8: relative error 0.5 |" in blog
@@ -134,8 +141,8 @@ def test_each_source_has_its_rows_for_every_gpu(reports):
 def test_many_rows_without_a_published_figure_are_below_the_others(reports, without, apart):
     more = tuple(Row(f"M = {m}", "ratio", None, spread(1.0 + m)) for m in range(without))
     many = claim("many", Source("many", "https://many.example", ""), RACE, rows=ROWS[:2] + more)
-    section = page({"x": report(H200, many)}).partition("### many")[2].partition("</details>")[0]
-    table, _, details = section.partition("<details>")
+    section = page({"x": report(H200, many)}).partition("<summary>many")[2].partition("</details>")
+    table, _, details = section[0].partition("<details>")
     shown = details if apart else table
     assert all(f"| M = {m} |" in shown for m in range(without))
     assert ("M = 0" in table) != apart
@@ -154,7 +161,70 @@ def test_only_published_figures_count_as_reached_or_missed(reports):
     # RMSNorm is reached, SwiGLU is not, INT8 failed; the A100's time of a launch does not count.
     assert reached(blog.measured[H200]) == (1, 3)
     assert reached(blog.measured[H100]) == (1, 1)
-    assert "H200: 1 of 3; H100 80GB HBM3: 1 of 1" in page(reports)
+
+
+def glance(reports: dict[str, ClaimsReport]) -> list[list[str]]:
+    """The cells of the table at a glance, its header first."""
+    table = tables(page(reports).partition("## The claims of the field")[2])[0]
+    return [[one.strip() for one in cells(line)[1:-1]] for line in table if "---" not in line]
+
+
+def test_at_a_glance_each_published_figure_is_beside_every_gpu(reports):
+    header, *lines = glance(reports)
+    assert header == [
+        "source, its GPU", "figure", "theirs", "H200", "reached", "H100 80GB HBM3", "reached",
+        "not reached because",
+    ]  # fmt: skip
+    blog, name = f"[A \\| blog]({BLOG.url}), A100", "`prefill-norms`: "
+    assert lines == [
+        [blog, name + "RMSNorm \\| fused", "x8.10", "x9.50", "1 of 1", "x9.50", "1 of 1",
+         ""],
+        ["", name + "SwiGLU", "x1.60", "x1.25", "**0 of 1**", UNKNOWN, UNKNOWN,
+         "H200: 5 for 3 elements"],
+        ["", name + "first launch", "2.40 ms", "1.20 ms", UNKNOWN, UNKNOWN, UNKNOWN, ""],
+        ["", name + "an INT8 product", "50.0 %", UNKNOWN, "**0 of 1**", UNKNOWN, UNKNOWN,
+         "H200: not measured: int8: relative error 0.5"],
+    ]  # fmt: skip
+
+
+def test_rows_of_one_published_figure_are_one_line(reports):
+    rows = (
+        Row("block after 64 tokens (M = 1), graph", "ratio", 5.4, spread(91.5), explanation="a"),
+        Row("block after 128 tokens (M = 2), graph", "ratio", 5.4, spread(4.0), explanation="long"),
+        Row("block after 256 tokens (M = 2), graph", "ratio", 5.4, spread(5.0), explanation="why"),
+        Row("the same number", "share", 5.4, spread(6.0)),
+    )
+    two, one = claim("two", BLOG, rows=rows), claim("one", LADDER, rows=rows[:3])
+    _, *lines = glance({"x": report(H200, two, one)})
+    together = ["x4.00 to x91.5 in 3 conditions", "**1 of 3**", "why"]
+    assert lines[0][1:] == ["`two`: block after … tokens, graph", "x5.40", *together]
+    assert lines[1][1:] == ["`two`: the same number", "540.0 %", "600.0 %", "1 of 1", ""]
+    # All figures of a claim are what its title says.
+    assert lines[2][1:] == ["`one`: what one says", "x5.40", *together]
+
+
+def test_the_reason_is_of_the_sources_gpu_where_it_was_measured():
+    def missed(gpu: str, why: str) -> ClaimsReport:
+        row = Row("a rung", "share", 0.9, spread(0.8), explanation=why)
+        return report(gpu, claim("rmsnorm", LADDER, rows=(row,)))
+
+    _, line = glance({"a": missed(H200, "short"), "b": missed(H100, "a longer reason")})
+    assert line[-1] == "H100 80GB HBM3: a longer reason"
+
+
+def test_what_a_source_improves_on_is_found_here_too_and_counts_nowhere(reports):
+    text = page(reports)
+    found = text.partition("Found here too")[2].partition("<details>")[0]
+    assert "- `prefill-norms`: eager's share: theirs 11.0 % (A100); here 9.0 % on H200\n" in found
+    assert "Found here too" not in page({"x": report(H200, claim("x", BLOG, rows=ROWS[:4]))})
+
+
+def test_names_have_in_common_their_beginnings_and_ends_only():
+    assert common_words(["a b c"]) == "a b c"
+    assert common_words(["up to (M = 1)", "up to (M = 1)"]) == "up to (M = 1)"
+    assert common_words(["up to (M = 1)", "up to (M = 2)"]) == "up to"
+    assert common_words(["a a", "a a a"]) == "a a …"
+    assert common_words(["x one by one", "y z one by one"]) == "… one by one"
 
 
 def test_times_and_rates_count_on_the_gpu_of_the_source_alone(reports):
@@ -234,6 +304,8 @@ def test_a_report_is_read_as_it_was_written(tmp_path, reports):
 def test_a_claim_that_failed_stays_with_its_error(reports):
     failed = msgspec.structs.replace(claim("broken", BLOG), error="needs 80 GB")
     text = page(reports | {"failed": report(H200, failed)})
+    unknown = " | ".join([UNKNOWN] * 5)
+    assert f"| `broken`: what broken says | {unknown} | not measured: needs 80 GB |" in text
     assert re.search(r"\*\*broken\*\*: what broken says \|.*\| not measured: needs 80 GB \|", text)
 
 

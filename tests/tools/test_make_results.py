@@ -166,12 +166,12 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
         "kernels": 82,
         "trace_ns": 7e5,
         "ncu_ns": 7.2e5,
-        "ncu_less_offset_ns": 7.1e5,
+        "ncu_less_offset_ns": 7.118e5,
         "trace_over_ncu": quantiles(0.98),
         "trace_over_ncu_less_offset": quantiles(1.0),
         "within": 0.75,
         "within_less_offset": 0.5,
-        "reasons": (Reason("interval", 20, 0.25, 2e4),),
+        "reasons": (Reason("interval", 20, 0.25, 2e4), Reason("slower under ncu", 1, 0.06, 9e3)),
         "claimed_bytes": 2_470_000_000,
         "dram_bytes": 2.4e9,
         "dram_read_bytes": 2.3e9,
@@ -196,7 +196,11 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
     section = page.partition("## Beside the hardware's counters")[2].partition("\n## ")[0]
     ratios = "0.980 (0.882, 1.078) | 1.000 (0.900, 1.100)"
     shares = "75.0 % | 50.0 % | 2.47 GB | 2.40 GB | 2.30 GB"
-    assert f"| `fused-pdl` | 82 | 700 µs | 720 µs | 710 µs | {ratios} | {shares} |" in section
+    words = " ".join(section.split())
+    assert "DRAM was read for 93.1 % to 93.1 % of the bytes that we claim" in words
+    assert "longer by 100 ns to 100 ns for a kernel that does nothing" in words
+    assert '"slower under ncu", 6.0 % to 6.0 % of the traced time' in words
+    assert f"| `fused-pdl` | 82 | 700 µs | 720 µs | 712 µs | {ratios} | {shares} |" in section
     assert "| `eager` | other \\| kernels |" in section
     assert "| `fused-pdl` | bytes | L2 | 80 | 100.0 % | -70.0 MB |" in section
 

@@ -18,7 +18,7 @@ from decodescope.variants.claims.report import (
     Row,
     Source,
 )
-from decodescope.variants.claims.table import spread_text, value_text
+from decodescope.variants.claims.table import row_name, spread_text, value_text
 from tools.results.records import RESULTS, commit_text, machine_text
 
 FOLDER = RESULTS / "claims"
@@ -79,12 +79,16 @@ def gpu_word(gpu: str) -> str:
     return gpu.removeprefix("NVIDIA ")
 
 
+def gpus(found: Sequence[Section]) -> list[str]:
+    """Every GPU with a claim, the newest first."""
+    return sorted({gpu for section in found for gpu in section.measured}, key=_newest_first)
+
+
 def reached_by_gpu(found: Sequence[Section]) -> dict[str, tuple[int, int]]:
     """What `reached` counts, over all sources, by GPU."""
-    gpus = dict.fromkeys(gpu for section in found for gpu in section.measured)
     return {
         gpu: reached([one for section in found for one in section.measured.get(gpu, ())])
-        for gpu in gpus
+        for gpu in gpus(found)
     }
 
 
@@ -119,7 +123,7 @@ def row_cells(row: Row) -> list[str]:
     """A published figure beside ours."""
     shares = (value_text(share, "share") for share in (row.published_share, row.measured_share))
     return [
-        row.what,
+        row_name(row),
         value_text(row.published, row.unit),
         spread_text(row.measured, row.unit),
         value_text(row.limit, row.unit),
@@ -146,20 +150,31 @@ def race_rows(race: Race) -> Iterator[list[str]]:
 
 
 def reached(measured: Sequence[Recorded]) -> tuple[int, int]:
-    """How many published figures are reached, of those that compare or could not be measured.
-    Times and rates compare only on a GPU that the source measured."""
-    rows = [
+    """How many published figures are reached, of those that count."""
+    rows = [row for one in measured for row in counted(one)]
+    return sum(map(is_reached, rows)), len(rows)
+
+
+def is_reached(row: Row) -> bool:
+    """Whether a row that counts is reached; one that failed is not."""
+    return row.reached is True
+
+
+def counted(one: Recorded) -> list[Row]:
+    """The rows of a claim that compare or could not be measured. Times and rates compare only on a
+    GPU that the source measured; what a source improves on does not count."""
+    return [
         row
-        for one in measured
         for row in one.claim.rows
         if row.published is not None
-        and (row.unit not in _OF_A_GPU or _measured_on(one.claim.source, one.gpu))
+        and not row.baseline
+        and (row.error is not None or row.reached is not None)
+        and (row.unit not in _OF_A_GPU or measured_on(one.claim.source, one.gpu))
     ]
-    compared = [row for row in rows if row.error is not None or row.reached is not None]
-    return sum(row.reached is True for row in compared), len(compared)
 
 
-def _measured_on(source: Source, gpu: str) -> bool:
+def measured_on(source: Source, gpu: str) -> bool:
+    """Whether the source measured on this kind of GPU."""
     return any(named and named in gpu for named in source.gpu.split(", "))
 
 

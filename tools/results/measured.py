@@ -1,6 +1,7 @@
 """Rows of the tables of kernels, GEMMs and formats, from their records."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 
 from decodescope.analyzer.formatting import UNKNOWN, microseconds, significant
@@ -115,6 +116,34 @@ def page_p99_s(record: Record) -> list[float]:
     """From a key to the last of its paint, p99: the median of the runs, by page."""
     names = [name for name in record["runs"][0] if name.endswith("_painted_p99_s")]
     return [median(run[name] for run in record["runs"]) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSpans:
+    """Least and most over the variants of a record of the hardware's counters: `read`, bytes that
+    DRAM read ÷ claimed bytes; `offset_ns`, what the counter adds to a kernel that does nothing;
+    `slower`, the part of the traced time of kernels that are slower under Nsight Compute."""
+
+    read: tuple[float, float]
+    offset_ns: tuple[float, float]
+    slower: tuple[float, float]
+
+
+def counted_spans(record: Record) -> CountedSpans:
+    """The spans of a record, over the variants that were counted."""
+    variants = [one for one in record["variants"] if "refused" not in one]
+
+    def span(values: list[float]) -> tuple[float, float]:
+        return min(values), max(values)
+
+    return CountedSpans(
+        span([one["dram_read_bytes"] / one["claimed_bytes"] for one in variants]),
+        span([(one["ncu_ns"] - one["ncu_less_offset_ns"]) / one["kernels"] for one in variants]),
+        span([
+            sum(why["share"] for why in one["reasons"] if why["reason"] == "slower under ncu")
+            for one in variants
+        ]),
+    )  # fmt: skip
 
 
 def _perplexity(figures: Record | None) -> str:

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from decodescope.analyzer import formatting
 from decodescope.analyzer.formatting import percent, significant
 from decodescope.analyzer.plain import plain_line
-from tools.results import claims, comparisons, measured
+from tools.results import claims, comparisons, glance, measured
 from tools.results.records import Record, origins
 
 
@@ -38,6 +38,7 @@ def render(template: str, records: Mapping[str, Record], **values: Any) -> str:
     environment.globals |= {
         "claims": claims,
         "comparisons": comparisons,
+        "glance": glance,
         "measured": measured,
         "origins": origins,
     }

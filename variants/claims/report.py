@@ -18,11 +18,13 @@ Unit = Literal["ratio", "share", "tokens_per_s", "ns", "bytes_per_s", "bytes", "
 
 class Source(Struct, frozen=True):
     """Who published a claim, where, and what it was measured on; `gpu` is a part of the name by
-    which a driver reports that GPU, "" if the source does not say. Several are joined by ", "."""
+    which a driver reports that GPU, "" if the source does not say. Several are joined by ", ".
+    `name` is the title in a word or two."""
 
     title: str
     url: str
     gpu: str
+    name: str = ""
 
 
 class EntrantFigures(Struct, frozen=True):
@@ -82,6 +84,7 @@ class Row(Struct, frozen=True):
     time ÷ the bound. `published_share` and `measured_share` are how close both come to the bound of
     their own GPU. `explanation` says in one line what makes the difference, from figures of this
     run. With an `error` there is no measured figure. Not `comparable`: published for another GPU.
+    `baseline`: a figure of what the source improves on, reproduced here; nobody tries to reach it.
     """
 
     what: str
@@ -95,12 +98,13 @@ class Row(Struct, frozen=True):
     explanation: str = ""
     error: str | None = None
     comparable: bool = True
+    baseline: bool = False
 
     @property
     def reached(self) -> bool | None:
-        """Whether the median is at least as good as the published figure; None without both, or
-        where they do not compare."""
-        if self.published is None or self.measured is None or not self.comparable:
+        """Whether the median is at least as good as the published figure; None without both, where
+        they do not compare, and of a baseline."""
+        if self.published is None or self.measured is None or not self.comparable or self.baseline:
             return None
         if self.higher_is_better:
             return self.measured.median >= self.published

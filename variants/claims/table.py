@@ -74,6 +74,11 @@ def spread_text(spread: RoundSpread | None, unit: Unit) -> str:
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
+def row_name(row: Row) -> str:
+    """What a row's figures are of."""
+    return f"{row.what} (baseline)" if row.baseline else row.what
+
+
 def _claim(claim: ClaimResult) -> list[RenderableType]:
     parts: list[RenderableType] = [
         Text(f"{claim.name}: {claim.title}", style="bold"),
@@ -97,7 +102,7 @@ def _rows(rows: tuple[Row, ...]) -> Table:
     table.add_column("because", overflow="fold", ratio=1)
     for row in rows:
         table.add_row(
-            row.what,
+            row_name(row),
             value_text(row.published, row.unit),
             spread_text(row.measured, row.unit),
             value_text(row.limit, row.unit),

@@ -15,7 +15,7 @@ from decodescope.variants.claims.catalog import CLAIMS, chosen_claims
 from decodescope.variants.claims.claim import Claim, Measured, Setup
 from decodescope.variants.claims.racing import Racing
 from decodescope.variants.claims.report import ClaimResult, ClaimsReport, Row, Source
-from decodescope.variants.claims.table import claims_table
+from decodescope.variants.claims.table import claims_table, row_name
 from decodescope.variants.claims.watching import ClockWatch
 from tests.helpers.fake_clock import FakeClock
 
@@ -82,10 +82,20 @@ def test_the_table_shows_rows_and_errors_and_json_reads_back() -> None:
         assert part in text
 
 
+@pytest.mark.parametrize("published", [1.0, 3.0])
+def test_what_a_source_improves_on_is_neither_reached_nor_missed(published: float) -> None:
+    row = Row("idle", "ratio", published, RoundSpread.of([2.0]))
+    assert row.reached is (published < 2.0)
+    baseline = msgspec.structs.replace(row, baseline=True)
+    assert baseline.reached is None
+    assert (row_name(row), row_name(baseline)) == ("idle", "idle (baseline)")
+
+
 def test_every_claim_has_a_name_of_its_own_and_a_source() -> None:
     names = [one.name for one in CLAIMS]
     assert len(set(names)) == len(names)
     assert all(one.source.url.startswith("https://") for one in CLAIMS)
+    assert all(0 < len(one.source.name) <= 20 for one in CLAIMS)
     assert chosen_claims(()) == CLAIMS
     assert [one.name for one in chosen_claims((names[-1], names[0]))] == [names[0], names[-1]]
 

@@ -15,6 +15,7 @@ SOURCE = Source(
     "megakernels-vs-cuda-graphs (2026)",
     "https://github.com/msaroufim/megakernels-vs-cuda-graphs",
     "H100, H200",
+    "megakernels",
 )
 # Mean µs of a step: 32 tokens of prompt, 127 steps.
 MEGAKERNEL_US = {"H100": 972.78, "H200": 759.83}

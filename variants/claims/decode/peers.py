@@ -96,6 +96,7 @@ SOURCE = Source(
     "gpt-fast, torchao, transformers with torch.compile, Liger-Kernel",
     "https://github.com/meta-pytorch/gpt-fast",
     "A100-SXM4-80GB",
+    "peers",
 )
 PEERS_1B = Claim(
     "peers-1b",

@@ -25,6 +25,7 @@ SOURCE = Source(
     "(Subhadip Mitra, 2025; figures of github.com/bassrehab/triton-kernels)",
     "https://subhadipmitra.com/blog/2025/triton-kernels-llm-inference",
     "A100-SXM4-40GB",
+    "Mitra",
 )
 TOKENS = 2048
 HIDDEN = 4096
@@ -125,7 +126,7 @@ def share_by(
     setup: Setup, race: Race, name: str, counted: int, elements: int, published: float
 ) -> Row:
     """A share of the datasheet's bandwidth by a number of elements for each of the output."""
-    return share_of_peak(
+    row = share_of_peak(
         f"{'eager' if name == PYTORCH else 'one kernel'}, share of the datasheet's bandwidth by "
         f"{counted} elements",
         race,
@@ -134,6 +135,7 @@ def share_by(
         ITEM_BYTES * counted * elements,
         setup.datasheet_bytes_per_s,
     )
+    return replace(row, baseline=name == PYTORCH)
 
 
 def beside_others(race: Race, name: str) -> tuple[Row, ...]:

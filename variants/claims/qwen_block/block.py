@@ -46,6 +46,7 @@ SOURCE = Source(
     url="https://dev.to/rishabh_kharyal_5d4e2610b/"
     "building-a-bit-accurate-fused-qkv-rope-kernel-for-qwen-25-in-triton-1901",
     gpu="RTX 3050",
+    name="Kharyal",
 )
 
 _NOTES = (
@@ -184,6 +185,7 @@ def launch_rows(launches: Launches, layers: int) -> Iterator[Row]:
             higher_is_better=False,
             explanation=f"{layers} layers of {block.median:g}, by a trace; theirs are {layers} of "
             f"{published / layers:g}",
+            baseline=name == EAGER,
         )
     for name, found in launches.step.items():
         what = f"launches a token, whole step, {name}"

@@ -15,6 +15,7 @@ SOURCE = Source(
     "Making RMSNorm really fast (S. Veitner, 2025), code simveit/effective_rms_norm",
     "https://veitner.bearblog.dev/making-rmsnorm-really-fast",
     "H100",
+    "Veitner",
 )
 # The source's code: GB/s by kernel, of x and out without the weight.
 _NAIVE, _SHARED, _WARP, _FLOAT4 = 3015.30e9, 3044.99e9, 3043.23e9, 3062.86e9
@@ -67,7 +68,7 @@ def ladder_rows(race: Race, datasheet_bytes_per_s: float | None) -> Iterator[Row
             row,
             limit=row.measured.median / of_copy,
             measured_share=of_copy,
-            explanation=_why(race, one, copy_ns),
+            explanation=_beyond_the_copy(row, of_copy) + _why(race, one, copy_ns),
         )
 
 
@@ -94,6 +95,15 @@ def copy_times(race: Race) -> RoundSpread | None:
     copy = race.entrant(COPY)
     times = [one for one in (copy.device_ns, copy.launched_ns) if one is not None]
     return min(times, key=lambda one: one.median, default=None)
+
+
+def _beyond_the_copy(row: Row, of_copy: float) -> str:
+    """What a published share, which is more than ours, would be of this GPU's device copy, where
+    that is more than the copy."""
+    if row.published is None or row.measured is None or row.published <= row.measured.median:
+        return ""
+    theirs = row.published / row.measured.median * of_copy
+    return f"theirs would be {percent(theirs)} % of this GPU's device copy; " if theirs > 1 else ""
 
 
 def _why(race: Race, one: EntrantFigures, copy_ns: RoundSpread) -> str:

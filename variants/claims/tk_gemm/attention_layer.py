@@ -119,13 +119,18 @@ def layer_rows(
             found.idle_share,
             f"{found.launches.median:g} launches work {duration(found.busy_ns)}; a call "
             f"without the profiler takes {duration(launched.median)}, {percent(without)} % idle",
+            baseline=way == EAGER,
         )  # fmt: skip
-        yield _row(f"{layer.name}, {words}: gap p50", "ns", None, found.gap_p50_ns, "of all gaps")
+        yield _row(
+            f"{layer.name}, {words}: gap p50", "ns", None, found.gap_p50_ns, "of all gaps",
+            baseline=way == EAGER,
+        )  # fmt: skip
         if layer.gemm is not None:
             yield _row(
                 f"{layer.name}, {words}: idle between its GEMMs, p50", "ns",
                 published.get(f"{way} gap"), found.idle_between_ns(layer.gemm),
                 "from the end of a GEMM to the start of the layer's next, less what runs between",
+                baseline=way == EAGER,
             )  # fmt: skip
     what = f"{layer.name}: CUDA graph over one by one"
     row = speed_up(what, race, EAGER, GRAPH, published.get("speed-up"), launched=True)
@@ -225,11 +230,19 @@ def _ways(
 
 
 def _row(
-    what: str, unit: Unit, published: float | None, measured: RoundSpread | None, why: str
+    what: str,
+    unit: Unit,
+    published: float | None,
+    measured: RoundSpread | None,
+    why: str,
+    *,
+    baseline: bool = False,
 ) -> Row:
-    if measured is None:
-        return Row(what, unit, published, error="there is no such gap in the trace")
-    return Row(what, unit, published, measured, higher_is_better=False, explanation=why)
+    error = "there is no such gap in the trace" if measured is None else None
+    return Row(
+        what, unit, published, measured, higher_is_better=False,
+        explanation=why if error is None else "", error=error, baseline=baseline,
+    )  # fmt: skip
 
 
 _PUBLISHED = {

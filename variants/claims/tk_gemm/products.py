@@ -118,7 +118,10 @@ def launch_rows(costs: LaunchCosts) -> Iterator[Row]:
         ("kept launch, called again", costs.kept_ns, None,
          f"without that: {significant(costs.later_ns.median / costs.kept_ns.median)} x as fast"),
     ):  # fmt: skip
-        yield Row(what, "ns", published, spread, higher_is_better=False, explanation=why)
+        yield Row(
+            what, "ns", published, spread, higher_is_better=False, explanation=why,
+            baseline=published is not None,
+        )  # fmt: skip
 
 
 def memory_rate(races: Mapping[int, Race], peak: float | None) -> Iterator[Row]:

@@ -112,6 +112,9 @@ def test_shares_are_by_the_count_that_they_name(measured: Measure) -> None:
         assert row.published == published
         assert row.measured is not None
         assert row.measured.median == pytest.approx(count * 2 * ELEMENTS / PEAK_BYTES)
+    assert {one.what for one in found.rows if one.baseline} == {
+        what for what in shares if what.startswith("eager, ")
+    }
     ours = [one.name for one in found.races[0].entrants if one.ours]
     assert ours == ["rms_norm", "rms_norm_rows"]
     work = found.races[0].entrants[0]

@@ -1,6 +1,7 @@
 """`rmsnorm`: every rung and candidate is right, the fastest ones meet the copy, and each row's
 reason follows from the figures."""
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -209,10 +210,29 @@ def test_the_second_pass_is_explained_by_its_time(looped: float, share: str) -> 
     assert f": {share} of its second reads" in rows_of(race_of(looped))[0].explanation
 
 
+@pytest.mark.parametrize(
+    ("datasheet", "beyond"),
+    # The copy's share is 89.5 % of 4,800 GB/s, and 92.4 % of 4,650 GB/s.
+    [(4800e9, [True, True, True, True, False]), (4650e9, [False] * 5)],
+)
+def test_a_published_share_beyond_the_copys_is_said_to_be(
+    datasheet: float, beyond: list[bool]
+) -> None:
+    rows = rows_of(race_of(), datasheet)
+    assert [row.explanation.startswith("theirs would be ") for row in rows] == beyond
+    for row in (row for row, said in zip(rows, beyond, strict=True) if said):
+        assert row.published is not None
+        assert row.limit is not None
+        found = re.match(r"theirs would be ([\d.]+) % of this GPU's", row.explanation)
+        assert found is not None
+        assert float(found[1]) == pytest.approx(100 * row.published / row.limit, abs=0.06)
+
+
 def test_a_rung_is_beside_the_one_before_and_the_copy_of_its_kind() -> None:
     _, single, warp, vectorised, persistent = (row.explanation for row in rows_of(race_of()))
     assert f"x{2.1 / 2.05:.3f} of {LOOPED}" in single
-    assert single == warp
+    # The same kernel, beside two published shares.
+    assert single.partition("copy; ")[2] == warp.partition("copy; ")[2] != ""
     assert "without the norm" not in single
     assert f"x{2.05 / 2.0:.3f} of {SINGLE}" in vectorised
     assert f"takes x{1.96 / 1.95:.3f} the time of the same kernel without the norm" in persistent

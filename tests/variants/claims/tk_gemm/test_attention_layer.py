@@ -78,6 +78,10 @@ def test_both_layers_are_right_and_traced_both_ways() -> None:
         assert speed_up.measured == RoundSpread.of([4.0, 4.0])
         assert speed_up.measured_share == pytest.approx(layer.work.bytes_moved / 1e12 * 1e9 / 2e3)
         assert rows[0].published == 0.92
+        assert {row.what for row in rows if "one by one:" in row.what} == {
+            row.what for row in rows if row.baseline
+        }
+        assert rows[0].reached is None
         # The interpreter's GEMMs are not ops of the trace.
         gaps = [row for row in rows if "between its GEMMs" in row.what]
         assert [row.error for row in gaps] == [
