@@ -22,6 +22,7 @@ from decodescope.variants.claims.table import row_name
 from tools.make_results import documents
 from tools.results.claim_plots import claim_plots
 from tools.results.claims import reached, read_reports, sections
+from tools.results.drawing import Series, lines_file
 from tools.results.glance import common_words
 from tools.results.records import read_records
 
@@ -325,6 +326,24 @@ def test_plots_show_what_was_timed_and_nothing_else(reports):
     assert "52.5 % of the copy" in files["rmsnorm-h200.svg"].svg
     assert "1024 columns" not in files["rmsnorm-h200.svg"].svg
     assert "714 of 500,000" in files["peers-h200.svg"].svg
+
+
+def test_the_copy_of_the_plot_is_that_of_the_rows():
+    copy = entrant("device copy", 3000, False, launched_ns=spread(2100))
+    race = Race("2^18 x 2^12", (entrant("looped", 2000), copy))
+    found = claim_plots(sections({"x": report(H200, claim("rmsnorm", LADDER, race))}))
+    svg = found[LADDER.url, H200][0].svg
+    # 8 MB in 2.1 µs, launched by the host, and in 2 µs.
+    assert "3,810 GB/s, 100.0 % of the copy" in svg
+    assert "4,000 GB/s, 105.0 % of the copy" in svg
+
+
+def test_names_of_points_are_within_the_drawing():
+    points = Series("a", ((1.0, 1.0), (1000.0, 10.0)), joined=False, labels=("one", "long " * 8))
+    root = ElementTree.fromstring(lines_file("title", "x", "y", (points,)))
+    texts = {one.text: one for one in root.findall(f"{SVG}text")}
+    label = texts["long " * 8]
+    assert float(label.get("x", 0)) + 7.5 * 40 <= float(root.get("viewBox", "").split()[2])
 
 
 def test_points_of_the_roofline_lie_below_its_lines(reports):

@@ -9,10 +9,10 @@ from decodescope.analyzer.formatting import bytes_size, rate
 from decodescope.analyzer.roofline.peaks import datasheet_peak
 from decodescope.variants.claims.prefill.source import STREAM
 from decodescope.variants.claims.report import EntrantFigures, Race
+from decodescope.variants.claims.rms_norm.rows import COPY, copy_times
 from tools.results.claims import Recorded, Section, gpu_word
 from tools.results.drawing import Bar, Series, bars_file, lines_file
 
-_COPY = "device copy"
 # Claims of the same work at several sizes: the size in a race's name, and what it counts.
 _SIZES = {
     "tk-gemm": (r"M = ([\d,]+)", "M"),
@@ -117,13 +117,9 @@ def _ladders(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
         for one in measured
         if one.claim.name == "rmsnorm"
         for race in one.claim.races
-        if any(entrant.name == _COPY for entrant in _timed((race,)))
+        if any(entrant.name == COPY for entrant in _timed((race,)))
     ]
-    bars = [
-        _bytes_bar(race, entrant, race.entrant(_COPY))
-        for race in races
-        for entrant in _timed((race,))
-    ]
+    bars = [_bytes_bar(race, entrant) for race in races for entrant in _timed((race,))]
     if not bars:
         return []
     title = f"RMSNorm on {gpu_word(gpu)}; dashed: the device copy of the same run"
@@ -131,12 +127,14 @@ def _ladders(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
     return [Plot(_file("rmsnorm", gpu), title, svg)]
 
 
-def _bytes_bar(race: Race, entrant: EntrantFigures, copy: EntrantFigures) -> Bar:
-    moved, times, copied = entrant.bytes_moved or 0, entrant.device_ns, copy.device_ns
+def _bytes_bar(race: Race, entrant: EntrantFigures) -> Bar:
+    """One rung, or the copy, which is as fast as it ever is, as in the rows."""
+    copied = copy_times(race)
+    moved, times = entrant.bytes_moved or 0, copied if entrant.name == COPY else entrant.device_ns
     assert times is not None
     assert copied is not None
     value, low, high = (moved / ns for ns in (times.median, times.max, times.min))
-    limit = (copy.bytes_moved or 0) / copied.median
+    limit = (race.entrant(COPY).bytes_moved or 0) / copied.median
     text = f"{bytes_size(value * 1e9)}/s, {value / limit * 100:.1f} % of the copy"
     return Bar(race.size, entrant.name, value, low, high, limit, text)
 

@@ -126,11 +126,12 @@ def _series(drawing: Drawing, one: Series, number: int, across: "_Axis", up: "_A
 
 
 def _labels(drawing: Drawing, one: Series, across: "_Axis", up: "_Axis", taken: list[_Box]) -> None:
-    """The names of points below them, where no other name is."""
+    """The names of points below them, within the drawing, where no other name is."""
     for (x_value, y_value), label in zip(one.points, one.labels, strict=False):
         x, y = across.place(x_value), up.place(y_value)
         width = 7.5 * len(label)
-        box = (x + 8, x + 8 + width, y + 16)
+        start = min(x + 8, _WIDTH - width)
+        box = (start, start + width, y + 16)
         if not any(_overlap(box, other) for other in taken):
             drawing.text(box[0], box[2], label, "dim")
             taken.append(box)
