@@ -48,26 +48,6 @@ def speed_up(
     return replace(row, explanation=explanation)
 
 
-def share_of_bound(what: str, race: Race, name: str, published: float | None) -> Row:
-    """The bound ÷ the device time of one entrant, round by round, beside a published share."""
-    one = race.entrant(name)
-    if one.error is not None or one.device_ns is None or one.bound_ns is None:
-        return Row(what, "share", published, error=one.error or "the bound is not known")
-    bound_ns = one.bound_ns
-    share = RoundSpread.of([bound_ns / ns for ns in one.device_ns.rounds])
-    text = f"{duration(one.device_ns.median)} for {duration(bound_ns)} at the read peak"
-    return Row(
-        what,
-        "share",
-        published,
-        share,
-        1.0,
-        published,
-        share.median,
-        explanation=text,
-    )
-
-
 def share_of_peak(
     what: str,
     race: Race,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from decodescope.variants.bench.kernel_bench import launches_per_replay
 from decodescope.variants.claims.racing import REPLAY_BYTES, Entrant, Racing, Work
 from decodescope.variants.claims.report import Race
-from decodescope.variants.claims.rows import share_of_bound, share_of_peak, speed_up
+from decodescope.variants.claims.rows import share_of_peak, speed_up
 from tests.helpers.fake_clock import FakeClock
 
 WORK = Work(bytes_moved=1_000_000)
@@ -146,14 +146,6 @@ def test_a_slow_baseline_is_explained_by_its_launches_and_bytes() -> None:
         "base takes 8.00 x 1.00 µs, the bound (6 launches, 3.44 x the bytes); "
         "ours takes 2.00 x that"
     )
-
-
-def test_a_share_of_the_bound_is_round_by_round() -> None:
-    race = raced([entrant("ours")], *[128 * 2e3] * 5, 1.0)
-    row = share_of_bound("x", race, "ours", 0.9)
-    assert row.measured is not None
-    assert row.measured.rounds == pytest.approx((0.5, 0.5, 0.5))
-    assert row.reached is False
 
 
 @given(st.integers(0, 10**11), st.integers(1, 200))
