@@ -141,42 +141,23 @@ def _rows_kernel(
     EVEN: tl.constexpr,
     LOAD: tl.constexpr,
     STORE: tl.constexpr,
-):
-    weight = None
-    if weight_ptr is not None:
-        weight = _row_of_weights(weight_ptr, FEATURES, BLOCK)
-    _block_of_rows(
-        x_ptr, weight, out_ptr, tl.program_id(0).to(tl.int64), rows, eps,
-        FEATURES, BLOCK, ROWS, EVEN, LOAD, STORE,
-    )  # fmt: skip
-
-
-@triton.jit
-def _persistent_kernel(
-    x_ptr,
-    weight_ptr,
-    out_ptr,
-    rows,
-    eps,
-    FEATURES: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
-    EVEN: tl.constexpr,
-    LOAD: tl.constexpr,
-    STORE: tl.constexpr,
     STAGES: tl.constexpr,
 ):
+    """STAGES None: a program has one block of rows. Otherwise every num_programs-th."""
     weight = None
     if weight_ptr is not None:
         weight = _row_of_weights(weight_ptr, FEATURES, BLOCK)
-    blocks = tl.cdiv(rows, ROWS)
-    # All programs advance through memory together.
     first = tl.program_id(0).to(tl.int64)
-    for block in tl.range(first, blocks, tl.num_programs(0), num_stages=STAGES):
+    if STAGES is None:
         _block_of_rows(
-            x_ptr, weight, out_ptr, block, rows, eps,
-            FEATURES, BLOCK, ROWS, EVEN, LOAD, STORE,
-        )  # fmt: skip
+            x_ptr, weight, out_ptr, first, rows, eps, FEATURES, BLOCK, ROWS, EVEN, LOAD, STORE
+        )
+    else:
+        # All programs advance through memory together.
+        for block in tl.range(first, tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=STAGES):
+            _block_of_rows(
+                x_ptr, weight, out_ptr, block, rows, eps, FEATURES, BLOCK, ROWS, EVEN, LOAD, STORE
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +217,8 @@ class RmsNormRows(KernelOperation):
         rows, features = _check_rows(self.x, norm, self.out)
         block = triton.next_power_of_2(features)
         blocks = triton.cdiv(rows, tile.rows)
-        persistent = tile.programs is not None
         return launch(
-            _persistent_kernel if persistent else _rows_kernel,
+            _rows_kernel,
             (min(blocks, tile.programs or blocks),),
             self.x,
             None if norm is None else norm.weight,
@@ -251,7 +231,7 @@ class RmsNormRows(KernelOperation):
             EVEN=features == block and rows % tile.rows == 0,
             LOAD=_LOAD[tile.hint],
             STORE=_STORE[tile.hint],
-            **({"STAGES": tile.num_stages} if persistent else {}),
+            STAGES=None if tile.programs is None else tile.num_stages,
             num_warps=tile.num_warps,
         )
 

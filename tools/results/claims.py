@@ -169,13 +169,8 @@ def counted(one: Recorded) -> list[Row]:
         if row.published is not None
         and not row.baseline
         and (row.error is not None or row.reached is not None)
-        and (row.unit not in _OF_A_GPU or measured_on(one.claim.source, one.gpu))
+        and (row.unit not in _OF_A_GPU or one.claim.source.gpu_like(one.gpu) is not None)
     ]
-
-
-def measured_on(source: Source, gpu: str) -> bool:
-    """Whether the source measured on this kind of GPU."""
-    return any(named and named in gpu for named in source.gpu.split(", "))
 
 
 def _require_one_file(recorded: Sequence[Recorded]) -> None:

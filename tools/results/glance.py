@@ -9,7 +9,7 @@ from decodescope.analyzer.formatting import UNKNOWN
 from decodescope.variants.claims.catalog import CLAIMS
 from decodescope.variants.claims.report import Row, Source
 from decodescope.variants.claims.table import value_text
-from tools.results.claims import Recorded, Section, counted, gpu_word, gpus, is_reached, measured_on
+from tools.results.claims import Recorded, Section, counted, gpu_word, gpus, is_reached
 
 # Records that were written before sources had names have none.
 _NAMES = {claim.source.url: claim.source.name for claim in CLAIMS}
@@ -70,7 +70,7 @@ class Group:
         ]
 
         def place(reason: tuple[str, str]) -> tuple[bool, int]:
-            return not measured_on(self.source, reason[1]), len(reason[0])
+            return self.source.gpu_like(reason[1]) is None, len(reason[0])
 
         why, gpu = min(missed, key=place, default=("", ""))
         return f"{gpu_word(gpu)}: {why}" if why and len(self.claims) > 1 else why

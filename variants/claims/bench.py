@@ -1,6 +1,5 @@
 """`bench claims`: measures claims one after the other on the current GPU."""
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
@@ -49,14 +48,13 @@ def run_claims(
     )
     datasheet_bytes_per_s = None if datasheet is None else datasheet.bytes_per_s
     setup = Setup(racing, say, gpt_fast, datasheet_bytes_per_s)
-    floor_ns = racing.launch_floor_ns()
     results = measure_claims(claims, setup, watch, gpu.name)
     return ClaimsReport(
         schema_version=SCHEMA_VERSION,
         measured_peak_bytes_per_s=racing.peak_bytes_per_s,
         measured_peak_at=None if peak is None else peak.measured_at,
         datasheet_peak_bytes_per_s=datasheet_bytes_per_s,
-        launch_floor_ns=floor_ns,
+        launch_floor_ns=racing.launch_floor_ns,
         l2_bytes=gpu.L2_cache_size,
         rounds=ROUNDS,
         claims=results,
@@ -120,9 +118,8 @@ def comparable_with(source: Source, gpu_name: str) -> str:
     """What can be compared with the source's figures on a GPU of this name."""
     if not source.gpu:
         return "the source names no GPU: only ratios compare"
-    for gpu in source.gpu.split(", "):
-        if re.search(rf"\b{re.escape(gpu)}\b", gpu_name, re.IGNORECASE):
-            return f"measured on {gpu} as well: every figure compares"
+    if (gpu := source.gpu_like(gpu_name)) is not None:
+        return f"measured on {gpu} as well: every figure compares"
     return (
         f"published for {source.gpu}: times, rates and tokens/s do not compare with those of "
         f"{gpu_name}; ratios do as far as the limits of both GPUs allow"

@@ -3,6 +3,7 @@
 Times are nanoseconds, with fractions. A figure that was not measured is null, and `error` says why.
 """
 
+import re
 from typing import Literal
 
 from msgspec import Struct
@@ -25,6 +26,13 @@ class Source(Struct, frozen=True):
     url: str
     gpu: str
     name: str = ""
+
+    def gpu_like(self, gpu_name: str) -> str | None:
+        """The GPU of the source that a driver would give this name; None if there is none."""
+        for gpu in filter(None, self.gpu.split(", ")):
+            if re.search(rf"\b{re.escape(gpu)}\b", gpu_name, re.IGNORECASE):
+                return gpu
+        return None
 
 
 class EntrantFigures(Struct, frozen=True):
@@ -136,8 +144,9 @@ class ClaimResult(Struct, frozen=True):
 
 
 class ClaimsReport(Struct, frozen=True):
-    """`bench claims --json`. `launch_floor_ns` is the time of a kernel that does nothing, one of
-    many in a CUDA graph: no launch takes less."""
+    """`bench claims --json`. `launch_floor_ns` is the shortest time of a kernel that does next to
+    nothing, one of many in a CUDA graph. `rounds` are those of races of calls; those of steps have
+    as many times as rounds."""
 
     schema_version: int
     measured_peak_bytes_per_s: float | None

@@ -36,7 +36,7 @@ def claims_table(report: ClaimsReport) -> RenderableType:
     peak = (
         f"read peak {bytes_size(report.measured_peak_bytes_per_s)}/s, "
         f"datasheet {bytes_size(report.datasheet_peak_bytes_per_s)}/s, "
-        f"shortest launch {duration(report.launch_floor_ns)}, medians of {report.rounds} rounds"
+        f"shortest launch {duration(report.launch_floor_ns)}"
     )
     return Group(*shown, Text(peak, style="dim"), Text(machine, style="dim"))
 
@@ -114,8 +114,15 @@ def _rows(rows: tuple[Row, ...]) -> Table:
     return table
 
 
+def _race_title(race: Race) -> str:
+    rounds = [len(one.launched_ns.rounds) for one in race.entrants if one.launched_ns is not None]
+    return f"{race.size}: medians of {max(rounds)} rounds" if rounds else race.size
+
+
 def _race(race: Race) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=race.size, title_justify="left")
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, title=_race_title(race), title_justify="left"
+    )
     table.add_column("measured", overflow="fold")
     for name in (*_TIMES[race.of], "of the bound", "launches", "error"):
         table.add_column(name, justify="right", overflow="fold")

@@ -127,11 +127,10 @@ import json, sys
 from triton import compile
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from decodescope.kernels.ops import rms_norm_rungs
+from decodescope.kernels.ops.rms_norm_rungs import _rows_kernel as kernel
 
 made = {}
-for case, name, constants in json.loads(sys.argv[1]):
-    kernel = getattr(rms_norm_rungs, name)
+for case, constants in json.loads(sys.argv[1]):
     types = {one: "*fp32" for one in ("x_ptr", "weight_ptr", "out_ptr")}
     types |= {"rows": "i32", "eps": "fp32"}
     signature = {one: types.get(one, "constexpr") for one in kernel.arg_names}
@@ -142,24 +141,20 @@ print(json.dumps(made))
 """
 
 
-KERNELS: dict[str, tuple[str, dict[str, int]]] = {
-    "rows": ("_rows_kernel", {}),
-    "persistent": ("_persistent_kernel", {"STAGES": 1}),
-    "pipelined": ("_persistent_kernel", {"STAGES": 3}),
-}
+STAGES: dict[str, int | None] = {"rows": None, "persistent": 1, "pipelined": 3}
 HINTS = {"no hint": ("", ""), "evict_stores": ("evict_last", "evict_first")}
 
 
 @pytest.fixture(scope="module")
 def ptx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Triton's PTX of the kernels of whole rows, by kernel, features and hint."""
+    """Triton's PTX of the kernel of whole rows, by form, features and hint."""
     cases = [
-        (f"{case} {features} {hint}", kernel, {
+        (f"{case} {features} {hint}", {
             "FEATURES": features, "BLOCK": 4096, "ROWS": 2, "EVEN": features == 4096,
-            "LOAD": load, "STORE": store,
-        } | stages)
+            "LOAD": load, "STORE": store, "STAGES": stages,
+        })
         for features in (4096, 3200)
-        for case, (kernel, stages) in KERNELS.items()
+        for case, stages in STAGES.items()
         for hint, (load, store) in HINTS.items()
     ]  # fmt: skip
     environment = {name: text for name, text in os.environ.items() if name != "TRITON_INTERPRET"}
@@ -177,7 +172,7 @@ def ptx(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.mark.parametrize("hint", list(HINTS))
 @pytest.mark.parametrize("features", [4096, 3200])
-@pytest.mark.parametrize("case", list(KERNELS))
+@pytest.mark.parametrize("case", list(STAGES))
 def test_every_access_has_16_bytes(
     case: str, features: int, hint: str, ptx: dict[str, str]
 ) -> None:
@@ -191,7 +186,7 @@ def test_every_access_has_16_bytes(
     assert set(copies) == ({"0x10"} if case == "pipelined" else set())
 
 
-@pytest.mark.parametrize("case", list(KERNELS))
+@pytest.mark.parametrize("case", list(STAGES))
 def test_loaded_lines_leave_last_and_stored_ones_first(case: str, ptx: dict[str, str]) -> None:
     text, plain = ptx[f"{case} 4096 evict_stores"], ptx[f"{case} 4096 no hint"]
     stores = re.findall(r"\bst\.global[\w.:]*", text)

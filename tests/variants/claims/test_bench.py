@@ -68,6 +68,14 @@ def test_what_compares_is_said() -> None:
     assert "no GPU" in comparable_with(Source("", "", ""), "NVIDIA H200")
 
 
+def test_a_gpu_is_known_by_its_whole_name() -> None:
+    both = Source("", "", "H100, H200")
+    assert both.gpu_like("NVIDIA H200") == "H200"
+    assert both.gpu_like("NVIDIA H100 80GB HBM3") == "H100"
+    assert both.gpu_like("NVIDIA GH200 480GB") is None
+    assert Source("", "", "").gpu_like("NVIDIA H200") is None
+
+
 def test_the_table_shows_rows_and_errors_and_json_reads_back() -> None:
     claims = measured(claim("one", works), claim("two", fails))
     facts = dict.fromkeys(("gpu", "driver", "cuda", "torch", "triton", "transformers", "commit"))

@@ -172,3 +172,10 @@ def test_rounds_can_be_fewer_and_results_come_in_parts() -> None:
     assert race.entrant("wrong").error is not None
     short = entrant("short", ours=False, result=lambda: (*REFERENCE.split(3),))
     assert "not available" in (raced([short], 1e3).entrant("short").error or "")
+
+
+def test_the_launch_floor_is_the_shortest_and_measured_once() -> None:
+    # 128 launches in a replay.
+    measured = racing(*[256e3, 192e3, 320e3] * 4, 1.0)
+    assert measured.launch_floor_ns == pytest.approx(1_500)
+    assert measured.launch_floor_ns == pytest.approx(1_500)

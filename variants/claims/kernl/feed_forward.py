@@ -42,7 +42,7 @@ class FeedForward:
 
 def measure(setup: Setup, layer: Layer = LLAMA_2_7B) -> Measured:
     """The first half of the feed-forward block."""
-    floor_ns = setup.racing.launch_floor_ns()
+    floor_ns = setup.racing.launch_floor_ns
     races: list[Race] = []
     rows: list[Row] = []
     for tokens in layer.tokens:

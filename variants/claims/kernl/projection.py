@@ -55,7 +55,7 @@ class Projections:
 
 def measure(setup: Setup, layer: Layer = LLAMA_2_7B) -> Measured:
     """One projection, and those of q, k and v."""
-    floor_ns = setup.racing.launch_floor_ns()
+    floor_ns = setup.racing.launch_floor_ns
     races: list[Race] = []
     rows: list[Row] = []
     for tokens in layer.tokens:

@@ -26,7 +26,7 @@ PUBLISHED = 2.3
 
 def measure(setup: Setup, layer: Layer = LLAMA_2_7B) -> Measured:
     """RMSNorm of hidden states."""
-    floor_ns = setup.racing.launch_floor_ns()
+    floor_ns = setup.racing.launch_floor_ns
     races = [race(setup.racing, layer, tokens) for tokens in layer.tokens]
     rows = [
         row

@@ -33,7 +33,7 @@ COMPLEX, REAL = "PyTorch complex", "PyTorch real"
 
 def measure(setup: Setup, layer: Layer = LLAMA_2_7B) -> Measured:
     """The rotation of queries and keys at their position."""
-    floor_ns = setup.racing.launch_floor_ns()
+    floor_ns = setup.racing.launch_floor_ns
     races = [race(setup.racing, layer, tokens) for tokens in layer.tokens]
     pairs = (
         ("RoPE: Triton over complex PyTorch", PUBLISHED, COMPLEX, "rotate"),

@@ -90,7 +90,7 @@ def measure_qwen_block(setup: Setup) -> Measured:
         {name: _step_launches(name, setup) for name in WHOLE_STEPS},
     )
     races = [block_race(one, launches.block) for one in figures]
-    floor_ns = setup.racing.launch_floor_ns()
+    floor_ns = setup.racing.launch_floor_ns
     rows = [
         *(row for one, race in zip(figures, races, strict=True) for row in block_rows(one, race)),
         *projection_rows(projected, floor_ns),
