@@ -49,20 +49,28 @@ class Terminal:
         self.screen.resize(height, width)
         self.child.setwinsize(height, width)
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Read what there is; False if there was nothing."""
         try:
             data = self.child.read_nonblocking(65536, 0.05)
         except pexpect.TIMEOUT:
-            return
+            return False
         except pexpect.EOF:
             self.child.wait()
-            return
+            return False
         self.raw += data
         self._stream.feed(data)
+        return True
 
     def gone(self) -> bool:
+        """Whether the program has ended; everything that it wrote is read then."""
         self._read()
-        return not self.child.isalive()
+        if self.child.isalive():
+            return False
+        # It may have written more between the read and its end.
+        while self._read():
+            pass
+        return True
 
 
 def restored(raw: bytes) -> bool:
