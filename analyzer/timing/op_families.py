@@ -21,6 +21,11 @@ _OTHER = FAMILIES.index("other")
 _PATTERNS = tuple(
     (FAMILIES.index(family), re.compile(pattern, re.IGNORECASE))
     for family, pattern in (
+        # The name of an Inductor kernel lists the operators it fuses; its prefix says how it loops.
+        ("matmul", r"^triton_(red|per|tem)_\w*_(add|b)?mm(_|$)"),
+        ("reduction", r"^triton_(red|per)_"),
+        ("elementwise", r"^triton_poi_\w*_(mul|div|pow|rsqrt|exp|sigmoid|silu|gelu|tanh|cos|sin)"
+                        r"(_|$)"),
         ("attention", r"flash|fmha|attention|attn|sdpa|splitkv|paged|decode_kernel_mha"),
         ("copy", r"memcpy|memset|CatArrayBatchedCopy|direct_copy|copy_|aten::(cat|clone|fill_"
                  r"|zero_|index|slice|contiguous|to\b|select|embedding)|indexSelect|index_(elem|"
@@ -28,7 +33,7 @@ _PATTERNS = tuple(
         ("matmul", r"gemm|gemv|nvjet|cutlass|cublas|xmma|Cijk_|matmul|splitK|aten::(mm|bmm|addmm"
                    r"|linear|baddbmm|mv)\b|mkldnn_linear|wgmma|_mm_|dot_kernel"
                    r"|_linear_(residual_)?(batched_)?kernel|_norm_(qkv_rope|gate_up|head)_"),
-        ("reduction", r"reduce|norm|softmax|cunn_|triton_(red|per)_|argmax|topk|sort|cumsum|scan"
+        ("reduction", r"reduce|norm|softmax|cunn_|argmax|topk|sort|cumsum|scan"
                       r"|aten::(mean|sum|amax|max)\b|MeanOps|_quantize_rows_"),
         ("elementwise", r"elementwise|triton_poi_|silu|gelu|swiglu|rotary|rope|sigmoid|aten::(mul"
                         r"|add|sub|div|neg|cos|sin|pow|rsqrt|where|exp|sqrt|lt|le|gt|ge|eq)"),
