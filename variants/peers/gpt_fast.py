@@ -6,12 +6,13 @@ Its `model.py` comes from a checkout that the user puts on PYTHONPATH; nothing o
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import torch
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
-from decodescope.analyzer.errors import ModelError
+from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.compiled.compilers import without_tf32_advice
@@ -29,15 +30,31 @@ def build_gpt_fast(loaded: LoadedModel, workload: DecodeWorkload) -> "GptFastSte
     gpt-fast's settings of inductor hold for the rest of the process.
 
     Raises:
+        MissingRequirement: a checkout from before gpt-fast's attention took a block mask.
         ModelError: as `converted`.
     """
     from torch._inductor import config as inductor_settings
 
+    module = checked_module(import_module("model"))
     inductor_settings.coordinate_descent_tuning = True
     torch.compiler.reset()
-    step = GptFastStep(loaded, workload, import_module("model"), _reduce_overhead)
+    step = GptFastStep(loaded, workload, module, _reduce_overhead)
     step.warm_up()
     return step
+
+
+def checked_module(module: Any) -> Any:
+    """gpt-fast's `model.py`, whose `Transformer.forward` takes a mask, ids and positions.
+
+    Raises:
+        MissingRequirement: an older one, without the mask.
+    """
+    if "mask" not in signature(module.Transformer.forward).parameters:
+        raise MissingRequirement(
+            f"variant gpt-fast: {module.__file__} is older than gpt-fast's use of FlexAttention; "
+            "update the checkout"
+        )
+    return module
 
 
 def _reduce_overhead(decode: Decode) -> Decode:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.peers.gpt_fast import GptFastStep
+from decodescope.variants.peers.gpt_fast import GptFastStep, checked_module
 from decodescope.variants.registry import available_peers, require_variant
 from decodescope.variants.steps.eager import EagerStep
 
@@ -115,3 +116,12 @@ def test_a_checkout_on_the_path_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_a_peer_is_named_in_suggestions() -> None:
     with pytest.raises(InputError, match="did you mean gpt-fast"):
         require_variant("gptfast", "cuda")
+
+
+def test_a_checkout_without_masks_is_refused(module: Any) -> None:
+    class Old:
+        def forward(self, idx: Any, input_pos: Any = None) -> None: ...
+
+    assert checked_module(module) is module
+    with pytest.raises(MissingRequirement, match=r"^variant gpt-fast: /old/model.py is older"):
+        checked_module(SimpleNamespace(Transformer=Old, __file__="/old/model.py"))

@@ -1,6 +1,9 @@
 """Each peer that is installed decodes on a CUDA device, as accurately as its format allows."""
 
+from collections.abc import Iterator
+
 import pytest
+import torch
 from msgspec.structs import replace
 
 from decodescope.analyzer.protocol import WorkerConfig
@@ -21,6 +24,16 @@ CONFIG = WorkerConfig("eager", 1, 40, model="tiny", context=32, dtype="bf16", de
 
 def nothing(stage: str) -> None:
     pass
+
+
+@pytest.fixture(autouse=True)
+def inductor_settings() -> Iterator[None]:
+    """Peers search tiles, for the rest of their process; other tests do not."""
+    from torch._inductor import config
+
+    with config.patch(coordinate_descent_tuning=False):
+        yield
+    torch.compiler.reset()
 
 
 @pytest.fixture(params=PEERS, ids=lambda peer: peer.name)
