@@ -1,6 +1,7 @@
 """A variant's step beside the counters: sums, shares by reason, and what the terminal shows."""
 
 from collections.abc import Iterable, Sequence
+from statistics import median
 
 import numpy as np
 from msgspec import Struct
@@ -16,6 +17,7 @@ from benchmarks.counter_check import (
     Joined,
     KernelRow,
 )
+from benchmarks.graph_check import GraphFigures
 from decodescope.analyzer.formatting import (
     UNKNOWN,
     bytes_size,
@@ -131,10 +133,40 @@ def _share_of(reasons: Iterable[Reason], reason: str) -> float:
     return sum(one.share for one in reasons if one.reason == reason)
 
 
-def tables(variants: Sequence[VariantFigures]) -> Group:
-    """What the terminal shows of all variants."""
+class Everything(Struct, frozen=True):
+    """The variants whose kernels were counted one by one, and those whose graphs as a whole."""
+
+    variants: Sequence[VariantFigures]
+    graphs: Sequence[GraphFigures]
+
+
+def tables(found: Everything) -> Group:
+    """What the terminal shows."""
     shown = (_steps, _bytes, _probes, _why)
-    return Group(*(table(variants) for table in shown), *map(_slowest, variants))
+    kernels = (table(found.variants) for table in shown) if found.variants else ()
+    graphs = (_graphs(found.graphs),) if found.graphs else ()
+    return Group(*kernels, *graphs, *map(_slowest, found.variants))
+
+
+def _graphs(graphs: Sequence[GraphFigures]) -> Table:
+    title = "A step's graph replays, each as one workload"
+    columns = ("replays", "ops", "trace", "range", "ncu", "trace/ncu less offset")
+    more = ("claimed", "read", "written")
+    table = figures_table(title, "variant", *columns, *more, names=1)
+    for one in graphs:
+        table.add_row(
+            one.variant,
+            str(one.replays),
+            str(one.ops),
+            duration(median(one.trace_ns)),
+            f"{duration(min(one.trace_ns))} to {duration(max(one.trace_ns))}",
+            duration(one.ncu_ns),
+            ratio_text(one.trace_over_ncu),
+            bytes_size(one.claimed_bytes),
+            bytes_size(one.dram_read_bytes),
+            bytes_size(one.dram_written_bytes),
+        )
+    return table
 
 
 def _steps(variants: Sequence[VariantFigures]) -> Table:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from benchmarks.counted_step import (
     EMPTY_PROBES,
+    PROBE_CYCLES,
     SPIN_CYCLES,
 )
 from benchmarks.counter_check import (
     Traced,
 )
-from benchmarks.ncu_report import Counted
+from benchmarks.graph_check import Workload
+from benchmarks.ncu_report import Counted, CountedWorkload
 from tests.helpers.kineto_events import Event, call, document, op, span
 
 HEADER = (
@@ -129,3 +131,23 @@ def ncu_log(kernels: Sequence[Traced]) -> str:
         for id, one in enumerate(kernels)
     ]
     return PROGRESS + HEADER + UNITS + "".join(rows)
+
+
+def workloads() -> tuple[list[Workload], list[CountedWorkload]]:
+    """A kernel, two graph replays and the probes, on both sides."""
+    traced = [
+        Workload("void ns::copy<4>(int)", False, (900, 1_000, 1_100), 1),
+        Workload("gemv", True, (70_000, 69_000, 71_000), 5),
+        Workload("add", True, (30_000, 30_500, 29_800), 3),
+    ]
+    counted = [
+        CountedWorkload("copy", 2_000, 10, 20, 1),
+        CountedWorkload("Graph 12", 71_500, 1_000, 100, 1),
+        CountedWorkload("Graph 13", 31_300, 500, 50, 2),
+    ]
+    name = "at::cuda::(anonymous namespace)::spin_kernel(long)"
+    for cycles in PROBE_CYCLES:
+        ns = 1_200 + cycles // 2
+        traced.append(Workload(name, False, (ns, ns, ns), 1))
+        counted.append(CountedWorkload("spin_kernel", ns + 1_000, 0, 0, 1))
+    return traced, counted

@@ -28,11 +28,19 @@ from benchmarks.counter_check import (
     joined,
     traced_step,
 )
-from benchmarks.counter_figures import figures, tables
+from benchmarks.counter_figures import Everything, figures, tables
+from benchmarks.graph_check import graph_figures
 from benchmarks.hardware_counters import main, measure, without_overlap
 from decodescope.analyzer.errors import InputError
 from decodescope.variants.model.workload import DecodeWorkload
-from tests.benchmarks.counter_sides import KERNELS, fake_ncu, ncu_log, sides, write_trace
+from tests.benchmarks.counter_sides import (
+    KERNELS,
+    fake_ncu,
+    ncu_log,
+    sides,
+    workloads,
+    write_trace,
+)
 from tests.helpers import fused_steps
 from tests.helpers.rich_report import text_of
 
@@ -52,7 +60,7 @@ def test_a_variant_adds_up_its_kernels() -> None:
         (WITHIN, 1, 500), ("interval", 1, 1_000),
     ]  # fmt: skip
     assert (found.kernels_with_claim, found.claimed_bytes, found.dram_bytes) == (1, 1_000, 1_010)
-    shown = text_of(tables([found]), width=140)
+    shown = text_of(tables(Everything([found], [])), width=140)
     assert "fused-pdl" in shown
     assert "96.2 %" in shown
     assert "1.00 µs" in shown
@@ -63,7 +71,7 @@ def test_a_variant_without_claims_has_no_bytes() -> None:
     trace, counters = sides()
     found = figures("eager", "eager", joined([trace[1], *trace[2:]], counters[1:], None), 0)
     assert (found.claimed_bytes, found.dram_bytes, found.byte_reasons) == (None, None, ())
-    assert "interval" in text_of(tables([found]), width=140)
+    assert "interval" in text_of(tables(Everything([found], [])), width=140)
 
 
 @pytest.mark.parametrize(
@@ -137,17 +145,28 @@ def test_a_refused_variant_leaves_the_others_in_the_record(
             raise InputError("kernel 7 is another")
         return figures(variant, variant, both, 0)
 
+    def whole(model: str, variant: str, ncu: Path, folder: Path) -> Any:
+        assert list(folder.iterdir()) == []
+        if variant == "compiled":
+            raise InputError("the trace has 3 workloads")
+        return graph_figures(variant, *workloads(), None)
+
     monkeypatch.setattr(hardware_counters, "has_gpu", lambda script: True)
     monkeypatch.setattr(hardware_counters, "find_ncu", lambda: fake_ncu(tmp_path, ""))
     monkeypatch.setattr(hardware_counters, "measure", found)
+    monkeypatch.setattr(hardware_counters, "measure_graphs", whole)
     target = tmp_path / "record.json"
     monkeypatch.setattr(sys, "argv", ["hardware_counters", "-o", str(target)])
     assert main() == 2
     assert "compiled: kernel 7 is another" in capsys.readouterr().err
     record = json.loads(target.read_text())
     assert str(tmp_path) not in record["command"]
-    eager, fused, compiled = record["variants"]
+    eager, fused, compiled, graphs = record["variants"]
     assert compiled["refused"] == "kernel 7 is another"
+    assert (graphs["measured_as"], graphs["refused"]) == (
+        "graphs-of-compiled", "the trace has 3 workloads",
+    )  # fmt: skip
+    assert [one["variant"] for one in record["graphs"]] == ["fused+graph"]
     row = dict(zip(record["columns"], eager["joined"]["rows"][0], strict=True))
     assert (row["trace_ns"], row["ncu_ns"], row["why"]) == (50_000, 50_500, WITHIN)
     assert fused["variant"] == "fused"

@@ -28,6 +28,9 @@ from decodescope.variants.registry import find_variant
 from decodescope.variants.spec import NARROW_WEIGHTS
 
 BASE = "eager"
+# A claim has its own spread over rounds, an error for each variant without accuracy, and no figure
+# of a profiled step's gaps.
+_SHOWN_ELSEWHERE = frozenset({"few_rounds", ACCURACY_MISSING, "distorted_window"})
 # How often an order of sums that differs from eager's may multiply eager's own rounding error.
 _OTHER_ORDER = 2.0
 # Logits that are all zero have this relative error: more than it is no rounding.
@@ -93,7 +96,7 @@ def decode_race(setup: Setup, what: Decoding) -> Decoded:
         for name in (*what.variants, *what.peers)
     ]
     notes = tuple(
-        one.message for one in comparison.comparison.findings if one.code != ACCURACY_MISSING
+        one.message for one in comparison.comparison.findings if one.code not in _SHOWN_ELSEWHERE
     )
     race = Race(size, tuple(entrants), "steps")
     return Decoded(race, notes, comparison.runs[0].device_name)

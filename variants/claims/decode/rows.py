@@ -59,7 +59,7 @@ def where_the_step_goes(one: EntrantFigures) -> str:
     take."""
     text = gpu_share(one)
     if one.launches is not None:
-        text += f", {number(one.launches)} launch calls"
+        text += f", {number(one.launches)} launch call{'s' * (one.launches != 1)}"
     if one.bound_ns is not None and one.device_ns is not None:
         text += (
             f"; its bytes take {duration(one.bound_ns)} at the read peak, "
