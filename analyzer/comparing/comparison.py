@@ -19,7 +19,7 @@ from decodescope.analyzer.schema.comparison_report import (
     VariantRates,
 )
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
-from decodescope.analyzer.schema.run_report import INTERPRETED, RunReport
+from decodescope.analyzer.schema.run_report import DEFAULT_TILES, INTERPRETED, RunReport
 
 Rounds = dict[int, RunReport]
 
@@ -160,6 +160,9 @@ def _findings(by_variant: Mapping[str, Rounds], windows: Mapping[str, Report]) -
             yield Finding("missing_rounds", message)
     yield from _output_findings(by_variant)
     for variant in by_variant:
+        for finding in next(iter(by_variant[variant].values())).health.findings:
+            if finding.code == DEFAULT_TILES:
+                yield Finding(finding.code, f"{variant}: {finding.message}")
         window = windows.get(variant)
         if any(run.interpreted for run in by_variant[variant].values()):
             yield Finding("interpreted", f"{variant} {INTERPRETED}")

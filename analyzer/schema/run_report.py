@@ -21,6 +21,10 @@ INTERPRETED = (
 )
 
 
+# The code of the finding that a step's kernels use tiles that were not measured on its GPU.
+DEFAULT_TILES = "default_tiles"
+
+
 class StepTimes(Struct, frozen=True):
     p50: int
     p90: int

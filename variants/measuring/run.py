@@ -81,10 +81,12 @@ def run_variant(
             write_atomically(trace_path, path.read_bytes())
         say("analysing the window")
         analysis = analyze(load(path))
-    return _measured_report(prepared, measured, analysis)
+    return _measured_report(prepared, step, measured, analysis)
 
 
-def _measured_report(prepared: Prepared, measured: Measurement, analysis: Analysis) -> RunReport:
+def _measured_report(
+    prepared: Prepared, step: DecodeStep, measured: Measurement, analysis: Analysis
+) -> RunReport:
     capture, window = measured.capture, analysis.report
     times = step_times(measured.step_ns)
     on_cuda = prepared.device == "cuda"
@@ -108,7 +110,8 @@ def _measured_report(prepared: Prepared, measured: Measurement, analysis: Analys
         waterfall=window.waterfall,
         verdict=window.verdict,
         health=replace(
-            window.health, findings=(*prepared.loaded.findings, *window.health.findings)
+            window.health,
+            findings=(*prepared.loaded.findings, *step.findings, *window.health.findings),
         ),
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.step_bytes import KvBytes, weight_bytes_read
 from decodescope.variants.model.workload import DecodeWorkload
@@ -35,6 +36,7 @@ class DecodeStep(ABC):
     `position` is the KV-cache length before the next step. `weight_bytes_read` are the bytes of
     weights that one step must read (one embedding row a sequence, not the table). `ranges` are
     opened around the step's parts; without them only what the variant opens itself is annotated.
+    `findings` are what limits the figures of this step; they go into its report.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class DecodeStep(ABC):
         self._kv_bytes = KvBytes(loaded.model.config, workload.batch, loaded.model.dtype.itemsize)
         # The ids that follow the prompt. All are kept, so that any step can be repeated.
         self._ids: list[torch.Tensor] = []
+        self.findings: tuple[Finding, ...] = ()
         self.position = workload.context
         self.weight_bytes_read = weight_bytes_read(loaded.model, workload.batch)
 

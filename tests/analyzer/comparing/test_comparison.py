@@ -171,6 +171,17 @@ def test_findings_of_windows_name_their_variant() -> None:
     assert messages[2].startswith("compiled: 10 of 100 ops")
 
 
+def test_a_variant_with_default_tiles_is_named_once() -> None:
+    untuned = Health("ok", 0, (Finding("default_tiles", "tiles of qkv"), Finding("other", "x")))
+    runs = [
+        msgspec.structs.replace(run, health=untuned) if run.variant == FUSED else run
+        for run in runs_of({EAGER: [1.0] * 3, FUSED: [2.0] * 3})
+    ]
+    window = window_of([step_of(0, 9, {})])
+    compared = compare_runs(runs, {EAGER: window, FUSED: window}).comparison
+    assert compared.findings == (Finding("default_tiles", "fused+graph: tiles of qkv"),)
+
+
 @pytest.mark.parametrize(
     ("tokens", "token"),
     [([[5, 6, 9, 8]], "token 3"), ([[5, 6]], "token 3"), ([[5, 6, 7, 8]], None)],

@@ -9,11 +9,13 @@ from msgspec import UNSET
 from decodescope.analyzer.comparing.comparability import workload_differences
 from decodescope.analyzer.errors import DecodescopeError, InputError, ModelError
 from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.schema.report import Finding
 from decodescope.variants import registry
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.measuring.request import planned_run, read_request
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.registry import Variant
+from decodescope.variants.steps.step import DecodeStep
 
 ASKED = {"variant": "eager", "batch": 1, "tokens": 4, "model": "tiny", "device": "cpu"}
 
@@ -87,6 +89,19 @@ def test_a_run_is_what_was_planned(given: dict[str, object]) -> None:
     report = run_variant(config, None, lambda stage: None)
     assert workload_differences(planned, report) == ()
     assert (planned.context is UNSET) == ("prompt" in given)
+
+
+def test_a_report_has_the_findings_of_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = Finding("default_tiles", "tiles not measured")
+
+    def build(*arguments: Any) -> DecodeStep:
+        step = registry.build_variant(*arguments)
+        step.findings = (finding,)
+        return step
+
+    monkeypatch.setattr("decodescope.variants.measuring.run.build_variant", build)
+    report = run_variant(WorkerConfig(**ASKED), None, lambda stage: None)
+    assert finding in report.health.findings
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 
 from decodescope.analyzer.errors import MissingRequirement
+from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.quantize import quantization_of, quantize_model
 from decodescope.variants.model.step_bytes import KvBytes
@@ -46,9 +47,12 @@ def build_fused(
         quantize_model(loaded.name, loaded.model, quantization)
     parts = fused_model(loaded.model)
     rope = rope_table(loaded.model, workload.cache_length, parts.device)
-    tiles = tiles or _tiles(spec, loaded.name, parts, workload)
+    findings: tuple[Finding, ...] = ()
+    if tiles is None:
+        tiles, findings = _tiles(spec, loaded.name, parts, workload)
     plan = step_plan(spec, parts, rope, workload, tiles)
     step = FusedStep(loaded, workload, plan, graphed=spec.cuda_graph)
+    step.findings = findings
     if device == "cuda":
         step.warm_up()
     return step
@@ -162,11 +166,13 @@ class FusedStep(DecodeStep):
         return self._programs[keep_logits]
 
 
-def _tiles(spec: VariantSpec, name: str, parts: FusedModel, workload: DecodeWorkload) -> StepTiles:
+def _tiles(
+    spec: VariantSpec, name: str, parts: FusedModel, workload: DecodeWorkload
+) -> tuple[StepTiles, tuple[Finding, ...]]:
+    """The tiles of this model and device, and whether some were not measured."""
     shapes = step_shapes(parts, workload.batch, workload.cache_length, spec.kv_bytes, spec.fp8_x)
     if parts.device.type != "cuda":
-        return interpreter_tiles(shapes)
+        return interpreter_tiles(shapes), ()
     gpu = this_target_gpu()
     chosen = tiles_for(shapes, gpu)
-    report_unmeasured(chosen, gpu, name, workload, spec)
-    return chosen.tiles
+    return chosen.tiles, report_unmeasured(chosen, gpu, name, workload, spec)

@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.schema.run_report import DEFAULT_TILES
 from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.model.workload import DecodeWorkload
@@ -78,11 +80,9 @@ def _by_key(entries: tuple[TileEntry, ...]) -> dict[TileKey, Tile]:
 
 def report_unmeasured(
     chosen: ChosenTiles, gpu: TargetGpu, model: str, workload: DecodeWorkload, spec: VariantSpec
-) -> None:
-    """Write to stderr which tiles are only defaults and the command that measures them.
-
-    One line, once in a process; nothing if all tiles were measured.
-    """
+) -> tuple[Finding, ...]:
+    """Which tiles are only defaults, and the command that measures them: one finding, also a line
+    on stderr, once in a process; none if all tiles were measured."""
     if chosen.unmeasured:
         command = ["decodescope", "bench", "kernels", "--tune", "--model", model]
         command += ["--batch", str(workload.batch), "--context", str(workload.context)]
@@ -90,7 +90,10 @@ def report_unmeasured(
         if (formats := spec.formats) != VariantSpec("fused"):
             command += ["--variant", str(formats)]
         names = ", ".join(chosen.unmeasured)
-        _write_once(f"tiles not measured on {gpu.name} for {names}: {shlex.join(command)}\n")
+        line = f"tiles not measured on {gpu.name} for {names}: {shlex.join(command)}"
+        _write_once(f"{line}\n")
+        return (Finding(DEFAULT_TILES, line),)
+    return ()
 
 
 @cache

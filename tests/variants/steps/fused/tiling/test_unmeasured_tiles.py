@@ -2,6 +2,7 @@
 
 import pytest
 
+from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.tiling.choice import ChosenTiles, report_unmeasured
@@ -20,12 +21,13 @@ def test_unmeasured_tiles_are_reported_once_with_the_command(
     chosen = ChosenTiles(TILES, MEASURED | {"o": "default", "head": "default"})
     workload = DecodeWorkload(2, 300, 50, "fp16")
     for _ in range(2):
-        report_unmeasured(chosen, H200, "my models/one", workload, FUSED)
+        (found,) = report_unmeasured(chosen, H200, "my models/one", workload, FUSED)
     (line,) = capsys.readouterr().err.splitlines()
     assert line == (
         "tiles not measured on NVIDIA H200 for o, head: decodescope bench kernels --tune --model "
         "'my models/one' --batch 2 --context 300 --tokens 50 --dtype fp16"
     )
+    assert found == Finding("default_tiles", line)
 
 
 def test_the_command_names_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,5 +38,6 @@ def test_the_command_names_the_formats(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_measured_tiles_are_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    report_unmeasured(ChosenTiles(TILES, MEASURED), H200, "m", DecodeWorkload(), FUSED)
+    chosen = ChosenTiles(TILES, MEASURED)
+    assert report_unmeasured(chosen, H200, "m", DecodeWorkload(), FUSED) == ()
     assert capsys.readouterr().err == ""
