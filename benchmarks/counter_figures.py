@@ -133,14 +133,14 @@ def _share_of(reasons: Iterable[Reason], reason: str) -> float:
     return sum(one.share for one in reasons if one.reason == reason)
 
 
-class Everything(Struct, frozen=True):
+class CountedVariants(Struct, frozen=True):
     """The variants whose kernels were counted one by one, and those whose graphs as a whole."""
 
     variants: Sequence[VariantFigures]
     graphs: Sequence[GraphFigures]
 
 
-def tables(found: Everything) -> Group:
+def tables(found: CountedVariants) -> Group:
     """What the terminal shows."""
     shown = (_steps, _bytes, _probes, _why)
     kernels = (table(found.variants) for table in shown) if found.variants else ()

@@ -26,7 +26,7 @@ from msgspec import Struct
 from benchmarks.common import RESULTS, ROOT, has_gpu, write_record
 from benchmarks.counted_step import CLAIMS_FILE, POSITION, TRACE_FILE
 from benchmarks.counter_check import KernelRow, joined, traced_step
-from benchmarks.counter_figures import Everything, VariantFigures, figures, tables
+from benchmarks.counter_figures import CountedVariants, VariantFigures, figures, tables
 from benchmarks.graph_check import GraphFigures, graph_figures, traced_workloads
 from benchmarks.ncu_report import METRICS, count, count_workloads, find_ncu, ncu_version
 from decodescope.analyzer.bench.measured_process import running
@@ -159,7 +159,7 @@ def main() -> int:
         add(variant, measure, done, without_overlap(variant))
     for variant in arguments.graphs:
         add(variant, measure_graphs, graphs, f"graphs-of-{variant}")
-    print_table(Everything(done, graphs), tables)
+    print_table(CountedVariants(done, graphs), tables)
     return 2 if refused else 0
 
 

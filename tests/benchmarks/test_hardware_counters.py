@@ -28,7 +28,7 @@ from benchmarks.counter_check import (
     joined,
     traced_step,
 )
-from benchmarks.counter_figures import Everything, figures, tables
+from benchmarks.counter_figures import CountedVariants, figures, tables
 from benchmarks.graph_check import graph_figures
 from benchmarks.hardware_counters import main, measure, without_overlap
 from decodescope.analyzer.errors import InputError
@@ -60,7 +60,7 @@ def test_a_variant_adds_up_its_kernels() -> None:
         (WITHIN, 1, 500), ("interval", 1, 1_000),
     ]  # fmt: skip
     assert (found.kernels_with_claim, found.claimed_bytes, found.dram_bytes) == (1, 1_000, 1_010)
-    shown = text_of(tables(Everything([found], [])), width=140)
+    shown = text_of(tables(CountedVariants([found], [])), width=140)
     assert "fused-pdl" in shown
     assert "96.2 %" in shown
     assert "1.00 µs" in shown
@@ -71,7 +71,7 @@ def test_a_variant_without_claims_has_no_bytes() -> None:
     trace, counters = sides()
     found = figures("eager", "eager", joined([trace[1], *trace[2:]], counters[1:], None), 0)
     assert (found.claimed_bytes, found.dram_bytes, found.byte_reasons) == (None, None, ())
-    assert "interval" in text_of(tables(Everything([found], [])), width=140)
+    assert "interval" in text_of(tables(CountedVariants([found], [])), width=140)
 
 
 @pytest.mark.parametrize(

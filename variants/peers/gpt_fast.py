@@ -15,12 +15,11 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.compiled.compilers import without_tf32_advice
+from decodescope.variants.steps.compiled.compilers import compile_and_record
 from decodescope.variants.steps.step import DecodeStep
 
 Decode = Callable[[torch.Tensor, torch.Tensor, BlockMask], tuple[torch.Tensor, torch.Tensor]]
 
-_WARM_UP_STEPS = 3
 _SCALING = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 
 
@@ -39,7 +38,7 @@ def build_gpt_fast(loaded: LoadedModel, workload: DecodeWorkload) -> "GptFastSte
     inductor_settings.coordinate_descent_tuning = True
     torch.compiler.reset()
     step = GptFastStep(loaded, workload, module, _reduce_overhead)
-    step.warm_up()
+    compile_and_record(step, workload)
     return step
 
 
@@ -91,15 +90,6 @@ class GptFastStep(DecodeStep):
         self._mask = create_block_mask(_causal, 1, 1, length, length, device=str(device))
         self._at = torch.zeros(1, dtype=torch.int32, device=device)
         self._decode = compile_decode(self._decode_one)
-
-    def warm_up(self) -> None:
-        """Compile and record: the first calls of a compiled function do both."""
-        shape = (self._workload.batch, self._workload.context)
-        self.prefill(torch.zeros(shape, dtype=torch.int64))
-        with without_tf32_advice():
-            for _ in range(_WARM_UP_STEPS):
-                self.step()
-                self.reset(self._workload.context)
 
     def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
         self._rewind(self._workload.context)

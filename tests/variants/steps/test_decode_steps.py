@@ -9,6 +9,7 @@ import torch
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.steps.compiled.compilers import compile_and_record
 from decodescope.variants.steps.compiled.step import StaticStep, build_compiled
 from decodescope.variants.steps.eager import EagerStep
 from decodescope.variants.steps.step import DecodeStep
@@ -181,7 +182,7 @@ def test_one_traced_graph_serves_every_position(
     monkeypatch.setattr(torch._dynamo.config, "error_on_recompile", True)
     loaded = load_small(architecture)
     steps = [traced(loaded, WORKLOAD), EagerStep(loaded, WORKLOAD)]
-    steps[0].warm_up()
+    compile_and_record(steps[0], WORKLOAD)
     for step in steps:
         step.prefill(prompt_of(BATCH, CONTEXT))
     compiled, eager = (decoded(step, NEW_TOKENS) for step in steps)

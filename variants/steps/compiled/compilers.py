@@ -1,4 +1,5 @@
-"""The two ways the forward pass is compiled: to be replayed as CUDA graphs, or traced without."""
+"""The two ways the forward pass is compiled, to be replayed as CUDA graphs or traced without, and
+the steps that make a function compile."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -8,10 +9,13 @@ from typing import Any
 import torch
 from torch import fx
 
+from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.compiled.inductor_origins import call_sites, source_nodes
-from decodescope.variants.steps.step import CallSite
+from decodescope.variants.steps.step import CallSite, DecodeStep
 
 Forward = Callable[[torch.Tensor, Any], torch.Tensor]
+
+_WARM_UP_STEPS = 3
 
 
 def reduce_overhead(forward: Forward) -> Forward:
@@ -24,6 +28,16 @@ def reduce_overhead(forward: Forward) -> Forward:
         return compiled(ids, cache)
 
     return replay
+
+
+def compile_and_record(step: DecodeStep, workload: DecodeWorkload) -> None:
+    """Decode a few meaningless tokens: the first calls of a compiled function compile it and record
+    its graphs. The step must be given a prompt before it goes on."""
+    step.prefill(torch.zeros((workload.batch, workload.context), dtype=torch.int64))
+    with without_tf32_advice():
+        for _ in range(_WARM_UP_STEPS):
+            step.step()
+            step.reset(workload.context)
 
 
 class TracedCompiler:

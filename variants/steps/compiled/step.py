@@ -14,13 +14,12 @@ from decodescope.variants.steps.annotations import range_paths
 from decodescope.variants.steps.compiled.compilers import (
     Forward,
     TracedCompiler,
+    compile_and_record,
     reduce_overhead,
-    without_tf32_advice,
 )
 from decodescope.variants.steps.step import CallSite, DecodeStep
 from decodescope.variants.steps.transformers_step import TransformersStep
 
-_WARM_UP_STEPS = 3
 _COUNTER = "cumulative_length"
 
 
@@ -35,7 +34,7 @@ def build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) -
     # What an earlier build compiled would count against the limit of recompilations.
     torch.compiler.reset()
     step = StaticStep(loaded, workload, reduce_overhead)
-    step.warm_up()
+    compile_and_record(step, workload)
     return step
 
 
@@ -58,15 +57,6 @@ class StaticStep(TransformersStep):
         cache = cache or _static_cache(loaded.model.config, workload.cache_length)
         super().__init__(loaded, workload, cache)
         self._compiled = compile_forward(self._forward)
-
-    def warm_up(self) -> None:
-        """Compile and record: the first calls of a compiled function do both."""
-        shape = (self._workload.batch, self._workload.context)
-        self.prefill(torch.zeros(shape, dtype=torch.int64))
-        with without_tf32_advice():
-            for _ in range(_WARM_UP_STEPS):
-                self.step()
-                self.reset(self._workload.context)
 
     def ungraphed(self) -> DecodeStep:
         """The same forward pass compiled without CUDA graphs, on this step's cache."""
