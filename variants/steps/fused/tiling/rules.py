@@ -37,9 +37,9 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 # Fewer leave multiprocessors without work, or with too few bytes in flight.
 _PROGRAMS_PER_MULTIPROCESSOR = 2
 _MIN_BLOCK = 512
-# Of narrow weights: rows for each multiprocessor from which on tiles of 32 win, and columns that
-# programs share.
-_MANY_ROWS = 128
+# Of narrow weights: rows that a program reads whole, if each multiprocessor has that many such
+# programs and a row that many columns; and columns that programs share.
+_WHOLE_ROWS, _WHOLE_PROGRAMS, _WHOLE_ROW = 8, 8, 4096
 _LONG_ROW = 8192
 _MAX_ROWS = 256
 _BATCHED_STAGES = 4
@@ -120,20 +120,26 @@ def _vector_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors:
 def _narrow_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors: int) -> Tile:
     """FP8 and INT8 on the tensor cores: small programs, so that many are under way at once.
 
-    What won, or came close to it, on an H200 at the shapes of Llama 3.2 1B and 3.1 8B.
+    What won, or came close to it, on an H200 at the shapes of Llama 2 7B, 3.1 8B and 3.2 1B.
     """
     shape = shapes.shape(operation)
-    if shape.rows >= _MANY_ROWS * multiprocessors:
+    splits = 1
+    if operation in SPLITTING and shape.columns >= _LONG_ROW:
+        rows, columns, warps, splits = 16, 512, 2, 4
+    elif operation == "head":
         rows, columns, warps = 32, 512, 2
+    elif (
+        _WHOLE_ROW // 2 < shape.columns <= _WHOLE_ROW
+        and shape.rows >= _WHOLE_ROWS * _WHOLE_PROGRAMS * multiprocessors
+    ):
+        rows, columns, warps = _WHOLE_ROWS, _WHOLE_ROW, 4
     else:
         rows, columns, warps = 16, 1024, 4
     rows = min(rows, most_rows(operation, shapes))
     columns = min(columns, power_of_2_from(shape.columns))
     # Less than a load of 16 bytes a thread would be loaded twice.
     warps = max(1, min(warps, rows * columns // (32 * LOAD_BYTES)))
-    splits = 1
-    if operation in SPLITTING and shape.columns >= _LONG_ROW:
-        splits = min(4, -(-shape.columns // columns))
+    splits = min(splits, -(-shape.columns // columns))
     return with_blocks_ahead(Tile(rows, columns, warps, splits=splits), shape.columns, 1)
 
 

@@ -260,6 +260,26 @@ def test_a_batch_reads_few_activations_for_each_byte_of_narrow_weights() -> None
     assert tiles.qkv == Tile(32, 512, 4, 3)
 
 
+@pytest.mark.parametrize(
+    ("name", "operation", "tile"),
+    [
+        ("llama-2-7b", "gate_up", Tile(8, 4096, 4)),
+        ("llama-3.1-8b", "gate_up", Tile(8, 4096, 4)),
+        ("llama-2-7b", "qkv", Tile(8, 4096, 4)),
+        # 8 rows a program would leave 6 programs for each multiprocessor.
+        ("llama-3.1-8b", "qkv", Tile(16, 1024, 4, 2)),
+        ("llama-3.2-1b", "gate_up", Tile(16, 1024, 4, 2)),
+        ("llama-3.1-8b", "down", Tile(16, 512, 2, 2, splits=4)),
+        ("llama-2-7b", "head", Tile(32, 512, 2)),
+    ],
+)
+def test_one_token_reads_narrow_rows_whole_if_there_are_many(
+    name: str, operation: TiledOperation, tile: Tile
+) -> None:
+    shapes = preset_shapes(name, element_bytes=1)
+    assert default_tiles(shapes, 132).of(operation) == tile
+
+
 @pytest.mark.parametrize("element_bytes", [1, 2, 4])
 @pytest.mark.parametrize("batch", [*range(1, 18), 31, 32, 33, 63, 64])
 @pytest.mark.parametrize("name", PRESETS)
