@@ -1,8 +1,8 @@
-"""Decodes with one variant in a process of its own, and lets one step be traced or counted.
+"""Decodes with one variant in a process of its own, and lets three steps be traced or counted.
 
 With --trace FOLDER, decodescope captures three steps: the folder gets the trace, and the bytes that
-each kernel of a fused variant must move. Without it, CUDA's profiler is on during the step at the
-same position as the middle one of these, for an `ncu` that this process runs under.
+each kernel of a fused variant must move. Without it, CUDA's profiler is on during the steps at the
+same positions, for an `ncu` that this process runs under.
 
 After each of these steps come probes: kernels that do nothing, whose duration is what a profiler
 adds to any kernel, and one that runs for a known number of the SMs' cycles, which gives their
@@ -33,7 +33,7 @@ CONTEXT, NEW_TOKENS = 128, 32
 WARM_UP_STEPS = 5
 WINDOW = WindowPlan(warm=1, lead=1, steps=3)
 MIDDLE_STEP = WINDOW.steps // 2
-# The position of the step that is counted, and of the middle one of those that are traced.
+# The position of the middle one of the steps that are traced and counted.
 POSITION = CONTEXT + WARM_UP_STEPS + WINDOW.warm + WINDOW.lead + MIDDLE_STEP
 
 PROBE_KERNEL = "spin_kernel"
@@ -74,13 +74,14 @@ def trace_steps(prepared: Prepared, step: DecodeStep, folder: Path) -> None:
 
 
 def count_step(prepared: Prepared, step: DecodeStep) -> None:
-    """Decode up to `POSITION`, then one step with CUDA's profiler on."""
+    """Decode up to the first traced step, then as many steps with CUDA's profiler on."""
     _warm_up(prepared, step)
-    while step.position < POSITION:
+    while step.position < POSITION - MIDDLE_STEP:
         probed_step(step)
     torch.cuda.synchronize()
     torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
-    probed_step(step)
+    for _ in range(WINDOW.steps):
+        probed_step(step)
     torch.cuda.synchronize()
     torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
 

@@ -1,6 +1,7 @@
 """Joins the kernels of a trace with those that Nsight Compute counted, and explains differences.
 
-A difference is explained only by figures of the same record, in this order:
+Both sides have the same three steps; a figure of a kernel is the median of its three launches. A
+difference is explained only by figures of the same record, in this order:
 
 - steps: ncu's duration is within the traced steps' own range, with `TOLERANCE` on both sides.
 - interval: it is, once the probes' offset is taken off. ncu begins its interval before the launch
@@ -30,6 +31,7 @@ from statistics import median
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from benchmarks.counted_step import (
     EMPTY_PROBES,
@@ -47,6 +49,8 @@ from decodescope.analyzer.trace import KERNEL
 
 TOLERANCE = 0.02
 WITHIN, SLOWER, NOT_EXPLAINED = "within 2 %", "slower under ncu", "not explained"
+# Figures of one launch that differ from step to step.
+MEASURED = ("duration_ns", "busy_ns", "read_bytes", "written_bytes", "l2_bytes", "sm_hz")
 
 
 class Traced(Struct, frozen=True):
@@ -75,6 +79,19 @@ class TracedStep(Struct, frozen=True):
     copies: int
 
 
+class CountedKernel(Struct, frozen=True):
+    """One kernel of the counted steps: its launch in each of them."""
+
+    launches: tuple[Counted, ...]
+
+    @property
+    def median(self) -> Counted:
+        """The median of each figure over the steps; `passes` is the largest."""
+        first = self.launches[0]
+        medians = {name: median(getattr(one, name) for one in self.launches) for name in MEASURED}
+        return replace(first, **medians, passes=max(one.passes for one in self.launches))
+
+
 class Probes(Struct, frozen=True):
     """What the probes show. `offset_ns` is the median of ncu's duration - the trace's of a kernel
     that does nothing, `offset_spread_ns` the largest distance of its p10 and p90 from it. The SM
@@ -93,8 +110,8 @@ class Probes(Struct, frozen=True):
 class KernelRow(Struct, frozen=True, array_like=True):
     """One kernel of the step on both sides: in JSON an array of these figures, in this order.
 
-    `name` indexes the record's names. `trace_ns` is the median of the traced steps,
-    `idle_before_ns` that of the time without a kernel or copy before it.
+    `name` indexes the record's names. Figures without `min` and `max` are medians of the steps;
+    `idle_before_ns` is the time without a kernel or copy before it in the trace.
     """
 
     name: int
@@ -103,6 +120,8 @@ class KernelRow(Struct, frozen=True, array_like=True):
     trace_max_ns: float
     idle_before_ns: float
     ncu_ns: float
+    ncu_min_ns: float
+    ncu_max_ns: float
     ncu_busy_ns: float
     trace_over_ncu: float
     why: str
@@ -174,8 +193,24 @@ def traced_step(path: Path) -> TracedStep:
     return TracedStep(kernels, int(((step == MIDDLE_STEP) & ~is_kernel).sum()))
 
 
+def counted_kernels(counted: Sequence[Counted]) -> tuple[CountedKernel, ...]:
+    """The kernels of the counted steps, from all of their launches.
+
+    Raises:
+        InputError: the steps ran different kernels.
+    """
+    size = len(counted) // WINDOW.steps
+    steps = [counted[size * step : size * (step + 1)] for step in range(WINDOW.steps)]
+    kinds = [[(one.function, one.grid, one.block) for one in step] for step in steps]
+    if len(counted) % WINDOW.steps or any(one != kinds[MIDDLE_STEP] for one in kinds):
+        raise InputError(
+            f"the {WINDOW.steps} steps under ncu ran different kernels ({len(counted)} launches)"
+        )
+    return tuple(CountedKernel(launches) for launches in zip(*steps, strict=True))
+
+
 def joined(
-    traced: Sequence[Traced], counted: Sequence[Counted], claims: Sequence[int] | None
+    traced: Sequence[Traced], counted: Sequence[CountedKernel], claims: Sequence[int] | None
 ) -> Joined:
     """The kernels of both sides, one by one; `claims` are the bytes of the step's kernels, None if
     only the trace may know them.
@@ -184,19 +219,20 @@ def joined(
         InputError: the two sides do not have the same kernels in the same order, with the probes
             at the end, or `claims` are not one for each.
     """
-    _require_same(traced, counted)
+    medians = [one.median for one in counted]
+    _require_same(traced, medians)
     first = len(traced) - len(PROBE_CYCLES)
     if first <= 0 or any(PROBE_KERNEL not in one.name for one in traced[first:]):
         raise InputError(f"the step does not end with {len(PROBE_CYCLES)} probes ({PROBE_KERNEL})")
     if claims is not None and len(claims) != first:
         raise InputError(f"the step claims bytes of {len(claims)} kernels, but ran {first}")
-    probes = probes_of(traced[first:], counted[first:])
+    probes = probes_of(traced[first:], medians[first:])
     bytes_of = [one.bytes for one in traced[:first]] if claims is None else claims
     names = tuple(dict.fromkeys(one.name for one in traced[:first]))
     number = {name: index for index, name in enumerate(names)}
     sides = zip(traced[:first], counted[:first], bytes_of, strict=True)
     rows = tuple(_row(number[one.name], one, other, moved, probes) for one, other, moved in sides)
-    return Joined(names, rows, probes, max(one.passes for one in counted))
+    return Joined(names, rows, probes, max(one.passes for one in medians))
 
 
 def probes_of(traced: Sequence[Traced], counted: Sequence[Counted]) -> Probes:
@@ -252,8 +288,10 @@ def why_bytes(claimed: int, counted: Counted, probes: Probes) -> str:
 
 
 def _row(
-    name: int, traced: Traced, counted: Counted, claimed: int | None, probes: Probes
+    name: int, traced: Traced, kernel: CountedKernel, claimed: int | None, probes: Probes
 ) -> KernelRow:
+    counted = kernel.median
+    durations_ns = [one.duration_ns for one in kernel.launches]
     return KernelRow(
         name=name,
         trace_ns=traced.median_ns,
@@ -261,6 +299,8 @@ def _row(
         trace_max_ns=max(traced.ns),
         idle_before_ns=traced.idle_before_ns,
         ncu_ns=counted.duration_ns,
+        ncu_min_ns=min(durations_ns),
+        ncu_max_ns=max(durations_ns),
         ncu_busy_ns=counted.busy_ns,
         trace_over_ncu=traced.median_ns / counted.duration_ns,
         why=why_time(traced, counted, probes),

@@ -1,7 +1,6 @@
 """A variant's step beside the counters: sums, shares by reason, and what the terminal shows."""
 
 from collections.abc import Iterable, Sequence
-from statistics import median
 
 import numpy as np
 from msgspec import Struct
@@ -17,7 +16,6 @@ from benchmarks.counter_check import (
     Joined,
     KernelRow,
 )
-from benchmarks.graph_check import GraphFigures
 from decodescope.analyzer.formatting import (
     UNKNOWN,
     bytes_size,
@@ -133,40 +131,10 @@ def _share_of(reasons: Iterable[Reason], reason: str) -> float:
     return sum(one.share for one in reasons if one.reason == reason)
 
 
-class CountedVariants(Struct, frozen=True):
-    """The variants whose kernels were counted one by one, and those whose graphs as a whole."""
-
-    variants: Sequence[VariantFigures]
-    graphs: Sequence[GraphFigures]
-
-
-def tables(found: CountedVariants) -> Group:
-    """What the terminal shows."""
+def tables(variants: Sequence[VariantFigures]) -> Group:
+    """What the terminal shows of all variants."""
     shown = (_steps, _bytes, _probes, _why)
-    kernels = (table(found.variants) for table in shown) if found.variants else ()
-    graphs = (_graphs(found.graphs),) if found.graphs else ()
-    return Group(*kernels, *graphs, *map(_slowest, found.variants))
-
-
-def _graphs(graphs: Sequence[GraphFigures]) -> Table:
-    title = "A step's graph replays, each as one workload"
-    columns = ("replays", "ops", "trace", "range", "ncu", "trace/ncu less offset")
-    more = ("claimed", "read", "written")
-    table = figures_table(title, "variant", *columns, *more, names=1)
-    for one in graphs:
-        table.add_row(
-            one.variant,
-            str(one.replays),
-            str(one.ops),
-            duration(median(one.trace_ns)),
-            f"{duration(min(one.trace_ns))} to {duration(max(one.trace_ns))}",
-            duration(one.ncu_ns),
-            ratio_text(one.trace_over_ncu),
-            bytes_size(one.claimed_bytes),
-            bytes_size(one.dram_read_bytes),
-            bytes_size(one.dram_written_bytes),
-        )
-    return table
+    return Group(*(table(variants) for table in shown), *map(_slowest, variants))
 
 
 def _steps(variants: Sequence[VariantFigures]) -> Table:

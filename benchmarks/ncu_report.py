@@ -2,8 +2,7 @@
 
 `count` runs a program under `ncu`. Kernels run one by one; clocks and caches stay as they are. The
 metrics are few, so that one pass over a kernel has all of them: a second pass would find in L2 what
-the first has read. ncu's table says how many passes it took. `count_workloads` takes a graph replay
-as one workload, whose kernels run as they do without ncu.
+the first has read. ncu's table says how many passes it took.
 """
 
 import csv
@@ -11,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -29,19 +28,20 @@ READ, WRITTEN = "dram__bytes_read.sum", "dram__bytes_write.sum"
 # Sectors of 32 bytes that the SMs read from L2 and write to it.
 L2_SECTORS = "lts__t_sectors_srcunit_tex.sum"
 METRICS = (DURATION, READ, WRITTEN, L2_SECTORS, CYCLES, BUSY)
-WORKLOAD_METRICS = (DURATION, READ, WRITTEN)
 # ncu adds it to every table.
 _PASSES = "profiler__replayer_passes"
 SECTOR_BYTES = 32
 
 _DEFAULT_PATH = Path("/usr/local/cuda/bin/ncu")
 _OPTIONS = {
+    "--metrics": ",".join(METRICS),
     "--page": "raw",
     "--print-units": "base",
     "--print-kernel-base": "function",
     "--profile-from-start": "off",
     "--target-processes": "application-only",
     "--replay-mode": "kernel",
+    "--graph-profiling": "node",
     "--clock-control": "none",
     "--cache-control": "none",
 }
@@ -74,16 +74,6 @@ class Counted(Struct, frozen=True):
     passes: int
 
 
-class CountedWorkload(Struct, frozen=True):
-    """A kernel launched alone, or a graph replay, which has a name of ncu's."""
-
-    name: str
-    duration_ns: float
-    read_bytes: float
-    written_bytes: float
-    passes: int
-
-
 def find_ncu() -> Path:
     """Where ncu is.
 
@@ -106,19 +96,21 @@ def ncu_version(ncu: Path) -> str | None:
 
 
 def count(ncu: Path, program: Sequence[str], log: Path) -> tuple[Counted, ...]:
-    """Every launch of `program`, also those in graphs, run in the checkout under ncu, which writes
-    to `log`.
+    """Every launch of `program`, run in the checkout under ncu, which writes to `log`.
 
     Raises:
         MissingRequirement: ncu may not or cannot count here, or the program failed.
         InputError: as `read_log`.
     """
-    return read_log(_log_of(ncu, program, log, METRICS, "node"))
-
-
-def count_workloads(ncu: Path, program: Sequence[str], log: Path) -> tuple[CountedWorkload, ...]:
-    """As `count`, with each graph replay as one workload."""
-    return read_workloads(_log_of(ncu, program, log, WORKLOAD_METRICS, "graph"))
+    options = [word for option in _OPTIONS.items() for word in option]
+    command = [str(ncu), "--csv", *options, "--log-file", str(log), *program]
+    with running(command, cwd=ROOT, stdout=sys.stderr, stdin=subprocess.DEVNULL) as process:
+        code = process.wait()
+    text = log.read_text(errors="replace") if log.is_file() else ""
+    if code or _ERROR.search(text):
+        sys.stderr.write("".join(f"{line}\n" for line in _messages(text)[-40:]))
+        raise MissingRequirement(_failure(text, code))
+    return read_log(text)
 
 
 def read_log(text: str) -> tuple[Counted, ...]:
@@ -127,85 +119,42 @@ def read_log(text: str) -> tuple[Counted, ...]:
     Raises:
         InputError: it has no table, lacks a metric, or has a unit or figure that is not known.
     """
-    return tuple(_counted(*row) for row in _table(text, METRICS, ("Grid Size", "Block Size")))
-
-
-def read_workloads(text: str) -> tuple[CountedWorkload, ...]:
-    """Every workload, in its order; raises as `read_log`."""
-    return tuple(
-        CountedWorkload(
-            row["Kernel Name"],
-            figures[DURATION],
-            figures[READ],
-            figures[WRITTEN],
-            int(figures[_PASSES]),
-        )
-        for row, figures in _table(text, WORKLOAD_METRICS)
-    )
-
-
-def _log_of(
-    ncu: Path, program: Sequence[str], log: Path, metrics: Sequence[str], graphs: str
-) -> str:
-    every = {**_OPTIONS, "--metrics": ",".join(metrics), "--graph-profiling": graphs}
-    options = [word for option in every.items() for word in option]
-    command = [str(ncu), "--csv", *options, "--log-file", str(log), *program]
-    with running(command, cwd=ROOT, stdout=sys.stderr, stdin=subprocess.DEVNULL) as process:
-        code = process.wait()
-    text = log.read_text(errors="replace") if log.is_file() else ""
-    if code or _ERROR.search(text):
-        sys.stderr.write("".join(f"{line}\n" for line in _messages(text)[-40:]))
-        raise MissingRequirement(_failure(text, code))
-    return text
-
-
-def _table(
-    text: str, metrics: Sequence[str], words: Sequence[str] = ()
-) -> Iterator[tuple[Mapping[str, str], Mapping[str, float]]]:
-    """Each row of a log's table, and its figures in base units."""
     table = csv.reader(line for line in text.splitlines() if line.startswith('"'))
     header = next(table, None)
     if header is None:
         raise InputError("ncu counted no kernel: its log has no table; was the profiler started?")
-    if missing := {*metrics, _PASSES, "Kernel Name", *words} - {*header}:
+    missing = {*METRICS, _PASSES, "Kernel Name", "Grid Size", "Block Size"} - {*header}
+    if missing:
         raise InputError(f"ncu's table lacks {', '.join(sorted(missing))}; this ncu may be too old")
     units = dict(zip(header, next(table, ()), strict=False))
-    scales = {name: _scale(name, units.get(name, "")) for name in (*metrics, _PASSES)}
-    for values in table:
-        row = dict(zip(header, values, strict=False))
-        yield row, _figures(row, scales)
+    scales = {name: _scale(name, units.get(name, "")) for name in (*METRICS, _PASSES)}
+    return tuple(_counted(dict(zip(header, row, strict=False)), scales) for row in table)
 
 
-def _figures(row: Mapping[str, str], scales: Mapping[str, float]) -> dict[str, float]:
-    kernel = row.get("Kernel Name", "")
+def _counted(row: Mapping[str, str], scales: Mapping[str, float]) -> Counted:
     try:
         figures = {name: _number(row[name]) * scale for name, scale in scales.items()}
-    except (KeyError, ValueError) as error:
-        raise InputError(f"ncu's table: kernel {kernel!r} has no figure: {error}") from error
-    if not figures[DURATION] > 0:
-        raise InputError(f"ncu's table: kernel {kernel!r} took {figures[DURATION]} ns")
-    return figures
-
-
-def _counted(row: Mapping[str, str], figures: Mapping[str, float]) -> Counted:
-    kernel = row["Kernel Name"]
-    try:
         grid, block = _extent(row["Grid Size"]), _extent(row["Block Size"])
-    except ValueError as error:
-        raise InputError(f"ncu's table: kernel {kernel!r} has no launch shape: {error}") from error
-    duration_ns, cycles = figures[DURATION], figures[CYCLES]
-    if not cycles > 0:
-        raise InputError(f"ncu's table: kernel {kernel!r} took {cycles} cycles")
+    except (KeyError, ValueError) as error:
+        name = row.get("Kernel Name", "")
+        raise InputError(f"ncu's table: kernel {name!r} has no figure or shape: {error}") from error
+    duration_ns = figures[DURATION]
+    if not duration_ns > 0:
+        raise InputError(f"ncu's table: kernel {row['Kernel Name']!r} took {duration_ns} ns")
+    if not figures[CYCLES] > 0:
+        raise InputError(
+            f"ncu's table: kernel {row['Kernel Name']!r} took {figures[CYCLES]} cycles"
+        )
     return Counted(
-        kernel,
+        row["Kernel Name"],
         grid,
         block,
         duration_ns,
-        figures[BUSY] / cycles * duration_ns,
+        figures[BUSY] / figures[CYCLES] * duration_ns,
         figures[READ],
         figures[WRITTEN],
         figures[L2_SECTORS] * SECTOR_BYTES,
-        cycles * 1e9 / duration_ns,
+        figures[CYCLES] * 1e9 / duration_ns,
         int(figures[_PASSES]),
     )
 

@@ -4,16 +4,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.counted_step import (
-    EMPTY_PROBES,
-    PROBE_CYCLES,
-    SPIN_CYCLES,
-)
-from benchmarks.counter_check import (
-    Traced,
-)
-from benchmarks.graph_check import Workload
-from benchmarks.ncu_report import Counted, CountedWorkload
+from benchmarks.counted_step import EMPTY_PROBES, SPIN_CYCLES, WINDOW
+from benchmarks.counter_check import CountedKernel, Traced, counted_kernels
+from benchmarks.ncu_report import Counted
 from tests.helpers.kineto_events import Event, call, document, op, span
 
 HEADER = (
@@ -123,31 +116,16 @@ def sides() -> tuple[list[Traced], list[Counted]]:
     return [*trace, *probes], [*counters, *counted_probes]
 
 
+def in_every_step(counters: Sequence[Counted]) -> tuple[CountedKernel, ...]:
+    """Kernels that count the same in each step."""
+    return counted_kernels([*counters] * WINDOW.steps)
+
+
 def ncu_log(kernels: Sequence[Traced]) -> str:
-    """A log in which every kernel takes 1 µs more than in the trace."""
+    """A log of all steps, in which every kernel takes 1 µs more than in the trace."""
     rows = [
         f'"{id}","1","p","h","{one.name.partition("(")[0].split("::")[-1]}","1","7","{one.block}",'
         f'"{one.grid}","0","9.0","10","0","{one.ns[0] + 1_000}","1","1","1000","2000"\n'
-        for id, one in enumerate(kernels)
+        for id, one in enumerate([*kernels] * WINDOW.steps)
     ]
     return PROGRESS + HEADER + UNITS + "".join(rows)
-
-
-def workloads() -> tuple[list[Workload], list[CountedWorkload]]:
-    """A kernel, two graph replays and the probes, on both sides."""
-    traced = [
-        Workload("void ns::copy<4>(int)", False, (900, 1_000, 1_100), 1),
-        Workload("gemv", True, (70_000, 69_000, 71_000), 5),
-        Workload("add", True, (30_000, 30_500, 29_800), 3),
-    ]
-    counted = [
-        CountedWorkload("copy", 2_000, 10, 20, 1),
-        CountedWorkload("Graph 12", 71_500, 1_000, 100, 1),
-        CountedWorkload("Graph 13", 31_300, 500, 50, 2),
-    ]
-    name = "at::cuda::(anonymous namespace)::spin_kernel(long)"
-    for cycles in PROBE_CYCLES:
-        ns = 1_200 + cycles // 2
-        traced.append(Workload(name, False, (ns, ns, ns), 1))
-        counted.append(CountedWorkload("spin_kernel", ns + 1_000, 0, 0, 1))
-    return traced, counted

@@ -6,21 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.counted_step import (
-    WINDOW,
-)
+from benchmarks.counted_step import WINDOW
 from benchmarks.counter_check import (
     NOT_EXPLAINED,
     SLOWER,
     WITHIN,
     Probes,
+    counted_kernels,
     joined,
     traced_step,
     why_bytes,
     why_time,
 )
 from decodescope.analyzer.errors import InputError
-from tests.benchmarks.counter_sides import KERNELS, counted, sides, traced, write_trace
+from tests.benchmarks.counter_sides import (
+    KERNELS,
+    counted,
+    in_every_step,
+    sides,
+    traced,
+    write_trace,
+)
 
 
 def test_a_traced_kernel_has_its_time_in_every_step(tmp_path: Path) -> None:
@@ -50,7 +56,8 @@ def test_steps_with_different_kernels_are_refused(tmp_path: Path) -> None:
 
 
 def test_kernels_are_joined_one_by_one() -> None:
-    found = joined(*sides(), None)
+    trace, counters = sides()
+    found = joined(trace, in_every_step(counters), None)
     assert found.names == ("void ns::gemv<4>(int)", "add")
     gemv, add = found.rows
     assert (gemv.trace_ns, gemv.ncu_ns, gemv.why) == (50_000, 50_500, WITHIN)
@@ -64,21 +71,44 @@ def test_kernels_are_joined_one_by_one() -> None:
 
 
 def test_claims_of_the_step_go_before_those_of_the_trace() -> None:
-    assert [row.claimed_bytes for row in joined(*sides(), [7, 8]).rows] == [7, 8]
+    trace, counters = sides()
+    kernels = in_every_step(counters)
+    assert [row.claimed_bytes for row in joined(trace, kernels, [7, 8]).rows] == [7, 8]
     with pytest.raises(InputError, match="claims bytes of 3 kernels, but ran 2"):
-        joined(*sides(), [7, 8, 9])
+        joined(trace, kernels, [7, 8, 9])
+
+
+def test_a_counted_kernel_has_the_median_of_its_steps() -> None:
+    trace, (gemv, add, *probes) = sides()
+    slower = counted("gemv", 60_000, grid=3, busy=9_000, read=2_000)
+    faster = counted("gemv", 50_100, grid=3, busy=100, read=950)
+    first, second, third = ([one, add, *probes] for one in (slower, gemv, faster))
+    row = joined(trace, counted_kernels([*first, *second, *third]), None).rows[0]
+    assert (row.ncu_ns, row.ncu_min_ns, row.ncu_max_ns) == (50_500, 50_100, 60_000)
+    assert (row.ncu_busy_ns, row.dram_read_bytes, row.dram_written_bytes) == (100, 950, 0)
+
+
+def test_counted_steps_with_different_kernels_are_refused() -> None:
+    one, other = counted("gemv", 1_000, grid=3), counted("add", 1_000)
+    with pytest.raises(InputError, match=r"3 steps under ncu ran different kernels \(7 launches\)"):
+        counted_kernels([one, other, one, other, one, other, one])
+    with pytest.raises(InputError, match="different kernels"):
+        counted_kernels([one, other, one, other, other, one])
+    with pytest.raises(InputError, match="different kernels"):
+        counted_kernels([one, one, counted("gemv", 1_000)])
+    assert len(counted_kernels([one, other] * WINDOW.steps)) == 2
 
 
 def test_sides_that_differ_are_refused_with_the_first_difference() -> None:
     trace, counters = sides()
     with pytest.raises(InputError, match=r"kernel 1 is 'void ns::gemv.* but 'add'"):
-        joined(trace, [counters[1], counters[0], *counters[2:]], None)
+        joined(trace, in_every_step([counters[1], counters[0], *counters[2:]]), None)
     with pytest.raises(InputError, match=r"kernel 1 .*\(3, 1, 1\).* 'gemv' \(9, 1, 1\)"):
-        joined(trace, [counted("gemv", 50_500, grid=9), *counters[1:]], None)
+        joined(trace, in_every_step([counted("gemv", 50_500, grid=9), *counters[1:]]), None)
     with pytest.raises(InputError, match="the trace has 23 kernels a step, ncu counted 22"):
-        joined(trace, counters[:-1], None)
+        joined(trace, in_every_step(counters[:-1]), None)
     with pytest.raises(InputError, match="does not end with 21 probes"):
-        joined(trace[:-1], counters[:-1], None)
+        joined(trace[:-1], in_every_step(counters[:-1]), None)
 
 
 PROBES = Probes((), (), 1_000, 40, 2e9, 1e9, 600)

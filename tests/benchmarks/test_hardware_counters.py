@@ -28,17 +28,16 @@ from benchmarks.counter_check import (
     joined,
     traced_step,
 )
-from benchmarks.counter_figures import CountedVariants, figures, tables
-from benchmarks.graph_check import graph_figures
+from benchmarks.counter_figures import figures, tables
 from benchmarks.hardware_counters import main, measure, without_overlap
 from decodescope.analyzer.errors import InputError
 from decodescope.variants.model.workload import DecodeWorkload
 from tests.benchmarks.counter_sides import (
     KERNELS,
     fake_ncu,
+    in_every_step,
     ncu_log,
     sides,
-    workloads,
     write_trace,
 )
 from tests.helpers import fused_steps
@@ -46,7 +45,8 @@ from tests.helpers.rich_report import text_of
 
 
 def test_a_variant_adds_up_its_kernels() -> None:
-    both = joined(*sides(), None)
+    trace, counters = sides()
+    both = joined(trace, in_every_step(counters), None)
     found = figures("fused", "fused-pdl", both, 2)
     assert (found.kernels, found.trace_ns, found.ncu_ns) == (2, 52_000, 53_500)
     assert found.within == pytest.approx(50 / 52)
@@ -60,7 +60,7 @@ def test_a_variant_adds_up_its_kernels() -> None:
         (WITHIN, 1, 500), ("interval", 1, 1_000),
     ]  # fmt: skip
     assert (found.kernels_with_claim, found.claimed_bytes, found.dram_bytes) == (1, 1_000, 1_010)
-    shown = text_of(tables(CountedVariants([found], [])), width=140)
+    shown = text_of(tables([found]), width=140)
     assert "fused-pdl" in shown
     assert "96.2 %" in shown
     assert "1.00 µs" in shown
@@ -69,9 +69,9 @@ def test_a_variant_adds_up_its_kernels() -> None:
 
 def test_a_variant_without_claims_has_no_bytes() -> None:
     trace, counters = sides()
-    found = figures("eager", "eager", joined([trace[1], *trace[2:]], counters[1:], None), 0)
+    found = figures("eager", "eager", joined(trace[1:], in_every_step(counters[1:]), None), 0)
     assert (found.claimed_bytes, found.dram_bytes, found.byte_reasons) == (None, None, ())
-    assert "interval" in text_of(tables(CountedVariants([found], [])), width=140)
+    assert "interval" in text_of(tables([found]), width=140)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ class CountingStep:
         self.position += 1
 
 
-def test_the_counted_step_is_the_middle_traced_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_counted_steps_are_the_traced_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     log: list[Any] = []
     cuda: Any = torch.cuda
     monkeypatch.setattr(cuda, "synchronize", lambda: None)
@@ -115,8 +115,10 @@ def test_the_counted_step_is_the_middle_traced_one(monkeypatch: pytest.MonkeyPat
     step: Any = CountingStep(log)
     count_step(prepared, step)
     counted = log[log.index("start") + 1 : log.index("stop")]
-    assert counted == [POSITION, *(f"{cycles} cycles" for cycles in PROBE_CYCLES)]
     traced_from = counted_step.CONTEXT + counted_step.WARM_UP_STEPS + WINDOW.warm + WINDOW.lead
+    probes = [f"{cycles} cycles" for cycles in PROBE_CYCLES]
+    steps = [[traced_from + step, *probes] for step in range(WINDOW.steps)]
+    assert counted == [one for step in steps for one in step]
     assert traced_from + MIDDLE_STEP == POSITION
     assert len(log[: log.index("start")]) > len(PROBE_CYCLES), "the step before has probes too"
 
@@ -137,7 +139,8 @@ def test_a_fused_step_claims_the_bytes_of_each_kernel(device: str) -> None:
 def test_a_refused_variant_leaves_the_others_in_the_record(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    both: Joined = joined(*sides(), None)
+    trace, counters = sides()
+    both: Joined = joined(trace, in_every_step(counters), None)
 
     def found(model: str, variant: str, ncu: Path, folder: Path) -> Any:
         assert folder.is_dir()
@@ -145,28 +148,17 @@ def test_a_refused_variant_leaves_the_others_in_the_record(
             raise InputError("kernel 7 is another")
         return figures(variant, variant, both, 0)
 
-    def whole(model: str, variant: str, ncu: Path, folder: Path) -> Any:
-        assert list(folder.iterdir()) == []
-        if variant == "compiled":
-            raise InputError("the trace has 3 workloads")
-        return graph_figures(variant, *workloads(), None)
-
     monkeypatch.setattr(hardware_counters, "has_gpu", lambda script: True)
     monkeypatch.setattr(hardware_counters, "find_ncu", lambda: fake_ncu(tmp_path, ""))
     monkeypatch.setattr(hardware_counters, "measure", found)
-    monkeypatch.setattr(hardware_counters, "measure_graphs", whole)
     target = tmp_path / "record.json"
     monkeypatch.setattr(sys, "argv", ["hardware_counters", "-o", str(target)])
     assert main() == 2
     assert "compiled: kernel 7 is another" in capsys.readouterr().err
     record = json.loads(target.read_text())
     assert str(tmp_path) not in record["command"]
-    eager, fused, compiled, graphs = record["variants"]
+    eager, fused, compiled = record["variants"]
     assert compiled["refused"] == "kernel 7 is another"
-    assert (graphs["measured_as"], graphs["refused"]) == (
-        "graphs-of-compiled", "the trace has 3 workloads",
-    )  # fmt: skip
-    assert [one["variant"] for one in record["graphs"]] == ["fused+graph"]
     row = dict(zip(record["columns"], eager["joined"]["rows"][0], strict=True))
     assert (row["trace_ns"], row["ncu_ns"], row["why"]) == (50_000, 50_500, WITHIN)
     assert fused["variant"] == "fused"

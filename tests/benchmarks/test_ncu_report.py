@@ -40,7 +40,7 @@ def test_other_units_are_converted() -> None:
         (LOG.replace('"5,120"', '"n/a"'), "'gemv' has no figure"),
         (LOG.replace('"5,120"', '"0"'), "'gemv' took 0"),
         (LOG.replace('"5,120"', '"nan"'), "'gemv' took nan"),
-        (LOG.replace('"(2048, 1, 1)"', '"2048"'), "'gemv' has no launch shape"),
+        (LOG.replace('"(2048, 1, 1)"', '"2048"'), "'gemv' has no figure or shape"),
         (LOG[:-40], "'vectorized_elementwise_kernel' has no figure"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -35,7 +34,7 @@ def render(template: str, records: Mapping[str, Record], **values: Any) -> str:
         "signed": formatting.signed_duration,
         "us": formatting.microseconds,
     }
-    environment.filters |= {**filters, "median": median}
+    environment.filters |= filters
     environment.globals |= {
         "claims": claims,
         "comparisons": comparisons,
