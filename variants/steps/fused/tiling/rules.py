@@ -37,9 +37,12 @@ from decodescope.variants.steps.fused.tiling.shapes import (
 # Fewer leave multiprocessors without work, or with too few bytes in flight.
 _PROGRAMS_PER_MULTIPROCESSOR = 2
 _MIN_BLOCK = 512
-# Of narrow weights: rows that a program reads whole, if each multiprocessor has that many such
-# programs and a row that many columns; and columns that programs share.
+# Of narrow weights: rows of the head for each multiprocessor from which on tiles of 32 win.
+_MANY_ROWS = 128
+# Rows that a program reads whole, if each multiprocessor has that many such programs and a row has
+# that many columns.
 _WHOLE_ROWS, _WHOLE_PROGRAMS, _WHOLE_ROW = 8, 8, 4096
+# Columns that programs share.
 _LONG_ROW = 8192
 _MAX_ROWS = 256
 _BATCHED_STAGES = 4
@@ -126,7 +129,7 @@ def _narrow_tile(operation: TiledOperation, shapes: StepShapes, multiprocessors:
     splits = 1
     if operation in SPLITTING and shape.columns >= _LONG_ROW:
         rows, columns, warps, splits = 16, 512, 2, 4
-    elif operation == "head":
+    elif operation == "head" and shape.rows >= _MANY_ROWS * multiprocessors:
         rows, columns, warps = 32, 512, 2
     elif (
         _WHOLE_ROW // 2 < shape.columns <= _WHOLE_ROW

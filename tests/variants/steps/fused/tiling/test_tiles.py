@@ -280,6 +280,12 @@ def test_one_token_reads_narrow_rows_whole_if_there_are_many(
     assert default_tiles(shapes, 132).of(operation) == tile
 
 
+def test_a_narrow_head_of_few_rows_has_as_many_programs_as_another_product() -> None:
+    shapes = preset_shapes("llama-3.2-1b", element_bytes=1)
+    assert default_tiles(shapes, 132).head == Tile(32, 512, 2)
+    assert default_tiles(replace(shapes, vocab=8_000), 132).head == Tile(16, 1024, 4, 2)
+
+
 @pytest.mark.parametrize("element_bytes", [1, 2, 4])
 @pytest.mark.parametrize("batch", [*range(1, 18), 31, 32, 33, 63, 64])
 @pytest.mark.parametrize("name", PRESETS)
