@@ -49,8 +49,8 @@ from decodescope.analyzer.trace import KERNEL
 
 TOLERANCE = 0.02
 WITHIN, SLOWER, NOT_EXPLAINED = "within 2 %", "slower under ncu", "not explained"
-# Figures of one launch that differ from step to step.
-MEASURED = ("duration_ns", "busy_ns", "read_bytes", "written_bytes", "l2_bytes", "sm_hz")
+# Figures of a kernel that differ from launch to launch.
+_MEASURED = ("duration_ns", "busy_ns", "read_bytes", "written_bytes", "l2_bytes", "sm_hz")
 
 
 class Traced(Struct, frozen=True):
@@ -80,16 +80,23 @@ class TracedStep(Struct, frozen=True):
 
 
 class CountedKernel(Struct, frozen=True):
-    """One kernel of the counted steps: its launch in each of them."""
+    """One kernel of the counted steps: the median of each figure over its launches, with the most
+    passes, and the range of its duration."""
 
-    launches: tuple[Counted, ...]
+    median: Counted
+    min_ns: float
+    max_ns: float
 
-    @property
-    def median(self) -> Counted:
-        """The median of each figure over the steps; `passes` is the largest."""
-        first = self.launches[0]
-        medians = {name: median(getattr(one, name) for one in self.launches) for name in MEASURED}
-        return replace(first, **medians, passes=max(one.passes for one in self.launches))
+    @classmethod
+    def of(cls, launches: Sequence[Counted]) -> "CountedKernel":
+        """From its launch in each step."""
+        medians = {name: median(getattr(one, name) for one in launches) for name in _MEASURED}
+        durations_ns = [one.duration_ns for one in launches]
+        return cls(
+            replace(launches[0], **medians, passes=max(one.passes for one in launches)),
+            min(durations_ns),
+            max(durations_ns),
+        )
 
 
 class Probes(Struct, frozen=True):
@@ -206,7 +213,7 @@ def counted_kernels(counted: Sequence[Counted]) -> tuple[CountedKernel, ...]:
         raise InputError(
             f"the {WINDOW.steps} steps under ncu ran different kernels ({len(counted)} launches)"
         )
-    return tuple(CountedKernel(launches) for launches in zip(*steps, strict=True))
+    return tuple(map(CountedKernel.of, zip(*steps, strict=True)))
 
 
 def joined(
@@ -291,7 +298,6 @@ def _row(
     name: int, traced: Traced, kernel: CountedKernel, claimed: int | None, probes: Probes
 ) -> KernelRow:
     counted = kernel.median
-    durations_ns = [one.duration_ns for one in kernel.launches]
     return KernelRow(
         name=name,
         trace_ns=traced.median_ns,
@@ -299,8 +305,8 @@ def _row(
         trace_max_ns=max(traced.ns),
         idle_before_ns=traced.idle_before_ns,
         ncu_ns=counted.duration_ns,
-        ncu_min_ns=min(durations_ns),
-        ncu_max_ns=max(durations_ns),
+        ncu_min_ns=kernel.min_ns,
+        ncu_max_ns=kernel.max_ns,
         ncu_busy_ns=counted.busy_ns,
         trace_over_ncu=traced.median_ns / counted.duration_ns,
         why=why_time(traced, counted, probes),

@@ -24,7 +24,6 @@ from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpr
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
     StepShapes,
-    StepTiles,
     TiledOperation,
 )
 from decodescope.variants.steps.fused.tiling.table import tile_key
@@ -60,44 +59,6 @@ def check_accepted(tile: Tile, operation: TiledOperation, shapes: StepShapes) ->
     assert held + (sums // 2 if shapes.element_bytes(operation) == 1 else sums) <= 192
     if operation == "qkv":
         assert tile.rows < 2 * shapes.head_dim
-
-
-def test_the_tiles_measured_on_the_h200_are_the_defaults_there() -> None:
-    tiles = default_tiles(preset_shapes("llama-3.2-1b"), 132)
-    assert tiles == StepTiles(
-        qkv=Tile(8, 2048, 4),
-        attention=Tile(1, 128, 4, splits=16),
-        o=Tile(4, 2048, 2),
-        gate_up=Tile(8, 2048, 4),
-        down=Tile(4, 8192, 8, max_registers=128),
-        head=Tile(8, 2048, 4),
-    )
-
-
-@pytest.mark.parametrize(
-    ("head_dim", "element_bytes", "block"),
-    [
-        (32, 2, 128),
-        (64, 2, 128),
-        (128, 2, 128),
-        (256, 2, 64),
-        (64, 4, 64),
-        (80, 4, 32),
-        (130, 4, 16),
-    ],
-)
-def test_an_attention_block_has_128_positions_or_what_registers_hold(
-    head_dim: int, element_bytes: int, block: int
-) -> None:
-    shapes = preset_shapes("llama-3.2-1b", element_bytes=element_bytes)
-    shapes = replace(shapes, head_dim=head_dim)
-    assert default_tiles(shapes, 132).attention == Tile(1, block, 4, splits=16)
-
-
-@pytest.mark.parametrize(("head_dim", "splits"), [(32, 64), (64, 64), (128, 32), (256, 32)])
-def test_attention_has_as_many_splits_as_fit_at_once(head_dim: int, splits: int) -> None:
-    shapes = replace(preset_shapes("llama-3.2-1b", 1, 32_768), head_dim=head_dim)
-    assert default_tiles(shapes, 132).attention.splits == splits
 
 
 @pytest.mark.parametrize(
@@ -252,40 +213,6 @@ def test_float32_products_keep_within_registers(
     assert fits(tile, "gate_up", shapes, H200) == runs
 
 
-def test_a_batch_reads_few_activations_for_each_byte_of_narrow_weights() -> None:
-    tiles = default_tiles(preset_shapes("llama-3.1-8b", 16, element_bytes=1), 132)
-    assert tiles.gate_up == tiles.head == Tile(128, 128, 8, 4)
-    assert tiles.down == Tile(128, 128, 8, 4, splits=8)
-    # 64 rows would leave a multiprocessor of four without work.
-    assert tiles.qkv == Tile(32, 512, 4, 3)
-
-
-@pytest.mark.parametrize(
-    ("name", "operation", "tile"),
-    [
-        ("llama-2-7b", "gate_up", Tile(8, 4096, 4)),
-        ("llama-3.1-8b", "gate_up", Tile(8, 4096, 4)),
-        ("llama-2-7b", "qkv", Tile(8, 4096, 4)),
-        # 8 rows a program would leave 6 programs for each multiprocessor.
-        ("llama-3.1-8b", "qkv", Tile(16, 1024, 4, 2)),
-        ("llama-3.2-1b", "gate_up", Tile(16, 1024, 4, 2)),
-        ("llama-3.1-8b", "down", Tile(16, 512, 2, 2, splits=4)),
-        ("llama-2-7b", "head", Tile(32, 512, 2)),
-    ],
-)
-def test_one_token_reads_narrow_rows_whole_if_there_are_many(
-    name: str, operation: TiledOperation, tile: Tile
-) -> None:
-    shapes = preset_shapes(name, element_bytes=1)
-    assert default_tiles(shapes, 132).of(operation) == tile
-
-
-def test_a_narrow_head_of_few_rows_has_as_many_programs_as_another_product() -> None:
-    shapes = preset_shapes("llama-3.2-1b", element_bytes=1)
-    assert default_tiles(shapes, 132).head == Tile(32, 512, 2)
-    assert default_tiles(replace(shapes, vocab=8_000), 132).head == Tile(16, 1024, 4, 2)
-
-
 @pytest.mark.parametrize("element_bytes", [1, 2, 4])
 @pytest.mark.parametrize("batch", [*range(1, 18), 31, 32, 33, 63, 64])
 @pytest.mark.parametrize("name", PRESETS)
@@ -335,38 +262,6 @@ def test_the_interpreter_gets_few_programs(shapes: StepShapes) -> None:
         assert tile.columns >= min(shape.columns, 256)
         if operation != "attention":
             assert tile.rows >= min(shape.rows, shape.unit if operation == "qkv" else 1024)
-
-
-@pytest.mark.parametrize(
-    ("name", "block", "blocks"),
-    [
-        ("llama-3.2-1b", 8192, 1),
-        ("llama-3.1-8b", 2048, 7),
-        ("llama-2-7b", 4096, 3),
-        ("qwen3-0.6b", 1024, 3),
-        ("qwen2.5-0.5b", 1024, 5),
-    ],
-)
-def test_rows_are_loaded_at_once_in_blocks_with_little_padding(
-    name: str, block: int, blocks: int
-) -> None:
-    shapes = preset_shapes(name)
-    tile = default_tiles(shapes, 132).down
-    assert (tile.columns, tile.num_stages) == (block, blocks)
-    assert shapes.intermediate <= block * blocks <= shapes.intermediate * 9 / 8
-
-
-@pytest.mark.parametrize("name", PRESETS)
-@pytest.mark.parametrize("batch", [1, 8])
-def test_multiprocessors_have_work_if_the_shapes_allow_it(name: str, batch: int) -> None:
-    """All of them at batch 1; half of them are enough for tiles of tensor-core products."""
-    shapes = preset_shapes(name, batch)
-    tiles = default_tiles(shapes, 132)
-    busy = 132 if batch == 1 else 66
-    for operation in ("qkv", "o", "gate_up", "down", "head"):
-        tile = tiles.of(operation)
-        programs = -(-shapes.shape(operation).rows // tile.rows) * tile.splits
-        assert programs >= busy or tile.rows == 16
 
 
 def test_shapes_are_those_of_the_matrices() -> None:
