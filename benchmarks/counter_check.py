@@ -81,7 +81,7 @@ class TracedStep(Struct, frozen=True):
 
 class CountedKernel(Struct, frozen=True):
     """One kernel of the counted steps: the median of each figure over its launches, with the most
-    passes, and the range of its duration."""
+    passes and the middle step's launch shape, and the range of its duration."""
 
     median: Counted
     min_ns: float
@@ -93,7 +93,7 @@ class CountedKernel(Struct, frozen=True):
         medians = {name: median(getattr(one, name) for one in launches) for name in _MEASURED}
         durations_ns = [one.duration_ns for one in launches]
         return cls(
-            replace(launches[0], **medians, passes=max(one.passes for one in launches)),
+            replace(launches[MIDDLE_STEP], **medians, passes=max(one.passes for one in launches)),
             min(durations_ns),
             max(durations_ns),
         )
@@ -203,13 +203,15 @@ def traced_step(path: Path) -> TracedStep:
 def counted_kernels(counted: Sequence[Counted]) -> tuple[CountedKernel, ...]:
     """The kernels of the counted steps, from all of their launches.
 
+    A launch shape may differ between steps: that of a copy of the KV cache grows with it.
+
     Raises:
         InputError: the steps ran different kernels.
     """
     size = len(counted) // WINDOW.steps
     steps = [counted[size * step : size * (step + 1)] for step in range(WINDOW.steps)]
-    kinds = [[(one.function, one.grid, one.block) for one in step] for step in steps]
-    if len(counted) % WINDOW.steps or any(one != kinds[MIDDLE_STEP] for one in kinds):
+    names = [[one.function for one in step] for step in steps]
+    if len(counted) % WINDOW.steps or any(one != names[MIDDLE_STEP] for one in names):
         raise InputError(
             f"the {WINDOW.steps} steps under ncu ran different kernels ({len(counted)} launches)"
         )
