@@ -98,7 +98,9 @@ def test_counted_steps_with_different_kernels_are_refused() -> None:
 
 
 def test_a_counted_kernel_whose_grid_grows_has_that_of_the_middle_step() -> None:
-    steps = [counted("cat", duration_ns, grid=grid) for grid, duration_ns in enumerate((3, 9, 4), 7)]
+    steps = [
+        counted("cat", duration_ns, grid=grid) for grid, duration_ns in enumerate((3, 9, 4), 7)
+    ]
     (kernel,) = counted_kernels(steps)
     assert (kernel.median.grid, kernel.median.duration_ns) == ((8, 1, 1), 4)
 

@@ -47,6 +47,15 @@ def test_the_copy_of_the_plot_is_that_of_the_rows():
     assert "4,000 GB/s, 105.0 % of the copy" in svg
 
 
+def test_of_several_models_the_one_that_reads_the_most_is_drawn():
+    small = Race("tiny", (entrant("fused", 5),), of="steps")
+    large = Race("7B", (entrant("fused", 9_000, bytes_moved=9_000_000),), of="steps")
+    found = claim_plots(sections({"x": report(H200, claim("kernl-fp8", BLOG, small, large))}))
+    (plot,) = found[BLOG.url, H200]
+    assert "7B" in plot.svg
+    assert "tiny" not in plot.svg
+
+
 def test_names_of_points_are_within_the_drawing():
     points = Series("a", ((1.0, 1.0), (1000.0, 10.0)), joined=False, labels=("one", "long " * 8))
     root = ElementTree.fromstring(lines_file("title", "x", "y", (points,)))

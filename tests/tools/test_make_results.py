@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from benchmarks.counter_check import SLOWER
 from benchmarks.counter_figures import Quantiles, Reason, VariantFigures
 from decodescope.variants.claims.report import ClaimsReport
 from tools.make_results import COMMAND, PLOTS, ROOT, documents, with_results
@@ -171,11 +172,14 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
         "trace_over_ncu_less_offset": quantiles(1.0),
         "within": 0.75,
         "within_less_offset": 0.5,
-        "reasons": (Reason("interval", 20, 0.25, 2e4), Reason("slower under ncu", 1, 0.06, 9e3)),
+        "reasons": (Reason("interval", 20, 0.25, 2e4), Reason(SLOWER, 2, 0.06, 9e3)),
         "claimed_bytes": 2_470_000_000,
         "dram_bytes": 2.4e9,
         "dram_read_bytes": 2.3e9,
         "byte_reasons": (Reason("L2", 80, 1.0, -7e7),),
+        "joined": {
+            "rows": [[80.0, 80.4, "steps"], [100.0, 106.5, SLOWER], [50.0, 52.0, SLOWER]],
+        },
     }
     assert list(counted) == list(VariantFigures.__struct_fields__)
     variants = [
@@ -188,6 +192,7 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
         "dtype": "bf16",
         "position": 192,
         "ncu_version": "2025.3",
+        "columns": ["trace_ns", "ncu_busy_ns", "why"],
         "variants": variants,
         "environment": environment,
     }
@@ -199,7 +204,8 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
     words = " ".join(section.split())
     assert "DRAM was read for 93.1 % to 93.1 % of the bytes that we claim" in words
     assert "longer by 100 ns to 100 ns for a kernel that does nothing" in words
-    assert '"slower under ncu", 6.0 % to 6.0 % of the traced time' in words
+    assert '2 of 3 kernels, 6.0 % to 6.0 % of the traced time, are "slower under ncu"' in words
+    assert "than the kernel took in the trace, by 6.5 % at most." in words
     assert f"| `fused-pdl` | 82 | 700 µs | 720 µs | 712 µs | {ratios} | {shares} |" in section
     assert "| `eager` | other \\| kernels |" in section
     assert "| `fused-pdl` | bytes | L2 | 80 | 100.0 % | -70.0 MB |" in section
@@ -215,6 +221,13 @@ def test_a_comparison_of_fusions_is_a_table_of_differences_to_its_first(records,
     assert re.search(r"\| 715 µs \| -812 \| -2 \| -229 \| -16\d \| 0\.\d+ \|$", graph), graph
 
 
+_POINT = {
+    "tokens_per_s": {"median": 275.2, "min": 274.1, "max": 276.4},
+    "step_p50_ns": {"median": 3_641_000.0},
+    "bytes_per_step": 15_000_000_000,
+}
+
+
 @pytest.mark.parametrize("over", ["context", "model"])
 def test_a_record_of_scaling_is_a_table_and_a_plot(over, records, reports):
     batches = records["batch-scaling"]
@@ -222,7 +235,7 @@ def test_a_record_of_scaling_is_a_table_and_a_plot(over, records, reports):
         over
     ]
     points = [
-        {**{k: v for k, v in point.items() if k != "batch"}, over: value}
+        {**{k: v for k, v in point.items() if k != "batch"}, **_POINT, over: value}
         for point, value in zip(batches["batches"], values, strict=False)
     ]
     fixed = {"batch": 1, "context": 128, "model": "llama-3.1-8b@random"}

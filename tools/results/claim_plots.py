@@ -166,16 +166,22 @@ def _by_size(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
 
 
 def _decoding(gpu: str, measured: Sequence[Recorded]) -> list[Plot]:
-    """tokens/s of every variant and peer, with what the bytes of its step allow."""
+    """tokens/s of every variant and peer, with what the bytes of its step allow: of a claim with
+    several models the one that reads the most, because the others need another scale."""
     plots = []
     for one in measured:
-        races = [race for race in one.claim.races if race.of == "steps"]
-        bars = [_rate_bar(race, entrant) for race in races for entrant in _timed((race,))]
-        if bars:
+        races = [race for race in one.claim.races if race.of == "steps" and _timed((race,))]
+        if races:
+            race = max(races, key=_most_bytes)
+            bars = [_rate_bar(race, entrant) for entrant in _timed((race,))]
             title = f"tokens/s on {gpu_word(gpu)}; dashed: the bytes of a step at the read peak"
             file = _file(one.claim.name, gpu)
             plots.append(Plot(file, title, bars_file(title, "tokens/s", bars)))
     return plots
+
+
+def _most_bytes(race: Race) -> int:
+    return max(entrant.bytes_moved or 0 for entrant in race.entrants)
 
 
 def _rate_bar(race: Race, entrant: EntrantFigures) -> Bar:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from benchmarks.counter_check import SLOWER
 from decodescope.analyzer.formatting import UNKNOWN, microseconds, significant
 from tools.results.comparisons import dash
 from tools.results.records import Record
@@ -121,17 +122,29 @@ def page_p99_s(record: Record) -> list[float]:
 @dataclass(frozen=True, slots=True)
 class CountedSpans:
     """Least and most over the variants of a record of the hardware's counters: `read`, bytes that
-    DRAM read ÷ claimed bytes; `offset_ns`, what the counter adds to a kernel that does nothing;
-    `slower`, the part of the traced time of kernels that are slower under Nsight Compute."""
+    DRAM read ÷ claimed bytes; `offset_ns`, what the counter adds to a kernel that does nothing.
+
+    Of the `slower_kernels`, which are slower under Nsight Compute, among all `kernels`: `slower`,
+    their part of a variant's traced time, and the most that an SM was busy beyond the traced
+    duration, as a share of it."""
 
     read: tuple[float, float]
     offset_ns: tuple[float, float]
     slower: tuple[float, float]
+    kernels: int
+    slower_kernels: int
+    most_busy_beyond: float
 
 
 def counted_spans(record: Record) -> CountedSpans:
     """The spans of a record, over the variants that were counted."""
     variants = [one for one in record["variants"] if "refused" not in one]
+    rows = [
+        dict(zip(record["columns"], row, strict=True))
+        for one in variants
+        for row in one["joined"]["rows"]
+    ]
+    slower = [row for row in rows if row["why"] == SLOWER]
 
     def span(values: list[float]) -> tuple[float, float]:
         return min(values), max(values)
@@ -140,9 +153,12 @@ def counted_spans(record: Record) -> CountedSpans:
         span([one["dram_read_bytes"] / one["claimed_bytes"] for one in variants]),
         span([(one["ncu_ns"] - one["ncu_less_offset_ns"]) / one["kernels"] for one in variants]),
         span([
-            sum(why["share"] for why in one["reasons"] if why["reason"] == "slower under ncu")
+            sum(why["share"] for why in one["reasons"] if why["reason"] == SLOWER)
             for one in variants
         ]),
+        len(rows),
+        len(slower),
+        max((row["ncu_busy_ns"] / row["trace_ns"] - 1 for row in slower), default=0.0),
     )  # fmt: skip
 
 
