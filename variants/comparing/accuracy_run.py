@@ -33,6 +33,9 @@ def score_variants(
 ) -> AccuracyDone:
     """The accuracy of `variants` on `text` (see `scored_text` for None).
 
+    The KV cache is as long as the workload's, if that is enough for the text: its length decides on
+    tiles and on what torch.compile generates, so the kernels that are scored are those of the runs.
+
     The model is loaded in the workload's dtype. First come the variants that use its weights as
     they are, then the fp32 reference, for which the same weights are upcast in place and cast back,
     then those that quantise them: all but the first such format load the model again. Each variant
@@ -47,7 +50,10 @@ def score_variants(
     positions = INTERPRETED_POSITIONS if interpreted else POSITIONS
     scored = scored_text(prepared.loaded, text, positions)
     workload = replace(
-        prepared.workload, context=scored.context, new_tokens=scored.positions, sampling=None
+        prepared.workload,
+        context=scored.context,
+        new_tokens=max(scored.positions, prepared.workload.cache_length - scored.context),
+        sampling=None,
     )
     scores = _Scores(replace(prepared, workload=workload), scored, say)
     groups = _by_weights(variants)

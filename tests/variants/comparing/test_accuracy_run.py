@@ -130,6 +130,24 @@ def test_fp32_is_its_own_reference() -> None:
     assert scores.findings == ()
 
 
+@pytest.mark.parametrize(("context", "length"), [(300, 304), (20, 160)])
+def test_the_cache_is_that_of_the_runs_but_holds_the_text(
+    context: int, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[DecodeWorkload] = []
+
+    def build(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
+        built.append(workload)
+        return EagerStep(loaded, workload)
+
+    found = [Variant("kept", "for a test", False, build)]
+    monkeypatch.setattr(registry, "_installed", lambda: (found, []))
+    config = msgspec.structs.replace(CONFIG, dtype="fp32", context=context)
+    scores = score_variants(config, ["kept"], None, nothing)
+    assert [(one.context, one.cache_length) for one in built] == [(32, length)]
+    assert (scores.accuracies["kept"].positions, scores.accuracies["kept"].kl) == (128, 0)
+
+
 def test_low_precision_scores_match_whole_forward_passes() -> None:
     scores = scored("eager", "static", dtype="bf16")
     loaded = load_model(resolve_model("tiny"), "cpu", "bf16")
