@@ -60,9 +60,9 @@ def measure_peers(setup: Setup, what: Decoding, gpt_fast: float | None = None) -
             *(f"not measured: {name} {why}" for name, why in missing.items()),
             "None of the projects publishes a figure for these models on this kind of GPU but "
             "gpt-fast's README: 93.89 tok/s of Llama 3.1 8B in bf16 on an A100 80GB limited to "
-            "330 W, the prefill included. Liger-Kernel is made for training. torch 2.11 takes torchao's "
-            "weights apart in Python at every step, and a small model waits for that; torch 2.13 "
-            "needs less than half of the time.",
+            "330 W, the prefill included. Liger-Kernel is made for training.",
+            "torch 2.11 takes torchao's weights apart in Python at every step, and a small model "
+            "waits for that; torch 2.13 needs less than half of the time.",
             *decoded.notes,
         ),
     )
