@@ -178,12 +178,24 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
         "dram_read_bytes": 2.3e9,
         "byte_reasons": (Reason("L2", 80, 1.0, -7e7),),
         "joined": {
-            "rows": [[80.0, 80.4, "steps"], [100.0, 106.5, SLOWER], [50.0, 52.0, SLOWER]],
+            "names": ["gemv", "add"],
+            "rows": [
+                [1, 80.0, 80.4, "steps"], [0, 100.0, 106.5, SLOWER], [0, 50.0, 52.0, SLOWER],
+            ],
         },
-    }
+    }  # fmt: skip
     assert list(counted) == list(VariantFigures.__struct_fields__)
+    # Another process, in which the second launch took 8 % more; of "add" it has two.
+    rows = [[0, 100.0, 0.0, "steps"], [0, 54.0, 0.0, "steps"], *[[1, 20.0, 0.0, "steps"]] * 2]
     variants = [
         msgspec.to_builtins(counted),
+        msgspec.to_builtins(
+            {
+                **counted,
+                "variant": "compiled",
+                "joined": {"names": ["gemv", "add"], "rows": rows},
+            }
+        ),
         {"measured_as": "eager", "refused": "other | kernels"},
     ]
     environment = records["batch-scaling"]["environment"]
@@ -192,7 +204,7 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
         "dtype": "bf16",
         "position": 192,
         "ncu_version": "2025.3",
-        "columns": ["trace_ns", "ncu_busy_ns", "why"],
+        "columns": ["name", "trace_ns", "ncu_busy_ns", "why"],
         "variants": variants,
         "environment": environment,
     }
@@ -204,8 +216,9 @@ def test_a_record_of_the_counters_is_a_section_and_without_one_there_is_none(rec
     words = " ".join(section.split())
     assert "DRAM was read for 93.1 % to 93.1 % of the bytes that we claim" in words
     assert "longer by 100 ns to 100 ns for a kernel that does nothing" in words
-    assert '2 of 3 kernels, 6.0 % to 6.0 % of the traced time, are "slower under ncu"' in words
-    assert "than the kernel took in the trace, by 6.5 % at most." in words
+    assert '2 of 7 kernels, 6.0 % to 6.0 % of the traced time, are "slower under ncu"' in words
+    assert "than the kernel took in the trace, by 6.5 % at most. The two sides" in words
+    assert "at the same place of the model differ by 8.0 % at most ([" in words
     assert f"| `fused-pdl` | 82 | 700 µs | 720 µs | 712 µs | {ratios} | {shares} |" in section
     assert "| `eager` | other \\| kernels |" in section
     assert "| `fused-pdl` | bytes | L2 | 80 | 100.0 % | -70.0 MB |" in section

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from statistics import median
 
 from benchmarks.counter_check import SLOWER
@@ -125,8 +126,9 @@ class CountedSpans:
     DRAM read ÷ claimed bytes; `offset_ns`, what the counter adds to a kernel that does nothing.
 
     Of the `slower_kernels`, which are slower under Nsight Compute, among all `kernels`: `slower`,
-    their part of a variant's traced time, and the most that an SM was busy beyond the traced
-    duration, as a share of it."""
+    their part of a variant's traced time; the most that an SM was busy beyond the traced duration,
+    as a share of it; and the most that launches of the same kernel, at the same place among its
+    launches, differ by between the traces of two variants, which are two processes."""
 
     read: tuple[float, float]
     offset_ns: tuple[float, float]
@@ -134,16 +136,13 @@ class CountedSpans:
     kernels: int
     slower_kernels: int
     most_busy_beyond: float
+    most_between_traces: float
 
 
 def counted_spans(record: Record) -> CountedSpans:
     """The spans of a record, over the variants that were counted."""
     variants = [one for one in record["variants"] if "refused" not in one]
-    rows = [
-        dict(zip(record["columns"], row, strict=True))
-        for one in variants
-        for row in one["joined"]["rows"]
-    ]
+    rows = [row for one in variants for row in _counted_rows(record, one)]
     slower = [row for row in rows if row["why"] == SLOWER]
 
     def span(values: list[float]) -> tuple[float, float]:
@@ -159,7 +158,31 @@ def counted_spans(record: Record) -> CountedSpans:
         len(rows),
         len(slower),
         max((row["ncu_busy_ns"] / row["trace_ns"] - 1 for row in slower), default=0.0),
+        max((_between_traces(rows, row["kernel"]) for row in slower), default=0.0),
     )  # fmt: skip
+
+
+def _counted_rows(record: Record, variant: Record) -> list[Record]:
+    """The rows of a variant by their columns, with its name and the kernel's."""
+    names = variant["joined"]["names"]
+    rows = [dict(zip(record["columns"], row, strict=True)) for row in variant["joined"]["rows"]]
+    return [{**row, "variant": variant["variant"], "kernel": names[row["name"]]} for row in rows]
+
+
+def _between_traces(rows: Sequence[Record], kernel: str) -> float:
+    """The most that traced launches of `kernel` differ by between variants with as many of them."""
+    launches: dict[str, list[float]] = {}
+    for row in rows:
+        if row["kernel"] == kernel:
+            launches.setdefault(row["variant"], []).append(row["trace_ns"])
+    return max(
+        (
+            max(abs(a / b - 1) for a, b in zip(one, other, strict=True))
+            for one, other in permutations(launches.values(), 2)
+            if len(one) == len(other)
+        ),
+        default=0.0,
+    )
 
 
 def _perplexity(figures: Record | None) -> str:

@@ -29,6 +29,10 @@ BESIDE = {
 PEERS = ("torchao-fp8", "gpt-fast", "liger")
 LLAMA_1B = Decoding("llama-3.2-1b@random", VARIANTS, 2, PEERS)
 LLAMA_8B = Decoding("llama-3.1-8b@random", VARIANTS, 2, PEERS)
+_TORCHAO_NOTE = (
+    "torch 2.11 takes torchao's weights apart in Python at every step, and a small model waits for "
+    "that; torch 2.13 needs less than half of the time."
+)
 # gpt-fast's README: Llama 3.1 8B in bf16 on an A100 80GB that is limited to 330 W.
 GPT_FAST_8B_TOKENS_PER_S, GPT_FAST_PEAK_BYTES_PER_S = 93.89, 2039e9
 
@@ -61,8 +65,7 @@ def measure_peers(setup: Setup, what: Decoding, gpt_fast: float | None = None) -
             "None of the projects publishes a figure for these models on this kind of GPU but "
             "gpt-fast's README: 93.89 tok/s of Llama 3.1 8B in bf16 on an A100 80GB limited to "
             "330 W, the prefill included. Liger-Kernel is made for training.",
-            "torch 2.11 takes torchao's weights apart in Python at every step, and a small model "
-            "waits for that; torch 2.13 needs less than half of the time.",
+            *((_TORCHAO_NOTE,) if "torchao-fp8" in present else ()),
             *decoded.notes,
         ),
     )
