@@ -123,7 +123,10 @@ class DecodeStep(ABC):
                 f"{self._workload.batch}"
             )
         self._check_room()
-        self._ids[-1] = ids.to(self._model.device, copy=True)
+        # A tensor of other strides than `step` feeds would be compiled for once more.
+        self._ids[-1] = ids.to(
+            self._model.device, copy=True, memory_format=torch.contiguous_format
+        )
         following, logits = self._advance(self._ids[-1], forced=True)
         self._ids.append(following)
         self.position += 1
