@@ -31,6 +31,7 @@ def _swiglu_kernel(
     up_ptr,
     out_ptr,
     features,
+    blocks,
     gate_stride,
     up_stride,
     out_stride,
@@ -38,8 +39,9 @@ def _swiglu_kernel(
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    row = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    # Programs that start together are in one row, so in the same pages of DRAM.
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    column = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     mask = column < features
     wait_for_previous(PDL)
     gate = tl.load(gate_ptr + row * gate_stride + column, mask=mask, other=0.0).to(tl.float32)
@@ -71,13 +73,15 @@ class Swiglu(KernelOperation):
         check_float("gate", gate)
         for name, tensor in (("gate", gate), ("up", up), ("out", self.out)):
             check_tensor(name, tensor, (rows, features), gate.dtype, gate.device, strided=True)
+        blocks = triton.cdiv(features, BLOCK)
         return launch(
             _swiglu_kernel,
-            (rows, triton.cdiv(features, BLOCK)),
+            (rows * blocks,),
             gate,
             up,
             self.out,
             features,
+            blocks,
             gate.stride(0),
             up.stride(0),
             self.out.stride(0),
