@@ -58,6 +58,13 @@ def test_rows_of_one_published_figure_are_one_line(reports):
     assert lines[2][1:] == ["`one`: what one says", "x5.40", *together]
 
 
+def test_a_figure_with_one_row_has_the_rows_name(reports):
+    beside = Row("ours / theirs", "ratio", None, spread(2.0))
+    only = claim("only", BLOG, rows=(Row("theirs", "tokens_per_s", 93.9, spread(214.0)), beside))
+    _, line = glance({"x": report(H200, only)})
+    assert line[1] == "`only`: theirs"
+
+
 def test_the_reason_is_of_the_sources_gpu_where_it_was_measured():
     def missed(gpu: str, why: str) -> ClaimsReport:
         row = Row("a rung", "share", 0.9, spread(0.8), explanation=why)

@@ -185,12 +185,11 @@ def _most_bytes(race: Race) -> int:
 
 
 def _rate_bar(race: Race, entrant: EntrantFigures) -> Bar:
-    assert entrant.launched_ns is not None
-    times = entrant.launched_ns
-    value, low, high = (1e9 / ns for ns in (times.median, times.max, times.min))
+    rates = entrant.per_s
+    assert rates is not None
     limit = None if entrant.bound_ns is None else 1e9 / entrant.bound_ns
-    text = rate(value) if limit is None else f"{rate(value)} of {rate(limit)}"
-    return Bar(race.size, entrant.name, value, low, high, limit, text)
+    text = rate(rates.median) if limit is None else f"{rate(rates.median)} of {rate(limit)}"
+    return Bar(race.size, entrant.name, rates.median, rates.min, rates.max, limit, text)
 
 
 def _file(name: str, gpu: str) -> str:

@@ -236,7 +236,7 @@ def _step_cells(one: EntrantFigures) -> list[str]:
     return [
         value_text(one.device_ns.median if one.device_ns else None, "ns"),
         spread_text(step, "ns"),
-        rate(1e9 / step.median if step else None),
+        rate(one.per_s.median if one.per_s else None),
         value_text(one.share_of_bound, "share"),
         number(one.launches),
         UNKNOWN if one.kl is None else f"{one.kl:.2g}",

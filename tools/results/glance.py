@@ -29,10 +29,12 @@ class Group:
 
     @property
     def what(self) -> str:
-        """The claim's title, where these are all its rows; otherwise what the rows have in
+        """The claim's title, where all its conditions are here; otherwise what the rows have in
         common."""
         claim = next(iter(self.claims.values())).claim
-        words = claim.title if self.whole else common_words([one.what for one in self._all()])
+        alone = any(len(rows) == 1 for rows in self.rows.values())
+        titled = self.whole and not alone
+        words = claim.title if titled else common_words([one.what for one in self._all()])
         return f"`{claim.name}`: {words}"
 
     @property

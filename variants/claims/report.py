@@ -71,6 +71,13 @@ class EntrantFigures(Struct, frozen=True):
     error: str | None = None
     note: str | None = None
 
+    @property
+    def per_s(self) -> RoundSpread | None:
+        """Launched calls or steps a second, round by round."""
+        if self.launched_ns is None:
+            return None
+        return RoundSpread.of([1e9 / ns for ns in self.launched_ns.rounds])
+
 
 class Race(Struct, frozen=True):
     """Entrants of one size, measured in the same rounds: "calls" of an operation, or the decode

@@ -142,8 +142,8 @@ _TIMES = {
 def _entrant_cells(one: EntrantFigures, of: str) -> list[str]:
     device, launched = one.device_ns, one.launched_ns
     speed = UNKNOWN
-    if of == "steps" and launched is not None:
-        speed = rate(1e9 / launched.median)
+    if of == "steps" and one.per_s is not None:
+        speed = rate(one.per_s.median)
     elif of == "calls" and device is not None and one.bytes_moved:
         speed = value_text(one.bytes_moved / device.median * 1e9, "bytes_per_s")
     error = UNKNOWN if one.relative_error is None else f"{one.relative_error:.1e}"

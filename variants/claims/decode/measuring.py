@@ -28,9 +28,11 @@ from decodescope.variants.registry import find_variant
 from decodescope.variants.spec import NARROW_WEIGHTS
 
 BASE = "eager"
-# A claim has its own spread over rounds, an error for each variant without accuracy, and no figure
-# of a profiled step's gaps.
-_SHOWN_ELSEWHERE = frozenset({"few_rounds", ACCURACY_MISSING, "distorted_window"})
+# A claim has its own spread over rounds, the error of each variant's logits or why there is none,
+# and no figure of a profiled step's gaps.
+_SHOWN_ELSEWHERE = frozenset(
+    {"few_rounds", ACCURACY_MISSING, "different_tokens", "distorted_window"}
+)
 # How often an order of sums that differs from eager's may multiply eager's own rounding error.
 _OTHER_ORDER = 2.0
 # Logits that are all zero have this relative error: more than it is no rounding.

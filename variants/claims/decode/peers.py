@@ -54,7 +54,7 @@ def measure_peers(setup: Setup, what: Decoding, gpt_fast: float | None = None) -
     compared = [name for name in (*what.variants, *present) if name in BESIDE]
     rows = [_rate(race, one.name, gpt_fast) for one in race.entrants]
     rows += [
-        speed_up(f"{BESIDE[name]} / {name}", race, name, BESIDE[name], None, launched=True)
+        speed_up(ours_over(name), race, name, BESIDE[name], None, launched=True)
         for name in compared
     ]
     return Measured(
@@ -69,6 +69,11 @@ def measure_peers(setup: Setup, what: Decoding, gpt_fast: float | None = None) -
             *decoded.notes,
         ),
     )
+
+
+def ours_over(name: str) -> str:
+    """What the row of ours ÷ this step, one of `BESIDE`, is called."""
+    return f"{BESIDE[name]} / {name}"
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Rows of decode races: tokens per second beside a published figure, and how near its bound."""
 
 from decodescope.analyzer.formatting import duration, number, percent
-from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims.report import EntrantFigures, Race, Row
 from decodescope.variants.claims.rows import gpu_share
 
@@ -20,7 +19,7 @@ def tokens_per_s(
     share of that is taken with the same bytes.
     """
     one = race.entrant(name)
-    if one.error is not None or one.launched_ns is None:
+    if one.error is not None or one.per_s is None:
         return Row(what, "tokens_per_s", published, error=one.error or "not measured")
     share = None
     if published is not None and published_peak_bytes_per_s and one.bytes_moved:
@@ -29,7 +28,7 @@ def tokens_per_s(
         what,
         "tokens_per_s",
         published,
-        RoundSpread.of([1e9 / ns for ns in one.launched_ns.rounds]),
+        one.per_s,
         limit=None if one.bound_ns is None else 1e9 / one.bound_ns,
         published_share=share,
         measured_share=one.share_of_bound,
