@@ -124,9 +124,7 @@ class DecodeStep(ABC):
             )
         self._check_room()
         # A tensor of other strides than `step` feeds would be compiled for once more.
-        self._ids[-1] = ids.to(
-            self._model.device, copy=True, memory_format=torch.contiguous_format
-        )
+        self._ids[-1] = ids.to(self._model.device, copy=True, memory_format=torch.contiguous_format)
         following, logits = self._advance(self._ids[-1], forced=True)
         self._ids.append(following)
         self.position += 1
