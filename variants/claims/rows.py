@@ -101,7 +101,7 @@ def _why(
     text = f"{base.name} takes {significant(row.limit)} x {bound}{_work_done(base)}; "
     if row.published is not None and row.limit < row.published:
         return f"{text}no kernel can be {significant(row.published)} x as fast as that here"
-    return f"{text}{ours.name} takes {near} that"
+    return f"{text}{ours.name} takes {near} that{_work_done(ours)}"
 
 
 def _work_done(one: EntrantFigures) -> str:

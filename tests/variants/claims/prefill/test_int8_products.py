@@ -58,6 +58,21 @@ def test_every_product_is_right_and_has_its_row(measured: Measured) -> None:
     assert published == [one and pytest.approx(one, abs=5e-4) for one in found]
 
 
+def test_conversions_are_counted(measured: Measured) -> None:
+    tokens, weights, scales = SIZES[-1], ROWS * COLUMNS, 4 * ROWS
+    x, out = 2 * tokens * COLUMNS, 2 * tokens * ROWS
+    converted, int_mm = (measured.races[-1].entrant(name) for name in (CONVERTED, INT_MM))
+    # W in float16 is written and read.
+    assert converted.launches == 2
+    assert converted.traffic_bytes == weights + scales + 2 * (2 * weights) + x + out
+    # Launches: abs, amax, clamp, reciprocal, two products, round, clamp, to, _int_mm, scaled.
+    assert int_mm.launches == 11
+    assert int_mm.traffic_bytes is not None
+    assert int_mm.traffic_bytes > weights + 9 * x + 2 * (4 * tokens * ROWS) + out
+    explained = next(row for row in measured.rows if row.what.endswith(CONVERTED)).explanation
+    assert explained.endswith("x the bytes)")
+
+
 def test_the_weights_take_half(measured: Measured) -> None:
     memory = measured.rows[0]
     assert memory.measured is not None
