@@ -15,7 +15,7 @@ from decodescope.variants.claims.rows import speed_up
 from decodescope.variants.claims.table import claims_table
 from decodescope.variants.claims.watching import ClockWatch
 from decodescope.variants.comparing import command
-from decodescope.variants.comparing.jobs import AccuracyJob
+from decodescope.variants.comparing.jobs import AccuracyJob, RunJob
 from decodescope.variants.measuring import request
 from decodescope.variants.registry import Variant
 from tests.variants.claims.scripted_runs import Scripted, ScriptedRuns, setup_with
@@ -108,9 +108,10 @@ def test_a_peer_that_fails_is_left_out_before_ours_have_run() -> None:
     broken = Scripted(fails=MissingRequirement("no such kernel"))
     race, runs = raced({**SCRIPTS, "peer": Scripted(), "broken": broken}, ("peer", "broken"))
     assert runs.ran == ["peer", "broken", *["peer", "eager", "fused+graph"] * 2]
-    scored = runs.jobs[-1]
+    scored, *rest = runs.jobs
     assert isinstance(scored, AccuracyJob)
-    assert scored.variants == ("eager", "fused+graph", "peer")
+    assert scored.variants == ("eager", "fused+graph", "peer", "broken")
+    assert all(isinstance(job, RunJob) for job in rest)
     assert race.entrant("broken").error == ("not available: variant broken failed: no such kernel")
     assert race.entrant("peer").error is None
     assert [one.name for one in race.entrants] == ["eager", "fused+graph", "peer", "broken"]
@@ -122,10 +123,24 @@ def test_ours_must_run() -> None:
         raced({**SCRIPTS, "fused+graph": broken}, ())
 
 
-def test_an_interruption_ends_the_measurement() -> None:
+def test_without_a_process_that_scores_nothing_is_run() -> None:
+    class Unscored(ScriptedRuns):
+        def __call__(self, job: object, say: object) -> object:
+            if isinstance(job, AccuracyJob):
+                raise MissingRequirement("out of GPU memory")
+            return super().__call__(job, say)  # type: ignore[arg-type]
+
+    runs = Unscored(SCRIPTS)
+    with pytest.raises(MissingRequirement, match="out of GPU memory"):
+        decode_race(setup_with(runs), Decoding("llama-3.2-1b@random", ("eager", "fused"), 2))
+    assert runs.ran == []
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 5])
+def test_an_interruption_ends_the_measurement(jobs: int) -> None:
     class Interrupted(ScriptedRuns):
         def __call__(self, job: object, say: object) -> object:
-            if len(self.jobs) == 4:
+            if len(self.jobs) == jobs:
                 raise KeyboardInterrupt
             return super().__call__(job, say)  # type: ignore[arg-type]
 

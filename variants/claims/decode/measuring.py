@@ -1,5 +1,5 @@
-"""Variants of a whole model as entrants of a race: the rounds of `compare`, each run in a process
-of its own, and every variant scored against the loaded weights in fp32."""
+"""Variants of a whole model as entrants of a race: every variant is scored against the loaded
+weights in fp32, then come the rounds of `compare`, each run in a process of its own."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,6 @@ from decodescope.variants.comparing.jobs import (
     AccuracyJob,
     Job,
     Result,
-    RunJob,
 )
 from decodescope.variants.peers.catalog import peer_format
 from decodescope.variants.registry import find_variant
@@ -75,20 +74,23 @@ class Decoded:
 
 
 def decode_race(setup: Setup, what: Decoding) -> Decoded:
-    """Measure the variants in turn, round by round, and score them.
+    """Score the variants, and measure them in turn, round by round.
 
     `eager` must be one of them: its error is the measure of the others' (`tolerance_of`). A variant
-    beyond its tolerance, or without accuracy, has an error and no times.
+    beyond its tolerance, or without accuracy, has an error and no times. Scoring compiles what the
+    runs then find in the compiler's cache, so no round differs from the others by a first search
+    for tiles.
 
     Raises:
-        DecodescopeError: a variant that is no peer failed.
+        DecodescopeError: a variant that is no peer failed, or the process that scores all.
         KeyboardInterrupt: whenever it is interrupted.
     """
+    scored = _scored(setup, what)
     failed: dict[str, str] = {}
     comparison = None
     while comparison is None:
         running = tuple(name for name in (*what.peers, *what.variants) if name not in failed)
-        comparison = _compared(setup, what, running, failed)
+        comparison = _compared(setup, what, running, scored, failed)
     codes = {one.code for one in comparison.comparison.findings}
     if "interrupted" in codes:
         raise KeyboardInterrupt
@@ -117,11 +119,22 @@ def tolerance_of(variant: str, dtype: str, eager_error: float) -> float:
     return min(_NO_LOGITS, eager_error * max(_OTHER_ORDER, 2.0**lost))
 
 
+def _scored(setup: Setup, what: Decoding) -> Result:
+    """The accuracy of all. Peers come last: they leave settings of inductor behind."""
+    names = tuple(find_variant(name).name for name in (*what.variants, *what.peers))
+    job = AccuracyJob(replace(what.config, variant=names[0]), names, None)
+    return setup.run(job, lambda stage: setup.say(f"accuracy: {stage}"))
+
+
 def _compared(
-    setup: Setup, what: Decoding, variants: tuple[str, ...], failed: dict[str, str]
+    setup: Setup,
+    what: Decoding,
+    variants: tuple[str, ...],
+    scored: Result,
+    failed: dict[str, str],
 ) -> Comparison | None:
     """The comparison; None if a peer failed, which is then in `failed`."""
-    runs = _Runs(setup.run, what.peers)
+    runs = _Runs(setup.run, scored)
 
     def tell(event: ComparisonEvent) -> None:
         if isinstance(event, RunMeasured):
@@ -142,22 +155,18 @@ def _compared(
 
 
 class _Runs:
-    """Does the jobs of a comparison; `running` is the variant that ran last.
+    """Does the runs of a comparison, peers first, so that one that fails costs no other run;
+    `running` is the variant that ran last. All have been scored already."""
 
-    Peers run first, so that one that fails costs no other run. In the one process that scores all
-    variants they come last: they leave settings of inductor behind.
-    """
-
-    def __init__(self, run: RunJobs, peers: tuple[str, ...]) -> None:
+    def __init__(self, run: RunJobs, scored: Result) -> None:
         self.running = ""
         self._run = run
-        self._peers = peers
+        self._scored = scored
 
     def __call__(self, job: Job, say: Callable[[str], None]) -> Result:
-        self.running = job.config.variant if isinstance(job, RunJob) else ""
         if isinstance(job, AccuracyJob):
-            ours_first = sorted(job.variants, key=lambda name: name in self._peers)
-            job = replace(job, variants=tuple(ours_first))
+            return self._scored
+        self.running = job.config.variant
         return self._run(job, say)
 
 
