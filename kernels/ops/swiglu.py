@@ -39,7 +39,7 @@ def _swiglu_kernel(
     PDL: tl.constexpr,
 ):
     allow_next(PDL)
-    # Programs that start together are in one row, so in the same pages of DRAM.
+    # A row's blocks start together: 3 % less time than the blocks of many rows (experiments.md).
     row = (tl.program_id(0) // blocks).to(tl.int64)
     column = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)
     mask = column < features

@@ -34,11 +34,14 @@ class RacedPeers:
         """The last model of the table."""
         return _model(self.recorded[-1].claim.races[-1])
 
-    def gains(self) -> Mapping[str, float]:
-        """How many times as fast ours decodes the largest model as each step beside it, by name."""
+    def gains(self) -> Mapping[str, str]:
+        """How many times as fast ours decodes the largest model as each step beside it, by name:
+        the median with the range of the rounds."""
         claim = self.recorded[-1].claim
         found = {name: _gain(claim, name) for name in BESIDE}
-        return {name: gain.median for name, gain in found.items() if gain is not None}
+        return {
+            name: spread_text(gain, "ratio") for name, gain in found.items() if gain is not None
+        }
 
 
 def raced_peers(sections: Sequence[Section]) -> list[RacedPeers]:

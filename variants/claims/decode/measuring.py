@@ -18,6 +18,7 @@ from decodescope.variants.claims.report import EntrantFigures, Race
 from decodescope.variants.comparing.command import CompareRequest, RunJobs, compare_variants
 from decodescope.variants.comparing.jobs import (
     ACCURACY_MISSING,
+    AccuracyDone,
     AccuracyJob,
     Job,
     Result,
@@ -77,9 +78,8 @@ def decode_race(setup: Setup, what: Decoding) -> Decoded:
     """Score the variants, and measure them in turn, round by round.
 
     `eager` must be one of them: its error is the measure of the others' (`tolerance_of`). A variant
-    beyond its tolerance, or without accuracy, has an error and no times. Scoring compiles what the
-    runs then find in the compiler's cache, so no round differs from the others by a first search
-    for tiles.
+    beyond its tolerance, or without accuracy, has an error and no times. Scoring comes first: it
+    also compiles what the runs then find in the compiler's cache.
 
     Raises:
         DecodescopeError: a variant that is no peer failed, or the process that scores all.
@@ -89,6 +89,7 @@ def decode_race(setup: Setup, what: Decoding) -> Decoded:
     failed: dict[str, str] = {}
     comparison = None
     while comparison is None:
+        # Peers run first, so that one that fails costs no other run.
         running = tuple(name for name in (*what.peers, *what.variants) if name not in failed)
         comparison = _compared(setup, what, running, scored, failed)
     codes = {one.code for one in comparison.comparison.findings}
@@ -119,18 +120,20 @@ def tolerance_of(variant: str, dtype: str, eager_error: float) -> float:
     return min(_NO_LOGITS, eager_error * max(_OTHER_ORDER, 2.0**lost))
 
 
-def _scored(setup: Setup, what: Decoding) -> Result:
+def _scored(setup: Setup, what: Decoding) -> AccuracyDone:
     """The accuracy of all. Peers come last: they leave settings of inductor behind."""
     names = tuple(find_variant(name).name for name in (*what.variants, *what.peers))
     job = AccuracyJob(replace(what.config, variant=names[0]), names, None)
-    return setup.run(job, lambda stage: setup.say(f"accuracy: {stage}"))
+    done = setup.run(job, lambda stage: setup.say(f"accuracy: {stage}"))
+    assert isinstance(done, AccuracyDone)
+    return done
 
 
 def _compared(
     setup: Setup,
     what: Decoding,
     variants: tuple[str, ...],
-    scored: Result,
+    scored: AccuracyDone,
     failed: dict[str, str],
 ) -> Comparison | None:
     """The comparison; None if a peer failed, which is then in `failed`."""
@@ -155,10 +158,10 @@ def _compared(
 
 
 class _Runs:
-    """Does the runs of a comparison, peers first, so that one that fails costs no other run;
-    `running` is the variant that ran last. All have been scored already."""
+    """Does the runs of a comparison, and has their accuracy already; `running` is the variant that
+    ran last."""
 
-    def __init__(self, run: RunJobs, scored: Result) -> None:
+    def __init__(self, run: RunJobs, scored: AccuracyDone) -> None:
         self.running = ""
         self._run = run
         self._scored = scored
