@@ -36,7 +36,11 @@ class Terminal:
         )
 
     def until(self, condition) -> None:
-        """Read until `condition` holds or patience ends."""
+        """Read until `condition` holds or patience ends.
+
+        A frame arrives in pieces, and a condition sees each of them: what a test expects of one
+        frame belongs into one condition, and not into an assertion after it.
+        """
         end = time.monotonic() + PATIENCE_S
         while not condition():
             assert time.monotonic() < end, "\n".join(self.screen.display)

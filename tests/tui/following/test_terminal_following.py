@@ -52,7 +52,7 @@ def test_a_run_is_followed_by_its_name_to_its_end(path: Path, run) -> None:
     terminal = opened(str(path))
     with closing(terminal.child):
         terminal.until(lambda: terminal.shows("following") and rate(terminal) > 100)
-        assert terminal.shows("run.dsrec.partial")
+        terminal.until(lambda: terminal.shows("run.dsrec.partial"))
         first = rate(terminal)
         terminal.until(lambda: rate(terminal) > first + 4)
         terminal.child.send("p")
