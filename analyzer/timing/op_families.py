@@ -35,8 +35,8 @@ _PATTERNS = tuple(
                    r"|_linear_(residual_)?(batched_)?kernel|_norm_(qkv_rope|gate_up|head)_"),
         ("reduction", r"reduce|norm|softmax|cunn_|argmax|topk|sort|cumsum|scan"
                       r"|aten::(mean|sum|amax|max)\b|MeanOps|_quantize_rows_"),
-        ("elementwise", r"elementwise|triton_poi_|silu|gelu|swiglu|rotary|rope|sigmoid|aten::(mul"
-                        r"|add|sub|div|neg|cos|sin|pow|rsqrt|where|exp|sqrt|lt|le|gt|ge|eq)"),
+        ("elementwise", r"elementwise|triton_poi_|silu|gelu|swiglu|rotary|rope|sigmoid|_dequantize_"
+                        r"|aten::(mul|add|sub|div|neg|cos|sin|pow|rsqrt|where|exp|sqrt|lt|le|gt|ge|eq)"),
     )
 )  # fmt: skip
 

@@ -3,6 +3,7 @@ nn.Embedding, and hold the very tensors that the fused kernels read.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torch import nn
 
 # The element type, and whether there are scales.
 Stored = tuple[torch.dtype, bool]
+# Elements [rows, columns], their scales [rows] or None, and a dtype: W in that dtype.
+Convert = Callable[[torch.Tensor, torch.Tensor | None, torch.dtype], torch.Tensor]
 
 
 class QuantizedMatrix(nn.Module):
@@ -48,7 +51,7 @@ class QuantizedLinear(QuantizedMatrix):
     """y = x W^T + bias, with W in the dtype of x, rounded once. `bias` is [rows] in that dtype.
 
     Each call makes that W anew, in `rows * columns` elements of temporary memory: it serves the
-    prefill, where one W multiplies a whole prompt.
+    prefill, where one W multiplies a whole prompt. PyTorch makes it, or what `converting_with` has.
     """
 
     def __init__(
@@ -56,10 +59,11 @@ class QuantizedLinear(QuantizedMatrix):
     ) -> None:
         super().__init__(data, scale)
         self.bias = bias
+        self.convert: Convert = scaled
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x [..., columns] -> [..., rows]."""
-        return F.linear(x, _scaled(self.data, self.scale, x.dtype), self.bias)
+        return F.linear(x, self.convert(self.data, self.scale, x.dtype), self.bias)
 
 
 class QuantizedEmbedding(QuantizedMatrix):
@@ -73,7 +77,20 @@ class QuantizedEmbedding(QuantizedMatrix):
         """ids [...] -> [..., columns]."""
         # Not every device can index FP8.
         rows = self.data.view(torch.int8)[ids].view(self.data.dtype)
-        return _scaled(rows, None if self.scale is None else self.scale[ids], self.dtype)
+        return scaled(rows, None if self.scale is None else self.scale[ids], self.dtype)
+
+
+@contextmanager
+def converting_with(convert: Convert, model: nn.Module) -> Iterator[None]:
+    """Within it, the quantised linear layers of `model` make their W with `convert`."""
+    linears = [one for one in model.modules() if isinstance(one, QuantizedLinear)]
+    for linear in linears:
+        linear.convert = convert
+    try:
+        yield
+    finally:
+        for linear in linears:
+            linear.convert = scaled
 
 
 def stored_formats(model: nn.Module) -> dict[str, Stored]:
@@ -94,8 +111,8 @@ def weight_tensors(module: nn.Module, recurse: bool = True) -> list[torch.Tensor
     return list({id(tensor): tensor for tensor in found}.values())
 
 
-def _scaled(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
-    """data * scale in `dtype`: its elements are exact in every dtype, the product is rounded once
+def scaled(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+    """data * scale in `dtype`: the elements are exact in every dtype, the product is rounded once
     (PyTorch multiplies in float32)."""
     values = data.to(dtype)
     return values if scale is None else values.mul_(scale.unsqueeze(-1))

@@ -8,6 +8,7 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.quantize import quantization_of, quantize_model
+from decodescope.variants.model.quantized_linear import converting_with
 from decodescope.variants.model.step_bytes import KvBytes
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
@@ -16,6 +17,7 @@ from decodescope.variants.steps.fused.kv_cache import prefill
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
 from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_workspace
+from decodescope.variants.steps.fused.prefill_weights import weights_on
 from decodescope.variants.steps.fused.program import StepGraph, StepProgram
 from decodescope.variants.steps.fused.rope_tables import rope_table
 from decodescope.variants.steps.fused.tiling.choice import report_unmeasured, tiles_for
@@ -123,7 +125,8 @@ class FusedStep(DecodeStep):
         buffers, context = self._plan.buffers, self._workload.context
         prompt, first = buffers.tokens[:, :context], buffers.tokens[:, context]
         prompt.copy_(ids)
-        logits = prefill(self._model, prompt, self._plan.cache)
+        with converting_with(weights_on(prompt.device), self._model):
+            logits = prefill(self._model, prompt, self._plan.cache)
         first.copy_(self._choose(logits, context - 1))
         buffers.position.fill_(context)
         return first
