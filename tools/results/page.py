@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from decodescope.analyzer import formatting
 from decodescope.analyzer.formatting import percent, significant
 from decodescope.analyzer.plain import plain_line
-from tools.results import claims, comparisons, glance, measured, peers
+from tools.results import claims, comparisons, glance, measured, peers, tuning
 from tools.results.records import Record, origins
 
 
@@ -42,5 +42,6 @@ def render(template: str, records: Mapping[str, Record], **values: Any) -> str:
         "measured": measured,
         "origins": origins,
         "raced_peers": peers.raced_peers,
+        "tuning": tuning,
     }
     return environment.get_template(template).render(r=records, **values)
