@@ -22,7 +22,9 @@ import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def ready(*_, **__):
     print("READY", file=sys.__stdout__, flush=True)
-    time.sleep(600)
+    # The kernel may give a signal to a thread of torch: Python's handler runs after the next call.
+    while True:
+        time.sleep(0.02)
 """
 # What a command waits in, with its output or its temporary folder open.
 WRITING = """
