@@ -1,5 +1,6 @@
 """The table of measured tiles, from records made by hand."""
 
+from tools.results.comparisons import dash
 from tools.results.records import Record
 from tools.results.tuning import tuned_after, tuned_rows
 
@@ -36,8 +37,8 @@ def search(gpu: str = "NVIDIA H200", batch: int = 1, date: str = "2026-01-01") -
 def test_a_row_has_the_ratio_of_the_rounds_and_what_changed_from_start_to_end():
     (row,) = tuned_rows({"tune-some": search(), "gemm-8192": {}})
     assert row == [
-        "H200", "some", "`fused`, bf16", "1", "900 µs", "800 µs", "1.123 (1.100–1.200)", "o",
-        "`tune-some.json`",
+        "H200", "some", "`fused`, bf16", "1", "900 µs", "800 µs",
+        f"1.123 ({dash('1.100', '1.200')})", "o", "`tune-some.json`",
     ]  # fmt: skip
 
 
