@@ -22,7 +22,8 @@ import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
 def ready(*_, **__):
     print("READY", file=sys.__stdout__, flush=True)
-    # The kernel may give a signal to a thread of torch: Python's handler runs after the next call.
+    # A signal that the kernel delivers to a thread of torch does not interrupt a sleep of the main
+    # thread, where Python's handler runs.
     while True:
         time.sleep(0.02)
 """
