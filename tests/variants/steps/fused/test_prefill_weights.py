@@ -53,11 +53,18 @@ def test_the_prefill_takes_its_matrices_from_the_kernel(
     assert {one.convert for one in linears} == {scaled}
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        # The interpreter truncates to bfloat16, where PyTorch rounds.
+        pytest.param(torch.bfloat16, marks=pytest.mark.gpu),
+        torch.float16,
+        torch.float32,
+    ],
+)
 @pytest.mark.parametrize("format", list(NARROW_DTYPES))
-def test_both_ways_give_the_same_bits(format, dtype) -> None:
-    matrix = torch.randn(1030, 4100, device="cuda") * torch.randn(1030, 1, device="cuda")
+def test_both_ways_give_the_same_bits(format, dtype, device: str) -> None:
+    matrix = torch.randn(130, 4100, device=device) * torch.randn(130, 1, device=device)
     data, scale = quantized_rows(matrix, format)
     assert torch.equal(dequantized(data, scale, dtype), scaled(data, scale, dtype))
     assert torch.equal(dequantized(data, None, dtype), scaled(data, None, dtype))
