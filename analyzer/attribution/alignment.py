@@ -129,8 +129,8 @@ def align(left: Int64s, right: Int64s) -> Int64s:
             found[0] = offset + equal[0] if len(equal) else -1
             continue
         half = len(mine) // 2
-        before = _common_lengths(mine[:half], other)
-        after = _common_lengths(mine[half:][::-1], other[::-1])[::-1]
+        before = common_lengths(mine[:half], other)
+        after = common_lengths(mine[half:][::-1], other[::-1])[::-1]
         cut = int((before + after).argmax())
         pending.append(_without_ends(found[:half], mine[:half], other[:cut], offset))
         pending.append(_without_ends(found[half:], mine[half:], other[cut:], offset + cut))
@@ -158,7 +158,7 @@ def _common_start(left: Int64s, right: Int64s) -> int:
     return int(different[0]) if len(different) else shorter
 
 
-def _common_lengths(left: Int64s, right: Int64s) -> Int64s:
+def common_lengths(left: Int64s, right: Int64s) -> Int64s:
     """The length of the longest common subsequence of `left` and each prefix of `right`."""
     lengths = np.zeros(len(right) + 1, dtype=np.int64)
     for value in left:

@@ -1,0 +1,258 @@
+"""The layers of one step: prologue, L layers, epilogue, from the kinds and names of its ops.
+
+`letters` holds one letter an op (`name_rules.KINDS`), in order of launch. Every layer of a
+transformer mixes tokens once, so each group of attention ops is the middle of one layer. A layer
+ends after its feed-forward block and the residual addition behind it; fused with the next layer's
+norm, that addition belongs to the next layer. What is found counts only if the layers repeat:
+a motif of kinds and names occurs at least twice, and such motifs make up most of the step.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from decodescope.analyzer.attribution.alignment import common_lengths
+from decodescope.analyzer.structure.name_rules import UNKNOWN
+from decodescope.analyzer.timing.repetition import maximal_runs
+from decodescope.analyzer.trace import Int64s
+
+MIN_LAYERS = 2
+MIN_COVERED = 0.5
+MIN_REPEATED = 0.6
+_SIMILAR = 0.7
+_MIN_PRODUCTS = 2
+_NAME_MOTIFS = 8
+_MORE_OPS = 8
+_GROUP = re.compile(r"A(?:[^PGXNnA]*A)*")
+_NORM = re.compile(r"m?n|N")
+# Scores, softmax and values as separate products; a router's softmax is followed by a selection.
+_MATH_ATTENTION = re.compile(r"P([^PARgX]*s[^PARgX]*)P")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """The ops [start, end) of a step; attention is [attention, after_attention). `motif` is the
+    number of its motif; `exact` whether another layer has the same ops."""
+
+    start: int
+    attention: int
+    after_attention: int
+    end: int
+    motif: int = 0
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepLayers:
+    """Layers in order, one directly after another; `motif_ops` is the number of ops of each motif,
+    in order of appearance. `letters` are those of the step, with attention that was inferred."""
+
+    layers: tuple[Layer, ...]
+    motif_ops: tuple[int, ...]
+    letters: str
+
+    @property
+    def exact_share(self) -> float:
+        """The share of layers whose ops are exactly those of another layer."""
+        return sum(layer.exact for layer in self.layers) / len(self.layers)
+
+
+def find_layers(letters: str, names: Int64s, ns: Int64s) -> StepLayers | None:
+    """The layers of a step, None if it has none that repeat.
+
+    `names` holds the number of each op's name (numbers behind the name left out), `ns` its
+    duration, which decides what may be the attention of a motif without a known one.
+    """
+    if "A" not in letters:
+        letters = _MATH_ATTENTION.sub(lambda found: "A" * len(found[0]), letters)
+    if "A" not in letters:
+        letters = _with_inferred_attention(letters, names, ns)
+    groups = [found.span() for found in _GROUP.finditer(letters)]
+    best = max(_stretches(letters, groups), key=_covered, default=[])
+    if len(best) < MIN_LAYERS or _covered(best) < MIN_COVERED * len(letters):
+        return None
+    layers, motif_ops, repeated = _with_motifs(best, letters, names)
+    if repeated < MIN_REPEATED * len(layers):
+        return None
+    return StepLayers(tuple(layers), motif_ops, letters)
+
+
+def feed_forward(letters: str, start: int, end: int) -> tuple[int, int]:
+    """Where the feed-forward block of the ops behind an attention, [start, end), begins, and the
+    place of its last op (the down product, or the last op of the experts); `end` and -1 if unknown.
+
+    The block begins behind the first norm after the O product, or behind that product if all norms
+    are fused into products.
+    """
+    output = letters.find("P", start, end)
+    if output < 0:
+        return end, -1
+    norm = _NORM.search(letters, output, end)
+    gated = letters.find("G", output + 1, end)
+    begin = norm.start() if norm and (gated < 0 or norm.start() < gated) else output + 1
+    expert = letters.rfind("X", begin, end)
+    if expert >= 0:
+        shared = _shared_expert_end(letters, expert + 1, end)
+        return begin, max(expert, shared)
+    if gated >= 0:
+        return begin, letters.find("P", gated, end)
+    return begin, _down(letters, begin, end)
+
+
+def _down(letters: str, begin: int, end: int) -> int:
+    """The product behind the activation; of "gate, activation, up, multiply, down" the last."""
+    activation = letters.find("g", begin, end)
+    if activation < 0:
+        return -1
+    first = letters.find("P", activation, end)
+    split = re.compile(r"g[^PNn*]*P[^PNn*]*\*[^PNn]*P").match(letters, activation, end)
+    return split.end() - 1 if split else first
+
+
+def _shared_expert_end(letters: str, begin: int, end: int) -> int:
+    """The down product of an expert that all tokens share, run behind the others; -1 for none."""
+    norm = _NORM.search(letters, begin, end)
+    limit = norm.start() if norm else end
+    product = letters.find("P", begin, limit)
+    return _down(letters, product, limit) if product >= 0 else -1
+
+
+def _stretches(letters: str, groups: Sequence[tuple[int, int]]) -> list[list[Layer]]:
+    """Consecutive layers, as long as one ends where the next begins."""
+    found: list[list[Layer]] = []
+    stretch: list[Layer] = []
+    start: int | None = None
+    for place, (first, after) in enumerate(groups):
+        until = groups[place + 1][0] if place + 1 < len(groups) else len(letters)
+        end = _layer_end(letters, after, until)
+        if end is None:
+            if stretch:
+                found.append(stretch)
+            stretch, start = [], None
+            continue
+        if start is not None:
+            stretch.append(Layer(start, first, after, end))
+        else:
+            stretch = [Layer(first, first, after, end)]
+        start = end
+    if stretch:
+        found.append(stretch)
+    whole = [_with_first_start(letters, one) for one in found]
+    return [one for one in whole if all(_has_products(letters, layer) for layer in one)]
+
+
+def _layer_end(letters: str, after: int, until: int) -> int | None:
+    """Where the layer ends whose attention ends at `after`; the next attention is at `until`."""
+    begin, last = feed_forward(letters, after, until)
+    if last < 0:
+        return _last_norm(letters, begin, until)
+    product = letters.find("P", last + 1, until)
+    limit = product if product >= 0 else until
+    residual = letters.rfind("+", last + 1, limit)
+    if residual >= 0:
+        return residual + 1
+    norm = _NORM.search(letters, last + 1, limit)
+    if norm:
+        return norm.start()
+    tail = re.compile(r"[Sc]*").match(letters, last + 1, limit)
+    return tail.end() if tail else last + 1
+
+
+def _last_norm(letters: str, begin: int, until: int) -> int | None:
+    """The last norm that has a product before it, in the feed-forward block, and one behind it."""
+    first = letters.find("P", begin, until)
+    last = letters.rfind("P", begin, until)
+    starts = [one.start() for one in _NORM.finditer(letters, first + 1, last)]
+    return starts[-1] if first >= 0 and starts else None
+
+
+def _with_first_start(letters: str, layers: list[Layer]) -> list[Layer]:
+    """Gives the first layer its start: the ops before its attention that are most like those of the
+    second layer, by the F2 score of their longest common subsequence: an op that the prologue put
+    between (the rotary tables, say) counts less than one that is missing."""
+    if len(layers) < MIN_LAYERS:
+        return layers
+    first, second = layers[0], layers[1]
+    pattern = numbers(letters[second.start : second.attention])[::-1]
+    before = numbers(letters[: first.attention])[::-1][: 2 * len(pattern) + _MORE_OPS]
+    common = common_lengths(pattern, before)
+    alike = 5 * common / (4 * len(pattern) + np.arange(len(common)))
+    return [replace(first, start=first.attention - int(alike.argmax())), *layers[1:]]
+
+
+def _has_products(letters: str, layer: Layer) -> bool:
+    products = sum(letters.count(one, layer.start, layer.end) for one in "PGX")
+    return products >= _MIN_PRODUCTS and "v" not in letters[layer.start : layer.end]
+
+
+def _covered(layers: Sequence[Layer]) -> int:
+    return layers[-1].end - layers[0].start if layers else 0
+
+
+def _with_motifs(
+    layers: Sequence[Layer], letters: str, names: Int64s
+) -> tuple[list[Layer], tuple[int, ...], int]:
+    """The layers with their motifs, the ops of each motif, and how many layers repeat exactly."""
+    by_name = [names[one.start : one.end].tobytes() for one in layers]
+    by_kind = [letters[one.start : one.end] for one in layers]
+    keys: Sequence[str | bytes] = by_name if _repeat(by_name) else by_kind
+    counts = Counter(keys)
+    motifs: dict[str | bytes, int] = {}
+    for key in keys:
+        if counts[key] > 1:
+            motifs.setdefault(key, len(motifs))
+    ops = [len(by_kind[keys.index(key)]) for key in motifs]
+    kinds = [by_kind[keys.index(key)] for key in motifs]
+    found = []
+    for layer, key, kind in zip(layers, keys, by_kind, strict=True):
+        if key not in motifs:
+            motif = _nearest(kind, kinds)
+            if motif == len(kinds):
+                kinds.append(kind)
+                ops.append(len(kind))
+            found.append(replace(layer, motif=motif))
+        else:
+            found.append(replace(layer, motif=motifs[key], exact=True))
+    order = list(dict.fromkeys(layer.motif for layer in found))
+    numbered = [replace(layer, motif=order.index(layer.motif)) for layer in found]
+    return numbered, tuple(ops[one] for one in order), sum(layer.exact for layer in found)
+
+
+def _repeat(keys: Sequence[bytes]) -> bool:
+    """Whether a few motifs, each of several layers, make up most of the layers."""
+    counts = [count for count in Counter(keys).values() if count > 1]
+    return len(counts) <= _NAME_MOTIFS and sum(counts) >= MIN_REPEATED * len(keys)
+
+
+def _nearest(kind: str, kinds: Sequence[str]) -> int:
+    """The motif that shares most ops with a layer; a new number if it is unlike all."""
+    own = numbers(kind)
+    best, at = _SIMILAR, len(kinds)
+    for place, other in enumerate(kinds):
+        theirs = numbers(other)
+        share = 2 * int(common_lengths(own, theirs)[-1]) / (len(own) + len(theirs))
+        if share >= best:
+            best, at = share, place
+    return at
+
+
+def _with_inferred_attention(letters: str, names: Int64s, ns: Int64s) -> str:
+    """In a step that repeats a motif with products but without a known attention, the longest op of
+    the motif that no rule knows is taken for it; unchanged if there is none."""
+    for run in maximal_runs(names)[:1]:
+        motif = slice(run.start, run.start + run.period)
+        unknown = [i for i in range(motif.start, motif.stop) if letters[i] == UNKNOWN]
+        covered = run.end - run.start >= MIN_COVERED * len(letters)
+        if covered and unknown and letters[motif].count("P") > _MIN_PRODUCTS:
+            chosen = names[max(unknown, key=lambda i: int(ns[i]))]
+            mixed = names == chosen
+            return "".join("A" if one else old for one, old in zip(mixed, letters, strict=True))
+    return letters
+
+
+def numbers(letters: str) -> Int64s:
+    """The letters as numbers."""
+    return np.frombuffer(letters.encode(), dtype=np.uint8).astype(np.int64)
