@@ -48,7 +48,8 @@ def distinct_pairs(
 class PathTree:
     """Nodes by number; a parent's number is smaller than its children's.
 
-    `operator` marks the nodes that are framework operators instead of ranges. Ranges nested n deep
+    `operator` marks the nodes that are framework operators instead of ranges, `inferred` those that
+    were found in the names of kernels (`structure.paths`). Ranges nested n deep
     have paths of n² names in all, so both one path and all paths together are limited
     (`MAX_PATH`, `MAX_PATHS` characters); `cut` counts the ranges and operators beyond that.
     """
@@ -58,6 +59,7 @@ class PathTree:
     depths: list[int] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     operator: list[bool] = field(default_factory=list)
+    inferred: list[bool] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     all_lengths: int = 0
     cut: int = 0
@@ -65,7 +67,9 @@ class PathTree:
     def __len__(self) -> int:
         return len(self.parents)
 
-    def child(self, parent: int, name: str, *, operator: bool = False) -> int:
+    def child(
+        self, parent: int, name: str, *, operator: bool = False, inferred: bool = False
+    ) -> int:
         """The node of that name below `parent` (`NO_NODE`: at the top), added if it is new; beyond
         the limits `parent` itself."""
         if (known := self.ids.get((parent, name))) is not None:
@@ -80,6 +84,7 @@ class PathTree:
         self.depths.append(0 if top else self.depths[parent] + 1)
         self.names.append(name)
         self.operator.append(operator)
+        self.inferred.append(inferred)
         self.lengths.append(length)
         self.all_lengths += length
         return len(self.parents) - 1
