@@ -7,7 +7,7 @@ import numpy as np
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree, distinct_pairs
 from decodescope.analyzer.schema.report import HostActivity
 from decodescope.analyzer.timing.launches import threads_at
-from decodescope.analyzer.timing.steps import is_step_name, step_kind
+from decodescope.analyzer.timing.step_annotations import is_step_name, step_kind
 from decodescope.analyzer.trace import Bools, HostEvents, HostTimes, Int64s, Trace
 
 # torch.compile opens this range around every call of generated code; it is not part of the model.

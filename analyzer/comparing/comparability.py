@@ -10,7 +10,9 @@ _FIELDS = (
 )  # fmt: skip
 _MAX_UNATTRIBUTED_SHARE = 0.01
 # Harmless, or reported once for the whole comparison.
-_IGNORED_CODES = frozenset({"profiler_overhead", "cpu_capture", "no_steps"})
+_IGNORED_CODES = frozenset(
+    {"profiler_overhead", "cpu_capture", "no_steps", "inferred_steps", "coarse_timestamps"}
+)
 
 
 def workload_differences(one: Struct, two: Struct) -> tuple[str, ...]:

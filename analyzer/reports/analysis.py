@@ -13,6 +13,7 @@ from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Observer, Report, StepReport
+from decodescope.analyzer.timing.step_kinds import step_kinds
 from decodescope.analyzer.timing.step_timeline import StepTimeline, step_timeline
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Trace
@@ -59,15 +60,16 @@ def analyze(trace: Trace) -> Analysis:
         attribution=attribution(ranges),
         waterfall=() if no_verdict(found) else waterfall(timeline),
         kernels_ranked_by="critical_ns" if timeline.overlapping else "total_ns",
+        step_kinds=step_kinds(timeline),
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
     return Analysis(**columns, ranges=ranges, work=work, report=report)
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
-    trace, steps = timeline.trace, timeline.steps
+    steps = timeline.steps
     rows = zip(
-        trace.ranges.length_ns[steps.marker].tolist(),
+        steps.host.length_ns.tolist(),
         steps.busy_ns.tolist(),
         steps.span.length_ns.tolist(),
         steps.gpu_ops.tolist(),

@@ -8,14 +8,20 @@ from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
 from decodescope.analyzer.reports.identity import identity_findings
 from decodescope.analyzer.roofline.verdict import DISTORTED
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer
+from decodescope.analyzer.timing.gaps import MIN_BURST_GAPS, floor_is_hidden
 from decodescope.analyzer.timing.launches import graph_launch_calls, lost_launches
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Trace
 
 _HARMLESS = (
     *("profiler_overhead", "cpu_capture", "no_steps", "empty_steps", "distorted_window"),
-    *("missing_ranks", "profiler_errors"),
+    *("missing_ranks", "profiler_errors", "inferred_steps", "coarse_timestamps"),
 )
+
+_INFERRED = {
+    "graphs": "graph launches that repeat in the same order",
+    "repetition": "launches of the same kernels that repeat in the same order",
+}
 
 
 def health(timeline: Timeline, observer: Observer | None, ranges_cut: int = 0) -> Health:
@@ -95,10 +101,32 @@ def _findings(
             f"a profiled step took {observer.ratio:.2f} times as long: gaps and launch times "
             "are of slowed steps" + "; the verdict rests on unprofiled ones" * (not trace.on_cpu),
         )
+    if _hides_floor(timeline):
+        yield (
+            "coarse_timestamps",
+            "the timestamps hide the time between ops that are queued back to back (most gaps are "
+            "whole microseconds, or one and the same few ns): the kernel floor is unknown",
+        )
     if not len(steps):
-        yield "no_steps", "no step markers, so no figures per step"
+        yield (
+            "no_steps",
+            "no step markers and no launches that repeat as steps do, so no figures per step",
+        )
+    elif steps.source in _INFERRED:
+        yield (
+            "inferred_steps",
+            f"no step markers; {len(steps)} steps were found by {_INFERRED[steps.source]}",
+        )
     elif not steps.gpu_ops.any():
         yield "empty_steps", "no GPU op was launched inside a step marker"
+
+
+def _hides_floor(timeline: Timeline) -> bool:
+    capture = timeline.trace.capture
+    measured = capture is not None and capture.kernel_floor_ns is not None
+    if measured or timeline.trace.on_cpu or len(timeline.gaps) < MIN_BURST_GAPS:
+        return False
+    return floor_is_hidden(timeline.trace, timeline.gaps)
 
 
 def _calls_that_overlap(trace: Trace) -> int:

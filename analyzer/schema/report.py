@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport
+from decodescope.analyzer.schema.structure_report import StepKindReport
 
 SCHEMA_VERSION = 1
 
@@ -197,7 +198,8 @@ class DeviceReport(Struct, frozen=True):
 
 
 class StepReport(Struct, frozen=True):
-    """One decode step. `host_ns` is the host marker's length, `gpu_span_ns` the time from the first
+    """One decode step. `host_ns` is the host marker's length (of a step without a marker, the time
+    from the start of its first launch call to the end of its last one), `gpu_span_ns` the time from the first
     start to the last end of the ops it launched. Busy and idle time are inside the GPU span, and so
     are `gaps`, the ns of each class that occurred (they add up to `idle_ns`). A step on several
     devices is busy when any of them is."""
@@ -292,6 +294,7 @@ class Report(Struct, frozen=True):
     attribution: Attribution | None = None
     waterfall: tuple[WaterfallPart, ...] = ()
     kernels_ranked_by: Literal["total_ns", "critical_ns"] = "total_ns"
+    step_kinds: tuple[StepKindReport, ...] = ()
 
     @property
     def overlapping(self) -> bool:

@@ -40,6 +40,7 @@ QUEUED_AHEAD_NS = 50_000
 MIN_BURST_GAPS = 100
 _BURST_PERCENT = 99
 _COARSE_NS = 1_000
+_TINY_NS = 10
 Floors = Mapping[int, int | None]
 
 
@@ -102,8 +103,8 @@ def cut_gaps(
 
     The floor is `floors_ns` if given, else the one measured with the capture, else the median of
     each device's gaps before ops that were queued `QUEUED_AHEAD_NS` ahead and had to wait for
-    nothing but `prev`. There is no estimate from timestamps in whole microseconds, which are
-    coarser than the floor.
+    nothing but `prev`. There is no estimate from timestamps that are coarser than the floor
+    (`floor_is_hidden`).
     """
     if trace.on_cpu:
         kind = np.full(len(gaps), HOST_WAIT, dtype=np.int8)
@@ -163,7 +164,7 @@ def _floors(trace: Trace, gaps: Gaps, back_to_back: Bools) -> Floors:
     measured = trace.capture.kernel_floor_ns if trace.capture else None
     if measured is not None:
         return dict.fromkeys(devices, measured)
-    if _is_coarse(trace):
+    if floor_is_hidden(trace, gaps):
         return dict.fromkeys(devices)
     queued = np.flatnonzero(back_to_back)
     ahead_ns = gaps.start_ns[queued] - trace.calls.end_ns[gaps.call[queued]]
@@ -175,11 +176,21 @@ def _floors(trace: Trace, gaps: Gaps, back_to_back: Bools) -> Floors:
     return dict.fromkeys(devices) | known
 
 
-def _is_coarse(trace: Trace) -> bool:
-    """Whether the ops' times are whole microseconds apart."""
+def floor_is_hidden(trace: Trace, gaps: Gaps) -> bool:
+    """Whether the ops' timestamps hide how long a device idles between ops queued back to back.
+
+    They are whole microseconds apart; or most ops of a stream begin one and the same tiny time (at
+    most `_TINY_NS`) after the one before: ROCm ends an op of a queue where the next one begins.
+    """
     start_ns = trace.ops.start_ns
     since_ns = np.concatenate((start_ns, trace.ops.end_ns)) - start_ns[:1]
-    return not (since_ns % _COARSE_NS).any()
+    if not (since_ns % _COARSE_NS).any():
+        return True
+    lengths, counts = np.unique(gaps.length_ns, return_counts=True)
+    if len(gaps) < MIN_BURST_GAPS:
+        return False
+    most = int(counts.argmax())
+    return bool(lengths[most] <= _TINY_NS and 2 * counts[most] > len(gaps))
 
 
 def _lower_median(values: Int64s) -> int:

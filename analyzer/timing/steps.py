@@ -1,18 +1,21 @@
 """Decode steps: which ops each step launched, and how busy the device was.
 
-Steps are read from host markers only and never guessed. Markers are (the first kind found wins)
-decodescope's own `decode_step`, the profiler's `ProfilerStep#N`, and the step ranges that serving
-engines and scripts write (`execute_context_…`, `step 7`, `iteration_3`).
+Steps are read from host markers. Markers are (the first kind found wins) decodescope's own
+`decode_step`, the profiler's `ProfilerStep#N`, and the step ranges that serving engines and scripts
+write (`execute_context_…`, `step[DECODE …]`, `step 7`, `iteration_3`): see `step_annotations`. In a
+trace without any, steps are inferred from exact repetition: see `inferred_steps`. Either way, the
+ops of a step are those that its calls launched.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from decodescope.analyzer.timing.inferred_steps import InferredSteps, StepSource, infer_steps
 from decodescope.analyzer.timing.intervals import Union, covered_until, merged
 from decodescope.analyzer.timing.launches import LaunchCalls
+from decodescope.analyzer.timing.step_annotations import MARKERS
 from decodescope.analyzer.trace import (
     HostEvents,
     HostTimes,
@@ -23,37 +26,29 @@ from decodescope.analyzer.trace import (
     rows_by,
 )
 
-_NUMBER = r"(?:[\s_#:./-]*\d+)?$"
-MARKERS = (
-    re.compile(r"decode_step" + _NUMBER),
-    re.compile(r"ProfilerStep" + _NUMBER),
-    re.compile(r"execute_(?:model\b|(?:\d+_)?context_)"),
-    re.compile(
-        r"(?:(?:train|training|inference|generation|decode|engine)[_ ])?(?:step|iteration|iter)"
-        + _NUMBER,
-        re.IGNORECASE,
-    ),
-)
-_TRAILING_NUMBER = re.compile(_NUMBER)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
     """One row for each step, in order of host start.
 
-    `marker` indexes `Trace.ranges`. `span` is the GPU span: the first start and last end of the ops
-    that the step launched (both 0 if `gpu_ops` is 0). `device` is the one with most of them and
-    `devices` lists all of them, `busy_ns` is the time inside the span in which any of these was
-    busy. `following` is the next step marked by the same thread, -1 for none: steps of several
-    ranks or threads interleave. `op_step` gives each op of the trace its step, -1 for none.
+    `source` says what the steps were found by. `marker` indexes `Trace.ranges`, -1 for an inferred
+    step. `host` is the interval of the marker; of an inferred step, it is from the start of its
+    first launch call to the end of its last one. `span` is the GPU span: the first start and last
+    end of the ops that the step launched (both 0 if `gpu_ops` is 0). `device` is the one with most
+    of them and `devices` lists all of them, `busy_ns` is the time inside the span in which any of
+    these was busy. `following` is the next step marked by the same thread (of inferred steps, the
+    one that begins with the thread's next launch call), -1 for none: steps of several ranks or
+    threads interleave. `op_step` gives each op of the trace its step, -1 for none.
 
     `time_ns` is how long the step took while profiled: from the start of its GPU span to that of
     `following`, so that the times of consecutive steps add up. The last step, and one that
-    `following` overtakes, takes as long as its host marker or its GPU span, whichever is longer; a
-    step without ops takes as long as its host marker.
+    `following` overtakes, takes as long as its host interval or its GPU span, whichever is longer;
+    a step without ops takes as long as its host interval.
     """
 
+    source: StepSource
     marker: Int64s
+    host: Intervals
     following: Int64s
     device: Int64s
     devices: tuple[tuple[int, ...], ...]
@@ -83,27 +78,76 @@ class Steps:
 
 
 def find_steps(trace: Trace, unions: dict[int, Union], launches: LaunchCalls) -> Steps:
-    """The steps of a trace; empty if it has no step markers."""
+    """The steps of a trace; empty if it has no step markers and shows no repetition of steps."""
     marker = step_markers(trace)
-    count = len(marker)
+    inferred = None if len(marker) else infer_steps(trace, unions, launches)
+    if inferred is not None:
+        return _inferred(trace, unions, launches, inferred)
     call_step = _step_at(trace.ranges, marker, trace.calls.starts)
     if trace.on_cpu:
         op_step = _step_at(trace.ranges, marker, trace.cpu_op_starts)
     else:
-        op_step = np.full(len(trace.ops), -1, dtype=np.int64)
-        linked = trace.ops.launch >= 0
-        op_step[linked] = call_step[trace.ops.launch[linked]]
-    launching = call_step[launches.call]
-    following = _following(trace.ranges, marker)
+        op_step = _of_calls(trace, call_step)
+    return _steps(
+        unions,
+        trace,
+        source="markers" if len(marker) else "none",
+        marker=marker,
+        host=Intervals(trace.ranges.start_ns[marker], trace.ranges.end_ns[marker]),
+        following=_following(trace.ranges, marker),
+        launching=call_step[launches.call],
+        op_step=op_step,
+    )
+
+
+def _inferred(
+    trace: Trace, unions: dict[int, Union], launches: LaunchCalls, inferred: InferredSteps
+) -> Steps:
+    call_step = np.full(len(trace.calls), -1, dtype=np.int64)
+    call_step[launches.call] = inferred.call_step
+    return _steps(
+        unions,
+        trace,
+        source=inferred.source,
+        marker=np.full(len(inferred.host), -1, dtype=np.int64),
+        host=inferred.host,
+        following=inferred.following,
+        launching=inferred.call_step,
+        op_step=_of_calls(trace, call_step),
+    )
+
+
+def _of_calls(trace: Trace, call_step: Int64s) -> Int64s:
+    """The step of each op, given that of each host call."""
+    op_step = np.full(len(trace.ops), -1, dtype=np.int64)
+    linked = trace.ops.launch >= 0
+    op_step[linked] = call_step[trace.ops.launch[linked]]
+    return op_step
+
+
+def _steps(
+    unions: dict[int, Union],
+    trace: Trace,
+    *,
+    source: StepSource,
+    marker: Int64s,
+    host: Intervals,
+    following: Int64s,
+    launching: Int64s,
+    op_step: Int64s,
+) -> Steps:
+    count = len(host)
     device, devices, span = _spans(trace, op_step, count)
     gpu_ops = np.bincount(op_step[op_step >= 0], minlength=count).astype(np.int64)
     return Steps(
+        source=source,
         marker=marker,
+        host=host,
         following=following,
         device=device,
         devices=devices,
         span=span,
-        time_ns=_times_ns(trace.ranges.length_ns[marker], span, gpu_ops, following),
+        time_ns=_times_ns(host.length_ns, span, gpu_ops, following),
         busy_ns=_busy_ns(unions, devices, span),
         gpu_ops=gpu_ops,
         launch_calls=np.bincount(launching[launching >= 0], minlength=count).astype(np.int64),
@@ -118,16 +162,6 @@ def by_devices(devices: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], list
         if used:
             together.setdefault(used, []).append(index)
     return together
-
-
-def is_step_name(name: str) -> bool:
-    """Whether a range of this name marks a step."""
-    return any(pattern.match(name) for pattern in MARKERS)
-
-
-def step_kind(name: str) -> str:
-    """A marker's name without its number: `decode_step_7` -> `decode_step`."""
-    return _TRAILING_NUMBER.sub("", name) if is_step_name(name) else name
 
 
 def step_markers(trace: Trace) -> Int64s:

@@ -61,8 +61,9 @@ class Timeline:
         return cut_gaps(self.trace, gaps, self.launches, self.floors_ns)[0]
 
     def step_name(self, index: int) -> str:
-        """The name of a step's marker."""
-        return self.trace.names[int(self.trace.ranges.name[self.steps.marker[index]])]
+        """The name of a step's marker, "step" for an inferred one."""
+        marker = int(self.steps.marker[index])
+        return self.trace.names[int(self.trace.ranges.name[marker])] if marker >= 0 else "step"
 
 
 def find_timeline(trace: Trace) -> Timeline:

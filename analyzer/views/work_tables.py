@@ -22,6 +22,7 @@ from decodescope.analyzer.schema.report import (
     Report,
     StepReport,
 )
+from decodescope.analyzer.schema.structure_report import StepKindReport
 from decodescope.analyzer.views.kernel_names import short_kernels
 from decodescope.analyzer.views.names import RangeRow, cut_middle, range_rows
 from decodescope.analyzer.views.table_parts import (
@@ -110,6 +111,23 @@ def steps_table(report: Report, width: int) -> Table:
         Column(ops_word(report), lambda step: count(step.gpu_ops)),
     ]
     return columns_table(columns, report.steps, _STEP_ROWS, "steps")
+
+
+def step_kinds_table(report: Report, width: int) -> Table:
+    """One row for each kind and batch of steps; narrow tables omit the tokens computed."""
+    columns: list[Column[StepKindReport]] = [
+        Column("kind", lambda row: row.kind, text=True),
+        Column("steps", lambda row: count(row.steps)),
+        Column("batch", lambda row: _known(row.batch)),
+        Column("tokens computed", lambda row: _known(row.query_tokens), width >= MEDIUM_WIDTH),
+        Column("KV tokens", lambda row: _known(row.kv_tokens)),
+        Column("median step", lambda row: duration(row.median_ns)),
+    ]
+    return columns_table(columns, report.step_kinds, _STEP_ROWS, "kinds of steps")
+
+
+def _known(value: int | None) -> str:
+    return UNKNOWN if value is None else count(value)
 
 
 def _name(width: int, step: StepReport) -> str:

@@ -36,7 +36,9 @@ def origin_paths(analysis: Analysis, step: int, sites: Sequence[CallSite]) -> di
 def _operators(analysis: Analysis, step: int, names: set[str]) -> Int64s:
     """The outermost operators of these names that began inside the step's marker, on its thread."""
     trace = analysis.trace
-    operators, marker = trace.cpu_ops, analysis.steps.marker[step]
+    operators, marker = trace.cpu_ops, int(analysis.steps.marker[step])
+    if marker < 0:
+        return np.zeros(0, dtype=np.int64)
     wanted = [number for number, name in enumerate(trace.names) if name in names]
     inside = np.isin(operators.name, wanted)
     inside &= operators.start_ns >= trace.ranges.start_ns[marker]

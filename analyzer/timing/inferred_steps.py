@@ -1,0 +1,310 @@
+"""Decode steps of a trace without markers: the cycles in which a thread repeats its launch calls.
+
+A launch call's symbol stands for the ordered names of its ops; launches of one graph have one. The
+steps of a thread are the cycles of exactly equal symbols, of all its graph launches ("graphs") or,
+if these explain too little, of all its launch calls ("repetition").
+
+- A cycle repeats at least `MIN_REPEATS` times in a row. It has at least `MIN_OPS` ops of at least
+  `MIN_NAMES` names, and at least half of them are layers: a sequence of names that repeats at least
+  three times within the cycle. Without this, the layers of one step would be taken for steps.
+- Cycles of "graphs" hold the other calls between their graph launches. Cycles of "repetition" may
+  hold a few calls more than the others (`_EXTRA_SHARE`); these belong to the cycle they are in.
+- All cycles of one sequence are cut at the same call: of those outside the layers, the one before
+  which the device typically waits longest (the median over the cycles); without any wait, the first
+  graph launch.
+- Incomplete cycles at either end, and before and after anything else, are no steps.
+- All steps together hold at least half of the trace's ops; otherwise there are none.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from decodescope.analyzer.timing.intervals import Union
+from decodescope.analyzer.timing.launches import LaunchCalls
+from decodescope.analyzer.timing.repetition import Run, maximal_runs
+from decodescope.analyzer.trace import Bools, Int64s, Intervals, Trace, grouped
+
+StepSource = Literal["markers", "graphs", "repetition", "none"]
+
+MIN_REPEATS = 3
+MIN_OPS = 8
+MIN_NAMES = 4
+_EXTRA_SHARE = 16
+_MOST_EXTRA = 8
+_MOST_CALLS_BEFORE = 64
+_MOST_REFUSED = 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InferredSteps:
+    """Steps in order of host start. `host` is from the start of a step's first launch call to the
+    end of its last one. `following` is the step that begins with the next launch call of the
+    thread, -1 for none. `call_step` gives each launch call of the trace (in the order of
+    `LaunchCalls`) its step, -1 for none."""
+
+    source: StepSource
+    host: Intervals
+    following: Int64s
+    call_step: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Thread:
+    """The launch calls of one thread in order: `rows` in `LaunchCalls`, symbol, number of ops, and
+    the ns that the device was idle before the first of them."""
+
+    rows: Int64s
+    symbol: Int64s
+    ops: Int64s
+    idle_ns: Int64s
+    is_graph: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Where cycles begin: `before` calls before the anchor that follows the symbols' first `shift`
+    ones; the last anchor of a cycle has `after` calls behind it."""
+
+    shift: int
+    before: int
+    after: int
+
+
+def infer_steps(
+    trace: Trace, unions: dict[int, Union], launches: LaunchCalls
+) -> InferredSteps | None:
+    """The steps of a trace without markers, None if it shows none. See the module's description."""
+    if trace.on_cpu or len(launches) < MIN_REPEATS:
+        return None
+    names, first_name = _names_in_order(trace, launches)
+    threads = list(_threads(trace, unions, launches, names, first_name))
+    sources: tuple[StepSource, ...] = ("graphs", "repetition")
+    for source in sources:
+        found = [_cycles(thread, names, first_name, source) for thread in threads]
+        held = sum(
+            int(thread.ops[first:after].sum())
+            for thread, cycles in zip(threads, found, strict=True)
+            for first, after in cycles
+        )
+        if held and 2 * held >= len(trace.ops):
+            return _steps(trace, launches, threads, found, source)
+    return None
+
+
+def _steps(
+    trace: Trace,
+    launches: LaunchCalls,
+    threads: Sequence[_Thread],
+    found: Sequence[list[tuple[int, int]]],
+    source: StepSource,
+) -> InferredSteps:
+    parts = [
+        (thread, *cycle) for thread, cycles in zip(threads, found, strict=True) for cycle in cycles
+    ]
+    first_call = np.array([launches.call[thread.rows[first]] for thread, first, _ in parts])
+    order = np.argsort(first_call, kind="stable")
+    call_step = np.full(len(launches), -1, dtype=np.int64)
+    end_ns = np.zeros(len(parts), dtype=np.int64)
+    following = np.full(len(parts), -1, dtype=np.int64)
+    for step, part in enumerate(order.tolist()):
+        thread, first, after = parts[part]
+        rows = thread.rows[first:after]
+        call_step[rows] = step
+        end_ns[step] = trace.calls.end_ns[launches.call[rows]].max()
+    for step, part in enumerate(order.tolist()):
+        thread, _, after = parts[part]
+        if after < len(thread.rows):
+            following[step] = call_step[thread.rows[after]]
+    host = Intervals(trace.calls.start_ns[first_call[order]], end_ns)
+    return InferredSteps(source, host, following, call_step)
+
+
+def _names_in_order(trace: Trace, launches: LaunchCalls) -> tuple[Int64s, Int64s]:
+    """The names of all linked ops by launch call, then stream and time, and where each call's
+    begin: the order of a graph's ops on different streams differs from replay to replay."""
+    linked = np.flatnonzero(trace.ops.launch >= 0)
+    order = linked[np.lexsort((trace.ops.stream[linked], trace.ops.launch[linked]))]
+    first = np.concatenate(([0], np.cumsum(launches.ops)))
+    return trace.ops.name[order].astype(np.int64), first
+
+
+def _threads(
+    trace: Trace,
+    unions: dict[int, Union],
+    launches: LaunchCalls,
+    names: Int64s,
+    first_name: Int64s,
+) -> Iterator[_Thread]:
+    symbol = _symbols(names, first_name)
+    idle_ns = np.zeros(len(trace.ops), dtype=np.int64)
+    for busy in unions.values():
+        idle_ns[busy.first[1:]] = busy.start_ns[1:] - busy.end_ns[:-1]
+    before_call_ns = idle_ns[launches.first_op]
+    pid, tid = trace.calls.pid[launches.call], trace.calls.tid[launches.call]
+    for rows in grouped(np.arange(len(launches)), pid, tid):
+        yield _Thread(
+            rows, symbol[rows], launches.ops[rows], before_call_ns[rows], launches.is_graph[rows]
+        )
+
+
+def _symbols(names: Int64s, first_name: Int64s) -> Int64s:
+    """One integer for each call, equal for calls whose ops have the same names in the same order.
+
+    It is the sum of (a random number of the name * a random number of the place), modulo 2**64.
+    """
+    counts = np.diff(first_name)
+    numbers = np.random.default_rng(0)
+    of_name = numbers.integers(0, 2**64, int(names.max(initial=0)) + 1, dtype=np.uint64)
+    of_place = numbers.integers(0, 2**64, int(counts.max(initial=0)), dtype=np.uint64)
+    place = np.arange(len(names)) - np.repeat(first_name[:-1], counts)
+    return np.add.reduceat(of_name[names] * of_place[place], first_name[:-1]).view(np.int64)
+
+
+def _cycles(
+    thread: _Thread, names: Int64s, first_name: Int64s, source: StepSource
+) -> list[tuple[int, int]]:
+    """The calls [first, after) of each step of a thread, in order."""
+    anchors = np.flatnonzero(thread.is_graph) if source == "graphs" else np.arange(len(thread.rows))
+    symbols = thread.symbol[anchors]
+    taken = np.zeros(len(thread.rows), dtype=np.bool_)
+    found: list[tuple[int, int]] = []
+    refused = 0
+    for run in maximal_runs(symbols, min_repeats=MIN_REPEATS):
+        reach = slice(int(anchors[run.start]), int(anchors[run.end - 1]) + 1)
+        if taken[reach].any():
+            continue
+        begins = anchors[run.start : run.end : run.period]
+        if thread.ops[begins[0] : begins[1]].sum() < MIN_OPS:
+            continue
+        shortest = int((begins[2:] - begins[:-2]).argmin())
+        first, after = begins[[shortest, shortest + 2]].tolist()
+        layers = _layers(_names_of(thread.rows[first:after], names, first_name))
+        if layers is None:
+            refused += 1
+            if refused > _MOST_REFUSED:
+                break
+            continue
+        inside = _inside_layers(thread.ops[first:after], layers)
+        cut = _cut(thread, anchors, run, anchors[run.start + shortest * run.period :], inside)
+        cycle = symbols[run.start + cut.shift : run.start + cut.shift + run.period]
+        extra = 0 if source == "graphs" else min(max(run.period // _EXTRA_SHARE, 1), _MOST_EXTRA)
+        for first, after in _placed(thread, anchors, _occurrences(symbols, cycle, extra), cut):
+            if not taken[first:after].any():
+                taken[first:after] = True
+                found.append((first, after))
+    return sorted(found)
+
+
+def _names_of(rows: Int64s, names: Int64s, first_name: Int64s) -> Int64s:
+    parts = [names[first_name[row] : first_name[row + 1]] for row in rows.tolist()]
+    return np.concatenate(parts)
+
+
+def _layers(two_cycles: Int64s) -> Run | None:
+    """The layers in the names of two cycles, None if the cycles are no steps: see the module's
+    description."""
+    length = len(two_cycles) // 2
+    if length < MIN_OPS or len(np.unique(two_cycles)) < MIN_NAMES:
+        return None
+    for run in maximal_runs(two_cycles, min_repeats=MIN_REPEATS):
+        if 2 * len(run) < length:
+            return None
+        if len(np.unique(two_cycles[run.start : run.start + run.period])) > 1:
+            return run
+    return None
+
+
+def _inside_layers(ops: Int64s, layers: Run) -> Bools:
+    """For each call of two cycles, given its number of ops: whether it lies inside the layers of
+    either, where no step begins."""
+    length, ops_before = int(ops.sum()) // 2, np.cumsum(ops) - ops
+    return np.any(
+        [
+            (ops_before + moved > layers.start) & (ops_before + moved < layers.end)
+            for moved in (-length, 0, length)
+        ],
+        axis=0,
+    )
+
+
+def _cut(thread: _Thread, anchors: Int64s, run: Run, two: Int64s, inside: Bools) -> _Cut:
+    """The place in the cycle before which the device typically waits longest, outside the layers.
+
+    `two` are anchors from the begin of the two cycles on whose calls `inside` describes.
+    """
+    repeats = len(run) // run.period
+    places = run.start + np.arange(repeats * run.period).reshape(repeats, run.period)
+    previous = np.concatenate(([-1], anchors))[places]
+    at = anchors[places]
+    between = at - previous - 1
+    typical = np.median(between, axis=0).astype(np.int64)
+    second = two[run.period : 2 * run.period] - two[0]
+    longest_ns, cut = 0.0, _Cut(0, 0, int(typical[0]))
+    for before in range(min(int(typical.max()), _MOST_CALLS_BEFORE) + 1):
+        there = (between >= before) & (typical >= before) & ~inside[second - before]
+        idle_ns = np.median(np.where(there, thread.idle_ns[at - before], 0), axis=0)
+        shift = int(idle_ns.argmax())
+        if idle_ns[shift] > longest_ns:
+            longest_ns = float(idle_ns[shift])
+            cut = _Cut(shift, before, int(typical[shift]) - before)
+    return cut
+
+
+def _occurrences(symbols: Int64s, cycle: Int64s, extra: int) -> list[tuple[int, int]]:
+    """Where the cycle stands in the symbols, [first, after) each, in order and disjoint.
+
+    With at most `extra` symbols more, where those lie between two such places: behind a cycle, they
+    belong to it; inside, they make it longer.
+    """
+    length = len(cycle)
+    exact = np.flatnonzero(symbols[: len(symbols) - length + 1] == cycle[0])
+    for place in range(1, length):
+        exact = exact[symbols[exact + place] == cycle[place]]
+    found: list[tuple[int, int]] = []
+    for first in exact.tolist():
+        after = found[-1][1] if found else first
+        if first < after:
+            continue
+        lying = first - after
+        if 0 < lying <= extra:
+            found[-1] = (found[-1][0], first)
+        elif length < lying <= length + extra and _inside(cycle, symbols[after:first]):
+            found.append((after, first))
+        found.append((first, first + length))
+    return found
+
+
+def _inside(cycle: Int64s, longer: Int64s) -> bool:
+    """Whether `longer` is the cycle with more symbols in between."""
+    rest = iter(longer.tolist())
+    return all(symbol in rest for symbol in cycle.tolist())
+
+
+def _placed(
+    thread: _Thread, anchors: Int64s, occurrences: list[tuple[int, int]], cut: _Cut
+) -> Iterator[tuple[int, int]]:
+    """The calls [first, after) of each complete cycle, given the anchors [first, after) of each."""
+    edges = np.concatenate(([-1], anchors, [len(thread.rows)]))
+    ops_before = np.concatenate(([0], np.cumsum(thread.ops)))
+    begins = [int(edges[first + 1]) - cut.before for first, _ in occurrences]
+    ends = [int(edges[after]) + 1 + cut.after for _, after in occurrences]
+    typical = np.median([ops_before[min(end, len(thread.rows))] - ops_before[max(begin, 0)]
+                         for begin, end in zip(begins, ends, strict=True)])  # fmt: skip
+    most_ops = 1.25 * float(typical) + MIN_OPS
+    joined = -1
+    for index, (first, after) in enumerate(occurrences):
+        begin, end, most = max(begins[index], joined), ends[index], int(edges[after + 1])
+        joined = -1
+        if begin <= edges[first]:
+            continue
+        if index + 1 < len(occurrences) and occurrences[index + 1][0] == after:
+            until = max(begins[index + 1], int(edges[after]) + 1)
+            if ops_before[until] - ops_before[begin] <= most_ops:
+                joined = until
+                yield begin, until
+                continue
+        if end <= most:
+            yield begin, end
