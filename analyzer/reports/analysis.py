@@ -9,11 +9,15 @@ from decodescope.analyzer.reports.health import health
 from decodescope.analyzer.reports.identity import no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
+from decodescope.analyzer.reports.structure_reports import role_reports, structure_report
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Observer, Report, StepReport
-from decodescope.analyzer.timing.step_kinds import step_kinds
+from decodescope.analyzer.structure.find import Structure, find_structure
+from decodescope.analyzer.structure.name_rules import bundled_rules
+from decodescope.analyzer.structure.paths import with_inferred_paths
+from decodescope.analyzer.timing.step_kinds import median_decode_step, step_kinds
 from decodescope.analyzer.timing.step_timeline import StepTimeline, step_timeline
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Trace
@@ -21,10 +25,11 @@ from decodescope.analyzer.trace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(Timeline):
-    """A report, and the timeline, ranges and work of each op that it was built from, for views that
-    draw time."""
+    """A report, and the timeline, ranges, structure and work of each op that it was built from, for
+    views that draw time."""
 
     ranges: Ranges
+    structure: Structure
     work: OpWork
     report: Report
 
@@ -36,7 +41,10 @@ class Analysis(Timeline):
 def analyze(trace: Trace) -> Analysis:
     """Compute every figure of `Report`. Works for any trace, also one without GPU activity."""
     timeline = find_timeline(trace)
-    ranges = find_ranges(timeline)
+    own_ranges = find_ranges(timeline)
+    structure = find_structure(timeline, bundled_rules())
+    structured = structure_report(timeline, own_ranges, structure)
+    ranges = with_inferred_paths(timeline, own_ranges, structure)
     work = op_work(trace, ranges.reference_op)
     devices = device_reports(timeline)
     launches = launch_report(timeline)
@@ -61,9 +69,11 @@ def analyze(trace: Trace) -> Analysis:
         waterfall=() if no_verdict(found) else waterfall(timeline),
         kernels_ranked_by="critical_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kinds(timeline),
+        structure=structured,
+        roles=role_reports(timeline, structure),
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
-    return Analysis(**columns, ranges=ranges, work=work, report=report)
+    return Analysis(**columns, ranges=ranges, structure=structure, work=work, report=report)
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
@@ -95,7 +105,7 @@ def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
 
 def _observer(timeline: Timeline) -> Observer | None:
     trace, steps = timeline.trace, timeline.steps
-    index = steps.median()
+    index = median_decode_step(timeline)
     profiled = int(steps.time_ns[index]) if index is not None else None
     unprofiled = trace.capture.unprofiled_step_ns if trace.capture else None
     if profiled is None and unprofiled is None:

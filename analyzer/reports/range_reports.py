@@ -6,7 +6,7 @@ from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.attribution.replays import CONFIDENCES
 from decodescope.analyzer.reports.gap_report import idle_by_name
-from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport
+from decodescope.analyzer.schema.report import GAP_CLASSES, RangeKind, RangeReport
 from decodescope.analyzer.timing.intervals import grouped_busy_ns
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, GpuOps, Int64s, rows_by
@@ -37,12 +37,18 @@ def range_reports(timeline: Timeline, ranges: Ranges) -> tuple[RangeReport, ...]
                 confidence=CONFIDENCES[ranges.node_confidence[node]],
                 idle_ns=int(idle_ns[node].sum()),
                 gaps=idle_by_name(idle_ns[node]),
-                kind="operator" if tree.operator[node] else "range",
+                kind=_kind(tree, node),
                 matched=None if np.isnan(matched) else matched,
                 critical_ns=int(critical_ns[node]),
             )
         )
     return tuple(reports)
+
+
+def _kind(tree: PathTree, node: int) -> RangeKind:
+    if tree.inferred[node]:
+        return "inferred"
+    return "operator" if tree.operator[node] else "range"
 
 
 def _counts(nodes: Int64s, count: int) -> Int64s:

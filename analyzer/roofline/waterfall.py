@@ -13,6 +13,7 @@ import numpy as np
 
 from decodescope.analyzer.roofline.peaks import peak_bytes_per_s
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, WaterfallPart
+from decodescope.analyzer.timing.step_kinds import median_decode_step
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
 from decodescope.analyzer.trace import Intervals
 
@@ -26,7 +27,7 @@ def waterfall(timeline: Timeline) -> tuple[WaterfallPart, ...]:
     the peak or the bytes are unknown, one part `busy` replaces limit and inefficiency.
     """
     steps = timeline.steps
-    index = steps.median()
+    index = median_decode_step(timeline)
     if index is None:
         return ()
     step_ns = int(steps.time_ns[index])

@@ -11,7 +11,12 @@ from msgspec import Meta, Struct
 
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport
-from decodescope.analyzer.schema.structure_report import StepKindReport
+from decodescope.analyzer.schema.structure_report import (
+    Confidence,
+    RoleReport,
+    StepKindReport,
+    StructureReport,
+)
 
 SCHEMA_VERSION = 1
 
@@ -29,8 +34,8 @@ GAP_CLASSES = (
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 SourceFormat = Literal["kineto", "nsys-sqlite", "rocprof-json", "recording"]
+RangeKind = Literal["range", "operator", "inferred"]
 HealthStatus = Literal["ok", "degraded", "no_gpu_activity"]
-Confidence = Literal["exact", "partial", "none"]
 Bound = Literal["launch", "memory", "compute", "communication", "kernels", "unknown"]
 Weights = Literal["pretrained", "random", "bundled"]
 Environment = dict[str, str | int | float | None]
@@ -223,7 +228,8 @@ class RangeReport(Struct, frozen=True):
 
     `idle_ns` is the time of the gaps that an op of this range (or of one inside it) ended, `gaps`
     the same by class, for the classes that occurred. `kind` "operator" marks a path of framework
-    operators, used if the host opened no range. `matched` is the share of a graph replay's ops that
+    operators, used if the host opened no range, "inferred" one found in the names of kernels: the
+    layer and role of ops that no range of the model contains. `matched` is the share of a graph replay's ops that
     were found in the reference if `confidence` is "partial".
     """
 
@@ -234,7 +240,7 @@ class RangeReport(Struct, frozen=True):
     confidence: Confidence
     idle_ns: int = 0
     gaps: dict[str, int] = {}
-    kind: Literal["range", "operator"] = "range"
+    kind: RangeKind = "range"
     matched: float | None = None
     critical_ns: int = 0
 
@@ -295,6 +301,8 @@ class Report(Struct, frozen=True):
     waterfall: tuple[WaterfallPart, ...] = ()
     kernels_ranked_by: Literal["total_ns", "critical_ns"] = "total_ns"
     step_kinds: tuple[StepKindReport, ...] = ()
+    structure: StructureReport | None = None
+    roles: tuple[RoleReport, ...] = ()
 
     @property
     def overlapping(self) -> bool:

@@ -4,6 +4,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+StructureSource = Literal["ranges", "capture", "annotations", "repetition", "none"]
+Confidence = Literal["exact", "partial", "none"]
 StepKind = Literal["decode", "prefill", "mixed", "unknown"]
 
 
@@ -21,3 +23,40 @@ class StepKindReport(Struct, frozen=True):
     kv_tokens: int | None
     query_tokens: int | None
     median_ns: int
+
+
+class StructureReport(Struct, frozen=True):
+    """What the median decode step (`step`, an index in `steps`) consists of, in ops.
+
+    `prologue_ops` before the first of `layers` layers, `epilogue_ops` after the last one. The
+    layers are of one or several motifs: `layer_ops` holds the number of ops of each, in order of
+    appearance, `motif_layers` the number of its layers. `source` says what the layers were found
+    by; where ranges name layers, the repetition of names was checked against them. `confidence` is
+    "exact" if ranges confirm every boundary or, without ranges, if each layer has exactly the ops
+    of another one; else "partial"; "none" without layers.
+    """
+
+    source: StructureSource
+    layers: int
+    prologue_ops: int
+    layer_ops: tuple[int, ...]
+    epilogue_ops: int
+    confidence: Confidence
+    motif_layers: tuple[int, ...] = ()
+    step: int | None = None
+
+
+class RoleReport(Struct, frozen=True):
+    """One role in the median decode step. `ns_per_step` is critical time (see `KernelReport`), so
+    that all roles add up to the step's busy time exactly; `share` is of that time. `bytes` must be
+    moved in the step, `limit_ns` is the time that takes at the peak: null where the model is not
+    given. `confidence` is "exact" if the names alone decide the role of all its ops, "partial" if
+    their place in the step does, "none" for what is not known."""
+
+    role: str
+    ops_per_step: int
+    ns_per_step: int
+    share: float
+    bytes: int | None
+    limit_ns: int | None
+    confidence: Confidence

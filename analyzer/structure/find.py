@@ -47,7 +47,7 @@ def find_structure(timeline: Timeline, rules: NameRules) -> Structure:
     found = Structure(
         layer=np.full(len(trace.ops), NO_LAYER, dtype=np.int32),
         prologue=np.zeros(len(trace.ops), dtype=np.bool_),
-        role=by_name,
+        role=by_name.copy(),
         confidence=np.where(by_name == OTHER, UNKNOWN_ROLE, BY_NAME).astype(np.int8),
         of_step={},
     )
@@ -85,8 +85,8 @@ def _enter(
     for number, layer in enumerate(layers.layers):
         found.layer[rows[layer.start : layer.end]] = number
     found.prologue[rows[: layers.layers[0].start]] = True
-    found.role[rows] = roles
     same = roles == by_name[rows]
+    found.role[rows] = roles
     found.confidence[rows] = np.where(
         roles == OTHER, UNKNOWN_ROLE, np.where(same, BY_NAME, BY_PLACE)
     )

@@ -20,7 +20,7 @@ from decodescope.analyzer.structure.name_rules import ROLES
 from decodescope.analyzer.trace import Int8s
 
 _ROLE_OF_KIND = {
-    "A": "attention", "N": "norm", "n": "norm", "r": "rope", "k": "kv_write", "g": "activation",
+    "A": "attention", "N": "norm", "r": "rope", "k": "kv_write", "g": "activation",
     "G": "gate_up", "R": "router", "X": "experts", "q": "quantise", "c": "communication",
     "t": "sampling", "m": "copy", "C": "copy",
 }  # fmt: skip
@@ -72,6 +72,7 @@ def _layer(step: _Step, layer: Layer) -> None:
     _before_attention(step, layer.start, layer.attention)
     step.fill(layer.attention, layer.after_attention, "attention")
     begin, last = feed_forward(step.letters, layer.after_attention, layer.end)
+    step.fill(layer.start, layer.after_attention, "rope", "o")
     _output(step, layer.after_attention, begin)
     _feed_forward(step, begin, last, layer.end)
 
@@ -149,9 +150,8 @@ def _experts(step: _Step, begin: int, end: int, routing: list[int]) -> int:
 
 def _prologue(step: _Step, end: int) -> None:
     """Embedding and rotary tables: a product among sines and cosines makes their angles."""
-    rotary = step.places("r", 0, end)
-    if rotary:
-        step.fill(0, end, "rope", "P")
+    if step.places("ro", 0, end):
+        step.fill(0, end, "rope", "Po")
     step.fill(0, end, "copy", "mC")
 
 

@@ -17,6 +17,7 @@ from decodescope.analyzer.views.idle_tables import (
     streams_table,
 )
 from decodescope.analyzer.views.names import cut_middle
+from decodescope.analyzer.views.structure_tables import layers_line, roles_table
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     ROOMY_WIDTH,
@@ -92,6 +93,9 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
         yield from section("Steps", steps_table(report, width))
     if any(row.kind != "unknown" for row in report.step_kinds):
         yield from section("Kinds of steps", step_kinds_table(report, width))
+    if report.structure is not None and report.structure.layers:
+        line = [layers_line(report.structure)]
+        yield from section("Parts of a step", *line, roles_table(report.roles, width))
     if report.kernels:
         rows = _FOCUS_ROWS if by == "kernel" else _OTHER_ROWS
         title = "Leaf operators" if report.on_cpu else "Kernels"

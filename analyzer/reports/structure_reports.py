@@ -1,0 +1,133 @@
+"""What a step consists of: its layers, and its time by role."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodescope.analyzer.attribution.ranges import Ranges
+from decodescope.analyzer.schema.structure_report import (
+    Confidence,
+    RoleReport,
+    StructureReport,
+    StructureSource,
+)
+from decodescope.analyzer.structure.find import BY_PLACE, NO_LAYER, UNKNOWN_ROLE, Structure
+from decodescope.analyzer.structure.layers import MIN_LAYERS, StepLayers
+from decodescope.analyzer.structure.name_rules import ROLES
+from decodescope.analyzer.structure.paths import layer_of_nodes
+from decodescope.analyzer.timing.intervals import critical_ns
+from decodescope.analyzer.timing.step_kinds import median_decode_step
+from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import Int64s
+
+NO_STRUCTURE = StructureReport("none", 0, 0, (), 0, "none")
+# Ranges are a check if they name the layer of at least this share of the ops in layers.
+_CHECKED = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Layers:
+    """Layers of one step as a report shows them."""
+
+    source: StructureSource
+    confidence: Confidence
+    bounds: tuple[int, ...]
+    motif: tuple[int, ...]
+
+
+def structure_report(timeline: Timeline, ranges: Ranges, structure: Structure) -> StructureReport:
+    """The layers of the median decode step. `ranges` are those of the trace, without inferred
+    paths."""
+    step = median_decode_step(timeline)
+    if step is None or step not in structure.of_step:
+        return NO_STRUCTURE
+    rows, found = structure.of_step[step]
+    named = np.append(layer_of_nodes(ranges.tree), NO_LAYER)[ranges.op_node[rows]]
+    layers = _checked(found, named) if found is not None else _from_ranges(named)
+    if layers is None:
+        return NO_STRUCTURE
+    sizes = np.diff(layers.bounds)
+    motifs = list(dict.fromkeys(layers.motif))
+    return StructureReport(
+        source=layers.source,
+        layers=len(sizes),
+        prologue_ops=layers.bounds[0],
+        layer_ops=tuple(_typical(sizes[[one == motif for one in layers.motif]]) for motif in motifs),
+        epilogue_ops=len(rows) - layers.bounds[-1],
+        confidence=layers.confidence,
+        motif_layers=tuple(layers.motif.count(motif) for motif in motifs),
+        step=step,
+    )
+
+
+def role_reports(timeline: Timeline, structure: Structure) -> tuple[RoleReport, ...]:
+    """The roles of the median decode step, the longest first.
+
+    The step's busy time is the union of the ops on its devices inside its GPU span, so an op of
+    another step that reaches into it counts too, with its own role.
+    """
+    step = median_decode_step(timeline)
+    if step is None:
+        return ()
+    ops, steps = timeline.trace.ops, timeline.steps
+    span_start, span_end = int(steps.span.start_ns[step]), int(steps.span.end_ns[step])
+    inside = np.isin(ops.device, steps.devices[step])
+    inside &= (ops.start_ns < span_end) & (ops.end_ns > span_start)
+    rows = np.flatnonzero(inside)
+    end_ns = ops.end_ns[rows]
+    begin_ns = end_ns - critical_ns(ops.start_ns[rows], end_ns)
+    ns = np.clip(end_ns, span_start, span_end) - np.clip(begin_ns, span_start, span_end)
+    time_ns = np.zeros(len(ROLES), dtype=np.int64)
+    np.add.at(time_ns, structure.role[rows], ns)
+    own = np.flatnonzero(steps.op_step == step)
+    count = np.bincount(structure.role[own], minlength=len(ROLES))
+    place = np.bincount(structure.role[own], structure.confidence[own] == BY_PLACE, len(ROLES))
+    unknown = np.bincount(structure.role[own], structure.confidence[own] == UNKNOWN_ROLE, len(ROLES))
+    busy_ns = int(time_ns.sum())
+    order = np.argsort(-time_ns, kind="stable")
+    return tuple(
+        RoleReport(
+            role=ROLES[role],
+            ops_per_step=int(count[role]),
+            ns_per_step=int(time_ns[role]),
+            share=int(time_ns[role]) / busy_ns if busy_ns else 0.0,
+            bytes=None,
+            limit_ns=None,
+            confidence="none" if unknown[role] else "partial" if place[role] else "exact",
+        )
+        for role in order.tolist()
+        if count[role] or time_ns[role]
+    )
+
+
+def _checked(found: StepLayers, named: Int64s) -> _Layers:
+    """The layers found by repetition, compared with those that ranges name for the same ops."""
+    bounds = (*(layer.start for layer in found.layers), found.layers[-1].end)
+    motif = tuple(layer.motif for layer in found.layers)
+    number = np.repeat(np.arange(len(motif)), np.diff(bounds))
+    by_range = named[bounds[0] : bounds[-1]]
+    known = by_range != NO_LAYER
+    if known.mean() < _CHECKED:
+        exact = found.exact_share == 1
+        return _Layers("repetition", "exact" if exact else "partial", bounds, motif)
+    first = int(by_range[known].min())
+    agree = bool((by_range[known] - first == number[known]).all())
+    return _Layers("ranges", "exact" if agree else "partial", bounds, motif)
+
+
+def _from_ranges(named: Int64s) -> _Layers | None:
+    """The layers that ranges name, where repetition found none: each from its first op on."""
+    known = np.flatnonzero(named != NO_LAYER)
+    numbers, first = np.unique(named[known], return_index=True)
+    if len(numbers) < MIN_LAYERS or (np.diff(known[first]) <= 0).any():
+        return None
+    last = int(known[named[known] == numbers[-1]][-1])
+    bounds = (*known[first].tolist(), last + 1)
+    sizes = np.diff(bounds).tolist()
+    return _Layers("ranges", "partial", bounds, tuple(sizes.index(size) for size in sizes))
+
+
+def _typical(sizes: Int64s) -> int:
+    """The most frequent of some sizes; of equally frequent ones the largest."""
+    values, counts = np.unique(sizes, return_counts=True)
+    return int(values[len(counts) - 1 - int(counts[::-1].argmax())])
