@@ -1,7 +1,7 @@
 """The structure of a whole trace: each op's layer and role, step by step."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +51,7 @@ def find_structure(timeline: Timeline, rules: NameRules) -> Structure:
         confidence=np.where(by_name == OTHER, UNKNOWN_ROLE, BY_NAME).astype(np.int8),
         of_step={},
     )
-    whole = _numbers_left_out(trace)
+    whole = names_without_numbers(trace.names)
     known: dict[bytes, tuple[StepLayers | None, Int8s]] = {}
     for step, rows in _sequences(timeline):
         names = trace.ops.name[rows]
@@ -111,8 +111,8 @@ def _named(meanings: list[NameMeaning]) -> list[str | None]:
     return [one.role for one in meanings]
 
 
-def _numbers_left_out(trace: Trace) -> Int64s:
-    """For each name of the trace a number, equal for names that differ in Inductor's number only."""
+def names_without_numbers(names: Sequence[str]) -> Int64s:
+    """A number for each name, equal for names that differ in Inductor's number only."""
     numbers: dict[str, int] = {}
-    texts = (_NUMBERED.sub(r"\1", name) for name in trace.names)
+    texts = (_NUMBERED.sub(r"\1", name) for name in names)
     return np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)

@@ -103,9 +103,9 @@ def _rule(row: object, where: str) -> NameRule:
     if not isinstance(row, Mapping) or not {"pattern", "kind"} <= set(row) <= _KEYS:
         raise InputError(f"{where}: has the keys pattern, kind and, optionally, role")
     pattern, kind, role = row["pattern"], row["kind"], row.get("role")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: kind {kind!r} is none of {', '.join(KINDS)}")
-    if role is not None and role not in ROLES:
+    if role is not None and (not isinstance(role, str) or role not in ROLES):
         raise InputError(f"{where}: role {role!r} is none of {', '.join(ROLES)}")
     if not isinstance(pattern, str) or not 0 < len(pattern) <= _MAX_PATTERN:
         raise InputError(f"{where}: pattern is a text of 1 to {_MAX_PATTERN:,} characters")

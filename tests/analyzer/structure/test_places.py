@@ -1,0 +1,57 @@
+"""Roles from names and places, compared with the ranges of recorded steps, which it never sees."""
+
+import pytest
+
+from decodescope.analyzer.structure.name_rules import ROLES, bundled_rules
+from decodescope.analyzer.structure.places import roles_in_step
+from tests.helpers.decode_ops import RecordedStep, allowed_roles, layers_of, recorded_steps
+
+STEPS = recorded_steps()
+MIN_AGREEMENT = 0.98
+CASES = [case for case, step in STEPS.items()
+         if case not in ("vision", "diffusion", "random ops") and max(step.layers) >= 0]  # fmt: skip
+
+
+def roles_of(step: RecordedStep) -> list[str]:
+    meanings = bundled_rules().meanings(step.names)
+    letters = "".join(one.letter for one in meanings)
+    named = [one.role for one in meanings]
+    found = roles_in_step(letters, named, layers_of(step.names, step.ns))
+    return [ROLES[role] for role in found.tolist()]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_roles_agree_with_the_ranges(case: str) -> None:
+    step = STEPS[case]
+    compared = agreed = 0
+    for role, path, ns in zip(roles_of(step), step.paths, step.ns.tolist(), strict=True):
+        allowed = allowed_roles(path)
+        if allowed is not None:
+            compared += ns
+            agreed += ns if role in allowed else 0
+    assert compared > 0.7 * step.ns.sum()
+    assert agreed >= MIN_AGREEMENT * compared
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "eager" in case])
+def test_a_dense_layer_has_its_products(case: str) -> None:
+    step = STEPS[case]
+    found = layers_of(step.names, step.ns)
+    assert found is not None
+    roles = roles_of(step)
+    for layer in found.layers:
+        inside = roles[layer.start : layer.end]
+        products = {"experts", "router"} if "experts" in inside else {"gate_up", "down"}
+        assert {"qkv", "attention", "o", "norm"} | products <= set(inside)
+        assert inside.index("qkv") < inside.index("attention") < inside.index("o")
+
+
+def test_without_layers_a_place_decides_nothing() -> None:
+    for case in ("vision", "random ops"):
+        assert not {"qkv", "o", "gate_up", "down", "head"} & set(roles_of(STEPS[case]))
+
+
+def test_two_compilers_of_one_model_have_the_same_roles() -> None:
+    eager, compiled = (set(roles_of(STEPS[f"llama {how}"])) for how in ("eager", "compiled"))
+    products = {"qkv", "attention", "o", "gate_up", "activation", "down", "head", "sampling"}
+    assert products <= eager & compiled
