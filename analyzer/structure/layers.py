@@ -177,6 +177,8 @@ def _with_first_start(letters: str, layers: list[Layer]) -> list[Layer]:
         return layers
     first, second = layers[0], layers[1]
     pattern = numbers(letters[second.start : second.attention])[::-1]
+    if not len(pattern):
+        return layers
     before = numbers(letters[: first.attention])[::-1][: 2 * len(pattern) + _MORE_OPS]
     common = common_lengths(pattern, before)
     alike = 5 * common / (4 * len(pattern) + np.arange(len(common)))
@@ -184,8 +186,15 @@ def _with_first_start(letters: str, layers: list[Layer]) -> list[Layer]:
 
 
 def _has_products(letters: str, layer: Layer) -> bool:
-    products = sum(letters.count(one, layer.start, layer.end) for one in "PGX")
-    return products >= _MIN_PRODUCTS and "v" not in letters[layer.start : layer.end]
+    """Whether a layer has a product before its attention and one behind it, and no convolution."""
+    before, behind = (
+        any(letters.find(one, start, end) >= 0 for one in "PGX")
+        for start, end in (
+            (layer.start, layer.attention),
+            (layer.after_attention, layer.end),
+        )
+    )
+    return before and behind and letters.find("v", layer.start, layer.end) < 0
 
 
 def _covered(layers: Sequence[Layer]) -> int:
