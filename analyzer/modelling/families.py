@@ -1,0 +1,73 @@
+"""What classes of transformers fix by themselves: a config.json of the family does not say it.
+
+Everything else is read from fields. Source: the configuration and modelling files of
+`transformers.models.<model_type>`.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+# Values that files of the family may leave out.
+_GEMMA2 = {"tie_word_embeddings": True, "head_dim": 256, "sliding_window": 4096,
+           "sliding_window_pattern": 2}  # fmt: skip
+_GEMMA3 = {
+    **_GEMMA2, "sliding_window_pattern": 6, "vocab_size": 262208, "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+}  # fmt: skip
+_MLA = {
+    "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
+}  # fmt: skip
+_DELTA_NET = {
+    "head_dim": 256, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+    "full_attention_interval": 4,
+}  # fmt: skip
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "gemma": {"tie_word_embeddings": True, "head_dim": 256},
+    "gemma2": _GEMMA2,
+    "gemma3": _GEMMA3,
+    "gemma3_text": _GEMMA3,
+    "gpt_oss": {
+        "sliding_window": 128, "sliding_window_pattern": 2, "head_dim": 64, "attention_bias": True,
+    },
+    "deepseek_v2": _MLA,
+    "deepseek_v3": {**_MLA, "q_lora_rank": 1536},
+    **dict.fromkeys(
+        ("bloom", "gpt2", "gpt_bigcode", "mpt", "opt", "starcoder2"), {"tie_word_embeddings": True}
+    ),
+    "cohere": {"tie_word_embeddings": True},
+    "cohere2": {"tie_word_embeddings": True, "sliding_window": 4096, "sliding_window_pattern": 4},
+    "qwen3_next": _DELTA_NET,
+    "qwen3_5_text": _DELTA_NET,
+    "qwen3_5_moe_text": _DELTA_NET,
+}  # fmt: skip
+DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(_DEFAULTS)
+
+# Q, K and V have a bias, O has none, whatever the fields say.
+QKV_BIAS = frozenset({"qwen2", "qwen2_moe", "qwen2_vl_text", "qwen2_5_vl_text"})
+# attention_bias is about Q, K and V only.
+NO_O_BIAS = frozenset({"glm4", "glm4_moe", "glm"})
+# Every head of Q and K is normed; all heads at once.
+HEAD_QK_NORM = frozenset({
+    "qwen3", "qwen3_moe", "qwen3_next", "qwen3_vl_text", "qwen3_vl_moe_text", "qwen3_5_text",
+    "qwen3_5_moe_text", "gemma3", "gemma3_text",
+})  # fmt: skip
+ALL_QK_NORM = frozenset({"olmo2", "olmo3", "minimax_m2"})
+# A norm behind attention and MLP as well.
+FOUR_NORMS = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
+ATTENTION_GATE = frozenset({"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})
+SINKS = frozenset({"gpt_oss"})
+EXPERT_BIAS = frozenset({"gpt_oss"})
+ROUTER_BIAS = frozenset({"gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "kimi_k2"})
+SHARED_GATE = frozenset({"qwen2_moe", "qwen3_next", "qwen3_5_moe_text"})
+# LayerNorm instead of RMSNorm.
+NORM_BIAS = frozenset({
+    "bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "nemotron", "opt", "phi",
+    "stablelm", "starcoder2",
+})  # fmt: skip
+# The MLP has two matrices instead of three.
+UNGATED = frozenset({
+    "arcee", "bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "mpt", "nemotron",
+    "opt", "phi", "starcoder2",
+})  # fmt: skip
