@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 # Values that files of the family may leave out.
-_GEMMA2 = {"tie_word_embeddings": True, "head_dim": 256, "sliding_window": 4096,
+_TIED = {"tie_word_embeddings": True}
+_GEMMA2 = {**_TIED, "head_dim": 256, "sliding_window": 4096,
            "sliding_window_pattern": 2}  # fmt: skip
 _GEMMA3 = {
     **_GEMMA2, "sliding_window_pattern": 6, "vocab_size": 262208, "num_attention_heads": 8,
@@ -24,7 +25,7 @@ _DELTA_NET = {
     "full_attention_interval": 4,
 }  # fmt: skip
 _DEFAULTS: dict[str, dict[str, Any]] = {
-    "gemma": {"tie_word_embeddings": True, "head_dim": 256},
+    "gemma": {**_TIED, "head_dim": 256},
     "gemma2": _GEMMA2,
     "gemma3": _GEMMA3,
     "gemma3_text": _GEMMA3,
@@ -33,11 +34,14 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "deepseek_v2": _MLA,
     "deepseek_v3": {**_MLA, "q_lora_rank": 1536},
-    **dict.fromkeys(
-        ("bloom", "gpt2", "gpt_bigcode", "mpt", "opt", "starcoder2"), {"tie_word_embeddings": True}
-    ),
-    "cohere": {"tie_word_embeddings": True},
-    "cohere2": {"tie_word_embeddings": True, "sliding_window": 4096, "sliding_window_pattern": 4},
+    "bloom": _TIED,
+    "gpt2": _TIED,
+    "gpt_bigcode": _TIED,
+    "mpt": _TIED,
+    "opt": _TIED,
+    "starcoder2": _TIED,
+    "cohere": _TIED,
+    "cohere2": {**_TIED, "sliding_window": 4096, "sliding_window_pattern": 4},
     "qwen3_next": _DELTA_NET,
     "qwen3_5_text": _DELTA_NET,
     "qwen3_5_moe_text": _DELTA_NET,
