@@ -35,9 +35,9 @@ def contradictions(
 ) -> list[str]:
     """Sentences that name the field and both values; empty if nothing contradicts.
 
-    Products contradict only if most of them fit no matrix of the model, on one device or on
-    `tensor_parallel`: a trace may hold a draft model or a vision tower. `batch` is the one that
-    the user gave.
+    Products contradict only if those that fit no matrix of the model, on one device or on
+    `tensor_parallel`, have most of the weights: a trace may hold a draft model or a vision tower.
+    `batch` is the one that the user gave.
     """
     return [
         *_counts(shape, facts),
@@ -97,7 +97,7 @@ def _products(shape: ModelShape, facts: TraceFacts, devices: int) -> Iterator[st
     known = matrix_sizes(shape) | matrix_sizes(shape, devices)
     either = known | {(columns, rows) for rows, columns in known}
     odd = [one for one in facts.products if one not in either]
-    if 2 * len(odd) > len(facts.products):
+    if 2 * _weights(odd) > _weights(facts.products):
         rows, columns = max(odd, key=lambda one: one[0] * one[1])
         yield (
             f"hidden_size of {shape.name} is {shape.hidden:,}, but most products of the trace fit "
@@ -105,11 +105,15 @@ def _products(shape: ModelShape, facts: TraceFacts, devices: int) -> Iterator[st
         )
     sizes = {rows * columns for rows, columns in known}
     strange = [one for one in facts.product_sizes if one not in sizes]
-    if 2 * len(strange) > len(facts.product_sizes):
+    if 2 * sum(strange) > sum(facts.product_sizes):
         yield (
             f"most products of the trace fit none of the matrices of {shape.name} (hidden_size "
             f"{shape.hidden:,}); the largest has {max(strange):,} weights"
         )
+
+
+def _weights(products: Collection[tuple[int, int]]) -> int:
+    return sum(rows * columns for rows, columns in products)
 
 
 def _experts(shape: ModelShape, facts: TraceFacts) -> Iterator[str]:

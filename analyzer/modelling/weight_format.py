@@ -16,7 +16,7 @@ from decodescope.analyzer.plain import plain_line
 
 Compute = Literal["bf16", "fp16", "fp32", "fp8"]
 
-_GROUP = re.compile(r"(?P<name>.+?)[-_:]g(?P<group>\d{1,6})$")
+_GROUP = re.compile(r"(?P<name>.+?)[-_:]g(?P<group>[0-9]{1,6})$")
 _MAX_SHOWN = 40
 
 

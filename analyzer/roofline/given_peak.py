@@ -11,7 +11,7 @@ _WRITE = 'write it as "4682GB/s" or "5.3TB/s,1307TFLOP/s"'
 _SOURCE = "--peak"
 _MAX_SHOWN = 60
 _WORD = re.compile(
-    r"(?:(?P<dtype>[a-z]+\d+)\s*=\s*)?(?P<number>\d+(?:\.\d*)?(?:e\+?\d{1,2})?)\s*"
+    r"(?:(?P<dtype>[a-z]+[0-9]+)\s*=\s*)?(?P<number>[0-9]+(?:\.[0-9]*)?(?:e\+?[0-9]{1,2})?)\s*"
     r"(?P<prefix>[kMGTPE]i?|[kmgtpe]i?)?(?P<unit>B|b|FLOPS?|flops?)\s*(?P<time>/s|ps)?"
 )
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
