@@ -9,7 +9,7 @@ import msgspec
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling import families
 from decodescope.analyzer.modelling.fields import Fields, shown
-from decodescope.analyzer.modelling.layers import attention_kinds, expert_layers
+from decodescope.analyzer.modelling.layers import WINDOW, attention_kinds, expert_layers
 from decodescope.analyzer.modelling.names import bundled_config
 from decodescope.analyzer.modelling.shape import (
     Experts,
@@ -77,6 +77,7 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
     """
     fields = _decoder_fields(config, source)
     kind = str(fields.get("model_type") or "")
+    _check_known(fields)
     layers = fields.count("num_hidden_layers", "n_layer", "num_layers")
     if layers > _MAX_LAYERS:
         raise fields.error(f"num_hidden_layers is {layers}, more than {_MAX_LAYERS}")
@@ -89,7 +90,7 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
         raise fields.error(
             f"num_attention_heads ({heads}) is no multiple of num_key_value_heads ({kv_heads})"
         )
-    if "sliding" in kinds and fields.get("sliding_window") is None:
+    if "sliding" in kinds and fields.get(*WINDOW) is None:
         raise fields.error("layer_types has sliding_attention, but there is no sliding_window")
     experts = _experts(fields, kind)
     bias = fields.flag("attention_bias", "use_bias", "bias") or False
@@ -114,14 +115,25 @@ def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape
         qk_norm=_qk_norm(fields, kind),
         norms_per_layer=4 if kind in families.FOUR_NORMS else 2,
         norm_bias=kind in families.NORM_BIAS,
-        sliding_window=fields.optional_count("sliding_window") if "sliding" in kinds else None,
-        attention_gate=kind in families.ATTENTION_GATE,
+        sliding_window=fields.optional_count(*WINDOW) if "sliding" in kinds else None,
+        attention_gate=_gates_attention(fields, kind),
         sinks=kind in families.SINKS,
         experts=experts,
         latent=latent,
         linear=_linear(fields) if "linear" in kinds else None,
         quantization=_quantization(config, fields),
     )
+
+
+def _check_known(fields: Fields) -> None:
+    if fields.flag("is_encoder_decoder"):
+        raise fields.error("is_encoder_decoder is true", "give the config.json of a decoder")
+    for name in families.UNKNOWN_FIELDS:
+        if fields.values.get(name):
+            raise fields.error(
+                f"{name}: the bytes of such layers are not known",
+                "known are full, sliding, latent and gated linear attention, MLPs and experts",
+            )
 
 
 def _decoder_fields(config: Mapping[str, Any], source: str) -> Fields:
@@ -136,11 +148,11 @@ def _decoder_fields(config: Mapping[str, Any], source: str) -> Fields:
 
 
 def _intermediate(fields: Fields, hidden: int) -> int:
-    names = ("intermediate_size", "n_inner", "ffn_dim", "moe_intermediate_size")
-    found = fields.optional_count(*names)
+    names = ("intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_dim")
+    found = fields.optional_count(*names, "moe_intermediate_size")
     if found is None and fields.get("n_embd") is not None:
         return 4 * hidden
-    return found if found is not None else fields.count(*names[:1])
+    return found if found is not None else fields.count("intermediate_size")
 
 
 def _head_dim(fields: Fields, hidden: int, heads: int, latent: LatentAttention | None) -> int:
@@ -208,10 +220,17 @@ def _experts(fields: Fields, kind: str) -> Experts | None:
     )
 
 
+def _gates_attention(fields: Fields, kind: str) -> bool:
+    given = fields.flag("attn_output_gate")
+    return kind in families.ATTENTION_GATE if given is None else given
+
+
 def _qk_norm(fields: Fields, kind: str) -> QkNorm:
     if kind in families.ALL_QK_NORM:
         return "all"
     given = fields.flag("use_qk_norm", "qk_layernorm")
+    if kind in families.PLAIN_QK_NORM:
+        return "none" if given is False else "plain"
     return "head" if given or (given is None and kind in families.HEAD_QK_NORM) else "none"
 
 

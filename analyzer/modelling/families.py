@@ -32,6 +32,10 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "gpt_oss": {
         "sliding_window": 128, "sliding_window_pattern": 2, "head_dim": 64, "attention_bias": True,
     },
+    "llama4_text": {
+        "sliding_window_pattern": 4, "attention_chunk_size": 8192, "n_shared_experts": 1,
+        "interleave_moe_layer_step": 1,
+    },
     "deepseek_v2": _MLA,
     "deepseek_v3": {**_MLA, "q_lora_rank": 1536},
     "bloom": _TIED,
@@ -58,12 +62,16 @@ HEAD_QK_NORM = frozenset({
     "qwen3_5_moe_text", "gemma3", "gemma3_text",
 })  # fmt: skip
 ALL_QK_NORM = frozenset({"olmo2", "olmo3", "minimax_m2"})
+# Norms of Q and K without weights.
+PLAIN_QK_NORM = frozenset({"llama4_text"})
 # A norm behind attention and MLP as well.
 FOUR_NORMS = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 ATTENTION_GATE = frozenset({"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"})
 SINKS = frozenset({"gpt_oss"})
 EXPERT_BIAS = frozenset({"gpt_oss"})
-ROUTER_BIAS = frozenset({"gpt_oss", "deepseek_v3", "glm4_moe", "minimax_m2", "kimi_k2"})
+ROUTER_BIAS = frozenset({
+    "gpt_oss", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "kimi_k2", "minimax_m2",
+})  # fmt: skip
 SHARED_GATE = frozenset({"qwen2_moe", "qwen3_next", "qwen3_5_moe_text"})
 # LayerNorm instead of RMSNorm.
 NORM_BIAS = frozenset({
@@ -75,3 +83,9 @@ UNGATED = frozenset({
     "arcee", "bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "mpt", "nemotron",
     "opt", "phi", "starcoder2",
 })  # fmt: skip
+# Fields of layers whose bytes are not known here: state spaces, sparse attention, layers that
+# differ, encoders, embeddings of each layer.
+UNKNOWN_FIELDS = (
+    "attn_layer_period", "block_configs", "cross_attention_layers", "hidden_size_per_layer_input",
+    "hybrid_override_pattern", "index_topk", "mamba_d_state", "ssm_state_size", "state_size",
+)  # fmt: skip

@@ -3,10 +3,13 @@
 from decodescope.analyzer.modelling.fields import Fields, shown
 from decodescope.analyzer.modelling.shape import LayerKind
 
+# Both names of the number of positions that a layer sees at most.
+WINDOW = ("sliding_window", "attention_chunk_size")
 _KINDS: dict[str, LayerKind] = {
     "full_attention": "full",
     "attention": "full",
     "sliding_attention": "sliding",
+    "chunked_attention": "sliding",
     "linear_attention": "linear",
 }
 
@@ -17,7 +20,8 @@ def attention_kinds(fields: Fields, layers: int) -> tuple[LayerKind, ...]:
     `layer_types` says it; without them, every layer has the `sliding_window` that is given, or, of
     each `sliding_window_pattern` layers, all but the last; `full_attention_interval` likewise sets
     apart the layers that are not linear. `use_sliding_window` false, or the index of a layer below
-    `max_window_layers`, means full attention.
+    `max_window_layers`, means full attention. Attention inside chunks counts as a window of a
+    chunk's size: it reads that much at most.
 
     Raises:
         InputError: contradictory fields, or a kind of attention whose bytes are not known.
@@ -28,7 +32,7 @@ def attention_kinds(fields: Fields, layers: int) -> tuple[LayerKind, ...]:
     interval = fields.optional_count("full_attention_interval")
     if interval is not None:
         return _every(interval, "linear", layers)
-    if fields.get("sliding_window") is None or fields.flag("use_sliding_window") is False:
+    if fields.get(*WINDOW) is None or fields.flag("use_sliding_window") is False:
         return _alike("full", layers)
     pattern = fields.optional_count("sliding_window_pattern", "_sliding_window_pattern")
     if pattern is not None:
@@ -44,7 +48,8 @@ def expert_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
 
     `mlp_layer_types` or a list `moe_layer_freq` say it for each layer. Otherwise all layers from
     `first_k_dense_replace` on whose index is a multiple of `moe_layer_freq`, and whose index plus
-    one is a multiple of `decoder_sparse_step`, without `mlp_only_layers`.
+    one is a multiple of `decoder_sparse_step` (`interleave_moe_layer_step`), without
+    `mlp_only_layers`.
 
     Raises:
         InputError: contradictory fields.
@@ -59,7 +64,7 @@ def expert_layers(fields: Fields, layers: int) -> tuple[bool, ...]:
         return tuple(bool(one) for one in frequency)
     every = fields.optional_count("moe_layer_freq") or 1
     first = fields.optional_count("first_k_dense_replace", least=0) or 0
-    step = fields.optional_count("decoder_sparse_step") or 1
+    step = fields.optional_count("decoder_sparse_step", "interleave_moe_layer_step") or 1
     dense = _indices(fields, "mlp_only_layers", layers)
     if first > layers:
         raise fields.error(f"first_k_dense_replace is {first}, but num_hidden_layers is {layers}")

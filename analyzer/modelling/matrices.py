@@ -121,7 +121,8 @@ class _Split:
             Matrix("qkv", "attention", rows, shape.hidden, shape.qkv_bias),
             Matrix("o", "attention", shape.hidden, q, shape.o_bias),
         )
-        norms = {"none": 0, "head": 2 * shape.head_dim, "all": q + kv // 2}[shape.qk_norm]
+        sizes = {"none": 0, "plain": 0, "head": 2 * shape.head_dim, "all": q + kv // 2}
+        norms = sizes[shape.qk_norm]
         vectors = [Vector("qk_norm", norms)] if norms else []
         vectors += [Vector("attention", self._heads)] if shape.sinks else []
         return LayerWeights(matrices, tuple(vectors))

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 LayerKind = Literal["full", "sliding", "linear"]
-# How Q and K are normed: not at all, each head by itself, or all heads at once.
-QkNorm = Literal["none", "head", "all"]
+# How Q and K are normed: not at all, each head by itself (with weights or without), or all heads at
+# once.
+QkNorm = Literal["none", "head", "plain", "all"]
 
 ELEMENT_BYTES: Mapping[str, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
 

@@ -22,11 +22,13 @@ _EXCLUDED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude", "e
 @dataclass(frozen=True, slots=True)
 class StoredFormats:
     """`matrices` is the format of the layers' matrices, `only_experts`: of the experts' alone.
-    `attention`, `head`: whether these are stored so too; `kv8`: a KV cache of 8 bits."""
+    `attention`, `mlp` (also the experts that all tokens share), `head`: whether these are stored so
+    too; `kv8`: a KV cache of 8 bits."""
 
     matrices: WeightFormat
     only_experts: bool = False
     attention: bool = True
+    mlp: bool = True
     head: bool = False
     kv8: bool = False
 
@@ -51,18 +53,19 @@ def stored_formats(shape: ModelShape) -> StoredFormats | None:
     return StoredFormats(
         matrices=found,
         only_experts=method == "mxfp4",
-        attention=not _excludes_attention(config, len(shape.layers)),
+        attention=not _excludes(config, "attn", len(shape.layers)),
+        mlp=not _excludes(config, "shared_expert", sum(shape.is_moe) or len(shape.layers)),
         head=config.get("lm_head") is True,
         kv8=bool(config.get("kv_cache_scheme")) or "8" in str(config.get("kv_cache_quant_algo")),
     )
 
 
-def _excludes_attention(config: _Config, layers: int) -> bool:
-    """Whether the modules that keep their dtype are the attention of all layers: a pattern for all,
-    or a name for each; some checkpoints except single layers."""
+def _excludes(config: _Config, word: str, layers: int) -> bool:
+    """Whether the modules that keep their dtype are those called `word` of all layers: a pattern
+    for all, or a name for each; some checkpoints except single layers."""
     lists = [config.get(name) for name in _EXCLUDED]
     names = [str(one) for found in lists if isinstance(found, list) for one in found]
-    numbers = [_NUMBER.findall(name) for name in names if "attn" in name]
+    numbers = [_NUMBER.findall(name) for name in names if word in name]
     return [] in numbers or len({one for found in numbers for one in found}) >= layers
 
 

@@ -108,6 +108,8 @@ def _with_stored(weights: Weights, stored: StoredFormats | None) -> Weights:
     parts: set[Part] = {"experts"} if stored.only_experts else set(_IN_LAYERS)
     if not stored.attention:
         parts.discard("attention")
+    if not stored.mlp:
+        parts.discard("mlp")
     if stored.head:
         parts.add("head")
     found = weights.with_parts(parts, stored.matrices)

@@ -134,6 +134,9 @@ def test_a_size_that_cannot_be_is_named(value: Any) -> None:
         ({**MOE, "mlp_only_layers": [4]}, "mlp_only_layers has 4"),
         ({**MOE, "first_k_dense_replace": 5}, "first_k_dense_replace is 5"),
         ({**MOE, "moe_layer_freq": [1, 0]}, "moe_layer_freq has 2 entries"),
+        ({"is_encoder_decoder": True}, "is_encoder_decoder is true"),
+        ({"index_topk": 2048}, "index_topk: the bytes of such layers are not known"),
+        ({"hybrid_override_pattern": "M-M*"}, "hybrid_override_pattern: the bytes"),
         ({"kv_lora_rank": 16}, "has no qk_rope_head_dim"),
     ],
 )
@@ -182,6 +185,14 @@ def test_windows_that_are_not_used_and_windows_of_some_layers() -> None:
     assert shape(**window, use_sliding_window=True).layers == ("full",) * 3 + ("sliding",)
     assert shape(sliding_window=64).layers == ("sliding",) * 4
     assert shape(sliding_window=None, model_type="gemma2").layers == ("full",) * 4
+
+
+def test_attention_in_chunks_reads_at_most_a_chunk() -> None:
+    found = read_model_config("llama-4-scout-17b-16e-instruct")
+    assert found.layers[:4] == ("sliding", "sliding", "sliding", "full")
+    assert found.sliding_window == 8192
+    kinds = ["chunked_attention", "full_attention"] * 2
+    assert shape(layer_types=kinds, attention_chunk_size=64).layers == ("sliding", "full") * 2
 
 
 def test_layers_with_experts() -> None:

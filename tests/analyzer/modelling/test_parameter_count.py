@@ -44,6 +44,9 @@ PUBLISHED = {
     "gpt-oss-120b": (116_830, "gpt-oss model card (arXiv 2508.10925): 116.83B"),
     "gemma-2-9b": (9_240, "Hugging Face, gemma-2-9b: 9.24B"),
     "gemma-2-27b": (27_200, "Hugging Face, gemma-2-27b: 27.2B"),
+    "Qwen3.5-397B-A17B": (397_000, "Qwen3.5-397B-A17B model card: 397B"),
+    "GLM-4.7-Flash": (30_000, "GLM-4.7-Flash model card: 30B"),
+    "Llama-4-Scout-17B-16E": (108_000, "Llama 4 model card: 109B, with about 1B for images"),
     "gemma-3-27b-it": (27_000, "Gemma 3 report (arXiv 2503.19786): 25,600M + 1,416M"),
     "DeepSeek-V3": (671_000, "DeepSeek-V3 report (arXiv 2412.19437): 671B"),
     "phi-4": (14_700, "Hugging Face, phi-4: 14.7B"),
@@ -95,6 +98,13 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "deepseek_v3": ("deepseek_v3", {**_MOE, **_MLA, "q_lora_rank": 40}),
     "deepseek_v2 without q_lora_rank": ("deepseek_v2", {**_MOE, **_MLA, "q_lora_rank": None}),
     "qwen3_next": ("qwen3_next", {**_MOE, **_DELTA}),
+    "qwen3_5_moe": ("qwen3_5_moe_text", {**_MOE, **_DELTA}),
+    "glm4_moe_lite": ("glm4_moe_lite", {**_MOE, **_MLA, "q_lora_rank": 40, "head_dim": 8}),
+    "llama4": (
+        "llama4_text",
+        {"num_local_experts": 8, "num_experts_per_tok": 1, "intermediate_size_mlp": 120,
+         "interleave_moe_layer_step": 2},
+    ),
 }  # fmt: skip
 
 

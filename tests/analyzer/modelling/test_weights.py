@@ -171,3 +171,14 @@ def test_the_option_wins_over_the_file() -> None:
 def test_attention_that_is_not_quantised(excluded: Any, name: str) -> None:
     found = stored(quant_method="modelopt", quant_algo="NVFP4", exclude_modules=excluded)
     assert (found.attention.name, found.mlp.name) == (name, "nvfp4")
+
+
+def test_a_checkpoint_whose_experts_alone_are_quantised() -> None:
+    """The `ignore` of Kimi-K2.5: attention, the shared experts and the dense MLP stay in bf16."""
+    ignored = ["lm_head", "re:.*self_attn.*", "re:.*shared_experts.*", "re:.*mlp\\.(up)_proj.*"]
+    weights = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32}
+    quantization = {**scheme(**weights, symmetric=True), "ignore": ignored}
+    shape = replace(read_model_config("deepseek-v3"), quantization=quantization)
+    found = model_weights(shape)
+    names = [found.of(part).name for part in ("attention", "mlp", "experts", "head")]
+    assert names == ["bf16", "bf16", "int4-g32", "bf16"]
