@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from decodescope.analyzer.modelling.matrices import Matrix, head_matrix, layer_weights
 from decodescope.analyzer.modelling.shape import ModelShape
+from decodescope.analyzer.trace import OperatorWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,16 @@ def contradictions(
         *_experts(shape, facts),
         *_batch(facts, batch),
     ]
+
+
+def product_sizes(work: OperatorWork, tokens: int) -> list[int]:
+    """Weights of the products of a trace with steps of `tokens` tokens: FLOPs / (2 * tokens).
+
+    One entry a product; one whose FLOPs do not divide has none.
+    """
+    per_weight = 2 * tokens
+    found = work.flops[(work.flops > 0) & (work.flops % per_weight == 0)] // per_weight
+    return [int(one) for one in found.tolist()]
 
 
 def matrix_sizes(shape: ModelShape, tensor_parallel: int = 1) -> frozenset[tuple[int, int]]:

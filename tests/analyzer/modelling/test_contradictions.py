@@ -1,14 +1,21 @@
 """What a trace shows that a config cannot have."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 
+from decodescope.analyzer import load
 from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.contradictions import (
     TraceFacts,
     contradictions,
     matrix_sizes,
+    product_sizes,
 )
 from decodescope.analyzer.modelling.names import bundled_models
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.trace import OperatorWork
 
 LLAMA = read_model_config("llama-3.1-8b")
 GPT_OSS = read_model_config("gpt-oss-20b")
@@ -63,6 +70,37 @@ def test_sizes_of_products_whose_shape_is_not_known() -> None:
     assert contradictions(LLAMA, TraceFacts(product_sizes=sizes)) == []
     (message,) = contradictions(read_model_config("llama-3.2-1b"), TraceFacts(product_sizes=sizes))
     assert f"{128256 * 4096:,} weights" in message
+
+
+def test_the_products_of_our_own_eager_steps() -> None:
+    (path,) = (one for one in bundled_recordings() if one.stem.endswith("-eager"))
+    sizes = product_sizes(load(path).work, tokens=1)
+    assert len(sizes) >= 3 * (16 * 7 + 1)
+    facts = TraceFacts(layers=16, product_sizes=sizes)
+    assert contradictions(read_model_config("llama-3.2-1b"), facts) == []
+    for other in ("llama-3.2-3b", "qwen3-0.6b", "gpt-oss-20b", "qwen3-30b-a3b"):
+        assert len(contradictions(read_model_config(other), facts)) == 2
+    # 8192 x 2048 and 4096 x 4096 are one size: only the layers contradict.
+    assert len(contradictions(LLAMA, facts)) == 1
+
+
+@pytest.mark.parametrize("name", ["mi300x_vllm_graph_capture", "mi300x_vllm_decode_graph"])
+def test_the_products_of_an_engine(foreign_traces: Path, name: str) -> None:
+    """gpt-oss-20b at batch 32: qkv, o and router of 24 layers, and lm_head."""
+    path = foreign_traces / f"{name}.json.gz"
+    if not path.exists():
+        pytest.skip(f"needs the foreign trace {path}")
+    facts = TraceFacts(product_sizes=product_sizes(load(path).work, tokens=32))
+    assert len(facts.product_sizes) in (1, 72)
+    assert contradictions(GPT_OSS, facts) == []
+    for other in ("llama-3.1-8b", "qwen3-30b-a3b"):
+        assert contradictions(read_model_config(other), facts) != []
+
+
+def test_products_without_a_weight_for_each_token_have_no_size() -> None:
+    work = OperatorWork(np.arange(3), np.full(3, 10), np.array([0, 24, 25]))
+    assert product_sizes(work, 4) == [3]
+    assert product_sizes(OperatorWork(*np.zeros((3, 0), dtype=np.int64)), 4) == []
 
 
 def test_products_of_one_of_several_devices() -> None:
