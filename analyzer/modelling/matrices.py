@@ -102,6 +102,8 @@ class _Split:
             raise InputError(f"tensor parallelism over {devices} devices; give 1 or more")
         self._shape, self._devices = shape, devices
         self._heads = self._part(shape.heads, "num_attention_heads")
+        if shape.kv_heads >= devices and shape.latent is None:
+            self._part(shape.kv_heads, "num_key_value_heads")
         self._kv_heads = max(1, shape.kv_heads // devices)
         self.vocabulary = -(-shape.vocabulary // devices)
 

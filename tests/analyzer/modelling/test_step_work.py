@@ -201,6 +201,9 @@ def test_tensor_parallelism_divides_weights_and_heads() -> None:
     for devices in (0, -1, 3):
         with pytest.raises(InputError):
             role_work(shape, step, weights, devices)
+    phi = read_model_config("phi-4")
+    with pytest.raises(InputError, match=r"num_key_value_heads \(10\) cannot be split over 4"):
+        role_work(phi, step, weights, 4)
 
 
 def test_prefill_computes_the_causal_half() -> None:
