@@ -26,13 +26,15 @@ class DatasheetPeak:
     flops_per_s: Mapping[str, float]
 
 
-_DTYPES = ("bf16", "fp16", "fp8", "fp32")
+DTYPES = ("bf16", "fp16", "fp8", "fp32")
 _A100 = "NVIDIA A100 80GB datasheet"
 _GA102 = "NVIDIA Ampere GA102 architecture whitepaper"
 _AD102 = "NVIDIA Ada architecture whitepaper"
+# The driver shows each die of an MI250 as a device of its own.
+_MI200 = "AMD Instinct MI200 series datasheet"
 _GB202 = "NVIDIA RTX Blackwell architecture whitepaper"
 
-# Pattern of the driver's device name, GB/s, TFLOP/s by `_DTYPES` (() if unknown), source.
+# Pattern of the driver's device name, GB/s, TFLOP/s by `DTYPES` (() if unknown), source.
 _PEAKS: tuple[tuple[str, float, tuple[float | None, ...], str], ...] = (
     (r"\bB300\b", 8000, (2250, 2250, 4500, 75), "NVIDIA Blackwell Ultra datasheet"),
     (r"\bGB200\b", 8000, (2500, 2500, 5000, 80), "NVIDIA GB200 NVL72 datasheet (per GPU)"),
@@ -65,8 +67,14 @@ _PEAKS: tuple[tuple[str, float, tuple[float | None, ...], str], ...] = (
     (r"\bRTX 4090\b", 1008, (165.2, 165.2, 330.3, 82.6), _AD102),
     (r"\bRTX 5090\b", 1792, (209.5, 209.5, 419, 104.8), _GB202),
     (r"\bMI355X\b", 8000, (2516.6, 2516.6, 5033.2, 157.3), "AMD Instinct MI355X datasheet"),
+    (r"\bMI350X\b", 8000, (2306.9, 2306.9, 4613.7, 144.2), "AMD Instinct MI350X datasheet"),
     (r"\bMI325X\b", 6000, (1307.4, 1307.4, 2614.9, 163.4), "AMD Instinct MI325X datasheet"),
     (r"\bMI300X\b", 5300, (1307.4, 1307.4, 2614.9, 163.4), "AMD Instinct MI300X datasheet"),
+    (r"\bMI300A\b", 5300, (980.6, 980.6, 1961.2, 122.6), "AMD Instinct MI300A datasheet"),
+    (r"\bMI250X\b", 1638.4, (191.5, 191.5, None, 23.95), f"{_MI200} (one of two dies)"),
+    (r"\bMI250\b", 1638.4, (181.05, 181.05, None, 22.65), f"{_MI200} (one of two dies)"),
+    (r"\bMI210\b", 1638.4, (181, 181, None, 22.6), "AMD Instinct MI210 datasheet"),
+    (r"\bMI100\b", 1228.8, (92.3, 184.6, None, 23.1), "AMD Instinct MI100 datasheet"),
 )  # fmt: skip
 _LAPTOP = re.compile(r"laptop|mobile|max-q", re.IGNORECASE)
 
@@ -80,7 +88,7 @@ def datasheet_peak(device_name: str) -> DatasheetPeak | None:
         return None
     for pattern, gigabytes_per_s, teraflops, source in _PEAKS:
         if re.search(pattern, device_name, re.IGNORECASE):
-            by_dtype = zip(_DTYPES, teraflops, strict=False)
+            by_dtype = zip(DTYPES, teraflops, strict=False)
             flops_per_s = {dtype: value * 1e12 for dtype, value in by_dtype if value is not None}
             return DatasheetPeak(gigabytes_per_s * 1e9, source, flops_per_s)
     return None

@@ -16,6 +16,7 @@ from decodescope.analyzer.readers.kineto.columns import EventColumns
 from decodescope.analyzer.readers.kineto.cpu_leaves import leaf_operators
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows, stored_work
 from decodescope.analyzer.readers.kineto.stream import EventStream
+from decodescope.analyzer.readers.kineto.unnamed_devices import name_by_properties
 from decodescope.analyzer.readers.kineto.unread import unread_findings
 from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
@@ -173,7 +174,7 @@ def _device_names(
     properties = metadata.get("deviceProperties")
     for entry in properties if isinstance(properties, list) else []:
         if isinstance(entry, dict) and isinstance(entry.get("id"), int):
-            names[entry["id"]] = str(entry.get("name") or "")
+            names[entry["id"]] = str(entry.get("name") or name_by_properties(entry))
     if len(set(names.values())) == 1:
         (name,) = set(names.values())
         names |= {device: name for device in np.unique(ops.device).tolist() if device >= 0}

@@ -1,0 +1,254 @@
+"""Reads the shape of a model from a Hugging Face config.json, or from the bundled table by name."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.modelling import families
+from decodescope.analyzer.modelling.fields import Fields, shown
+from decodescope.analyzer.modelling.layers import WINDOW, attention_kinds, expert_layers
+from decodescope.analyzer.modelling.names import bundled_config
+from decodescope.analyzer.modelling.shape import (
+    Experts,
+    LatentAttention,
+    LinearAttention,
+    ModelShape,
+    QkNorm,
+)
+
+_CONFIG = "config.json"
+_MAX_BYTES = 16 << 20
+_MAX_LAYERS = 4096
+_DTYPES = {
+    "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "float": "fp32",
+}  # fmt: skip
+# Names of the part of a multimodal config.json that describes the decoder.
+_NESTED = ("text_config", "llm_config", "language_config")
+
+
+def read_model_config(name_or_path: str) -> ModelShape:
+    """The shape of the model that a config.json describes, or that has this name.
+
+    `name_or_path`: a config.json, a folder that holds one, or a name of the bundled table, as
+    "openai/gpt-oss-20b" or "gpt-oss-20b". Nothing is downloaded.
+
+    Raises:
+        InputError: no such file or name, or a file that does not say what is needed.
+    """
+    path = Path(name_or_path)
+    if path.suffix == ".json" or _exists(path):
+        return _read(path / _CONFIG if path.is_dir() else path, name_or_path)
+    name, config = bundled_config(name_or_path)
+    return model_shape(config, name, name)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _read(path: Path, name: str) -> ModelShape:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise InputError(f"{path}: too large for a config.json; name the config.json itself")
+        config = msgspec.json.decode(path.read_bytes())
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not a file"
+        if isinstance(error, msgspec.MsgspecError | UnicodeDecodeError):
+            raise InputError(f"{path}: not JSON ({error}); name a model's config.json") from None
+        raise InputError(f"{path}: {why}; name a model's config.json or its folder") from None
+    except RecursionError:
+        raise InputError(f"{path}: nested too deeply; name a model's config.json") from None
+    if not isinstance(config, dict):
+        raise InputError(f"{path}: not a JSON object; name a model's config.json")
+    return model_shape(config, name, str(path))
+
+
+def model_shape(config: Mapping[str, Any], name: str, source: str) -> ModelShape:
+    """The shape that the fields of a config.json describe; `source` names the file in errors.
+
+    Raises:
+        InputError: a field is missing, has no possible value, or contradicts another.
+    """
+    fields = _decoder_fields(config, source)
+    kind = str(fields.get("model_type") or "")
+    _check_known(fields)
+    layers = fields.count("num_hidden_layers", "n_layer", "num_layers")
+    if layers > _MAX_LAYERS:
+        raise fields.error(f"num_hidden_layers is {layers}, more than {_MAX_LAYERS}")
+    hidden = fields.count("hidden_size", "n_embd", "d_model")
+    heads = fields.count("num_attention_heads", "n_head")
+    kv_heads = fields.optional_count("num_key_value_heads") or heads
+    latent = _latent(fields)
+    kinds = attention_kinds(fields, layers)
+    if latent is None and heads % kv_heads:
+        raise fields.error(
+            f"num_attention_heads ({heads}) is no multiple of num_key_value_heads ({kv_heads})"
+        )
+    if "sliding" in kinds and fields.get(*WINDOW) is None:
+        raise fields.error("layer_types has sliding_attention, but there is no sliding_window")
+    experts = _experts(fields, kind)
+    bias = fields.flag("attention_bias", "use_bias", "bias") or False
+    return ModelShape(
+        name=name,
+        source=source,
+        model_type=kind,
+        hidden=hidden,
+        intermediate=_intermediate(fields, hidden),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=_head_dim(fields, hidden, heads, latent),
+        vocabulary=fields.count("vocab_size"),
+        layers=kinds,
+        is_moe=(False,) * layers if experts is None else expert_layers(fields, layers),
+        dtype=_dtype(fields),
+        tied=fields.flag("tie_word_embeddings") or False,
+        qkv_bias=bias or kind in families.QKV_BIAS or fields.flag("qkv_bias") is True,
+        o_bias=bias and kind not in families.NO_O_BIAS,
+        mlp_bias=fields.flag("mlp_bias", "use_bias") or False,
+        gated=kind not in families.UNGATED,
+        qk_norm=_qk_norm(fields, kind),
+        norms_per_layer=4 if kind in families.FOUR_NORMS else 2,
+        norm_bias=kind in families.NORM_BIAS,
+        sliding_window=fields.optional_count(*WINDOW) if "sliding" in kinds else None,
+        attention_gate=_gates_attention(fields, kind),
+        sinks=kind in families.SINKS,
+        experts=experts,
+        latent=latent,
+        linear=_linear(fields) if "linear" in kinds else None,
+        quantization=_quantization(config, fields),
+    )
+
+
+def _check_known(fields: Fields) -> None:
+    if fields.flag("is_encoder_decoder"):
+        raise fields.error("is_encoder_decoder is true", "give the config.json of a decoder")
+    for name in families.UNKNOWN_FIELDS:
+        if fields.values.get(name):
+            raise fields.error(
+                f"{name}: the bytes of such layers are not known",
+                "known are full, sliding, latent and gated linear attention, MLPs and experts",
+            )
+
+
+def _decoder_fields(config: Mapping[str, Any], source: str) -> Fields:
+    nested = next((config[name] for name in _NESTED if isinstance(config.get(name), dict)), None)
+    values = {**config, **nested} if nested is not None else config
+    kind = values.get("model_type")
+    if nested is not None and "model_type" not in nested and f"{kind}_text" in families.DEFAULTS:
+        kind = f"{kind}_text"
+        values = {**values, "model_type": kind}
+    defaults = families.DEFAULTS.get(kind, {}) if isinstance(kind, str) else {}
+    return Fields(source, values, defaults)
+
+
+def _intermediate(fields: Fields, hidden: int) -> int:
+    names = ("intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_dim")
+    found = fields.optional_count(*names, "moe_intermediate_size")
+    if found is None and fields.get("n_embd") is not None:
+        return 4 * hidden
+    return found if found is not None else fields.count("intermediate_size")
+
+
+def _head_dim(fields: Fields, hidden: int, heads: int, latent: LatentAttention | None) -> int:
+    given = None if latent is not None else fields.optional_count("head_dim")
+    if given is not None:
+        return given
+    if latent is not None:
+        return latent.nope_dim + latent.rope_dim
+    if hidden % heads:
+        raise fields.error(
+            f"hidden_size ({hidden}) is no multiple of num_attention_heads ({heads}), "
+            "and there is no head_dim"
+        )
+    return hidden // heads
+
+
+def _latent(fields: Fields) -> LatentAttention | None:
+    if fields.get("kv_lora_rank") is None:
+        return None
+    return LatentAttention(
+        q_rank=fields.optional_count("q_lora_rank"),
+        kv_rank=fields.count("kv_lora_rank"),
+        rope_dim=fields.count("qk_rope_head_dim"),
+        nope_dim=fields.count("qk_nope_head_dim"),
+        value_dim=fields.count("v_head_dim"),
+    )
+
+
+def _linear(fields: Fields) -> LinearAttention:
+    return LinearAttention(
+        key_heads=fields.count("linear_num_key_heads"),
+        value_heads=fields.count("linear_num_value_heads"),
+        key_dim=fields.count("linear_key_head_dim"),
+        value_dim=fields.count("linear_value_head_dim"),
+        convolution=fields.count("linear_conv_kernel_dim"),
+    )
+
+
+def _experts(fields: Fields, kind: str) -> Experts | None:
+    counts = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+    count = fields.optional_count(*counts, least=0) or 0
+    if count <= 1:
+        return None
+    chosen = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token", "moe_k")
+    per_token = fields.count(*chosen)
+    if per_token > count:
+        raise fields.error(
+            f"{fields.named(*chosen)} ({per_token}) exceeds {fields.named(*counts)} ({count})"
+        )
+    width = fields.optional_count("moe_intermediate_size") or fields.count("intermediate_size")
+    shared = fields.optional_count(
+        "shared_expert_intermediate_size", "shared_intermediate_size", least=0
+    )
+    if shared is None:
+        number = fields.optional_count("n_shared_experts", "num_shared_experts", least=0) or 0
+        shared = number * width
+    return Experts(
+        count=count,
+        per_token=per_token,
+        intermediate=width,
+        shared_intermediate=shared,
+        shared_gate=kind in families.SHARED_GATE,
+        bias=kind in families.EXPERT_BIAS,
+        router_bias=kind in families.ROUTER_BIAS,
+    )
+
+
+def _gates_attention(fields: Fields, kind: str) -> bool:
+    given = fields.flag("attn_output_gate")
+    return kind in families.ATTENTION_GATE if given is None else given
+
+
+def _qk_norm(fields: Fields, kind: str) -> QkNorm:
+    if kind in families.ALL_QK_NORM:
+        return "all"
+    given = fields.flag("use_qk_norm", "qk_layernorm")
+    if kind in families.PLAIN_QK_NORM:
+        return "none" if given is False else "plain"
+    return "head" if given or (given is None and kind in families.HEAD_QK_NORM) else "none"
+
+
+def _dtype(fields: Fields) -> str:
+    found = fields.get("dtype", "torch_dtype")
+    if found is None:
+        return "bf16"
+    name = str(found).removeprefix("torch.")
+    if name not in _DTYPES:
+        raise fields.error(
+            f"{fields.named('dtype', 'torch_dtype')} is {shown(found)}",
+            f"known are {', '.join(_DTYPES)}",
+        )
+    return _DTYPES[name]
+
+
+def _quantization(config: Mapping[str, Any], fields: Fields) -> Mapping[str, Any] | None:
+    found = config.get("quantization_config") or fields.get("quantization_config")
+    if found is not None and not isinstance(found, dict):
+        raise fields.error(f"quantization_config is {shown(found)}, not an object")
+    return found

@@ -1,0 +1,197 @@
+"""The weights of a model as matrices and vectors, each with the role that reads it.
+
+A matrix has `rows` output channels and `columns` inputs. Tensor parallelism splits heads, the
+width of MLPs and experts, and the vocabulary; K and V heads are repeated where there are fewer of
+them than devices.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.modelling.shape import Experts, LatentAttention, ModelShape
+from decodescope.analyzer.modelling.weights import Part
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """`copies` matrices of one size, of which a token uses `used`; router and gates have no `part`:
+    they keep the model's dtype."""
+
+    role: str
+    part: Part | None
+    rows: int
+    columns: int
+    bias: bool = False
+    copies: int = 1
+    used: int = 1
+
+    @property
+    def parameters(self) -> int:
+        """Elements of all copies, biases included."""
+        return self.copies * self.rows * (self.columns + self.bias)
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """`size` parameters in the model's dtype that are no part of a matrix, such as a norm's."""
+
+    role: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """What one layer reads."""
+
+    matrices: tuple[Matrix, ...]
+    vectors: tuple[Vector, ...]
+
+
+def layer_weights(shape: ModelShape, layer: int, tensor_parallel: int = 1) -> LayerWeights:
+    """The weights of one layer on one of `tensor_parallel` devices.
+
+    Raises:
+        InputError: the model cannot be divided so.
+    """
+    split = _Split(shape, tensor_parallel)
+    if shape.layers[layer] == "linear":
+        attention = split.delta_net()
+    elif shape.latent is not None:
+        attention = split.latent_attention(shape.latent)
+    else:
+        attention = split.attention()
+    experts = shape.experts if shape.is_moe[layer] else None
+    mlp = split.mlp(shape.intermediate) if experts is None else split.experts(experts)
+    norms = Vector("norm", shape.norms_per_layer * norm_size(shape))
+    return LayerWeights(
+        (*attention.matrices, *mlp.matrices), (norms, *attention.vectors, *mlp.vectors)
+    )
+
+
+def norm_size(shape: ModelShape) -> int:
+    """Parameters of one norm of the residual stream's width."""
+    return shape.hidden * (1 + shape.norm_bias)
+
+
+def head_matrix(shape: ModelShape, tensor_parallel: int = 1) -> Matrix:
+    """lm_head on one device."""
+    rows = _Split(shape, tensor_parallel).vocabulary
+    return Matrix("head", "head", rows, shape.hidden)
+
+
+def parameter_count(shape: ModelShape) -> int:
+    """Number of weights, biases and norms included; a table tied to the head counts once.
+
+    Layers for the prediction of further tokens (`num_nextn_predict_layers`) do not count.
+    """
+    total = (1 if shape.tied else 2) * shape.vocabulary * shape.hidden + norm_size(shape)
+    kinds = shape.kinds()
+    for kind in set(kinds):
+        weights = layer_weights(shape, kinds.index(kind))
+        size = sum(one.parameters for one in weights.matrices)
+        total += kinds.count(kind) * (size + sum(one.size for one in weights.vectors))
+    return total
+
+
+class _Split:
+    """The sizes that one of several devices has of a model."""
+
+    def __init__(self, shape: ModelShape, devices: int) -> None:
+        if devices < 1:
+            raise InputError(f"tensor parallelism over {devices} devices; give 1 or more")
+        self._shape, self._devices = shape, devices
+        self._heads = self._part(shape.heads, "num_attention_heads")
+        if shape.kv_heads >= devices and shape.latent is None:
+            self._part(shape.kv_heads, "num_key_value_heads")
+        self._kv_heads = max(1, shape.kv_heads // devices)
+        self.vocabulary = -(-shape.vocabulary // devices)
+
+    def _part(self, size: int, name: str) -> int:
+        if size % self._devices:
+            raise InputError(
+                f"{self._shape.name}: {name} ({size}) cannot be split over {self._devices} devices;"
+                " give the degree of tensor parallelism of the trace"
+            )
+        return size // self._devices
+
+    def attention(self) -> LayerWeights:
+        shape = self._shape
+        q, kv = self._heads * shape.head_dim, 2 * self._kv_heads * shape.head_dim
+        rows = q * (2 if shape.attention_gate else 1) + kv
+        matrices = (
+            Matrix("qkv", "attention", rows, shape.hidden, shape.qkv_bias),
+            Matrix("o", "attention", shape.hidden, q, shape.o_bias),
+        )
+        sizes = {"none": 0, "plain": 0, "head": 2 * shape.head_dim, "all": q + kv // 2}
+        norms = sizes[shape.qk_norm]
+        vectors = [Vector("qk_norm", norms)] if norms else []
+        vectors += [Vector("attention", self._heads)] if shape.sinks else []
+        return LayerWeights(matrices, tuple(vectors))
+
+    def latent_attention(self, latent: LatentAttention) -> LayerWeights:
+        """In decoding, the part of kv_b for K is applied to Q and that for V to the output."""
+        shape, heads = self._shape, self._heads
+        q = heads * (latent.nope_dim + latent.rope_dim)
+        kv_rows = latent.kv_rank + latent.rope_dim
+        queries: tuple[Matrix, ...] = (Matrix("qkv", "attention", q, shape.hidden),)
+        norms = latent.kv_rank
+        if latent.q_rank is not None:
+            first = Matrix("qkv", "attention", latent.q_rank, shape.hidden, shape.qkv_bias)
+            queries = (first, Matrix("qkv", "attention", q, latent.q_rank))
+            norms += latent.q_rank
+        matrices = (
+            *queries,
+            Matrix("qkv", "attention", kv_rows, shape.hidden, shape.qkv_bias),
+            Matrix("qkv", "attention", heads * latent.nope_dim, latent.kv_rank),
+            Matrix("o", "attention", heads * latent.value_dim, latent.kv_rank),
+            Matrix("o", "attention", shape.hidden, heads * latent.value_dim, shape.o_bias),
+        )
+        return LayerWeights(matrices, (Vector("qk_norm", norms),))
+
+    def delta_net(self) -> LayerWeights:
+        linear = self._shape.linear
+        assert linear is not None
+        value_heads = self._part(linear.value_heads, "linear_num_value_heads")
+        keys = self._part(linear.key_heads, "linear_num_key_heads") * linear.key_dim
+        values = value_heads * linear.value_dim
+        matrices = (
+            Matrix("qkv", "attention", 2 * keys + 2 * values, self._shape.hidden),
+            Matrix("qkv", None, 2 * value_heads, self._shape.hidden),
+            Matrix("o", "attention", self._shape.hidden, values),
+        )
+        convolution = linear.convolution * (2 * keys + values)
+        return LayerWeights(
+            matrices,
+            (Vector("attention", convolution + 2 * value_heads + linear.value_dim),),
+        )
+
+    def mlp(self, intermediate: int) -> LayerWeights:
+        shape, width = self._shape, self._part(intermediate, "intermediate_size")
+        rows = 2 * width if shape.gated else width
+        matrices = (
+            Matrix("gate_up", "mlp", rows, shape.hidden, shape.mlp_bias),
+            Matrix("down", "mlp", shape.hidden, width, shape.mlp_bias),
+        )
+        return LayerWeights(matrices, ())
+
+    def experts(self, experts: Experts) -> LayerWeights:
+        shape = self._shape
+        width = self._part(experts.intermediate, "moe_intermediate_size")
+        rows = 2 * width if shape.gated else width
+        each = {"copies": experts.count, "used": experts.per_token}
+        matrices = list(_expert_matrices(shape.hidden, rows, width, experts.bias, each))
+        matrices.insert(0, Matrix("router", None, experts.count, shape.hidden))
+        if experts.shared_intermediate:
+            matrices += self.mlp(experts.shared_intermediate).matrices
+        if experts.shared_gate:
+            matrices.append(Matrix("router", None, 1, shape.hidden))
+        vectors = (Vector("router", experts.count),) if experts.router_bias else ()
+        return LayerWeights(tuple(matrices), vectors)
+
+
+def _expert_matrices(
+    hidden: int, rows: int, width: int, bias: bool, each: dict[str, int]
+) -> Iterator[Matrix]:
+    yield Matrix("experts", "experts", rows, hidden, bias, **each)
+    yield Matrix("experts", "experts", hidden, width, bias, **each)

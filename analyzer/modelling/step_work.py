@@ -1,0 +1,212 @@
+"""Bytes and FLOPs of each role of one step, from the shapes of the model and of the step.
+
+For a product with a matrix of n rows and k columns and T tokens: the matrix as it is stored, T * k
++ T * n activations, 2 * T * n * k FLOPs. Attention: K and V of the positions that it can see, Q and
+the output, 4 * pairs * heads * head_dim FLOPs. Every tensor counts once a step, as in
+`bytes_moved` of the package's own kernels. Under a router that chooses uniformly, T tokens touch
+E (1 - (1 - k/E)^T) of E experts in expectation; real routers are less even, and touch fewer.
+
+Roles: copy (the embedding's rows), norm, qkv, qk_norm, rope, kv_write, attention, o, gate_up,
+activation, down, router, experts (routed ones, with the sum over a token's experts), head and
+sampling. Experts that all tokens share are gate_up, activation and down.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from decodescope.analyzer.modelling.matrices import Matrix, head_matrix, layer_weights, norm_size
+from decodescope.analyzer.modelling.role_work import RoleWork
+from decodescope.analyzer.modelling.shape import LatentAttention, LinearAttention, ModelShape
+from decodescope.analyzer.modelling.step import StepShape
+from decodescope.analyzer.modelling.weights import Weights
+
+Named = tuple[str, RoleWork]
+# Gated DeltaNet keeps its state in float32.
+_STATE_BYTES = 4
+
+
+def touched_experts(count: int, per_token: int, tokens: int) -> float:
+    """Experts that `tokens` tokens use in expectation if a router chooses uniformly."""
+    return count * (1 - (1 - per_token / count) ** tokens)
+
+
+def role_work(
+    shape: ModelShape, step: StepShape, weights: Weights, tensor_parallel: int = 1
+) -> dict[str, RoleWork]:
+    """The work of each role of a whole step, on one of `tensor_parallel` devices.
+
+    Raises:
+        InputError: the model cannot be divided so.
+    """
+    total = outside_work(shape, step, weights, tensor_parallel)
+    kinds = shape.kinds()
+    for kind, count in Counter(kinds).items():
+        found = layer_work(shape, kinds.index(kind), step, weights, tensor_parallel)
+        for role, work in found.items():
+            total[role] = total.get(role, RoleWork()) + work.times(count)
+    return total
+
+
+def layer_work(
+    shape: ModelShape, layer: int, step: StepShape, weights: Weights, tensor_parallel: int = 1
+) -> dict[str, RoleWork]:
+    """The work of each role of one layer; the norms are those before attention and MLP.
+
+    Raises:
+        InputError: the model cannot be divided so.
+    """
+    found = layer_weights(shape, layer, tensor_parallel)
+    tokens, element = step.queries, shape.element_bytes
+    named: list[Named] = [
+        ("norm", _norms(shape, tokens, shape.norms_per_layer - 2, 2)),
+        *((one.role, _product(one, tokens, weights, element)) for one in found.matrices),
+        *((one.role, RoleWork(one.size * element)) for one in found.vectors),
+        *_attention(shape, layer, step, weights, tensor_parallel),
+        *_between(found.matrices, shape, tokens),
+    ]
+    return _sums(named)
+
+
+def outside_work(
+    shape: ModelShape, step: StepShape, weights: Weights, tensor_parallel: int = 1
+) -> dict[str, RoleWork]:
+    """The work of the roles before the first layer and after the last one.
+
+    lm_head and sampling work on the last token of each request.
+
+    Raises:
+        InputError: the model cannot be divided so.
+    """
+    head = head_matrix(shape, tensor_parallel)
+    element = shape.element_bytes
+    rows = step.queries * weights.embedding.matrix_bytes(1, shape.hidden)
+    final_norm = RoleWork(norm_size(shape) * element) + _norms(shape, step.queries, 0, 1)
+    return {
+        "copy": RoleWork(rows, activation_bytes=step.queries * shape.hidden * element),
+        "norm": final_norm,
+        "head": _product(head, step.batch, weights, element),
+        "sampling": RoleWork(activation_bytes=step.batch * head.rows * element),
+    }
+
+
+def _sums(named: list[Named]) -> dict[str, RoleWork]:
+    total: dict[str, RoleWork] = {}
+    for role, work in named:
+        total[role] = total.get(role, RoleWork()) + work
+    return total
+
+
+def _norms(shape: ModelShape, tokens: int, plain: int, residual: int) -> RoleWork:
+    """Norms that read and write a row, and norms that add it to the residual stream as well."""
+    row = tokens * shape.hidden * shape.element_bytes
+    return RoleWork(activation_bytes=(2 * plain + 4 * residual) * row)
+
+
+def _product(matrix: Matrix, tokens: int, weights: Weights, element: int) -> RoleWork:
+    rows, columns = matrix.rows, matrix.columns
+    if matrix.part is None:
+        size = rows * columns * element
+    else:
+        size = weights.of(matrix.part).matrix_bytes(rows, columns)
+    size += rows * element * matrix.bias
+    if matrix.copies == 1:
+        moved = tokens * (rows + columns) * element
+        return RoleWork(size, activation_bytes=moved, flops=2 * tokens * rows * columns)
+    touched = touched_experts(matrix.copies, matrix.used, tokens)
+    rows_moved = tokens * matrix.used * (rows + columns) * element
+    flops = 2 * tokens * matrix.used * rows * columns
+    return RoleWork(round(touched * size), activation_bytes=rows_moved, flops=flops)
+
+
+def _between(matrices: tuple[Matrix, ...], shape: ModelShape, tokens: int) -> Iterator[Named]:
+    """The activation function behind each gate_up, and the sum over a token's experts."""
+    element = shape.element_bytes
+    for one in matrices:
+        widened = one.columns == shape.hidden and one.role in ("gate_up", "experts")
+        if widened:
+            width = one.rows + (one.rows // 2 if shape.gated else one.rows)
+            moved = tokens * one.used * width * element
+            yield "activation", RoleWork(activation_bytes=moved)
+    experts = next((one for one in matrices if one.role == "experts"), None)
+    if experts is not None:
+        moved = tokens * (experts.used + 1) * shape.hidden * element
+        yield "experts", RoleWork(activation_bytes=moved)
+
+
+def _attention(
+    shape: ModelShape, layer: int, step: StepShape, weights: Weights, devices: int
+) -> Iterator[Named]:
+    """Everything between the products for Q, K and V and the one for O."""
+    if shape.layers[layer] == "linear":
+        assert shape.linear is not None
+        yield "attention", _delta_net(shape.linear, shape, step, devices)
+        return
+    window = shape.sliding_window if shape.layers[layer] == "sliding" else None
+    heads = shape.heads // devices
+    if shape.latent is not None:
+        yield from _latent_attention(shape.latent, shape, step, weights, heads)
+        return
+    tokens, element = step.queries, shape.element_bytes
+    q = heads * shape.head_dim
+    k = max(1, shape.kv_heads // devices) * shape.head_dim
+    rotated = 2 * tokens * (q + k) * element
+    if shape.qk_norm != "none":
+        yield "qk_norm", RoleWork(activation_bytes=rotated)
+    yield "rope", RoleWork(activation_bytes=rotated + tokens * shape.head_dim * element)
+    yield "kv_write", _kv_write(2 * k, tokens, shape, weights)
+    gate = 1 if shape.attention_gate else 0
+    yield (
+        "attention",
+        RoleWork(
+            kv_bytes=round(step.kv_read(window) * 2 * k * weights.kv_element_bytes),
+            activation_bytes=tokens * q * (2 + gate) * element,
+            flops=round(4 * step.attended_pairs(window) * q),
+        ),
+    )
+
+
+def _latent_attention(
+    latent: LatentAttention, shape: ModelShape, step: StepShape, weights: Weights, heads: int
+) -> Iterator[Named]:
+    """A decode step scores the latent rows themselves, so that all heads share them; a prefill
+    step first expands them to K and V of each head."""
+    tokens, element = step.queries, shape.element_bytes
+    row = latent.kv_rank + latent.rope_dim
+    normed = latent.kv_rank + (latent.q_rank or 0)
+    if step.is_decode:
+        q, out = row, latent.kv_rank
+    else:
+        q, out = latent.nope_dim + latent.rope_dim, latent.value_dim
+    rope = (2 * (heads + 1) + 1) * latent.rope_dim
+    yield "qk_norm", RoleWork(activation_bytes=2 * tokens * normed * element)
+    yield "rope", RoleWork(activation_bytes=tokens * rope * element)
+    yield "kv_write", _kv_write(row, tokens, shape, weights)
+    yield (
+        "attention",
+        RoleWork(
+            kv_bytes=round(step.kv_read(None) * row * weights.kv_element_bytes),
+            activation_bytes=tokens * heads * (q + out) * element,
+            flops=round(2 * step.attended_pairs(None) * heads * (q + out)),
+        ),
+    )
+
+
+def _kv_write(width: int, tokens: int, shape: ModelShape, weights: Weights) -> RoleWork:
+    moved = tokens * width * (shape.element_bytes + weights.kv_element_bytes)
+    return RoleWork(activation_bytes=moved)
+
+
+def _delta_net(
+    linear: LinearAttention, shape: ModelShape, step: StepShape, devices: int
+) -> RoleWork:
+    """Reads and writes the state S of each request once; a token costs S k, the update of S and
+    S q: 6 FLOPs for each element."""
+    heads = linear.value_heads // devices
+    keys = linear.key_heads // devices * linear.key_dim
+    state = heads * linear.key_dim * linear.value_dim
+    widths = 2 * keys + 3 * heads * linear.value_dim
+    return RoleWork(
+        kv_bytes=2 * step.batch * state * _STATE_BYTES,
+        activation_bytes=step.queries * widths * shape.element_bytes,
+        flops=6 * step.queries * state,
+    )

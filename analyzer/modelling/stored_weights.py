@@ -1,0 +1,176 @@
+"""The format of a checkpoint's weights, as the `quantization_config` of its config.json says it.
+
+Sources: transformers' quantization configurations (mxfp4, fp8, awq, gptq, bitsandbytes), those of
+compressed-tensors, NVIDIA ModelOpt and AMD Quark.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.modelling.fields import shown
+from decodescope.analyzer.modelling.shape import ModelShape
+from decodescope.analyzer.modelling.weight_format import FORMATS, WeightFormat
+
+_Config = Mapping[str, Any]
+_NUMBER = re.compile(r"\.(\d+)\.")
+_EXCLUDED = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude", "exclude_modules")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFormats:
+    """`matrices` is the format of the layers' matrices, `only_experts`: of the experts' alone.
+    `attention`, `mlp` (also the experts that all tokens share), `head`: whether these are stored so
+    too; `kv8`: a KV cache of 8 bits."""
+
+    matrices: WeightFormat
+    only_experts: bool = False
+    attention: bool = True
+    mlp: bool = True
+    head: bool = False
+    kv8: bool = False
+
+
+def stored_formats(shape: ModelShape) -> StoredFormats | None:
+    """What config.json says of quantised weights; None if it says nothing.
+
+    Raises:
+        InputError: a method or a format that is not known.
+    """
+    config = shape.quantization
+    if not config:
+        return None
+    method = config.get("quant_method") or ("modelopt" if "quant_algo" in config else None)
+    reader = _READERS.get(method) if isinstance(method, str) else None
+    found = None if reader is None else reader(config)
+    if found is None:
+        raise InputError(
+            f"{shape.source}: weights quantised by {shown(method)} in a format that is not known; "
+            "say the format with --weights"
+        )
+    return StoredFormats(
+        matrices=found,
+        only_experts=method == "mxfp4",
+        attention=not _excludes(config, "attn", len(shape.layers)),
+        mlp=not _excludes(config, "shared_expert", sum(shape.is_moe) or len(shape.layers)),
+        head=config.get("lm_head") is True,
+        kv8=bool(config.get("kv_cache_scheme")) or "8" in str(config.get("kv_cache_quant_algo")),
+    )
+
+
+def _excludes(config: _Config, word: str, layers: int) -> bool:
+    """Whether the modules that keep their dtype are those called `word` of all layers: a pattern
+    for all, or a name for each; some checkpoints except single layers."""
+    lists = [config.get(name) for name in _EXCLUDED]
+    names = [str(one) for found in lists if isinstance(found, list) for one in found]
+    numbers = [_NUMBER.findall(name) for name in names if word in name]
+    return [] in numbers or len({one for found in numbers for one in found}) >= layers
+
+
+def _mxfp4(config: _Config) -> WeightFormat:
+    return FORMATS["mxfp4"]
+
+
+def _fp8(config: _Config) -> WeightFormat | None:
+    block = config.get("weight_block_size")
+    if block is None:
+        return FORMATS["fp8-tensor"]
+    if not isinstance(block, list) or len(block) != 2 or not all(map(_is_size, block)):
+        return None
+    rows, columns = block
+    return replace(FORMATS["fp8-block"], block_rows=rows, block_columns=columns)
+
+
+def _fbgemm(config: _Config) -> WeightFormat:
+    return FORMATS["fp8"]
+
+
+def _grouped4(config: _Config) -> WeightFormat | None:
+    """AWQ and GPTQ: `bits`, `group_size` (-1: one for each channel) and zero points."""
+    bits = config.get("bits", config.get("w_bit", 4))
+    group = config.get("group_size", config.get("q_group_size", 128))
+    symmetric = config.get("sym") is True or config.get("zero_point") is False
+    return _integers(bits, group, 0 if symmetric or not _is_size(bits) else bits)
+
+
+def _integers(bits: Any, group: Any, zero_bits: Any) -> WeightFormat | None:
+    if not _is_size(bits) or bits not in (2, 3, 4, 8) or not isinstance(group, int):
+        return None
+    name = f"int{bits}" if group < 1 else f"int{bits}-g{group}"
+    return WeightFormat(name, bits, 2, block_columns=max(group, 0), zero_bits=zero_bits)
+
+
+def _bitsandbytes(config: _Config) -> WeightFormat | None:
+    if config.get("load_in_8bit"):
+        return FORMATS["int8"]
+    return FORMATS["nf4"] if config.get("load_in_4bit") else None
+
+
+def _modelopt(config: _Config) -> WeightFormat | None:
+    algorithm = str(config.get("quant_algo") or "").upper()
+    if algorithm == "FP8":
+        return FORMATS["fp8-tensor"]
+    if algorithm == "FP8_PER_CHANNEL_PER_TOKEN":
+        return FORMATS["fp8"]
+    if algorithm == "NVFP4":
+        return FORMATS["nvfp4"]
+    return FORMATS["int4"] if algorithm in ("W4A16_AWQ", "INT4_AWQ") else None
+
+
+def _compressed_tensors(config: _Config) -> WeightFormat | None:
+    groups = config.get("config_groups")
+    schemes = [
+        group["weights"]
+        for group in (groups.values() if isinstance(groups, dict) else ())
+        if isinstance(group, dict) and isinstance(group.get("weights"), dict)
+    ]
+    if not schemes or any(scheme != schemes[0] for scheme in schemes):
+        return None
+    return _scheme(schemes[0])
+
+
+def _scheme(scheme: _Config) -> WeightFormat | None:
+    bits, kind, group = scheme.get("num_bits"), scheme.get("type"), scheme.get("group_size")
+    if kind == "float" and bits == 8:
+        if scheme.get("strategy") == "block":
+            return _fp8({"weight_block_size": scheme.get("block_structure")})
+        return FORMATS["fp8-tensor" if scheme.get("strategy") == "tensor" else "fp8"]
+    if kind == "float" and bits == 4:
+        return FORMATS["mxfp4" if group == 32 else "nvfp4"]
+    if kind == "int":
+        return _integers(bits, 0 if group is None else group, 0 if scheme.get("symmetric") else 4)
+    return None
+
+
+def _quark(config: _Config) -> WeightFormat | None:
+    outer = config.get("global_quant_config")
+    weight = outer.get("weight") if isinstance(outer, dict) else None
+    if isinstance(weight, list):
+        weight = weight[0] if weight else None
+    if not isinstance(weight, dict):
+        return None
+    dtype, scheme = weight.get("dtype"), weight.get("qscheme")
+    if dtype == "fp4":
+        return FORMATS["mxfp4"]
+    if dtype in ("fp8_e4m3", "fp8_e5m2"):
+        return FORMATS["fp8-tensor" if scheme == "per_tensor" else "fp8"]
+    return FORMATS["int4"] if dtype in ("int4", "uint4") else None
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+_READERS: Mapping[str, Callable[[_Config], WeightFormat | None]] = {
+    "mxfp4": _mxfp4,
+    "fp8": _fp8,
+    "fbgemm_fp8": _fbgemm,
+    "awq": _grouped4,
+    "gptq": _grouped4,
+    "bitsandbytes": _bitsandbytes,
+    "modelopt": _modelopt,
+    "compressed-tensors": _compressed_tensors,
+    "quark": _quark,
+}

@@ -1,0 +1,116 @@
+"""Which parts of a model are stored in which format, from `--weights` and from config.json.
+
+Embedding table, router, norms, biases and, unless asked for, lm_head keep the model's dtype: so do
+engines and checkpoints. MXFP4 is a format of experts: in a model that has some, the attention's
+matrices keep the dtype (as in gpt-oss).
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.modelling.shape import ModelShape
+from decodescope.analyzer.modelling.stored_weights import StoredFormats, stored_formats
+from decodescope.analyzer.modelling.weight_format import WeightFormat, weight_format
+from decodescope.analyzer.plain import plain_line
+
+Part = Literal["attention", "mlp", "experts", "head", "embedding"]
+PARTS: tuple[Part, ...] = get_args(Part)
+_IN_LAYERS: tuple[Part, ...] = ("attention", "mlp", "experts")
+_KV = "kv"
+_MAX_SHOWN = 40
+_EXPERTS_ONLY = "mxfp4"
+# Elements of the KV cache; scales are one for each layer or head, and are not counted.
+KV_ELEMENT_BYTES: Mapping[str, int] = MappingProxyType(
+    {"bf16": 2, "fp16": 2, "fp32": 4, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "int8": 1}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The format of each part of a model, and the bytes of an element of the KV cache."""
+
+    attention: WeightFormat
+    mlp: WeightFormat
+    experts: WeightFormat
+    head: WeightFormat
+    embedding: WeightFormat
+    kv_element_bytes: int = 2
+
+    def of(self, part: Part) -> WeightFormat:
+        """The format of this part."""
+        found: WeightFormat = getattr(self, part)
+        return found
+
+    def with_parts(self, parts: Collection[Part], found: WeightFormat) -> "Weights":
+        """The same with these parts in another format."""
+        a, m, e, h, t = (found if part in parts else self.of(part) for part in PARTS)
+        return Weights(a, m, e, h, t, self.kv_element_bytes)
+
+
+def model_weights(shape: ModelShape, text: str | None = None) -> Weights:
+    """The formats that `text`, the value of `--weights`, asks for, else those of config.json.
+
+    `text` is a format for the matrices of the layers, or formats of parts, or both, with commas:
+    "fp8", "bf16,experts=mxfp4", "fp8,head=fp8,kv=fp8". Parts are attention, mlp, experts, head,
+    embedding and kv.
+
+    Raises:
+        InputError: no such format or part; without `text`, a quantization_config that is not known.
+    """
+    base = weight_format(shape.dtype)
+    plain = Weights(base, base, base, base, base, shape.element_bytes)
+    if text is None or not text.strip():
+        return _with_stored(plain, stored_formats(shape))
+    found = plain
+    for word in text.split(","):
+        part, equals, value = (one.strip() for one in word.rpartition("="))
+        if not equals:
+            found = _in_layers(found, weight_format(value), shape)
+        elif part == _KV:
+            found = replace(found, kv_element_bytes=kv_element_bytes(value))
+        elif part in PARTS:
+            found = found.with_parts((part,), weight_format(value))
+        else:
+            raise InputError(
+                f"weights {plain_line(word)[:_MAX_SHOWN]!r}: no such part; known are "
+                f"{', '.join((*PARTS, _KV))}"
+            )
+    return found
+
+
+def kv_element_bytes(name: str) -> int:
+    """Bytes of an element of a KV cache in this format.
+
+    Raises:
+        InputError: no such format.
+    """
+    found = KV_ELEMENT_BYTES.get(name.strip().lower().replace("-", "_"))
+    if found is None:
+        raise InputError(
+            f"KV cache in {plain_line(name)[:_MAX_SHOWN]!r}: no such format; known are "
+            f"{', '.join(KV_ELEMENT_BYTES)}"
+        )
+    return found
+
+
+def _in_layers(weights: Weights, found: WeightFormat, shape: ModelShape) -> Weights:
+    only_experts = found.name == _EXPERTS_ONLY and shape.experts is not None
+    parts: tuple[Part, ...] = ("experts",) if only_experts else _IN_LAYERS
+    return weights.with_parts(parts, found)
+
+
+def _with_stored(weights: Weights, stored: StoredFormats | None) -> Weights:
+    if stored is None:
+        return weights
+    parts: set[Part] = {"experts"} if stored.only_experts else set(_IN_LAYERS)
+    if not stored.attention:
+        parts.discard("attention")
+    if not stored.mlp:
+        parts.discard("mlp")
+    if stored.head:
+        parts.add("head")
+    found = weights.with_parts(parts, stored.matrices)
+    return replace(found, kv_element_bytes=1) if stored.kv8 else found
