@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from decodescope.analyzer.schema.held_up_report import HeldUpReport, SteadyState
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport
 
@@ -274,7 +275,9 @@ class Report(Struct, frozen=True):
     the durations of ops add up to over 2 % more than busy time, else "total_ns". Ranges beside each
     other are then in order of `critical_ns` too, else of `gpu_ns`. `largest_gaps`
     holds the ten longest gaps of all devices, longest first; `waterfall` is that of the step with
-    the median time.
+    the median time. `held_up` is what was not of the steps; `steady` holds the figures without it,
+    null on a CPU and without GPU ops. The verdict, `waterfall` and the profiled step of `observer`
+    are of the steady state; all else is of the whole trace.
     """
 
     schema_version: int
@@ -292,6 +295,8 @@ class Report(Struct, frozen=True):
     attribution: Attribution | None = None
     waterfall: tuple[WaterfallPart, ...] = ()
     kernels_ranked_by: Literal["total_ns", "critical_ns"] = "total_ns"
+    held_up: tuple[HeldUpReport, ...] = ()
+    steady: SteadyState | None = None
 
     @property
     def overlapping(self) -> bool:
