@@ -31,11 +31,12 @@ from decodescope.analyzer.timing.hold_causes import (
 )
 from decodescope.analyzer.timing.host_record import Why
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import KERNEL, Bools, Int64s
+from decodescope.analyzer.trace import KERNEL, Bools, GpuOps, Int64s
 
 STEP_SHARE = 0.2
 SPREADS = 20
 _FEW, _RARE = 3, 0.1
+_ALONE = 0.9
 _UNSEEN_STEPS, _UNSEEN_SHARE, _SEEN_SHARE, _SEEN_NS = 3, 0.2, 0.01, 1_000_000
 _MOST = 100
 _UNSEEN: frozenset[Why] = frozenset(("host", "late_start", "unlinked", "window_edge"))
@@ -45,7 +46,8 @@ _UNSEEN: frozenset[Why] = frozenset(("host", "late_start", "unlinked", "window_e
 class HeldUp:
     """The device did nothing for the steps in [start, end): `why` names the cause, `evidence` says
     what shows it. `call` indexes `Trace.calls`, `op` (that ended the gap, or ran long)
-    `Trace.ops`; -1 for none. `before_ops`: it lies before the first op of the trace."""
+    `Trace.ops`; -1 for none. `host` is when the host was held up, None if it was not: it may have
+    been ahead of the device. `before_ops`: it lies before the first op of the trace."""
 
     device: int
     start_ns: int
@@ -54,6 +56,7 @@ class HeldUp:
     evidence: str
     call: int
     op: int
+    host: tuple[int, int] | None = None
     before_ops: bool = False
 
     @property
@@ -223,16 +226,38 @@ def _apart(
         if place == longest:
             start_ns, end_ns = _without_usual(timeline, piece, typical_ns)
         evidence = f"{piece.evidence}; {duration(typical_ns)} {shown} (median)"
-        yield HeldUp(device, start_ns, end_ns, piece.why, evidence, piece.call, op)
+        host = _host_of(timeline, row, piece, end_ns - start_ns)
+        yield HeldUp(device, start_ns, end_ns, piece.why, evidence, piece.call, op, host)
+
+
+def _host_of(timeline: Timeline, row: int, piece: Piece, held_ns: int) -> tuple[int, int] | None:
+    """When the host was held up by a piece of a gap: during its call, of a launch call for as long
+    as the device was; without a call, before the launch call of the op that ended the gap."""
+    calls, launched = timeline.trace.calls, int(timeline.gaps.call[row])
+    if piece.late or (piece.call < 0 and launched < 0):
+        return None
+    if piece.call < 0:
+        end_ns = int(calls.start_ns[launched])
+        is_last = piece.end_ns >= end_ns
+        return (end_ns - held_ns, end_ns) if is_last else (piece.start_ns, piece.start_ns + held_ns)
+    start_ns, end_ns = int(calls.start_ns[piece.call]), int(calls.end_ns[piece.call])
+    if piece.call == launched:
+        start_ns = max(start_ns, end_ns - held_ns)
+    return start_ns, end_ns
 
 
 def _without_usual(timeline: Timeline, piece: Piece, typical_ns: int) -> tuple[int, int]:
     """The piece less the usual time, taken from beside its call as far as possible: first before
-    it, then after it, then at the end."""
+    it, then after it, then at the end. A call that, within twice the usual time, takes all of it,
+    is what is left."""
     calls = timeline.trace.calls
     start_ns, end_ns = piece.start_ns, piece.end_ns
     if piece.call < 0:
         return start_ns, end_ns - typical_ns
+    began_ns = max(int(calls.start_ns[piece.call]), start_ns)
+    ended_ns = min(int(calls.end_ns[piece.call]), end_ns)
+    if not piece.late and (end_ns - start_ns) - (ended_ns - began_ns) in range(2 * typical_ns + 1):
+        return began_ns, ended_ns
     before_ns = max(int(calls.start_ns[piece.call]) - start_ns, 0)
     taken_ns = min(typical_ns, before_ns)
     return start_ns + taken_ns, end_ns - (typical_ns - taken_ns)
@@ -251,9 +276,8 @@ def _long_ops(timeline: Timeline, scale: _Scale) -> Iterator[HeldUp]:
     held = _rare(habit, _outside(length_ns[long], habit.typical_ns, habit.spread_ns) & several)
     for place in _longest(length_ns[long], held):
         op, typical_ns = int(long[place]), int(habit.typical_ns[place])
-        start_ns, end_ns = int(ops.start_ns[op]) + typical_ns, int(ops.end_ns[op])
-        beside = (ops.device == ops.device[op]) & (ops.start_ns < end_ns) & (ops.end_ns > start_ns)
-        if np.count_nonzero(beside) > 1:
+        start_ns, end_ns = _alone(ops, op, typical_ns)
+        if end_ns - start_ns < _ALONE * (int(length_ns[op]) - typical_ns):
             continue
         name = shorten(timeline.trace.names[ops.name[op]], NAME_CELLS)
         evidence = (
@@ -261,6 +285,17 @@ def _long_ops(timeline: Timeline, scale: _Scale) -> Iterator[HeldUp]:
             f"place of {int(habit.instances[place]) - 1} other steps (median)"
         )
         yield HeldUp(int(ops.device[op]), start_ns, end_ns, "long_op", evidence, -1, op)
+
+
+def _alone(ops: GpuOps, op: int, typical_ns: int) -> tuple[int, int]:
+    """When an op ran for longer than is usual, from the end of those that began before until the
+    first that begins then."""
+    start_ns, end_ns = int(ops.start_ns[op]) + typical_ns, int(ops.end_ns[op])
+    beside = (ops.device == ops.device[op]) & (ops.start_ns < end_ns) & (ops.end_ns > start_ns)
+    beside[op] = False
+    before = beside & (ops.start_ns <= start_ns)
+    start_ns = int(ops.end_ns[before].max(initial=start_ns))
+    return start_ns, int(ops.start_ns[beside & ~before].min(initial=end_ns))
 
 
 def _before_ops(timeline: Timeline, causes: HoldCauses, scale: _Scale) -> Iterator[HeldUp]:
@@ -287,7 +322,7 @@ def _before_ops(timeline: Timeline, causes: HoldCauses, scale: _Scale) -> Iterat
         reached_ns = piece.end_ns
         said = f"{piece.evidence}; before the first op of the trace"
         span = (piece.start_ns, piece.end_ns)
-        yield HeldUp(device, *span, piece.why, said, piece.call, -1, before_ops=True)
+        yield HeldUp(device, *span, piece.why, said, piece.call, -1, span, before_ops=True)
 
 
 def _single(timeline: Timeline, found: list[HeldUp]) -> list[HeldUp]:

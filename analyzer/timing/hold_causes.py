@@ -24,7 +24,8 @@ NAME_CELLS = 100
 
 class Piece(NamedTuple):
     """A part of a gap with one cause; `call` indexes `Trace.calls` (-1: none), `known` says that
-    the trace shows the cause beyond doubt."""
+    the trace shows the cause beyond doubt, `late` that the op had been launched: the host was not
+    held up."""
 
     start_ns: int
     end_ns: int
@@ -32,6 +33,7 @@ class Piece(NamedTuple):
     evidence: str
     call: int = -1
     known: bool = False
+    late: bool = False
 
     @property
     def length_ns(self) -> int:
@@ -68,11 +70,11 @@ class HoldCauses:
         start_ns, end_ns = int(gaps.start_ns[row]), int(gaps.end_ns[row])
         least_ns = max(least_ns, MIN_HOLD_NS, int((end_ns - start_ns) * _PIECE_SHARE))
         covers = list(self._covers(row, start_ns, end_ns, least_ns))
-        edges = sorted(
-            {start_ns, end_ns}.union(
-                *({max(one.start_ns, start_ns), min(one.end_ns, end_ns)} for one in covers)
-            )
-        )
+        times_ns = {start_ns, end_ns}.union(*((one.start_ns, one.end_ns) for one in covers))
+        if (call := self._launch(row)) is not None and call >= 0:
+            calls = self.timeline.trace.calls
+            times_ns |= {int(calls.start_ns[call]), int(calls.end_ns[call])}
+        edges = sorted(time for time in times_ns if start_ns <= time <= end_ns)
         pieces = []
         for begin_ns, until_ns in pairwise(edges):
             over = [c for c in covers if c.start_ns <= begin_ns and c.end_ns >= until_ns]
@@ -178,12 +180,12 @@ class HoldCauses:
         before = duration(start_ns - int(trace.calls.start_ns[call]))
         if call in self.host.first_replays:
             said = f"{name} began {before} before, the first launch of its graph in the trace"
-            return Piece(start_ns, end_ns, "first_replay", said, call, known=True)
+            return Piece(start_ns, end_ns, "first_replay", said, call, known=True, late=True)
         if kind == DEPENDENCY:
             said = f"launched by {name} {before} before, it waited for a stream or an event"
-            return Piece(start_ns, end_ns, "wait", said, call)
+            return Piece(start_ns, end_ns, "wait", said, call, late=True)
         said = f"launched by {name} {before} before, the op began late"
-        return Piece(start_ns, end_ns, "late_start", said, call)
+        return Piece(start_ns, end_ns, "late_start", said, call, late=True)
 
     def _short_calls(
         self,
@@ -240,10 +242,12 @@ def _joined(pieces: list[Piece], least_ns: int) -> list[Piece]:
     neighbour. What follows the launch call stays with the host's delay unless it is longer."""
     pieces = _same_joined(pieces)
     while len(pieces) > 1:
-        waiting = [p for p in pieces if p.why == "late_start" or (p.why == "wait" and not p.known)]
         total_ns = pieces[-1].end_ns - pieces[0].start_ns
-        small = [p for p in pieces if p.length_ns < least_ns]
-        small += [p for p in waiting if 2 * p.length_ns < total_ns]
+        small = [
+            piece
+            for piece in pieces
+            if piece.length_ns < least_ns or (piece.late and 2 * piece.length_ns < total_ns)
+        ]
         if not small:
             break
         place = pieces.index(min(small, key=lambda piece: piece.length_ns))

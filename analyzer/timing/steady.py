@@ -73,7 +73,8 @@ def held_in_steps(timeline: Timeline, held_up: Sequence[HeldUp]) -> HeldInSteps:
         return taken
     marker = timeline.trace.ranges.take(steps.marker)
     markers = Intervals(marker.start_ns, marker.end_ns)
-    host_ns[:] = _inside_ns(_merged(held_up), markers)
+    hosts = [one.host for one in held_up if one.host is not None]
+    host_ns[:] = _inside_ns(_merged(hosts), markers)
     for devices, rows in by_devices(steps.devices).items():
         here = np.array(rows)
         times = Intervals(
@@ -128,7 +129,13 @@ def steady_step(steps: Steps, taken: HeldInSteps) -> int | None:
 def _all_held(held_up: Sequence[HeldUp], devices: tuple[int, ...]) -> Intervals:
     """The times at which each of `devices` is held up, from the first op of the trace on."""
     of_each = [
-        _merged([one for one in held_up if one.device == device and not one.before_ops])
+        _merged(
+            [
+                (one.start_ns, one.end_ns)
+                for one in held_up
+                if one.device == device and not one.before_ops
+            ]
+        )
         for device in devices
     ]
     joined = Intervals.concatenate(of_each)
@@ -137,10 +144,10 @@ def _all_held(held_up: Sequence[HeldUp], devices: tuple[int, ...]) -> Intervals:
     return Intervals(times_ns[all_held], times_ns[all_held + 1])
 
 
-def _merged(held_up: Sequence[HeldUp]) -> Intervals:
-    """The union of held-up intervals."""
-    start_ns = np.array([one.start_ns for one in held_up], dtype=np.int64)
-    end_ns = np.array([one.end_ns for one in held_up], dtype=np.int64)
+def _merged(intervals: Sequence[tuple[int, int]]) -> Intervals:
+    """The union of intervals in any order."""
+    start_ns = np.array([start_ns for start_ns, _ in intervals], dtype=np.int64)
+    end_ns = np.array([end_ns for _, end_ns in intervals], dtype=np.int64)
     times_ns, depth = depth_changes(start_ns, end_ns)
     inside = np.flatnonzero(depth[:-1] > 0) if len(depth) else times_ns
     return Intervals(times_ns[inside], times_ns[inside + 1])
