@@ -21,8 +21,9 @@ from decodescope.analyzer.schema.report import (
     StepReport,
     WaterfallPart,
 )
-from decodescope.analyzer.timing.held_up import HeldUp, find_held_up
-from decodescope.analyzer.timing.steady import HeldInSteps, held_in_steps, steady_step
+from decodescope.analyzer.timing.held_up.comparing import HeldUp
+from decodescope.analyzer.timing.held_up.find import find_held_up
+from decodescope.analyzer.timing.held_up.steady import HeldInSteps, held_in_steps, steady_step
 from decodescope.analyzer.timing.step_timeline import StepTimeline, step_timeline
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Trace

@@ -16,10 +16,10 @@ from decodescope.analyzer.schema.held_up_report import (
 )
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StepReport
 from decodescope.analyzer.timing.communication import communication_kind
-from decodescope.analyzer.timing.habits import step_kinds
-from decodescope.analyzer.timing.held_up import HeldUp
+from decodescope.analyzer.timing.held_up.comparing import HeldUp
+from decodescope.analyzer.timing.held_up.habits import step_kinds
+from decodescope.analyzer.timing.held_up.steady import HeldInSteps, HeldOnDevice, held_on_device
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
-from decodescope.analyzer.timing.steady import HeldInSteps, HeldOnDevice, held_on_device
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s
 
@@ -108,12 +108,14 @@ def step_summaries(
 ) -> tuple[StepSummary, ...]:
     """The medians of each kind of step, in the order in which the kinds appear."""
     columns = timeline.steps
-    launched = np.flatnonzero(columns.gpu_ops).tolist()
     kinds = step_kinds(timeline)
     after = columns.following
+    of_kind: dict[str, list[int]] = {}
+    for index in np.flatnonzero(columns.gpu_ops).tolist():
+        of_kind.setdefault(kinds[index], []).append(index)
     found = []
-    for kind in Counter(kinds[index] for index in launched):
-        mine = np.array([index for index in launched if kinds[index] == kind])
+    for kind, indices in of_kind.items():
+        mine = np.array(indices)
         followed = mine[(after[mine] >= 0) & (columns.gpu_ops[after[mine]] > 0)]
         timed = followed if len(followed) else mine
         span_ns = (columns.span.length_ns - taken.span_ns)[mine]

@@ -14,8 +14,8 @@ import numpy as np
 
 from decodescope.analyzer.roofline.peaks import peak_bytes_per_s
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, WaterfallPart
-from decodescope.analyzer.timing.held_up import HeldUp
-from decodescope.analyzer.timing.steady import held_inside
+from decodescope.analyzer.timing.held_up.comparing import HeldUp
+from decodescope.analyzer.timing.held_up.steady import held_inside
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
 from decodescope.analyzer.trace import Intervals
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.timing.held_up import HeldUp
+from decodescope.analyzer.timing.held_up.comparing import HeldUp
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.intervals import covered_until, depth_changes
 from decodescope.analyzer.timing.steps import Steps, by_devices

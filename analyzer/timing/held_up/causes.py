@@ -11,15 +11,24 @@ import numpy as np
 
 from decodescope.analyzer.formatting import duration, shorten
 from decodescope.analyzer.timing.gaps import DEPENDENCY, GRAPH_INTERNAL, UNLINKED
-from decodescope.analyzer.timing.host_record import CALLS, HEAVY, KNOWN, PAUSES, HostRecord, Why
+from decodescope.analyzer.timing.held_up.comparing import (
+    MIN_HOLD_NS,
+    NAME_CELLS,
+    OUTLIER_FACTOR,
+)
+from decodescope.analyzer.timing.held_up.host_record import (
+    CALLS,
+    HEAVY,
+    KNOWN,
+    PAUSES,
+    HostRecord,
+    Why,
+)
 from decodescope.analyzer.timing.intervals import covered_until, union
 from decodescope.analyzer.timing.timeline import Timeline
 
-MIN_HOLD_NS = 100_000
-OUTLIER_FACTOR = 10
 _PIECE_SHARE = 0.05
 _MANY = 100
-NAME_CELLS = 100
 
 
 class Piece(NamedTuple):
