@@ -55,7 +55,7 @@ def _before_ops(timeline: Timeline, causes: HoldCauses, scale: Scale) -> Iterato
     """Calls and pauses that ended before the first launch, while the trace has no op yet: they are
     in no gap, but in the host's time of the first step."""
     trace, launches = timeline.trace, timeline.launches
-    if not len(launches):
+    if not len(launches) or not scale.step_ns:
         return
     first = int(launches.call[0])
     first_ns = min(int(trace.calls.start_ns[first]), int(trace.ops.start_ns[0]))
