@@ -117,14 +117,11 @@ def _recurring(timeline: Timeline, rows: Int64s) -> Bools:
 def _apart(
     timeline: Timeline, row: int, pieces: list[Piece], typical_ns: int, shown: str
 ) -> Iterator[HeldUp]:
-    """The pieces of a gap as what held it up; the longest gives what is usual back."""
+    """The pieces of a gap as what held it up, less what is usual."""
     gaps = timeline.gaps
     device, op = int(gaps.device[row]), int(gaps.next[row])
-    main = max(range(len(pieces)), key=lambda place: pieces[place].length_ns)
-    for place, piece in enumerate(pieces):
-        start_ns, end_ns = piece.start_ns, piece.end_ns
-        if place == main:
-            start_ns, end_ns = _without_usual(timeline, piece, typical_ns)
+    spans = _without_usual(timeline, pieces, typical_ns)
+    for piece, (start_ns, end_ns) in zip(pieces, spans, strict=True):
         evidence = f"{piece.evidence}; {duration(typical_ns)} {shown} (median)"
         host = _host_of(timeline, row, piece, end_ns - start_ns)
         yield HeldUp(device, start_ns, end_ns, piece.why, evidence, piece.call, op, host)
@@ -146,18 +143,27 @@ def _host_of(timeline: Timeline, row: int, piece: Piece, held_ns: int) -> tuple[
     return start_ns, end_ns
 
 
-def _without_usual(timeline: Timeline, piece: Piece, typical_ns: int) -> tuple[int, int]:
-    """The piece less the usual time, taken from beside its call as far as possible: first before
-    it, then after it, then at the end. A call that, within twice the usual time, takes all of it,
-    is what is left."""
+def _without_usual(
+    timeline: Timeline, pieces: list[Piece], typical_ns: int
+) -> list[tuple[int, int]]:
+    """The pieces less the usual time: what their calls took, where at most twice the usual time is
+    left beside them; else the longest gives it, before its call as far as it can."""
     calls = timeline.trace.calls
-    start_ns, end_ns = piece.start_ns, piece.end_ns
-    if piece.call < 0:
-        return start_ns, end_ns - typical_ns
-    began_ns = max(int(calls.start_ns[piece.call]), start_ns)
-    ended_ns = min(int(calls.end_ns[piece.call]), end_ns)
-    if not piece.late and (end_ns - start_ns) - (ended_ns - began_ns) in range(2 * typical_ns + 1):
-        return began_ns, ended_ns
-    before_ns = max(int(calls.start_ns[piece.call]) - start_ns, 0)
-    taken_ns = min(typical_ns, before_ns)
-    return start_ns + taken_ns, end_ns - (typical_ns - taken_ns)
+    during = [
+        (piece.start_ns, piece.end_ns)
+        if piece.call < 0 or piece.late
+        else (
+            max(piece.start_ns, int(calls.start_ns[piece.call])),
+            min(piece.end_ns, int(calls.end_ns[piece.call])),
+        )
+        for piece in pieces
+    ]
+    left_ns = sum(piece.length_ns for piece in pieces) - sum(end - start for start, end in during)
+    if 0 < left_ns <= 2 * typical_ns:
+        return during
+    main = max(range(len(pieces)), key=lambda place: pieces[place].length_ns)
+    spans = [(piece.start_ns, piece.end_ns) for piece in pieces]
+    (start_ns, end_ns), (began_ns, _) = spans[main], during[main]
+    taken_ns = min(typical_ns, max(began_ns - start_ns, 0))
+    spans[main] = start_ns + taken_ns, end_ns - (typical_ns - taken_ns)
+    return spans
