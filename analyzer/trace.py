@@ -154,7 +154,8 @@ class Trace:
     `reference` attributes the ops of graph replays, `work` holds the operators' known work, `rank`
     is the rank of the recorded process in its distributed run, if the file names it. `shapes` holds
     the distinct launch shapes of its kernels. Merged ranks number their devices anew;
-    `device_labels` holds what each is called.
+    `device_labels` holds what each is called. `overhead` holds the profiler's own pauses, where
+    the file tells them; they belong to no thread.
     """
 
     source: Source
@@ -172,6 +173,7 @@ class Trace:
     rank: int | None = None
     device_labels: dict[int, str] = field(default_factory=dict)
     shapes: tuple[LaunchShape, ...] = ()
+    overhead: HostEvents = field(default_factory=lambda: HostEvents.concatenate(()))
 
     def device_label(self, device: int) -> int | str:
         """A device in reports: its ordinal, "rank 1 GPU 3" of merged ranks, or "cpu" if leaf

@@ -1,5 +1,6 @@
 """One trace in, all its figures out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
@@ -9,15 +10,25 @@ from decodescope.analyzer.reports.health import health
 from decodescope.analyzer.reports.identity import no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
+from decodescope.analyzer.reports.steady_report import held_up_reports, steady
 from decodescope.analyzer.reports.structure_reports import role_reports, structure_report
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, Observer, Report, StepReport
+from decodescope.analyzer.schema.report import (
+    SCHEMA_VERSION,
+    Observer,
+    Report,
+    StepReport,
+    WaterfallPart,
+)
 from decodescope.analyzer.structure.find import Structure, find_structure
 from decodescope.analyzer.structure.name_rules import bundled_rules
 from decodescope.analyzer.structure.paths import with_inferred_paths
-from decodescope.analyzer.timing.step_kinds import median_decode_step, step_kinds
+from decodescope.analyzer.timing.held_up.comparing import HeldUp
+from decodescope.analyzer.timing.held_up.find import find_held_up
+from decodescope.analyzer.timing.held_up.steady import HeldInSteps, held_in_steps, steady_step
+from decodescope.analyzer.timing.step_kinds import decode_steps, step_kinds
 from decodescope.analyzer.timing.step_timeline import StepTimeline, step_timeline
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Trace
@@ -25,12 +36,13 @@ from decodescope.analyzer.trace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(Timeline):
-    """A report, and the timeline, ranges, structure and work of each op that it was built from, for
-    views that draw time."""
+    """A report, and the timeline, ranges, structure, work of each op and held-up intervals that it
+    was built from, for views that draw time."""
 
     ranges: Ranges
     structure: Structure
     work: OpWork
+    held_up: tuple[HeldUp, ...]
     report: Report
 
     def step_timeline(self, index: int = -1) -> StepTimeline | None:
@@ -43,14 +55,18 @@ def analyze(trace: Trace) -> Analysis:
     timeline = find_timeline(trace)
     own_ranges = find_ranges(timeline)
     structure = find_structure(timeline, bundled_rules())
-    structured = structure_report(timeline, own_ranges, structure)
     ranges = with_inferred_paths(timeline, own_ranges, structure)
     work = op_work(trace, ranges.reference_op)
     devices = device_reports(timeline)
     launches = launch_report(timeline)
-    observer = _observer(timeline)
-    found = health(timeline, observer, ranges.tree.cut)
+    held_up = find_held_up(timeline)
+    taken = held_in_steps(timeline, held_up)
+    step = steady_step(timeline.steps, taken, decode_steps(timeline))
+    observer = _observer(timeline, step, taken)
+    held_reports = held_up_reports(timeline, held_up)
+    found = health(timeline, observer, held_reports, ranges.tree.cut)
     steps = _step_reports(timeline)
+    kept = steady(timeline, held_up, taken, devices, steps)
     report = Report(
         schema_version=SCHEMA_VERSION,
         source=trace.source,
@@ -61,19 +77,28 @@ def analyze(trace: Trace) -> Analysis:
         kernels=kernel_reports(timeline, work),
         ranges=range_reports(timeline, ranges),
         verdict=no_verdict(found)
-        or verdict(Evidence(devices, launches, steps, trace.capture, observer)),
+        or verdict(
+            Evidence(
+                *(kept.devices, launches, kept.steps, trace.capture, observer),
+                whole="the steady state" if held_up else "the window",
+            )
+        ),
         capture=trace.capture,
         observer=observer,
         largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(ranges),
-        waterfall=() if no_verdict(found) else waterfall(timeline),
+        waterfall=_waterfall(timeline, observer, step, held_up) if not no_verdict(found) else (),
         kernels_ranked_by="critical_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kinds(timeline),
-        structure=structured,
-        roles=role_reports(timeline, structure),
+        structure=structure_report(timeline, own_ranges, structure, step),
+        roles=role_reports(timeline, structure, step),
+        held_up=held_reports,
+        steady=kept.state,
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
-    return Analysis(**columns, ranges=ranges, structure=structure, work=work, report=report)
+    return Analysis(
+        **columns, ranges=ranges, structure=structure, work=work, held_up=held_up, report=report
+    )
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
@@ -103,10 +128,18 @@ def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
     )
 
 
-def _observer(timeline: Timeline) -> Observer | None:
+def _waterfall(
+    timeline: Timeline, observer: Observer | None, step: int | None, held_up: Sequence[HeldUp]
+) -> tuple[WaterfallPart, ...]:
+    if step is None or observer is None or observer.profiled_step_ns is None:
+        return ()
+    return waterfall(timeline, step, observer.profiled_step_ns, held_up)
+
+
+def _observer(timeline: Timeline, step: int | None, taken: HeldInSteps) -> Observer | None:
+    """The time of the profiled `step`, without what held it up, beside the unprofiled one."""
     trace, steps = timeline.trace, timeline.steps
-    index = median_decode_step(timeline)
-    profiled = int(steps.time_ns[index]) if index is not None else None
+    profiled = int(steps.time_ns[step] - taken.time_ns[step]) if step is not None else None
     unprofiled = trace.capture.unprofiled_step_ns if trace.capture else None
     if profiled is None and unprofiled is None:
         return None

@@ -1,12 +1,15 @@
 """Whether the figures of a trace can be trusted, and what their reader must know."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
+from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.reports.identity import identity_findings
 from decodescope.analyzer.roofline.verdict import DISTORTED
+from decodescope.analyzer.schema.held_up_report import HeldUpReport
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer
 from decodescope.analyzer.timing.gaps import MIN_BURST_GAPS, floor_is_hidden
 from decodescope.analyzer.timing.launches import graph_launch_calls, lost_launches
@@ -15,7 +18,7 @@ from decodescope.analyzer.trace import Trace
 
 _HARMLESS = (
     *("profiler_overhead", "cpu_capture", "no_steps", "empty_steps", "distorted_window"),
-    *("missing_ranks", "profiler_errors", "inferred_steps", "coarse_timestamps"),
+    *("missing_ranks", "profiler_errors", "inferred_steps", "coarse_timestamps", "held_up"),
 )
 
 _INFERRED = {
@@ -24,7 +27,12 @@ _INFERRED = {
 }
 
 
-def health(timeline: Timeline, observer: Observer | None, ranges_cut: int = 0) -> Health:
+def health(
+    timeline: Timeline,
+    observer: Observer | None,
+    held_up: Sequence[HeldUpReport] = (),
+    ranges_cut: int = 0,
+) -> Health:
     """Status and findings; `ranges_cut` is the number of ranges that the range tree left out.
 
     "no_gpu_activity" without a single op; "degraded" if ops are unlinked or the reader left
@@ -32,7 +40,9 @@ def health(timeline: Timeline, observer: Observer | None, ranges_cut: int = 0) -
     """
     trace = timeline.trace
     unlinked = 0 if trace.on_cpu else int(np.count_nonzero(trace.ops.launch < 0))
-    own = (Finding(*found) for found in _findings(timeline, observer, unlinked))
+    own = [Finding(*found) for found in _findings(timeline, observer, unlinked)]
+    if held_up:
+        own.append(Finding("held_up", _held_up(held_up)))
     identity = (Finding(*found) for found in identity_findings(trace))
     findings = (*identity, *trace.findings, *own)
     if ranges_cut:
@@ -127,6 +137,18 @@ def _hides_floor(timeline: Timeline) -> bool:
     if measured or timeline.trace.on_cpu or len(timeline.gaps) < MIN_BURST_GAPS:
         return False
     return floor_is_hidden(timeline.trace, timeline.gaps)
+
+
+def _held_up(held_up: Sequence[HeldUpReport]) -> str:
+    by_cause: Counter[str] = Counter()
+    for one in held_up:
+        by_cause[one.why.replace("_", " ")] += one.ns
+    causes = ", ".join(f"{why} {duration(ns)}" for why, ns in by_cause.most_common())
+    times = "once" if len(held_up) == 1 else f"{len(held_up)} times"
+    return (
+        f"the devices were held up {times} by what is not of the steps ({causes}): set apart; the "
+        "verdict, the waterfall and the steady state are without it"
+    )
 
 
 def _calls_that_overlap(trace: Trace) -> int:

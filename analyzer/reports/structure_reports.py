@@ -16,7 +16,6 @@ from decodescope.analyzer.structure.layers import MIN_LAYERS, StepLayers
 from decodescope.analyzer.structure.name_rules import ROLES
 from decodescope.analyzer.structure.paths import layer_of_nodes
 from decodescope.analyzer.timing.intervals import critical_ns
-from decodescope.analyzer.timing.step_kinds import median_decode_step
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Int64s
 
@@ -35,13 +34,14 @@ class _Layers:
     motif: tuple[int, ...]
 
 
-def structure_report(timeline: Timeline, ranges: Ranges, structure: Structure) -> StructureReport:
-    """The layers of the median decode step. `ranges` are those of the trace, without inferred
-    paths."""
-    step = median_decode_step(timeline)
-    if step is None or step not in structure.of_step:
+def structure_report(
+    timeline: Timeline, ranges: Ranges, structure: Structure, step: int | None
+) -> StructureReport:
+    """The layers of a step, the one that stands for the trace. `ranges` are those of the trace,
+    without inferred paths."""
+    rows, found = structure.of_step.get(-1 if step is None else step, (None, None))
+    if rows is None:
         return NO_STRUCTURE
-    rows, found = structure.of_step[step]
     named = np.append(layer_of_nodes(ranges.tree), NO_LAYER)[ranges.op_node[rows]]
     layers = _checked(found, named) if found is not None else _from_ranges(named)
     if layers is None:
@@ -52,7 +52,9 @@ def structure_report(timeline: Timeline, ranges: Ranges, structure: Structure) -
         source=layers.source,
         layers=len(sizes),
         prologue_ops=layers.bounds[0],
-        layer_ops=tuple(_typical(sizes[[one == motif for one in layers.motif]]) for motif in motifs),
+        layer_ops=tuple(
+            _typical(sizes[[one == motif for one in layers.motif]]) for motif in motifs
+        ),
         epilogue_ops=len(rows) - layers.bounds[-1],
         confidence=layers.confidence,
         motif_layers=tuple(layers.motif.count(motif) for motif in motifs),
@@ -60,13 +62,14 @@ def structure_report(timeline: Timeline, ranges: Ranges, structure: Structure) -
     )
 
 
-def role_reports(timeline: Timeline, structure: Structure) -> tuple[RoleReport, ...]:
-    """The roles of the median decode step, the longest first.
+def role_reports(
+    timeline: Timeline, structure: Structure, step: int | None
+) -> tuple[RoleReport, ...]:
+    """The roles of a step, the longest first.
 
     The step's busy time is the union of the ops on its devices inside its GPU span, so an op of
     another step that reaches into it counts too, with its own role.
     """
-    step = median_decode_step(timeline)
     if step is None:
         return ()
     ops, steps = timeline.trace.ops, timeline.steps
@@ -82,21 +85,23 @@ def role_reports(timeline: Timeline, structure: Structure) -> tuple[RoleReport, 
     own = np.flatnonzero(steps.op_step == step)
     count = np.bincount(structure.role[own], minlength=len(ROLES))
     place = np.bincount(structure.role[own], structure.confidence[own] == BY_PLACE, len(ROLES))
-    unknown = np.bincount(structure.role[own], structure.confidence[own] == UNKNOWN_ROLE, len(ROLES))
+    unknown = np.bincount(
+        structure.role[own], structure.confidence[own] == UNKNOWN_ROLE, len(ROLES)
+    )
     busy_ns = int(time_ns.sum())
     order = np.argsort(-time_ns, kind="stable")
     return tuple(
         RoleReport(
-            role=ROLES[role],
-            ops_per_step=int(count[role]),
-            ns_per_step=int(time_ns[role]),
-            share=int(time_ns[role]) / busy_ns if busy_ns else 0.0,
+            role=ROLES[number],
+            ops_per_step=int(count[number]),
+            ns_per_step=int(time_ns[number]),
+            share=int(time_ns[number]) / busy_ns if busy_ns else 0.0,
             bytes=None,
             limit_ns=None,
-            confidence="none" if unknown[role] else "partial" if place[role] else "exact",
+            confidence="none" if unknown[number] else "partial" if place[number] else "exact",
         )
-        for role in order.tolist()
-        if count[role] or time_ns[role]
+        for number in order.tolist()
+        if count[number] or time_ns[number]
     )
 
 

@@ -59,13 +59,15 @@ _MIN_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict rests on. `capture` and `observer` are None if the trace does not say."""
+    """What a verdict rests on: devices and steps without what held them up. `capture` and
+    `observer` are None if the trace does not say; `whole` names the devices' window in reasons."""
 
     devices: Sequence[DeviceReport]
     launches: LaunchReport
     steps: Sequence[StepReport]
     capture: CaptureInfo | None
     observer: Observer | None
+    whole: str = "the window"
 
     @property
     def step_ns(self) -> int | None:
@@ -149,7 +151,7 @@ def _budget(evidence: Evidence) -> _Budget:
     steps = [step for step in evidence.steps if step.gpu_ops]
     if not steps or evidence.observer is None or not _is_distorted(evidence.observer):
         window_ns = sum(device.window_ns for device in devices)
-        return _Budget("the window", window_ns, busy_ns, exposed_ns, idle)
+        return _Budget(evidence.whole, window_ns, busy_ns, exposed_ns, idle)
     total_ns = float(evidence.observer.unprofiled_step_ns or 0)
     step_busy_ns = min(_step_busy_ns(evidence), total_ns)
     kept = {name: sum(step.gaps.get(name, 0) for step in steps) / len(steps) for name in idle}
@@ -191,7 +193,7 @@ def _is_shallow(evidence: Evidence) -> bool:
 def _spent_reasons(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator[tuple[Bound, str]]:
     share = spent.share(spent.late_ns)
     over = "over" if share > LAUNCH_BOUND_IDLE_SHARE else "not over"
-    if spent.of == "the window":
+    if spent.of == evidence.whole:
         late = f"host_wait + launch_call + launch_latency: {duration(round(spent.late_ns))}"
     else:
         late = f"idle for the host: {duration(round(spent.late_ns))}"

@@ -4,7 +4,8 @@ step time = limit + kernel inefficiency + idle of each class + host tail, where
 limit = bytes a step must read / peak bandwidth and kernel inefficiency = busy - limit (negative if
 kernels ran faster than the peak allows: then the bytes or the peak are wrong). Busy and idle are
 those of the step's devices inside its GPU span, up to the end of the step time (the next step's ops
-may begin before this one's have ended); the host tail is the rest of the step time.
+may begin before this one's have ended); the host tail is the rest of the step time. What held the
+step up is in none of them.
 """
 
 from collections.abc import Sequence
@@ -13,28 +14,29 @@ import numpy as np
 
 from decodescope.analyzer.roofline.peaks import peak_bytes_per_s
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, WaterfallPart
-from decodescope.analyzer.timing.step_kinds import median_decode_step
+from decodescope.analyzer.timing.held_up.comparing import HeldUp
+from decodescope.analyzer.timing.held_up.steady import held_inside
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
 from decodescope.analyzer.trace import Intervals
 
 _BUSY = ("busy", "limit", "kernel_inefficiency")
 
 
-def waterfall(timeline: Timeline) -> tuple[WaterfallPart, ...]:
-    """The parts of the step with the median time; empty without steps.
+def waterfall(
+    timeline: Timeline, step: int, step_ns: int, held_up: Sequence[HeldUp] = ()
+) -> tuple[WaterfallPart, ...]:
+    """The parts of a step, which add up to `step_ns`, its time without what held it up.
 
     The limit is taken from the peak measured with the capture, else from its device's datasheet. If
     the peak or the bytes are unknown, one part `busy` replaces limit and inefficiency.
     """
     steps = timeline.steps
-    index = median_decode_step(timeline)
-    if index is None:
-        return ()
-    step_ns = int(steps.time_ns[index])
-    span = steps.span.take(np.array([index]))
-    span = Intervals(span.start_ns, np.minimum(span.end_ns, span.start_ns + step_ns))
-    idle = idle_inside(timeline.idle_of(steps.devices[index]), span)[0].tolist()
-    used_ns = int(span.length_ns[0])
+    span, devices = steps.span.take(np.array([step])), steps.devices[step]
+    until_ns = span.start_ns + steps.time_ns[step]
+    span = Intervals(span.start_ns, np.minimum(span.end_ns, until_ns))
+    held_ns, held_idle_ns = held_inside(timeline, held_up, devices, span)
+    idle = (idle_inside(timeline.idle_of(devices), span) - held_idle_ns)[0].tolist()
+    used_ns = int(span.length_ns[0] - held_ns[0])
     return (
         *_busy_parts(used_ns - sum(idle), _limit_ns(timeline.trace.capture)),
         *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),

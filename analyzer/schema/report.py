@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from decodescope.analyzer.schema.held_up_report import HeldUpReport, SteadyState
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.structure_report import (
@@ -204,10 +205,10 @@ class DeviceReport(Struct, frozen=True):
 
 class StepReport(Struct, frozen=True):
     """One decode step. `host_ns` is the host marker's length (of a step without a marker, the time
-    from the start of its first launch call to the end of its last one), `gpu_span_ns` the time from the first
-    start to the last end of the ops it launched. Busy and idle time are inside the GPU span, and so
-    are `gaps`, the ns of each class that occurred (they add up to `idle_ns`). A step on several
-    devices is busy when any of them is."""
+    from the start of its first launch call to the end of its last one), `gpu_span_ns` the time from
+    the first start to the last end of the ops it launched. Busy and idle time are inside the GPU
+    span, and so are `gaps`, the ns of each class that occurred (they add up to `idle_ns`). A step
+    on several devices is busy when any of them is."""
 
     index: int
     name: str
@@ -229,8 +230,8 @@ class RangeReport(Struct, frozen=True):
     `idle_ns` is the time of the gaps that an op of this range (or of one inside it) ended, `gaps`
     the same by class, for the classes that occurred. `kind` "operator" marks a path of framework
     operators, used if the host opened no range, "inferred" one found in the names of kernels: the
-    layer and role of ops that no range of the model contains. `matched` is the share of a graph replay's ops that
-    were found in the reference if `confidence` is "partial".
+    layer and role of ops that no range of the model contains. `matched` is the share of a graph
+    replay's ops that were found in the reference if `confidence` is "partial".
     """
 
     path: str
@@ -282,7 +283,9 @@ class Report(Struct, frozen=True):
     the durations of ops add up to over 2 % more than busy time, else "total_ns". Ranges beside each
     other are then in order of `critical_ns` too, else of `gpu_ns`. `largest_gaps`
     holds the ten longest gaps of all devices, longest first; `waterfall` is that of the step with
-    the median time.
+    the median time. `held_up` is what was not of the steps; `steady` holds the figures without it,
+    null on a CPU and without GPU ops. The verdict, `waterfall` and the profiled step of `observer`
+    are of the steady state; all else is of the whole trace.
     """
 
     schema_version: int
@@ -303,6 +306,8 @@ class Report(Struct, frozen=True):
     step_kinds: tuple[StepKindReport, ...] = ()
     structure: StructureReport | None = None
     roles: tuple[RoleReport, ...] = ()
+    held_up: tuple[HeldUpReport, ...] = ()
+    steady: SteadyState | None = None
 
     @property
     def overlapping(self) -> bool:

@@ -19,10 +19,10 @@ ROLES = (
 # One letter for each kind, so that the kinds of a sequence of ops are a string.
 KINDS = {
     "product": "P", "product_tail": "S", "gated_product": "G", "attention": "A", "softmax": "s",
-    "norm": "N", "norm_part": "n", "rope": "r", "rope_part": "o", "kv_write": "k", "activation": "g",
-    "routing": "R", "permutation": "z", "expert": "X", "quantise": "q", "communication": "c", "add": "+",
-    "multiply": "*", "concatenate": "C", "copy": "m", "sampling": "t", "convolution": "v",
-    "elementwise": "e",
+    "norm": "N", "norm_part": "n", "rope": "r", "rope_part": "o", "kv_write": "k",
+    "activation": "g", "routing": "R", "permutation": "z", "expert": "X", "quantise": "q",
+    "communication": "c", "add": "+", "multiply": "*", "concatenate": "C", "copy": "m",
+    "sampling": "t", "convolution": "v", "elementwise": "e",
 }  # fmt: skip
 UNKNOWN = "?"
 _MAX_RULES = 10_000

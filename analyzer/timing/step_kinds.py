@@ -30,20 +30,15 @@ def step_kinds(timeline: Timeline) -> tuple[StepKindReport, ...]:
     return tuple(_report(steps, annotations, mine) for _, mine in ordered)
 
 
-def median_decode_step(timeline: Timeline) -> int | None:
-    """The step that stands for a trace: the (lower) median by time of the decode steps with GPU
-    ops, of the batch size with most of them; without decode steps, of all steps with ops.
-
-    Only steps followed by another one with ops count, if there are any. None without such a step.
-    """
-    steps = timeline.steps
+def decode_steps(timeline: Timeline) -> Int64s | None:
+    """The decode steps of the batch size that most of them have: those that a trace is about. None
+    without decode steps."""
     kinds = [row for row in step_kinds(timeline) if row.kind == "decode"]
     if not kinds:
-        return steps.median()
-    said = kinds_of(timeline.trace, steps)
-    batch = kinds[0].batch
+        return None
+    said, batch = kinds_of(timeline.trace, timeline.steps), kinds[0].batch
     mine = [i for i, one in enumerate(said) if one.kind == "decode" and one.batch == batch]
-    return steps.median(np.array(mine, dtype=np.int64))
+    return np.array(mine, dtype=np.int64)
 
 
 def kinds_of(trace: Trace, steps: Steps) -> tuple[StepAnnotation, ...]:

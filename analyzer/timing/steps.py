@@ -62,15 +62,12 @@ class Steps:
     def __len__(self) -> int:
         return len(self.marker)
 
-    def median(self, among: Int64s | None = None) -> int | None:
+    def median(self) -> int | None:
         """The step with the (lower) median time among those followed by another step with ops.
 
-        If there is no such step, among all steps with ops; None if no step has any. Only the steps
-        `among` count, if given and any of them has ops.
+        If there is no such step, among all steps with ops; None if no step has any.
         """
         launched = np.flatnonzero(self.gpu_ops)
-        if among is not None and self.gpu_ops[among].any():
-            launched = among[self.gpu_ops[among] > 0]
         after = self.following[launched]
         followed = launched[(after >= 0) & (self.gpu_ops[after] > 0)]
         candidates = followed if len(followed) else launched

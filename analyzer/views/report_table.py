@@ -8,6 +8,7 @@ from rich.text import Text
 from decodescope.analyzer.formatting import count, duration, percent, weights_note
 from decodescope.analyzer.reports.per_step import communication_fraction, idle_fraction
 from decodescope.analyzer.schema.report import RankReport, RanksReport, Report
+from decodescope.analyzer.views.held_up_table import held_up_parts
 from decodescope.analyzer.views.idle_tables import (
     communication_table,
     devices_table,
@@ -85,6 +86,8 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
     yield _verdict(report)
     yield from _health(report)
     yield from waterfall_section(report.waterfall, width)
+    if report.held_up and report.steady is not None:
+        yield from section("Held up", *held_up_parts(report, report.steady, width))
     if report.devices:
         yield from _idle(report, by, width)
     if report.launches.calls:

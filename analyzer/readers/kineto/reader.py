@@ -97,6 +97,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         work=columns.work.work() if rows is None else stored_work(rows),
         rank=_rank(events.metadata),
         shapes=columns.shapes.shapes.table(),
+        overhead=sorted_host_events(columns.overhead, moved),
     )
     return _without_lead(trace)
 
@@ -130,6 +131,7 @@ def _without_lead(trace: Trace) -> Trace:
         calls=trace.calls.take(kept_calls),
         cpu_ops=trace.cpu_ops.take(trace.cpu_ops.start_ns >= first_ns),
         ranges=trace.ranges.take(trace.ranges.start_ns >= first_ns),
+        overhead=trace.overhead.take(trace.overhead.end_ns >= first_ns),
     )
 
 

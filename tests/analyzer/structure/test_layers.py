@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.structure.layers import Layer
-from tests.helpers.decode_ops import RecordedStep, layers_of, recorded_steps
+from tests.helpers.recorded.decode_ops import RecordedStep, layers_of, recorded_steps
 
 STEPS = recorded_steps()
 WITHOUT_LAYERS = ("vision", "diffusion", "random ops")

@@ -4,12 +4,11 @@ import pytest
 
 from decodescope.analyzer.structure.name_rules import ROLES, bundled_rules
 from decodescope.analyzer.structure.places import roles_in_step
-from tests.helpers.decode_ops import RecordedStep, allowed_roles, layers_of, recorded_steps
+from tests.helpers.recorded.decode_ops import RecordedStep, allowed_roles, layers_of, recorded_steps
 
 STEPS = recorded_steps()
 MIN_AGREEMENT = 0.98
-CASES = [case for case, step in STEPS.items()
-         if case not in ("vision", "diffusion", "random ops") and max(step.layers) >= 0]  # fmt: skip
+CASES = [case for case, step in STEPS.items() if max(step.layers) >= 0]
 
 
 def roles_of(step: RecordedStep) -> list[str]:

@@ -14,11 +14,9 @@ from decodescope.analyzer.structure.layers import StepLayers, find_layers
 from decodescope.analyzer.structure.name_rules import bundled_rules
 from decodescope.analyzer.trace import Int64s
 
-_PATH = Path(__file__).resolve().parent.parent / "data" / "decode_ops.json.gz"
+_PATH = Path(__file__).resolve().parents[2] / "data" / "decode_ops.json.gz"
 _LAYER = re.compile(r"(?:layer\.|DecoderLayer_|GPT2Block_)(\d+)")
-_ATTENTION = frozenset(
-    ("qkv", "qk_norm", "rope", "kv_write", "attention", "o", "copy", "quantise")
-)
+_ATTENTION = frozenset(("qkv", "qk_norm", "rope", "kv_write", "attention", "o", "copy", "quantise"))
 _FEED_FORWARD = frozenset(("gate_up", "activation", "down", "quantise"))
 _MIXTURE = frozenset(("router", "experts", "activation", "gate_up", "down", "norm"))
 # What the last part of a path allows as roles: of our own ranges, then of transformers' modules.
