@@ -114,8 +114,8 @@ def _findings(
     if _hides_floor(timeline):
         yield (
             "coarse_timestamps",
-            "the timestamps hide the time between ops that are queued back to back (most gaps are "
-            "whole microseconds, or one and the same few ns): the kernel floor is unknown",
+            "the timestamps hide the time between ops that are queued back to back (they are whole "
+            "microseconds, or most gaps are one and the same few ns): no kernel floor is estimated",
         )
     if not len(steps):
         yield (

@@ -204,11 +204,11 @@ class DeviceReport(Struct, frozen=True):
 
 
 class StepReport(Struct, frozen=True):
-    """One decode step. `host_ns` is the host marker's length (of a step without a marker, the time
-    from the start of its first launch call to the end of its last one), `gpu_span_ns` the time from
-    the first start to the last end of the ops it launched. Busy and idle time are inside the GPU
-    span, and so are `gaps`, the ns of each class that occurred (they add up to `idle_ns`). A step
-    on several devices is busy when any of them is."""
+    """One decode step. `host_ns` is the host marker's length; of a step without a marker, it is the
+    time from the start of its first launch call to the end of its last one. `gpu_span_ns` is the
+    time from the first start to the last end of the ops it launched. Busy and idle time are inside
+    the GPU span, and so are `gaps`, the ns of each class that occurred (they add up to `idle_ns`).
+    A step on several devices is busy when any of them is."""
 
     index: int
     name: str

@@ -221,13 +221,14 @@ def _inside_layers(ops: Int64s, layers: Run) -> Bools:
     """For each call of two cycles, given its number of ops: whether it lies inside the layers of
     either, where no step begins."""
     length, ops_before = int(ops.sum()) // 2, np.cumsum(ops) - ops
-    return np.any(
+    inside: Bools = np.any(
         [
             (ops_before + moved > layers.start) & (ops_before + moved < layers.end)
             for moved in (-length, 0, length)
         ],
         axis=0,
     )
+    return inside
 
 
 def _cut(thread: _Thread, anchors: Int64s, run: Run, two: Int64s, inside: Bools) -> _Cut:

@@ -47,7 +47,9 @@ def maximal_runs(names: Int64s, *, min_repeats: int = 2) -> tuple[Run, ...]:
         raise ValueError(f"min_repeats is {min_repeats}, it must be at least 2")
     length, ranks, found = 1, [], [np.zeros((0, 3), dtype=np.int64)]
     rank, distance = _ranked(names)
-    while distance.any():
+    # If no distance exceeds k / 2, neither does the period of a run that is not found yet: by Fine
+    # and Wilf's theorem, its stretches of k names would give the whole run one shorter period.
+    while (2 * distance > length).any():
         ranks.append(rank)
         found += [_long_runs(distance, length), _short_runs(ranks, distance, length)]
         if length * min_repeats >= 2 * len(names) or len(rank) <= length:

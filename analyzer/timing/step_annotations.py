@@ -27,7 +27,7 @@ MOST = 10**12
 _NUMBER = r"(?:[\s_#:./-]*\d+)?$"
 ENGINE_MARKER = re.compile(
     r"execute_(?:model\b|new_\d|(?:\d+_)?context_)"
-    r"|step\[\s*[A-Za-z_]+\b"
+    r"|step\[\s*[A-Za-z_]"
     r"|(?:prefill|decode)\[bs="
     r"|\[Executor\] _forward_step\b"
 )
@@ -49,7 +49,7 @@ _SUMS = rf"\(sq{_N}sk{_N}(?:sqsq[0-9]+)?(?:sqsk[0-9]+)?\)"
 _VLLM_DETAILED = re.compile(rf"execute_(?:[0-9]+_)?context_{_N}{_SUMS}_generation_{_N}{_SUMS}$")
 _VLLM = re.compile(rf"execute_(?:[0-9]+_)?context_{_N}\({_N}\)_generation_{_N}\({_N}\)$")
 _VLLM_CACHED = re.compile(rf"execute_new_{_N}_cached_{_N}$")
-_SGLANG = re.compile(r"step\[\s*([A-Za-z_]+)\b([^\]]*)\]$")
+_SGLANG = re.compile(r"step\[\s*([A-Za-z_][A-Za-z_0-9]*)\b([^\]]*)\]$")
 _ATOM = re.compile(rf"(prefill|decode)\[bs={_N}(?:/[0-9]+)?\s+tok={_N}\b(.*)\]$")
 _TENSORRT_LLM = re.compile(
     rf"\[Executor\] _forward_step(?: [0-9]+)?: {_N} ctx reqs,(?: {_N} ctx tokens,)? {_N} gen reqs"

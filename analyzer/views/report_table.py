@@ -94,7 +94,8 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
         yield from section("Launch calls", launches_table(report.launches, width))
     if report.steps:
         yield from section("Steps", steps_table(report, width))
-    if any(row.kind != "unknown" for row in report.step_kinds):
+    # The title of a capture of ours says what its steps are.
+    if report.capture is None and any(row.kind != "unknown" for row in report.step_kinds):
         yield from section("Kinds of steps", step_kinds_table(report, width))
     if report.structure is not None and report.structure.layers:
         line = [layers_line(report.structure)]

@@ -27,6 +27,7 @@ _OWN: tuple[tuple[str, frozenset[str]], ...] = (
     (r"gate_up\+silu", frozenset(("gate_up", "quantise"))),
     (r"down_proj\+residual", frozenset(("down", "quantise"))),
     (r"final_norm\+lm_head", frozenset(("head", "quantise"))),
+    (r"quantize$", frozenset(("quantise",))),
     (r"norm", frozenset(("norm", "quantise"))),
     (r"attention$", _ATTENTION),
     (r"mlp$", _FEED_FORWARD),

@@ -1,0 +1,94 @@
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from decodescope.analyzer import analyze
+from decodescope.analyzer.readers.reading import load
+from decodescope.analyzer.schema.structure_report import StepKindReport
+from decodescope.analyzer.timing.step_kinds import kinds_of
+from tests.helpers.kineto_events import Event, call, op, span, trace_of
+
+
+def steps_of(*names: str, tid: int = 1) -> list[Event]:
+    """Ranges of these names, 100 ns each; each launches one op, of 10, 20, … ns, 50 ns later."""
+    events = []
+    for index, name in enumerate(names):
+        at = 100 * index
+        events += [
+            span(at, at + 100, name, tid=tid),
+            call(at + 5, at + 6, index + 1, tid=tid),
+            op(at + 50, at + 60 + 10 * index, index + 1),
+        ]
+    return events
+
+
+def kinds(*events: Event) -> list[tuple[str, int, int | None, int | None, int | None]]:
+    report = analyze(trace_of(*events)).report
+    return [
+        (row.kind, row.steps, row.batch, row.kv_tokens, row.query_tokens)
+        for row in report.step_kinds
+    ]
+
+
+def _vllm(context: int, generation: int, kv_tokens: int) -> str:
+    return (
+        f"execute_9_context_{context}(sq{5 * context}sk{5 * context}sqsq0sqsk0)"
+        f"_generation_{generation}(sq{generation}sk{kv_tokens}sqsq0sqsk0)"
+    )
+
+
+def test_one_row_for_each_kind_and_batch_with_the_lower_median_of_its_steps() -> None:
+    names = [_vllm(0, 4, 400), _vllm(0, 4, 404), _vllm(1, 4, 408), _vllm(2, 0, 0), _vllm(0, 4, 420)]
+    report = analyze(trace_of(*steps_of(*names, _vllm(0, 4, 500)))).report
+    assert report.step_kinds == (
+        StepKindReport("decode", 4, 4, 404, 4, 100),
+        StepKindReport("mixed", 1, 5, 413, 9, 100),
+        StepKindReport("prefill", 1, 2, 10, 10, 100),
+    )
+    assert msgspec.to_builtins(report)["step_kinds"][0]["kind"] == "decode"
+
+
+def test_nested_annotations_of_two_engines_are_one_step() -> None:
+    outer, inner = "execute_context_0(0)_generation_4(4)", "step[DECODE bs=3 g_sk=77]"
+    both = steps_of(outer, outer)
+    both += [span(2, 60, inner), span(104, 160, inner)]
+    assert kinds(*both) == [("decode", 2, 4, 77, 4)]
+    inside = [*steps_of(inner, inner), span(2, 60, outer)]
+    assert kinds(*inside) == [("decode", 2, 3, 77, 3)]
+
+
+def test_the_profilers_steps_take_their_kind_from_the_annotations_inside() -> None:
+    events = steps_of("ProfilerStep#1", "ProfilerStep#2", "ProfilerStep#3")
+    events += [
+        span(2, 90, "step[DECODE bs=3]"),
+        span(102, 140, "step[DECODE bs=3]"), span(142, 180, "step[DECODE bs=5]"),
+        span(202, 250, "step[DECODE bs=3]", tid=9),
+    ]  # fmt: skip
+    assert sorted(kinds(*events), key=str) == [
+        ("decode", 1, 3, None, 3), ("decode", 1, None, None, None), ("unknown", 1, None, None, None)
+    ]  # fmt: skip
+
+
+def test_other_markers_are_of_unknown_kind_and_no_steps_have_no_kinds() -> None:
+    assert kinds(*steps_of("step 1", "step 2")) == [("unknown", 2, None, None, None)]
+    assert kinds(*steps_of("forward")) == []
+
+
+def test_a_captures_steps_have_its_batch_and_position(repository: Path) -> None:
+    trace = load(repository / "analyzer" / "recordings" / "h200-llama-3.2-1b-fused.dsrec")
+    assert trace.capture is not None
+    capture = replace(trace, capture=msgspec.structs.replace(trace.capture, batch=3, position=100))
+    said = kinds_of(capture, analyze(capture).steps)
+    assert [(one.kind, one.batch, one.kv_tokens) for one in said] == [
+        ("decode", 3, 303), ("decode", 3, 306), ("decode", 3, 309)
+    ]  # fmt: skip
+
+
+def test_a_step_of_vllm(foreign_traces: Path) -> None:
+    report = analyze(load(foreign_traces / "mi300x_vllm_decode_graph.json.gz")).report
+    (row,) = report.step_kinds
+    assert (row.kind, row.steps, row.batch, row.kv_tokens) == ("decode", 1, 32, 55_086)
+    assert [finding.code for finding in report.health.findings] == ["coarse_timestamps"]
+    assert report.health.status == "ok"
+    assert report.devices[0].kernel_floor_ns is None
