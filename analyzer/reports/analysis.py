@@ -1,10 +1,12 @@
 """One trace in, all its figures out."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
+from decodescope.analyzer.attribution.capture_choice import choose_captures
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.reports.device_report import device_reports
 from decodescope.analyzer.reports.gap_report import idle_by_name, largest_gaps
+from decodescope.analyzer.reports.given import NOTHING, Given
 from decodescope.analyzer.reports.health import health
 from decodescope.analyzer.reports.identity import no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
@@ -32,9 +34,16 @@ class Analysis(Timeline):
         return step_timeline(self, index)
 
 
-def analyze(trace: Trace) -> Analysis:
-    """Compute every figure of `Report`. Works for any trace, also one without GPU activity."""
+def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
+    """Compute every figure of `Report`. Works for any trace, also one without GPU activity.
+
+    Raises:
+        InputError: what is `given` beside the trace is not what it should be.
+    """
     timeline = find_timeline(trace)
+    if given.captures:
+        timeline = _with_captures(timeline, given.captures)
+        trace = timeline.trace
     ranges = find_ranges(timeline)
     work = op_work(trace, ranges.reference_op)
     devices = device_reports(timeline)
@@ -62,6 +71,13 @@ def analyze(trace: Trace) -> Analysis:
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
     return Analysis(**columns, ranges=ranges, work=work, report=report)
+
+
+def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
+    trace = timeline.trace
+    reference, findings = choose_captures(timeline, captures)
+    trace = replace(trace, reference=reference, findings=(*trace.findings, *findings))
+    return replace(timeline, trace=trace)
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:

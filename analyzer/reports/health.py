@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from decodescope.analyzer.attribution.capture_choice import NOT_USED
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
 from decodescope.analyzer.reports.identity import identity_findings
 from decodescope.analyzer.roofline.verdict import DISTORTED
@@ -14,7 +15,7 @@ from decodescope.analyzer.trace import Trace
 
 _HARMLESS = (
     *("profiler_overhead", "cpu_capture", "no_steps", "empty_steps", "distorted_window"),
-    *("missing_ranks", "profiler_errors"),
+    *("missing_ranks", "profiler_errors", NOT_USED),
 )
 
 

@@ -15,8 +15,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class EventArgs(msgspec.Struct, gc=False):
     """The arguments that analyses need; every other key is skipped.
 
-    Launch shapes, and the arguments that `record_shapes` adds to operators, stay JSON until one is
-    needed.
+    Launch shapes, the arguments that `record_shapes` adds to operators, the name of the kernel that
+    a call launches, and annotations of graph nodes stay JSON until one is needed.
     """
 
     device: Id = None
@@ -34,6 +34,11 @@ class EventArgs(msgspec.Struct, gc=False):
     input_types: msgspec.Raw = msgspec.field(default=_NONE, name="Input type")
     input_strides: msgspec.Raw = msgspec.field(default=_NONE, name="Input Strides")
     concrete_inputs: msgspec.Raw = msgspec.field(default=_NONE, name="Concrete Inputs")
+    kernel: msgspec.Raw = _NONE
+    module_fqn: msgspec.Raw = _NONE
+    annotation: msgspec.Raw = _NONE
+    text: msgspec.Raw = msgspec.field(default=_NONE, name="str")
+    label: msgspec.Raw = msgspec.field(default=_NONE, name="name")
 
 
 _KEYS = tuple((one.name, one.encode_name, one.type) for one in msgspec.structs.fields(EventArgs))

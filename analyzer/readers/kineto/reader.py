@@ -69,6 +69,8 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
     capture = stored(CAPTURE_KEY, CaptureInfo, "bad_capture_info", "the decodescope block")
     what = "the reference of the graph replays"
     reference = stored(REFERENCE_KEY, GraphReference, "bad_reference", what)
+    if reference is None:
+        reference = columns.annotations.reference()
     rows = stored(WORK_KEY, WorkRows, "bad_operator_work", "the operators' work")
     names, moved = columns.names.sorted_table()
     calls = sorted_host_events(columns.calls, moved)
@@ -96,6 +98,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         work=columns.work.work() if rows is None else stored_work(rows),
         rank=_rank(events.metadata),
         shapes=columns.shapes.shapes.table(),
+        call_kernels=columns.kernels.table(moved),
     )
     return _without_lead(trace)
 
