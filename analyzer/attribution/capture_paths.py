@@ -186,37 +186,33 @@ def _add(trace: Trace, graphs: Sequence[_Graph], result: _Result) -> None:
 
 def _tree(trace: Trace, graphs: Sequence[_Graph]) -> tuple[PathTree, list[int]]:
     """The paths of one group's nodes as a tree, and each node's number in it."""
-    instances: dict[tuple[int, ...], int] = {}
-    count: Counter[tuple[tuple[int, ...], str]] = Counter()
-    chains = []
-    for graph in graphs:
-        for node in graph.nodes:
-            chain: tuple[int, ...] = ()
-            for one in node.ranges:
-                part = _part(_name(trace, one))
-                if part is None:
-                    continue
-                around, chain = chain, (*chain, one)
-                if chain not in instances:
-                    instances[chain] = count[around, part]
-                    count[around, part] += 1
-            chains.append((chain, node.operator))
-    tree = PathTree()
-    known: dict[tuple[int, ...], int] = {(): NO_NODE}
-
-    def number(chain: tuple[int, ...]) -> int:
-        if chain not in known:
-            part = _part(_name(trace, chain[-1])) or ""
-            several = count[chain[:-1], part] > 1
-            name = f"{part}[{instances[chain]}]" if several else part
-            known[chain] = tree.child(number(chain[:-1]), name)
-        return known[chain]
-
+    parts: dict[int, str | None] = {}
+    instances: dict[tuple[int, int], int] = {}
+    count: Counter[tuple[int, str]] = Counter()
+    place: list[int] = []
+    ends = []
+    for node in (node for graph in graphs for node in graph.nodes):
+        at = NO_NODE
+        for row in node.ranges:
+            part = parts[row] if row in parts else parts.setdefault(row, _part(_name(trace, row)))
+            if part is None:
+                continue
+            if (at, row) not in instances:
+                instances[at, row] = len(place)
+                place.append(count[at, part])
+                count[at, part] += 1
+            at = instances[at, row]
+        ends.append((at, node.operator))
+    tree, numbers = PathTree(), {NO_NODE: NO_NODE}
+    for (parent, row), instance in instances.items():
+        part = parts[row] or ""
+        name = f"{part}[{place[instance]}]" if count[parent, part] > 1 else part
+        numbers[instance] = tree.child(numbers[parent], name)
     found = []
-    for chain, operator in chains:
-        at = number(chain)
+    for at, operator in ends:
         name = _operator_name(trace, operator)
-        found.append(at if name is None else tree.child(at, name, operator=True))
+        top = numbers[at]
+        found.append(top if name is None else tree.child(top, name, operator=True))
     return tree, found
 
 

@@ -172,15 +172,14 @@ class CapturedReplays:
         names = name[launch.ops]
         ops = self.trace.ops.take(launch.ops)
         ordered = bool((ops.graph_node_id >= 0).all())
-        if not ordered:
-            streams = np.unique(np.stack((ops.device, ops.stream)), axis=1).shape[1]
-            pairs = np.unique(np.stack((names, ops.device, ops.stream)), axis=1).shape[1]
-            ordered = streams == 1 or pairs == len(np.unique(names))
-        key = names.tobytes() + bytes([ordered])
+        ordered |= np.unique(np.stack((ops.device, ops.stream)), axis=1).shape[1] == 1
+        pairs = np.unique(np.stack((names, ops.device, ops.stream)), axis=1).shape[1]
+        by_name = ordered or pairs == len(np.unique(names))
+        key = names.tobytes() + bytes((ordered, by_name))
         if key not in self._kind_of:
             self._kind_of[key] = len(self._replays)
             texts = [self.trace.names[one] for one in ops.name.tolist()]
-            self._replays.append(Replay(names, texts, ordered))
+            self._replays.append(Replay(names, texts, ordered, by_name))
         return self._kind_of[key]
 
     def _nodes_of(self, graph: CapturedGraph) -> Nodes:

@@ -27,11 +27,13 @@ _TELLING = {FAMILIES.index("matmul"): 0.5, FAMILIES.index("attention"): 0.2}
 @dataclass(frozen=True, slots=True, eq=False)
 class Replay:
     """One replay: the number and text of each op's name, in the order of the graph's nodes.
-    `ordered`: this order is certain, not only that of start on several streams."""
+    `ordered`: this order is certain for all ops, not only that of start on several streams;
+    `ordered_by_name`: for those of any one name."""
 
     name: Int64s
     texts: Sequence[str]
     ordered: bool
+    ordered_by_name: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +73,7 @@ def match_graph(replay: Replay, nodes: Nodes) -> GraphMatch | None:
         return _in_order(replay, nodes)
     enough = len(replay.name) >= LEAST_MATCHED * len(nodes.name)
     if enough and len(at := _blocks(replay.name, nodes.name)) == 1:
-        return GraphMatch(np.arange(len(replay.name)) + at[0], replay.ordered)
+        return GraphMatch(np.arange(len(replay.name)) + at[0], replay.ordered_by_name)
     if nodes.cut:
         return _beginning(replay.name, nodes.name)
     if not _alike(replay.name, nodes.name):

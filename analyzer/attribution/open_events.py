@@ -7,7 +7,7 @@ import numpy as np
 from decodescope.analyzer.trace import HostEvents, Int64s, Trace
 
 # Programs nest ranges and operators less deep; more are made up.
-MAX_OPEN = 1_000
+MAX_OPEN = 256
 
 
 def open_events(
