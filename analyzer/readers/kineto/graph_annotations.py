@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
-import numpy as np
 
 from decodescope.analyzer.readers.columns import MAX_NAME
 from decodescope.analyzer.readers.kineto.event import EventArgs, clean_text
@@ -26,27 +25,29 @@ _values = msgspec.json.Decoder()
 
 
 class AnnotationColumn:
-    """Takes GPU ops batch by batch; the first annotation of a node counts."""
+    """Takes GPU ops batch by batch; the first op of a node decides on its annotation."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, str] = {}
         self._nodes: dict[int, ReferenceOp] = {}
+        self._seen: set[int] = set()
 
     def add(self, names: Sequence[str | None], args: Sequence[EventArgs], node_id: Int64s) -> None:
         """Append the annotations of one batch's ops; `node_id` is -1 for ops of no graph."""
         if not (node_id > 0).any():
             return
-        nodes, first = np.unique(node_id, return_index=True)
-        for node, index in zip(nodes.tolist(), first.tolist(), strict=True):
-            if node > 0 and node not in self._nodes:
-                path = self._path(args[index])
-                if path:
-                    name = (names[index] or "")[:MAX_NAME]
-                    self._nodes[node] = ReferenceOp(stream=0, name=name, path=path, node=node)
+        first_at = {node: k for k, node in enumerate(reversed(node_id.tolist()))}
+        for node in first_at.keys() - self._seen:
+            index = len(names) - 1 - first_at[node]
+            if node > 0 and (path := self._path(args[index])):
+                name = (names[index] or "")[:MAX_NAME]
+                self._nodes[node] = ReferenceOp(stream=0, name=name, path=path, node=node)
+        self._seen |= first_at.keys()
 
     def reference(self) -> GraphReference | None:
         """The annotated nodes; None without any."""
-        return GraphReference(tuple(self._nodes.values())) if self._nodes else None
+        nodes = sorted(self._nodes.items())
+        return GraphReference(tuple(op for _, op in nodes)) if nodes else None
 
     def _path(self, args: EventArgs) -> str:
         for text in (args.module_fqn, args.text, args.annotation, args.label):
