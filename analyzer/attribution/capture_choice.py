@@ -8,7 +8,7 @@ from decodescope.analyzer.attribution.captured_replays import CapturedReplays, F
 from decodescope.analyzer.attribution.host_paths import host_nodes
 from decodescope.analyzer.attribution.node_replays import match_captured
 from decodescope.analyzer.attribution.range_tree import PathTree
-from decodescope.analyzer.reference import CapturedGraph, GraphReference
+from decodescope.analyzer.reference import CapturedGraph, GraphReference, ReferenceOp
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Trace
@@ -58,10 +58,10 @@ def choose_captures(
 
 
 def _only(
-    given: GraphReference, groups: set[int], annotated: tuple[msgspec.Struct, ...]
+    given: GraphReference, groups: set[int], annotated: tuple[ReferenceOp, ...]
 ) -> GraphReference:
     """The reference with the graphs of some groups, and annotated nodes behind them."""
-    ops = []
+    ops: list[ReferenceOp] = []
     graphs: list[CapturedGraph] = []
     for graph in given.graphs:
         if graph.group in groups:

@@ -205,8 +205,8 @@ def _tree(trace: Trace, graphs: Sequence[_Graph]) -> tuple[PathTree, list[int]]:
         ends.append((at, node.operator))
     tree, numbers = PathTree(), {NO_NODE: NO_NODE}
     for (parent, row), instance in instances.items():
-        part = parts[row] or ""
-        name = f"{part}[{place[instance]}]" if count[parent, part] > 1 else part
+        shown = parts[row] or ""
+        name = f"{shown}[{place[instance]}]" if count[parent, shown] > 1 else shown
         numbers[instance] = tree.child(numbers[parent], name)
     found = []
     for at, operator in ends:

@@ -19,7 +19,7 @@ class EventArgs(msgspec.Struct, gc=False):
     a call launches, and annotations of graph nodes stay JSON until one is needed.
     """
 
-    # In the order in which Kineto writes them: msgspec looks for a key behind the last one it found.
+    # In the order of Kineto's text: msgspec looks for a key behind the last one that it found.
     external_id: Id = msgspec.field(default=NOT_GIVEN, name="External id")
     device: Id = None
     stream: Id = None

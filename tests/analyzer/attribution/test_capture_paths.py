@@ -10,7 +10,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.reference import ReferenceOp
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.trace import Trace
-from tests.helpers.captures import (
+from tests.helpers.foreign.captures import (
     capture_of,
     captured,
     kernels,

@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,10 +13,12 @@ from decodescope.analyzer import Analysis, Given, analyze, load
 from decodescope.analyzer.attribution.node_replays import batch_of, replay_sources
 from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
-from decodescope.analyzer.schema.report import Attribution
+from decodescope.analyzer.schema.report import Attribution, Source
 from decodescope.analyzer.trace import Trace
-from tests.helpers.captures import (
+from tests.helpers.foreign.captures import (
     MARKER,
+    Node,
+    attributed,
     capture_of,
     captured,
     kernels,
@@ -54,7 +57,7 @@ def test_a_whole_graph_gets_the_paths_of_its_capture(named: bool, node_ids: bool
     events = [*replays(kernels(FULL), node_ids=node_ids), *replays(kernels(FULL), at=5_000)]
     analysis = with_capture(events, profile)
     assert below_marker(analysis) == paths_of(FULL) * 2
-    assert analysis.report.attribution == Attribution(exact=2 * len(FULL), partial=0, none=0)
+    assert attributed(analysis) == Attribution(exact=2 * len(FULL), partial=0, none=0)
     assert replay_sources(analysis.trace, analysis.ranges.reference_op) == {"capture": 28}
     assert why_unused(analysis) == []
 
@@ -69,7 +72,7 @@ def test_calls_in_front_and_behind_that_are_no_nodes_have_no_partner() -> None:
     more = [("fill", (), "aten::fill_"), *nodes, ("copy", (), "aten::copy_")]
     analysis = with_capture(replays(kernels(nodes)), capture_of(captured(more)))
     assert below_marker(analysis) == paths_of(nodes)
-    assert analysis.report.attribution.exact == len(nodes)
+    assert attributed(analysis).exact == len(nodes)
 
 
 def test_modules_open_around_the_launch_are_not_repeated() -> None:
@@ -80,7 +83,12 @@ def test_modules_open_around_the_launch_are_not_repeated() -> None:
 
 def test_pieces_of_equal_kernels_are_told_apart_by_their_order() -> None:
     first, last = model(0)[:1], model(0)[1:]
-    pieces = [first, *([(k, (), f"aten::{k}") for k in ("norm", "qkv")] for _ in range(3)), last]
+    layer: list[Node] = [(name, (), f"aten::{name}") for name in ("norm", "qkv")]
+    pieces = [first, layer, layer, layer, last]
+        first,
+        *([(k, (), f"aten::{k}") for k in ("norm", "qkv")] for _ in range(3)),
+        last,
+    ]
     events: list[Event] = [module(0, 1_900, "Model_0")]
     for n, piece in enumerate(pieces):
         inside = [(name, (f"Piece_{n}",), op) for name, _, op in piece]
@@ -113,7 +121,7 @@ def test_a_batch_between_two_sizes_is_padded_to_the_next() -> None:
     marker = "execute_30_context_0(sq0)_generation_30(sq30)"
     trace = trace_of(*replays(kernels(FULL), marker=marker))
     profile = capture_of(captured(FULL, around="capture_32_FULL"))
-    assert analyze(trace, Given((profile,))).report.attribution.exact == len(FULL)
+    assert attributed(analyze(trace, Given((profile,)))).exact == len(FULL)
 
 
 def test_of_several_captures_the_one_of_the_batch_is_chosen() -> None:
@@ -136,9 +144,7 @@ def test_of_several_captures_the_one_of_the_batch_is_chosen() -> None:
     assert "several" in why_unused(ambiguous)[0]
 
 
-def replace_source(trace: Trace, path: str):  # type: ignore[no-untyped-def]
-    import msgspec
-
+def replace_source(trace: Trace, path: str) -> Source:
     return msgspec.structs.replace(trace.source, path=path)
 
 
@@ -174,10 +180,10 @@ def test_concurrent_streams_without_node_ids_are_no_certain_order() -> None:
     names = kernels(FULL)
     streams = [7 + (k in (2, 9)) for k in range(len(names))]
     profile = capture_of(captured(FULL))
-    report = with_capture(replays(names, streams=streams), profile).report
-    assert (report.attribution.exact, report.attribution.partial) == (0, len(names))
-    report = with_capture(replays(names, streams=streams, node_ids=True), profile).report
-    assert (report.attribution.exact, report.attribution.partial) == (len(names), 0)
+    found = attributed(with_capture(replays(names, streams=streams), profile))
+    assert (found.exact, found.partial) == (0, len(names))
+    found = attributed(with_capture(replays(names, streams=streams, node_ids=True), profile))
+    assert (found.exact, found.partial) == (len(names), 0)
     unnamed = capture_of(captured(FULL, named=False))
     assert not any(below_marker(with_capture(replays(names, streams=streams), unnamed)))
 
@@ -189,13 +195,13 @@ def test_a_replay_that_lost_ops_follows_the_node_ids_of_a_whole_one() -> None:
     analysis = with_capture([*whole, *cut], capture_of(captured(FULL)))
     wanted = paths_of(FULL)
     assert below_marker(analysis) == [*wanted, *wanted[:2], *wanted[7:]]
-    assert analysis.report.attribution.partial == 0
+    assert attributed(analysis).partial == 0
 
 
 def test_a_capture_that_was_cut_names_the_beginning_only() -> None:
     analysis = with_capture(replays(kernels(FULL)), capture_of(captured(FULL[:8], end=False)))
     assert below_marker(analysis) == [*paths_of(FULL)[:8], *[""] * (len(FULL) - 8)]
-    assert analysis.report.attribution == Attribution(exact=0, partial=8, none=len(FULL) - 8)
+    assert attributed(analysis) == Attribution(exact=0, partial=8, none=len(FULL) - 8)
     shares = {one.matched for one in analysis.report.ranges if one.confidence == "partial"}
     assert [pytest.approx(8 / len(FULL))] * len(shares) == list(shares)
 
@@ -221,7 +227,7 @@ def test_no_op_ever_gets_the_path_of_another_layer(data: st.DataObject) -> None:
     pairs = zip(below_marker(analysis), wanted, strict=True)
     assert all(found in ("", path) for found, path in pairs)
     if kept == every:
-        assert analysis.report.attribution.exact == len(nodes)
+        assert attributed(analysis).exact == len(nodes)
 
 
 def test_an_own_reference_stays_and_the_capture_is_not_used() -> None:
@@ -229,7 +235,7 @@ def test_an_own_reference_stays_and_the_capture_is_not_used() -> None:
 
     trace = trace_of(*step(0, replay(10, 1, NAMES)), **reference(*LAYERS))
     analysis = analyze(trace, Given((capture_of(captured(FULL)),)))
-    assert analysis.report.attribution.exact == len(NAMES)
+    assert attributed(analysis).exact == len(NAMES)
     assert "its own step" in why_unused(analysis)[0]
 
 
@@ -255,7 +261,7 @@ def test_what_is_exported_is_read_back_with_the_same_paths(tmp_path: Path) -> No
     analysis = with_capture(replays(kernels(FULL)), other, profile)
     export_chrome(analysis, tmp_path / "one.json")
     again = analyze(load(tmp_path / "one.json"))
-    assert again.report.attribution == analysis.report.attribution
+    assert attributed(again) == attributed(analysis)
     assert below_marker(again) == below_marker(analysis) == paths_of(FULL)
     assert b"Layer_2" in (tmp_path / "one.json").read_bytes()
     assert b"Layer_4" not in (tmp_path / "one.json").read_bytes()
@@ -263,8 +269,6 @@ def test_what_is_exported_is_read_back_with_the_same_paths(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("seed", range(20))
 def test_damaged_references_in_a_file_break_nothing(seed: int) -> None:
-    import msgspec
-
     from decodescope.analyzer.reference import (
         REFERENCE_KEY,
         CapturedGraph,
@@ -279,5 +283,6 @@ def test_damaged_references_in_a_file_break_nothing(seed: int) -> None:
     graphs = [CapturedGraph(draw.choice((0, 3, 2**60)), draw.choice((0, 2, 14, 2**60)), 0, "f")
               for _ in range(draw.randrange(1, 4))]  # fmt: skip
     keys = {REFERENCE_KEY: msgspec.to_builtins(GraphReference(tuple(ops), tuple(graphs)))}
-    report = analyze(read_kineto_bytes(document(replays(kernels(FULL)), **keys), "x.json")).report
-    assert report.attribution.exact + report.attribution.partial + report.attribution.none == 14
+    trace = read_kineto_bytes(document(replays(kernels(FULL)), **keys), "x.json")
+    found = attributed(analyze(trace))
+    assert found.exact + found.partial + found.none == 14

@@ -8,7 +8,7 @@ from decodescope.analyzer import Analysis, Given, analyze, load
 from decodescope.analyzer.attribution.node_replays import replay_sources
 from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.schema.report import Attribution
-from tests.helpers.captures import capture_of, captured, kernels, model, replays
+from tests.helpers.foreign.captures import attributed, capture_of, captured, kernels, model, replays
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
 
 GRAPH = 7 << 32
@@ -20,9 +20,8 @@ def replay(*args: dict[str, object], at: int = 0, packed: bool = True) -> list[E
     for k, more in enumerate(args):
         start = at + 1_000 + 10 * k
         node = GRAPH + k + 1 if packed else k + 1
-        numbers = {"graph id": 7, "graph node id": node}
-        made = op(start, start + 5, at + 1, name=f"kernel_{k}", **numbers)
-        made["args"] |= more
+        made = op(start, start + 5, at + 1, name=f"kernel_{k}")
+        made["args"] |= {"graph id": 7, "graph node id": node, **more}
         events.append(made)
     return events
 
@@ -47,7 +46,7 @@ def test_annotations_are_the_paths_of_the_nodes(packed: bool) -> None:
         "layers.0/attention/wq", "phase_A", "layers.11/mlp", "plain text", "all_gather",
         "(graph replay)",
     ] * 2  # fmt: skip
-    assert analysis.report.attribution == Attribution(exact=10, partial=0, none=2)
+    assert attributed(analysis) == Attribution(exact=10, partial=0, none=2)
     assert replay_sources(analysis.trace, analysis.ranges.reference_op) == {"annotations": 10}
 
 
@@ -72,8 +71,8 @@ def test_kernels_outside_of_graphs_are_not_annotated() -> None:
     "value", [None, 7, True, "", "{", "[[[", [], {}, {"str": 3}, ["a", {"b": 1}], "[" * 5_000]
 )
 def test_odd_annotations_break_nothing(value: object) -> None:
-    report = analyze(trace_of(*replay({"annotation": value}, {"str": value}))).report
-    assert report.attribution.exact + report.attribution.none == 2
+    found = attributed(analyze(trace_of(*replay({"annotation": value}, {"str": value}))))
+    assert found.exact + found.none == 2
 
 
 def test_a_capture_wins_and_annotations_fill_what_it_leaves() -> None:
@@ -92,7 +91,7 @@ def test_exported_annotations_are_read_back(tmp_path: Path) -> None:
     export_chrome(analysis, tmp_path / "one.json")
     again = analyze(load(tmp_path / "one.json"))
     assert paths(again) == paths(analysis) == ["a/b", "(graph replay)"]
-    assert again.report.attribution == analysis.report.attribution
+    assert attributed(again) == attributed(analysis)
 
 
 def test_calls_name_their_kernels() -> None:

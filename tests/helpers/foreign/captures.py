@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from decodescope.analyzer import Analysis
+from decodescope.analyzer.schema.report import Attribution
 from decodescope.analyzer.trace import Trace
 from tests.helpers.kineto_events import PID, Event, call, event, op, span, trace_of
 
@@ -102,3 +104,10 @@ def kernels(nodes: Sequence[Node]) -> list[str]:
 
 def paths_of(nodes: Sequence[Node]) -> list[str]:
     return ["/".join((*modules, operator)) for _, modules, operator in nodes]
+
+
+def attributed(analysis: Analysis) -> Attribution:
+    """How many ops have a path, by confidence."""
+    found = analysis.report.attribution
+    assert found is not None
+    return found
