@@ -210,9 +210,8 @@ def _tree(trace: Trace, graphs: Sequence[_Graph]) -> tuple[PathTree, list[int]]:
         numbers[instance] = tree.child(numbers[parent], name)
     found = []
     for at, operator in ends:
-        name = _operator_name(trace, operator)
-        top = numbers[at]
-        found.append(top if name is None else tree.child(top, name, operator=True))
+        called, top = _operator_name(trace, operator), numbers[at]
+        found.append(top if called is None else tree.child(top, called, operator=True))
     return tree, found
 
 

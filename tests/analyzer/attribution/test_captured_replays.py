@@ -85,10 +85,6 @@ def test_pieces_of_equal_kernels_are_told_apart_by_their_order() -> None:
     first, last = model(0)[:1], model(0)[1:]
     layer: list[Node] = [(name, (), f"aten::{name}") for name in ("norm", "qkv")]
     pieces = [first, layer, layer, layer, last]
-        first,
-        *([(k, (), f"aten::{k}") for k in ("norm", "qkv")] for _ in range(3)),
-        last,
-    ]
     events: list[Event] = [module(0, 1_900, "Model_0")]
     for n, piece in enumerate(pieces):
         inside = [(name, (f"Piece_{n}",), op) for name, _, op in piece]
