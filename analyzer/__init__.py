@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from decodescope.analyzer.comparing.diff import diff_reports as compare
     from decodescope.analyzer.readers.reading import load
     from decodescope.analyzer.reports.analysis import Analysis, analyze
+    from decodescope.analyzer.reports.given import Given
     from decodescope.analyzer.reports.ranks import analyze_ranks
 
-__all__ = ["Analysis", "analyze", "analyze_ranks", "compare", "load"]
+__all__ = ["Analysis", "Given", "analyze", "analyze_ranks", "compare", "load"]
 
 _HOMES = {
     "Analysis": ("reports.analysis", "Analysis"),
+    "Given": ("reports.given", "Given"),
     "analyze": ("reports.analysis", "analyze"),
     "analyze_ranks": ("reports.ranks", "analyze_ranks"),
     "compare": ("comparing.diff", "diff_reports"),

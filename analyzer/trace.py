@@ -146,6 +146,28 @@ class OperatorWork(Columns):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class CallKernels(Columns):
+    """The kernels that host calls say they launch, as ROCm's profiler writes them, also for calls
+    that a graph capture recorded.
+
+    One row for each such call, sorted by `correlation`, which joins it; `name` indexes
+    `Trace.names`. Calls that share an id have no row.
+    """
+
+    correlation: Int64s
+    name: Int32s
+
+    def of(self, calls: HostEvents) -> Int64s:
+        """The kernel's name for each call, -1 if it does not say."""
+        found = np.full(len(calls), -1, dtype=np.int64)
+        if len(self):
+            at = np.minimum(np.searchsorted(self.correlation, calls.correlation), len(self) - 1)
+            known = self.correlation[at] == calls.correlation
+            found[known] = self.name[at[known]]
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """One recorded trace. `names` is sorted; every `name` column indexes it.
 
@@ -153,9 +175,9 @@ class Trace:
     window (None for other files), `findings` lists what the reader left out or repaired.
     `reference` attributes the ops of graph replays, `work` holds the operators' known work, `rank`
     is the rank of the recorded process in its distributed run, if the file names it. `shapes` holds
-    the distinct launch shapes of its kernels. Merged ranks number their devices anew;
-    `device_labels` holds what each is called. `overhead` holds the profiler's own pauses, where
-    the file tells them; they belong to no thread.
+    the distinct launch shapes of its kernels, `call_kernels` the kernels that calls name. Merged
+    ranks number their devices anew; `device_labels` holds what each is called. `overhead` holds the
+    profiler's own pauses, where the file tells them; they belong to no thread.
     """
 
     source: Source
@@ -174,6 +196,7 @@ class Trace:
     device_labels: dict[int, str] = field(default_factory=dict)
     shapes: tuple[LaunchShape, ...] = ()
     overhead: HostEvents = field(default_factory=lambda: HostEvents.concatenate(()))
+    call_kernels: CallKernels = field(default_factory=lambda: CallKernels.concatenate(()))
 
     def device_label(self, device: int) -> int | str:
         """A device in reports: its ordinal, "rank 1 GPU 3" of merged ranks, or "cpu" if leaf

@@ -15,12 +15,14 @@ from decodescope.analyzer.errors import DecodescopeError, InputError, known_erro
 from decodescope.analyzer.files import write_atomically, write_json, write_new_file
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.memory import Memory
+from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.model.view import Clock, Window
 from decodescope.tui.model.windows import Job
 
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
     from decodescope.analyzer.exporting import Target
+    from decodescope.analyzer.reports.given import Given
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 
 KERNELS_SHOWN = 30
@@ -166,7 +168,8 @@ class Background:
 
     def _analyse(self, feed: Feed, job: Job) -> None:
         try:
-            window = analyse_files(job.paths, job.at, reporter(self._app, feed))
+            given = feed.source.given if isinstance(feed.source, TraceSource) else None
+            window = analyse_files(job.paths, job.at, reporter(self._app, feed), given)
             done = AnalysisDone(feed, job, window)
         except (DecodescopeError, OSError) as error:
             gone = feed.kind != "trace" and not job.paths[0].exists()
@@ -211,11 +214,14 @@ def reporter(app: App[None], feed: Feed | None) -> Callable[[float], None]:
 
 
 def analyse_files(
-    paths: Sequence[Path], at: float, progress: Callable[[float], None] | None = None
+    paths: Sequence[Path],
+    at: float,
+    progress: Callable[[float], None] | None = None,
+    given: "Given | None" = None,
 ) -> Window:
     """Load and analyse the trace at `paths`, announced at monotonic second `at`; several files are
     merged as the ranks of one run. `progress` is called with the share of a single file that was
-    read.
+    read; `given` is what the user gave beside the files.
 
     Raises:
         TraceError: a file is not a trace, or too damaged.
@@ -225,19 +231,24 @@ def analyse_files(
     from decodescope.analyzer.lanes.build import find_lanes
     from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
-    analysis = _analysis(paths, progress)
+    analysis = _analysis(paths, progress, given)
     report = analysis.report
     shown = report.kernels[:KERNELS_SHOWN]
     families = tuple(FAMILIES[kernel_family(kernel.name)] for kernel in shown)
     return Window(paths[0], analysis, find_lanes(analysis), families, at)
 
 
-def _analysis(paths: Sequence[Path], progress: Callable[[float], None] | None) -> "Analysis":
-    from decodescope.analyzer import analyze, analyze_ranks, load
+def _analysis(
+    paths: Sequence[Path],
+    progress: Callable[[float], None] | None,
+    given: "Given | None",
+) -> "Analysis":
+    from decodescope.analyzer import Given, analyze, analyze_ranks, load
 
+    beside = given or Given()
     if len(paths) == 1:
-        return analyze(load(paths[0], progress))
-    ranks = analyze_ranks(paths)
+        return analyze(load(paths[0], progress), beside)
+    ranks = analyze_ranks(paths, beside)
     if ranks.merged is None:
         reasons = "; ".join(finding.message for finding in ranks.report.findings)
         raise InputError(f"the files cannot be merged: {reasons}")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.app import App
 
@@ -20,6 +21,9 @@ from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.sources import LiveSource, TraceSource
 from decodescope.tui.model.view import Clock, View
 from decodescope.tui.panels.messages import AskComparison
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.given import Given
 
 
 class Comparisons:
@@ -78,7 +82,7 @@ class Comparisons:
                 feed.source.paths[i] for i, one in enumerate(view.choices) if one.name in names
             ]
             if len(paths) == 2:
-                self._read(partial(_compared_files, paths[0], paths[1]))
+                self._read(partial(_compared_files, paths[0], paths[1], feed.source.given))
             else:
                 self._say("Choose two files with enter, or press d to name another one.")
         elif view.kind != "live" or view.hello is None:
@@ -196,13 +200,15 @@ def _compared_with(path: Path, report: Report | None) -> tuple[Comparison | Diff
     return diff_reports(report, other), "A is what was shown, B is the file"
 
 
-def _compared_files(base: Path, other: Path) -> tuple[Comparison | Diff, str]:
+def _compared_files(
+    base: Path, other: Path, given: "Given | None"
+) -> tuple[Comparison | Diff, str]:
     from decodescope.analyzer.comparing.diff import diff_reports
 
-    return diff_reports(_report(base), _report(other)), "two files"
+    return diff_reports(_report(base, given), _report(other, given)), "two files"
 
 
-def _report(path: Path) -> Report:
-    from decodescope.analyzer import analyze, load
+def _report(path: Path, given: "Given | None" = None) -> Report:
+    from decodescope.analyzer import Given, analyze, load
 
-    return analyze(load(path)).report
+    return analyze(load(path), given or Given()).report

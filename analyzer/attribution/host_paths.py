@@ -24,6 +24,11 @@ def path_part(name: str) -> str | None:
     return None if _NOISE.match(name) else step_kind(name)
 
 
+def is_wrapper(name: str) -> bool:
+    """Whether PyTorch opens an operator of this name around others, which describe the work."""
+    return _WRAPPER.match(name) is not None
+
+
 def host_activity(trace: Trace, at_ns: int, pid: int, tid: int) -> HostActivity:
     """The thread's open ranges as a path, its deepest operator and its CUDA call at `at_ns`.
 
@@ -63,6 +68,18 @@ def host_nodes(trace: Trace, tree: PathTree, times: HostTimes, below_markers: Bo
     below = [tree.child(top, trace.names[name], operator=True) for top, name in pairs]
     node[rows] = np.array(below, dtype=np.int64)[pair]
     return node
+
+
+def operators_of(operators: HostEvents, external_id: Int64s) -> Int64s:
+    """The one operator with each external id; -1 if there is none or more than one."""
+    if not len(external_id) or not len(operators):
+        return np.full(len(external_id), -1, dtype=np.int64)
+    order = np.argsort(operators.external_id, kind="stable")
+    ids = operators.external_id[order]
+    first = np.searchsorted(ids, external_id, side="left")
+    found = np.searchsorted(ids, external_id, side="right") - first == 1
+    found &= external_id > 0
+    return np.where(found, order[np.minimum(first, len(ids) - 1)], -1)
 
 
 def _open(trace: Trace, events: HostEvents, at_ns: int, pid: int, tid: int) -> list[str]:

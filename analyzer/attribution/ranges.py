@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.attribution.host_paths import host_nodes
+from decodescope.analyzer.attribution.host_paths import host_nodes, operators_of
+from decodescope.analyzer.attribution.node_replays import attribute_nodes, parts_below
 from decodescope.analyzer.attribution.range_tree import (
     GRAPH_REPLAY,
     NO_NODE,
@@ -31,7 +32,7 @@ from decodescope.analyzer.attribution.replays import (
 from decodescope.analyzer.schema.report import Attribution
 from decodescope.analyzer.timing.launches import LaunchCalls
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Bools, HostEvents, Int8s, Int64s, Trace
+from decodescope.analyzer.trace import Bools, Int8s, Int64s, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +74,9 @@ def find_ranges(timeline: Timeline) -> Ranges:
     replayed = row >= 0
     replayed[replayed] = launches.is_graph[row[replayed]]
     launched_at, call_node = _host_nodes(trace, launches, tree, row)
-    found = attribute_replays(timeline, tree, launched_at, replayed)
+    of_nodes = trace.reference is not None and not trace.reference.of_step
+    attribute = attribute_nodes if of_nodes else attribute_replays
+    found = attribute(timeline, tree, launched_at, replayed)
     op_node = _enter_replays(trace, tree, launched_at, replayed, found)
     partners = np.bincount(row[found.reference_op >= 0], minlength=len(launches))
     for graph in np.flatnonzero(launches.is_graph & (call_node >= 0) & (partners == 0)).tolist():
@@ -118,23 +121,12 @@ def _host_nodes(
     call_node = host_nodes(trace, tree, launched, ~launches.is_graph)
     op_node = np.append(call_node, NO_NODE)[row]
     lost = np.flatnonzero((op_node == NO_NODE) & (ops.external_id > 0))
-    operator = _operators_of(operators, ops.external_id[lost])
+    operator = operators_of(operators, ops.external_id[lost])
     lost, operator = lost[operator >= 0], operator[operator >= 0]
     op_node[lost] = host_nodes(trace, tree, operators.starts.take(operator), row[lost] < 0)
     linked = lost[row[lost] >= 0]
     call_node[row[linked]] = op_node[linked]
     return op_node, call_node
-
-
-def _operators_of(operators: HostEvents, external_id: Int64s) -> Int64s:
-    """The one operator with each external id; -1 if there is none or more than one."""
-    if not len(external_id) or not len(operators):
-        return np.full(len(external_id), -1, dtype=np.int64)
-    order = np.argsort(operators.external_id, kind="stable")
-    ids = operators.external_id[order]
-    first = np.searchsorted(ids, external_id, side="left")
-    found = np.searchsorted(ids, external_id, side="right") - first == 1
-    return np.where(found, order[np.minimum(first, len(ids) - 1)], -1)
 
 
 def _enter_replays(
@@ -147,11 +139,14 @@ def _enter_replays(
     if trace.reference is not None and len(paired):
         pairs, pair = distinct_pairs(node[paired], found.reference_op[paired])
         nodes = []
+        of_step = trace.reference.of_step
         for top, partner in pairs:
-            above = reference_path(trace.reference, tree, top) or ""
-            below = trace.reference.ops[partner].path.removeprefix(above).strip("/")
-            for part in below.split("/") if below else ():
-                top = tree.child(top, part)
+            op = trace.reference.ops[partner]
+            above = reference_path(trace.reference, tree, top) or "" if of_step else ""
+            below = op.path.removeprefix(above).strip("/")
+            parts = below.split("/") if below else []
+            for part in parts if of_step else parts_below(tree, top, parts):
+                top = tree.child(top, part, operator=part == op.operator)
             nodes.append(top)
         entered[paired] = np.array(nodes, dtype=np.int64)[pair]
     lost = np.flatnonzero(replayed & (found.reference_op < 0) & (node != NO_NODE))

@@ -1,11 +1,13 @@
 """One trace in, all its figures out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
+from decodescope.analyzer.attribution.capture_choice import choose_captures
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.reports.device_report import device_reports
 from decodescope.analyzer.reports.gap_report import idle_by_name, largest_gaps
+from decodescope.analyzer.reports.given import NOTHING, Given
 from decodescope.analyzer.reports.health import health
 from decodescope.analyzer.reports.identity import no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
@@ -50,9 +52,16 @@ class Analysis(Timeline):
         return step_timeline(self, index)
 
 
-def analyze(trace: Trace) -> Analysis:
-    """Compute every figure of `Report`. Works for any trace, also one without GPU activity."""
+def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
+    """Compute every figure of `Report`. Works for any trace, also one without GPU activity.
+
+    Raises:
+        InputError: what is `given` beside the trace is not what it should be.
+    """
     timeline = find_timeline(trace)
+    if given.captures:
+        timeline = _with_captures(timeline, given.captures)
+        trace = timeline.trace
     own_ranges = find_ranges(timeline)
     structure = find_structure(timeline, bundled_rules())
     ranges = with_inferred_paths(timeline, own_ranges, structure)
@@ -99,6 +108,13 @@ def analyze(trace: Trace) -> Analysis:
     return Analysis(
         **columns, ranges=ranges, structure=structure, work=work, held_up=held_up, report=report
     )
+
+
+def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
+    trace = timeline.trace
+    reference, findings = choose_captures(timeline, captures)
+    trace = replace(trace, reference=reference, findings=(*trace.findings, *findings))
+    return replace(timeline, trace=trace)
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:

@@ -9,6 +9,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import Analysis, analyze
+from decodescope.analyzer.reports.given import NOTHING, Given
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, RankReport, RanksReport
 
 
@@ -21,19 +22,20 @@ class RanksAnalysis:
     merged: Analysis | None
 
 
-def analyze_ranks(paths: Sequence[Path | str]) -> RanksAnalysis:
-    """Read and analyse one file for each rank.
+def analyze_ranks(paths: Sequence[Path | str], given: Given = NOTHING) -> RanksAnalysis:
+    """Read and analyse one file for each rank; `given` counts for each.
 
     Raises:
-        InputError: no file, one file twice, or two files with the same events.
+        InputError: no file, one file twice, or two files with the same events; or what is `given`
+            is not what it should be.
         TraceError: a file is not a trace.
     """
     if not paths:
         raise InputError("no trace files; name one for each rank")
     _refuse_twice([str(path) for path in paths])
     ranks = merge_ranks([load(path) for path in paths])
-    alone = tuple((rank, analyze(trace)) for rank, trace in ranks.ranks)
-    merged = None if ranks.merged is None else analyze(ranks.merged)
+    alone = tuple((rank, analyze(trace, given)) for rank, trace in ranks.ranks)
+    merged = None if ranks.merged is None else analyze(ranks.merged, given)
     report = RanksReport(
         schema_version=SCHEMA_VERSION,
         ranks=tuple(RankReport(rank, analysis.report) for rank, analysis in alone),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from decodescope.analyzer import analyze, load
+from decodescope.analyzer import Given, analyze, load
 from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.reference_ops import reference_from
@@ -89,6 +89,21 @@ def test_the_reconstructed_ranges_of_a_graph_replay(tmp_path: Path) -> None:
     deeper = {op: f"decode_step/model/layer.{op // 19}/part.{op % 3}" for op in range(309)}
     reference = reference_from(ungraphed, 0, deeper)
     check(replace(load(DATA / "h200_compiled_replays.json.gz"), reference=reference), tmp_path)
+
+
+def test_the_ranges_of_a_capture_profile_above_the_ops_of_its_replay(
+    foreign_traces: Path, tmp_path: Path
+) -> None:
+    replay, capture = (foreign_traces / f"mi300x_vllm_{name}.json.gz"
+                       for name in ("decode_graph", "graph_capture"))  # fmt: skip
+    if not capture.exists():
+        pytest.skip(f"needs the foreign trace {capture}")
+    analysis = analyze(load(replay), Given((load(capture),)))
+    check(analysis.trace, tmp_path)
+    events = json.loads((tmp_path / "exported.json").read_bytes())["traceEvents"]
+    ranges = Counter(one["name"] for one in events if one.get("cat") == "model_range")
+    assert ranges["GptOssForCausalLM_0"] == 1
+    assert {ranges[f"GraphModule_0[{n}]"] for n in range(24)} == {1}
 
 
 def test_a_slice_that_trace_processor_drops_is_noticed(tmp_path: Path) -> None:

@@ -3,10 +3,14 @@
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from decodescope.analyzer.files import names_of
 from decodescope.analyzer.recordings.recording import is_recording
 from decodescope.tui.link.base import Link
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.given import Given
 
 # As recordings are named while they grow, too.
 _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
@@ -54,9 +58,11 @@ class ReplaySource:
 
 @dataclass(frozen=True, slots=True)
 class TraceSource:
-    """Trace files to analyse; number keys switch between them."""
+    """Trace files to analyse, with what the user gave beside them; number keys switch between
+    them."""
 
     paths: tuple[Path, ...]
+    given: "Given | None" = None
 
 
 Source = LiveSource | ReplaySource | TraceSource

@@ -8,7 +8,9 @@ import numpy as np
 
 from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, Names
 from decodescope.analyzer.readers.kineto.begin_end import BeginEnd
+from decodescope.analyzer.readers.kineto.call_kernels import KernelColumn
 from decodescope.analyzer.readers.kineto.event import Event, EventArgs, Id
+from decodescope.analyzer.readers.kineto.graph_annotations import AnnotationColumn
 from decodescope.analyzer.readers.kineto.launch_shapes import ShapeColumn
 from decodescope.analyzer.readers.kineto.microseconds import to_nanoseconds
 from decodescope.analyzer.readers.kineto.operator_work import WorkColumns
@@ -36,6 +38,8 @@ _UNUSED_CATEGORIES = frozenset(
 _NO_CATEGORY = "(no category)"
 _MODULE_PREFIX = "nn.Module: "
 _NO_ARGS = EventArgs()
+# CUPTI numbers a node `graph id << 32 | number`; some versions of torch write the number alone.
+_FIRST_PACKED = 1 << 32
 _Part = TypeVar("_Part", GpuOps, HostEvents)
 _ZERO = msgspec.Raw(b"0")
 _MARKS = frozenset("BE")
@@ -65,7 +69,8 @@ class _Groups:
 
 class EventColumns:
     """Takes batches of events; after `finish`, `gpu`, `calls`, `cpu_ops`, `ranges` and `overhead`
-    (the profiler's own pauses) hold their columns in parts, and `work` the operators' known work.
+    (the profiler's own pauses) hold their columns in parts, `work` the operators' known work,
+    `kernels` the kernels that calls name, and `annotations` those of graph nodes.
 
     `events` counts all events, `with_phase` those with a phase, `timed` those that last some time,
     `dropped` those without a usable time or duration, `unknown` the timed ones whose category is
@@ -82,6 +87,8 @@ class EventColumns:
         self.ranges: list[HostEvents] = []
         self.overhead: list[HostEvents] = []
         self.work = WorkColumns()
+        self.kernels = KernelColumn(self.names)
+        self.annotations = AnnotationColumn()
         self.pairs = BeginEnd()
         self.events = 0
         self.with_phase = 0
@@ -140,7 +147,7 @@ class EventColumns:
 
     def _add_groups(self, groups: _Groups) -> None:
         self._add_gpu(groups.gpu)
-        self._add_host(groups.calls, self.calls)
+        self._add_host(groups.calls, self.calls, kernels=self.kernels)
         self._add_host(groups.cpu_ops, self.cpu_ops, self.work)
         self._add_host(groups.ranges, self.ranges)
         dropped = self.dropped
@@ -196,25 +203,34 @@ class EventColumns:
         device = _given([arg.device for arg in args], [event.pid for event in events])
         stream = _given([arg.stream for arg in args], [event.tid for event in events])
         kinds = [_GPU_KINDS[event.cat or ""] for event in events]
+        graph_id = self._integers([arg.graph_id for arg in args])
+        nodes = self._integers([arg.graph_node_id for arg in args])
+        names = [event.name for event in events]
+        node_id = _packed_nodes(graph_id, nodes)
+        self.annotations.add(names, args, node_id)
         self.gpu.append(
             GpuOps(
                 start_ns=start,
                 end_ns=end,
-                name=self.names.index([event.name for event in events]),
+                name=self.names.index(names),
                 device=self._integers(device),
                 stream=self._integers(stream),
                 kind=np.array(kinds, dtype=np.int8),
                 correlation=self._integers([arg.correlation for arg in args]),
                 external_id=self._external_ids(args),
-                graph_id=self._integers([arg.graph_id for arg in args]),
-                graph_node_id=self._integers([arg.graph_node_id for arg in args]),
+                graph_id=graph_id,
+                graph_node_id=node_id,
                 launch=np.full(len(events), NOT_GIVEN, dtype=np.int64),
                 shape=self.shapes.index(args),
             )
         )
 
     def _add_host(
-        self, events: list[Event], group: list[HostEvents], work: WorkColumns | None = None
+        self,
+        events: list[Event],
+        group: list[HostEvents],
+        work: WorkColumns | None = None,
+        kernels: KernelColumn | None = None,
     ) -> None:
         events, start, end = self._times(events)
         args = [event.args or _NO_ARGS for event in events]
@@ -231,6 +247,8 @@ class EventColumns:
         group.append(part)
         if work is not None:
             work.add(names, args, part)
+        if kernels is not None:
+            kernels.add(args, part)
 
     def _external_ids(self, args: list[EventArgs]) -> Int64s:
         found = self._integers([arg.external_id for arg in args])
@@ -254,6 +272,12 @@ class EventColumns:
         except (ValueError, OverflowError):
             return -2 - self.names.of_text(str(value))
         return number if abs(number) < 2**62 else NOT_GIVEN
+
+
+def _packed_nodes(graph_id: Int64s, node: Int64s) -> Int64s:
+    """`graph id << 32 | number` of each node, also where the number is given alone."""
+    alone = (node >= 0) & (node < _FIRST_PACKED) & (graph_id > 0) & (graph_id < _FIRST_PACKED >> 1)
+    return np.where(alone, graph_id << 32 | node, node)
 
 
 def _modules(python: list[Event]) -> list[Event]:

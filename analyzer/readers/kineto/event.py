@@ -15,25 +15,31 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class EventArgs(msgspec.Struct, gc=False):
     """The arguments that analyses need; every other key is skipped.
 
-    Launch shapes, and the arguments that `record_shapes` adds to operators, stay JSON until one is
-    needed.
+    Launch shapes, the arguments that `record_shapes` adds to operators, the name of the kernel that
+    a call launches, and annotations of graph nodes stay JSON until one is needed.
     """
 
+    # In the order of Kineto's text: msgspec looks for a key behind the last one that it found.
+    external_id: Id = msgspec.field(default=NOT_GIVEN, name="External id")
     device: Id = None
     stream: Id = None
     correlation: Id = NOT_GIVEN
-    external_id: Id = msgspec.field(default=NOT_GIVEN, name="External id")
-    old_external_id: Id = msgspec.field(default=NOT_GIVEN, name="external id")
-    graph_id: Id = msgspec.field(default=NOT_GIVEN, name="graph id")
-    graph_node_id: Id = msgspec.field(default=NOT_GIVEN, name="graph node id")
-    grid: msgspec.Raw = _NONE
-    block: msgspec.Raw = _NONE
     registers: msgspec.Raw = msgspec.field(default=_NONE, name="registers per thread")
     shared_memory: msgspec.Raw = msgspec.field(default=_NONE, name="shared memory")
-    input_dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
+    grid: msgspec.Raw = _NONE
+    block: msgspec.Raw = _NONE
+    graph_id: Id = msgspec.field(default=NOT_GIVEN, name="graph id")
+    graph_node_id: Id = msgspec.field(default=NOT_GIVEN, name="graph node id")
+    concrete_inputs: msgspec.Raw = msgspec.field(default=_NONE, name="Concrete Inputs")
     input_types: msgspec.Raw = msgspec.field(default=_NONE, name="Input type")
     input_strides: msgspec.Raw = msgspec.field(default=_NONE, name="Input Strides")
-    concrete_inputs: msgspec.Raw = msgspec.field(default=_NONE, name="Concrete Inputs")
+    input_dims: msgspec.Raw = msgspec.field(default=_NONE, name="Input Dims")
+    kernel: msgspec.Raw = _NONE
+    module_fqn: msgspec.Raw = _NONE
+    annotation: msgspec.Raw = _NONE
+    text: msgspec.Raw = msgspec.field(default=_NONE, name="str")
+    label: msgspec.Raw = msgspec.field(default=_NONE, name="name")
+    old_external_id: Id = msgspec.field(default=NOT_GIVEN, name="external id")
 
 
 _KEYS = tuple((one.name, one.encode_name, one.type) for one in msgspec.structs.fields(EventArgs))

@@ -70,6 +70,8 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
     capture = stored(CAPTURE_KEY, CaptureInfo, "bad_capture_info", "the decodescope block")
     what = "the reference of the graph replays"
     reference = stored(REFERENCE_KEY, GraphReference, "bad_reference", what)
+    if reference is None:
+        reference = columns.annotations.reference()
     rows = stored(WORK_KEY, WorkRows, "bad_operator_work", "the operators' work")
     names, moved = columns.names.sorted_table()
     calls = sorted_host_events(columns.calls, moved)
@@ -98,6 +100,7 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         rank=_rank(events.metadata),
         shapes=columns.shapes.shapes.table(),
         overhead=sorted_host_events(columns.overhead, moved),
+        call_kernels=columns.kernels.table(moved),
     )
     return _without_lead(trace)
 

@@ -2,12 +2,23 @@
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli.options import FILE, chosen_rows, json_option, rows_option
+from decodescope.cli.options import (
+    FILE,
+    capture_option,
+    chosen_rows,
+    given_beside,
+    json_option,
+    rows_option,
+)
 from decodescope.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.given import Given
 
 
 @click.command()
@@ -20,8 +31,13 @@ from decodescope.cli.output import print_json, print_table
     help="[default: table]",
 )
 @rows_option
+@capture_option
 def analyze(
-    files: tuple[Path, ...], as_json: bool, output_format: str | None, by: str | None
+    files: tuple[Path, ...],
+    as_json: bool,
+    output_format: str | None,
+    by: str | None,
+    captures: tuple[Path, ...],
 ) -> None:
     """Report what a trace contains: busy, idle, gaps, launches, steps, kernels, ranges.
 
@@ -33,12 +49,13 @@ def analyze(
         raise InputError(f"--json and --format {output_format}: give one of the two")
     output_format = "json" if as_json else output_format or "table"
     rows = chosen_rows(by, output_format)
+    given = given_beside(captures)
     if len(files) > 1:
-        _analyze_ranks(files, output_format, rows)
+        _analyze_ranks(files, output_format, rows, given)
         return
     from decodescope import analyzer
 
-    analysis = analyzer.analyze(analyzer.load(files[0]))
+    analysis = analyzer.analyze(analyzer.load(files[0]), given)
     if output_format == "json":
         print_json(analysis.report)
     elif output_format == "csv":
@@ -56,10 +73,10 @@ def analyze(
         print_table(analysis.report, partial(report_table, by=rows))
 
 
-def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str) -> None:
+def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str, given: "Given") -> None:
     from decodescope.analyzer.reports.ranks import analyze_ranks
 
-    ranks = analyze_ranks(files)
+    ranks = analyze_ranks(files, given)
     if output_format == "json":
         print_json(ranks.report)
     elif output_format == "table":

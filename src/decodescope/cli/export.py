@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from decodescope.analyzer.output_paths import check_writable, output_path
-from decodescope.cli.options import FILE, chosen_rows, rows_option
+from decodescope.cli.options import FILE, capture_option, chosen_rows, given_beside, rows_option
 from decodescope.cli.output import say_written
 
 if TYPE_CHECKING:
@@ -25,12 +25,16 @@ if TYPE_CHECKING:
     help="The file to write; - is standard output.",
 )
 @rows_option
-def export(file: Path, target: "Target", output: Path, by: str | None) -> None:
+@capture_option
+def export(
+    file: Path, target: "Target", output: Path, by: str | None, captures: tuple[Path, ...]
+) -> None:
     """Export an analysed trace: chrome (.json or .json.gz, for Perfetto), html or csv."""
     from decodescope import analyzer
     from decodescope.analyzer.exporting import export_analysis
 
     rows = chosen_rows(by, target)
-    check_writable(output, "-o", [file])
-    export_analysis(analyzer.analyze(analyzer.load(file)), target, output, rows)
+    check_writable(output, "-o", [file, *captures])
+    given = given_beside(captures)
+    export_analysis(analyzer.analyze(analyzer.load(file), given), target, output, rows)
     say_written(output, target)

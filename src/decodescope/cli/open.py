@@ -11,7 +11,7 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.cli.app import AppOptions, app_options, remember_opened, show_app
-from decodescope.cli.options import FILE
+from decodescope.cli.options import FILE, capture_option, given_beside
 
 if TYPE_CHECKING:
     from decodescope.analyzer.readers.byte_source import ByteSource
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @click.command("open")
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1)
 @app_options
-def open_files(files: tuple[Path, ...], **options: Any) -> None:
+@capture_option
+def open_files(files: tuple[Path, ...], captures: tuple[Path, ...], **options: Any) -> None:
     """Open traces or recordings in the app; without a file, a bundled recording.
 
     The recording of a run that has not ended is followed. FILE may be a pipe, or - for the standard
@@ -36,6 +37,12 @@ def open_files(files: tuple[Path, ...], **options: Any) -> None:
         raise InputError("open: needs a terminal; without one, add --once or use analyze FILE")
     with _pipes_in_files(shown or bundled_recordings()[:1]) as paths:
         source = TraceSource(paths) if len(paths) > 1 else source_for(paths[0])
+        if captures:
+            if not isinstance(source, TraceSource):
+                raise InputError(
+                    f"--capture: {paths[0]} is a recording, whose replays have names; leave it out"
+                )
+            source = TraceSource(source.paths, given_beside(captures))
         if place != "drawing":
             remember_opened(files)
         show_app(source, place, showing)

@@ -1,0 +1,106 @@
+"""Which of the given capture profiles fit a trace: only their graphs become its reference."""
+
+import msgspec
+import numpy as np
+
+from decodescope.analyzer.attribution.capture_paths import capture_reference
+from decodescope.analyzer.attribution.captured_replays import CapturedReplays, Found, Launch, fits
+from decodescope.analyzer.attribution.host_paths import host_nodes
+from decodescope.analyzer.attribution.node_replays import match_captured
+from decodescope.analyzer.attribution.range_tree import PathTree
+from decodescope.analyzer.reference import CapturedGraph, GraphReference, ReferenceOp
+from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import Trace
+
+NOT_USED = "capture_not_used"
+
+
+def choose_captures(
+    timeline: Timeline, captures: tuple[Trace, ...]
+) -> tuple[GraphReference | None, tuple[Finding, ...]]:
+    """The trace's reference with the captured graphs that it replays, and a finding for each
+    profile that is not used.
+
+    A reference of the same step stays as it is; annotated nodes stay behind those of the graphs.
+
+    Raises:
+        InputError: a profile has no captured launches.
+    """
+    trace = timeline.trace
+    given = capture_reference(captures)
+    own = trace.reference
+    files = list(dict.fromkeys(one.source.path for one in captures))
+    if own is not None and own.of_step and own.ops:
+        why = "the trace brings the ops of its own step without the graph, which name its replays"
+        return own, tuple(_unused(file, why) for file in files)
+    linked = trace.ops.launch >= 0
+    is_graph = np.zeros(len(trace.calls) + 1, dtype=np.bool_)
+    is_graph[timeline.launches.call[timeline.launches.is_graph]] = True
+    replayed = linked & is_graph[trace.ops.launch]
+    if not replayed.any():
+        return own, tuple(_unused(file, "the trace has no graph replay") for file in files)
+    tree = PathTree()
+    node = np.full(len(trace.ops), -1, dtype=np.int64)
+    starts = trace.calls.starts.take(trace.ops.launch[replayed])
+    node[replayed] = host_nodes(trace, tree, starts, np.zeros(len(starts), dtype=np.bool_))
+    launches, found, matcher = match_captured(timeline, tree, node, replayed, given)
+    used = {one.graph for one in found if one is not None}
+    findings = []
+    for file in files:
+        graphs = [(k, one) for k, one in enumerate(given.graphs) if one.file == file]
+        if not any(k in used for k, _ in graphs):
+            why = _why_not([one for _, one in graphs], launches, found, matcher)
+            findings.append(_unused(file, why))
+    annotated = () if own is None else tuple(op for op in own.ops if op.node is not None)
+    kept = _only(given, {given.graphs[one].group for one in used}, annotated)
+    return kept if used else own, tuple(findings)
+
+
+def _only(
+    given: GraphReference, groups: set[int], annotated: tuple[ReferenceOp, ...]
+) -> GraphReference:
+    """The reference with the graphs of some groups, and annotated nodes behind them."""
+    ops: list[ReferenceOp] = []
+    graphs: list[CapturedGraph] = []
+    for graph in given.graphs:
+        if graph.group in groups:
+            graphs.append(msgspec.structs.replace(graph, first=len(ops)))
+            ops += given.ops[graph.first : graph.first + graph.ops]
+    return GraphReference((*ops, *annotated), tuple(graphs))
+
+
+def _why_not(
+    graphs: list[CapturedGraph],
+    launches: list[Launch],
+    found: list[Found | None],
+    matcher: CapturedReplays,
+) -> str:
+    batches = sorted({one.batch for one in launches if one.batch is not None})
+    sizes = sorted({one.batch for one in graphs if one.batch is not None})
+    if batches and len(sizes) and not any(fits(one, batch) for one in graphs for batch in batches):
+        return (
+            f"it captured batch {_listed(sizes)}, and the trace replays graphs for batch "
+            f"{_listed(batches)}"
+        )
+    left = [launch for launch, one in zip(launches, found, strict=True) if one is None]
+    if not left:
+        return "other graphs fit the trace's replays"
+    best = max((matcher.best[one.group] for one in graphs), default=0.0)
+    if best > 0:
+        return "several of its graphs fit the trace's replays, with different paths"
+    replayed = sorted({len(one.ops) for one in left})
+    captured = sorted({one.ops for one in graphs})
+    return (
+        f"its graphs, of {_listed(captured)} ops, are others than those that the trace replays, "
+        f"of {_listed(replayed)} ops: another model, batch size or version"
+    )
+
+
+def _listed(numbers: list[int]) -> str:
+    shown = ", ".join(f"{number:,}" for number in numbers[:4])
+    return shown if len(numbers) <= 4 else f"{shown}, … {numbers[-1]:,}"
+
+
+def _unused(file: str, why: str) -> Finding:
+    return Finding(NOT_USED, f"the capture {file} is not used: {why}")

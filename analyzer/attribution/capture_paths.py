@@ -1,0 +1,240 @@
+"""The nodes of captured graphs with their paths, from a profile of the captures.
+
+While a thread captures, its launch, copy and fill calls run nothing: each adds one node to the
+graph. So the calls between begin and end, in their order, are the nodes. A node's path is the
+modules and annotations that were open at its call, and below them the operator.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+import numpy as np
+
+from decodescope.analyzer.attribution.host_paths import is_wrapper, operators_of
+from decodescope.analyzer.attribution.open_events import open_events
+from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.reference import CapturedGraph, GraphReference, ReferenceOp
+from decodescope.analyzer.timing.launches import (
+    BEGIN_CAPTURE,
+    END_CAPTURE,
+    KERNEL_LAUNCH,
+    calls_named,
+    while_capturing,
+)
+from decodescope.analyzer.timing.steps import is_step_name
+from decodescope.analyzer.trace import Trace
+
+MEMCPY_NODE, MEMSET_NODE = "memcpy", "memset"
+_COPY = re.compile(r"Memcpy", re.IGNORECASE)
+_FILL = re.compile(r"Memset", re.IGNORECASE)
+# vLLM names each capture `capture_<tokens>_<mode>`; SGLang's files are `bs_<batch>_rank<rank>`.
+_CAPTURE = re.compile(r"(?:\w+_)?capture_(\d{1,9})(?:_\w+)?$")
+_BATCH_FILE = re.compile(r"(?:^|_)bs_?(\d{1,9})(?=[_.])")
+_COMPILED = re.compile(r"## Call CompiledFxGraph (\w{1,8})\w* ##$")
+_CUT = frozenset(("truncated", "broken_json", "cut_trace"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """One captured call: the ranges open around it (rows of `Trace.ranges`, outermost first), its
+    operator (a row of `Trace.cpu_ops`, -1 for none), and its kernel, "" if unknown."""
+
+    ranges: tuple[int, ...]
+    operator: int
+    name: str
+
+
+@dataclass(slots=True)
+class _Graph:
+    """A captured graph; `began_in` are the ranges around its begin, None if that is not there."""
+
+    began_in: tuple[int, ...] | None = None
+    ended: bool = False
+    nodes: list[_Node] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Result:
+    ops: list[ReferenceOp] = field(default_factory=list)
+    graphs: list[CapturedGraph] = field(default_factory=list)
+    groups: int = 0
+
+
+def capture_reference(captures: Sequence[Trace]) -> GraphReference:
+    """The nodes of all graphs that the profiles captured, in the order of their launch calls.
+
+    Paths have no part for the capture itself. Of several instances of one range name below the same
+    parent, those with nodes are numbered in order (`GraphModule_0[0]`, `GraphModule_0[1]`, …).
+
+    Raises:
+        InputError: a profile has no captured launches.
+    """
+    result = _Result()
+    for trace in captures:
+        before = len(result.ops)
+        for graphs in _by_group(trace, [one for one in _graphs(trace) if one.nodes]):
+            _add(trace, graphs, result)
+        if len(result.ops) == before:
+            raise InputError(
+                f"{trace.source.path}: no captured launches, so no profile of a graph's capture; "
+                "give the file that the engine recorded while it captured its graphs"
+            )
+    return GraphReference(tuple(result.ops), tuple(result.graphs))
+
+
+def _graphs(trace: Trace) -> Iterator[_Graph]:
+    """The captured graphs of a trace in order, thread by thread."""
+    calls = trace.calls
+    begins, ends = calls_named(trace, BEGIN_CAPTURE), calls_named(trace, END_CAPTURE)
+    capturing = while_capturing(trace)
+    ran = np.zeros(len(calls) + 1, dtype=np.bool_)
+    ran[trace.ops.launch] = True
+    copies, fills = calls_named(trace, _COPY), calls_named(trace, _FILL)
+    recorded = (calls_named(trace, KERNEL_LAUNCH) | copies | fills) & capturing & ~ran[:-1]
+    kernel = trace.call_kernels.of(calls)
+    for mine in calls.by_thread():
+        wanted = mine[recorded[mine] | begins[mine] | ends[mine]]
+        if not recorded[wanted].any():
+            continue
+        graph, correlation = _Graph(), -1
+        around = open_events(trace, calls.take(wanted))
+        meant = operators_of(trace.cpu_ops, calls.external_id[wanted]).tolist()
+        for call, (ranges, operators), other in zip(wanted.tolist(), around, meant, strict=True):
+            if begins[call] or ends[call]:
+                graph.ended = bool(ends[call])
+                if graph.nodes:
+                    yield graph
+                graph = _Graph(ranges) if begins[call] else _Graph()
+                continue
+            # A driver call below a runtime call has its correlation id.
+            nested = int(calls.correlation[call]) == correlation > 0
+            correlation = int(calls.correlation[call])
+            if nested:
+                continue
+            name = MEMCPY_NODE if copies[call] else MEMSET_NODE if fills[call] else ""
+            if not name and kernel[call] >= 0:
+                name = trace.names[int(kernel[call])]
+            operator = _operator(trace, ranges, operators) if operators else other
+            graph.nodes.append(_Node(ranges, operator, name))
+        yield graph
+
+
+def _operator(trace: Trace, ranges: tuple[int, ...], operators: tuple[int, ...]) -> int:
+    """The outermost operator below the innermost range that wraps no others, else the outermost
+    one of all."""
+    rows = trace.cpu_ops
+    own = [one for one in operators if not is_wrapper(trace.names[rows.name[one]])]
+    since = trace.ranges.start_ns[ranges[-1]] if ranges else None
+    below = [one for one in own if since is None or rows.start_ns[one] >= since]
+    return (below or own or operators)[0]
+
+
+def _by_group(trace: Trace, graphs: Sequence[_Graph]) -> list[list[_Graph]]:
+    """The graphs that were captured for one step: below one instance of a capture's annotation,
+    else below one outermost range that was open when each began; else a graph is alone."""
+    groups: dict[tuple[str, int], list[_Graph]] = {}
+    for number, graph in enumerate(graphs):
+        around = graph.nodes[0].ranges if graph.began_in is None else graph.began_in
+        named = [one for one in around if _CAPTURE.match(_name(trace, one))]
+        shown = [one for one in around if _part(_name(trace, one)) is not None]
+        key = ("graph", number)
+        if named:
+            key = ("range", named[0])
+        elif shown and graph.began_in is not None:
+            key = ("range", shown[0])
+        groups.setdefault(key, []).append(graph)
+    return list(groups.values())
+
+
+def _add(trace: Trace, graphs: Sequence[_Graph], result: _Result) -> None:
+    tree, nodes = _tree(trace, graphs)
+    paths = tree.paths()
+    label, batch = _label(trace, graphs[0])
+    cut = any(finding.code in _CUT for finding in trace.findings)
+    row = iter(nodes)
+    for graph in graphs:
+        named = all(node.name for node in graph.nodes)
+        result.graphs.append(
+            CapturedGraph(
+                first=len(result.ops),
+                ops=len(graph.nodes),
+                group=result.groups,
+                file=trace.source.path,
+                label=label,
+                batch=batch,
+                cut=cut or not graph.ended,
+            )
+        )
+        for node in graph.nodes:
+            at = next(row)
+            known = named or node.name in (MEMCPY_NODE, MEMSET_NODE)
+            operator = _operator_name(trace, node.operator)
+            result.ops.append(
+                ReferenceOp(
+                    stream=0,
+                    name=node.name if known else "",
+                    path=paths[at] if at != NO_NODE else "",
+                    operator=operator,
+                )
+            )
+    result.groups += 1
+
+
+def _tree(trace: Trace, graphs: Sequence[_Graph]) -> tuple[PathTree, list[int]]:
+    """The paths of one group's nodes as a tree, and each node's number in it."""
+    parts: dict[int, str | None] = {}
+    instances: dict[tuple[int, int], int] = {}
+    count: Counter[tuple[int, str]] = Counter()
+    place: list[int] = []
+    ends = []
+    for node in (node for graph in graphs for node in graph.nodes):
+        at = NO_NODE
+        for row in node.ranges:
+            part = parts[row] if row in parts else parts.setdefault(row, _part(_name(trace, row)))
+            if part is None:
+                continue
+            if (at, row) not in instances:
+                instances[at, row] = len(place)
+                place.append(count[at, part])
+                count[at, part] += 1
+            at = instances[at, row]
+        ends.append((at, node.operator))
+    tree, numbers = PathTree(), {NO_NODE: NO_NODE}
+    for (parent, row), instance in instances.items():
+        shown = parts[row] or ""
+        name = f"{shown}[{place[instance]}]" if count[parent, shown] > 1 else shown
+        numbers[instance] = tree.child(numbers[parent], name)
+    found = []
+    for at, operator in ends:
+        called, top = _operator_name(trace, operator), numbers[at]
+        found.append(top if called is None else tree.child(top, called, operator=True))
+    return tree, found
+
+
+def _label(trace: Trace, graph: _Graph) -> tuple[str, int | None]:
+    """The annotation around a capture, and the batch size that it or the file's name says."""
+    around = graph.nodes[0].ranges if graph.began_in is None else graph.began_in
+    for one in around:
+        if found := _CAPTURE.match(_name(trace, one)):
+            return _name(trace, one), int(found[1])
+    by_file = _BATCH_FILE.search(PurePath(trace.source.path).name)
+    return "", int(by_file[1]) if by_file else None
+
+
+def _part(name: str) -> str | None:
+    """A range's name in paths; None for what is around a capture and no part of the model."""
+    if found := _COMPILED.match(name):
+        return f"CompiledFxGraph {found[1]}"
+    return None if _CAPTURE.match(name) or is_step_name(name) else name
+
+
+def _name(trace: Trace, row: int) -> str:
+    return trace.names[int(trace.ranges.name[row])]
+
+
+def _operator_name(trace: Trace, row: int) -> str | None:
+    return None if row < 0 else trace.names[int(trace.cpu_ops.name[row])]
