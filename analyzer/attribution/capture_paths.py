@@ -25,7 +25,7 @@ from decodescope.analyzer.timing.launches import (
     calls_named,
     while_capturing,
 )
-from decodescope.analyzer.timing.steps import is_step_name
+from decodescope.analyzer.timing.step_annotations import is_step_name
 from decodescope.analyzer.trace import Trace
 
 MEMCPY_NODE, MEMSET_NODE = "memcpy", "memset"
