@@ -13,7 +13,11 @@ from decodescope.analyzer.reports.identity import no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.reports.steady_report import held_up_reports, steady
-from decodescope.analyzer.reports.structure_reports import role_reports, structure_report
+from decodescope.analyzer.reports.structure_reports import (
+    layer_reports,
+    role_reports,
+    structure_report,
+)
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
@@ -101,6 +105,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         step_kinds=step_kinds(timeline),
         structure=structure_report(timeline, own_ranges, structure, step),
         roles=role_reports(timeline, structure, step),
+        layers=layer_reports(timeline, own_ranges, structure, step),
         held_up=held_reports,
         steady=kept.state,
     )

@@ -14,6 +14,7 @@ from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.structure_report import (
     Confidence,
+    LayerReport,
     RoleReport,
     StepKindReport,
     StructureReport,
@@ -306,6 +307,7 @@ class Report(Struct, frozen=True):
     step_kinds: tuple[StepKindReport, ...] = ()
     structure: StructureReport | None = None
     roles: tuple[RoleReport, ...] = ()
+    layers: tuple[LayerReport, ...] = ()
     held_up: tuple[HeldUpReport, ...] = ()
     steady: SteadyState | None = None
 
