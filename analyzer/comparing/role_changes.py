@@ -6,15 +6,13 @@ The critical times of the roles add up to the busy time of the whole GPU span, s
 while the step was held up.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.roofline.waterfall import busy_time_ns
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report
 from decodescope.analyzer.schema.step_change_report import PartKind, StepChanges, StepPartChange
 from decodescope.analyzer.schema.structure_report import LayerReport
-
-HOST_TAIL = "host_tail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +25,7 @@ class _Part:
 
 _Key = tuple[PartKind, str]
 _Parts = dict[_Key, _Part]
+_NOT_BUSY: _Key = ("not_busy", "not_busy")
 
 
 def step_changes(base: Report | None, other: Report | None) -> StepChanges | None:
@@ -46,7 +45,7 @@ def step_changes(base: Report | None, other: Report | None) -> StepChanges | Non
     layers: tuple[StepPartChange, ...] = ()
     if base.layers and other.layers:
         first, second = _layer_parts(base.layers, other.layers)
-        layers = _rows(_completed(first, base_ns), _completed(second, other_ns))
+        layers = _rows(_completed(first, base, base_ns), _completed(second, other, other_ns))
     return StepChanges(base_ns, other_ns, other_ns - base_ns, _rows(one, two), layers)
 
 
@@ -61,42 +60,44 @@ def _role_parts(report: Report, step_ns: int, split: bool) -> _Parts:
     parts: _Parts = {
         ("role", row.role): _Part(row.ns_per_step, row.ops_per_step) for row in report.roles
     }
-    if not split:
-        return _completed(parts, step_ns)
-    busy_ns = busy_time_ns(report.waterfall) or 0
+    found = _completed(parts, report, step_ns)
+    if split:
+        rest_ns = found.pop(_NOT_BUSY).ns
+        idle: _Parts = {
+            ("idle", one.part): _Part(one.ns) for one in report.waterfall if one.part in GAP_CLASSES
+        }
+        tail_ns = rest_ns - sum(part.ns for part in idle.values())
+        found |= {**idle, ("host_tail", "host_tail"): _Part(tail_ns)}
+    return found
+
+
+def _completed(parts: _Parts, report: Report, step_ns: int) -> _Parts:
+    """The parts with the rest of the step: time in which nothing runs, and (negative) what they
+    count beyond the step."""
     counted_ns = sum(part.ns for part in parts.values())
-    for found in report.waterfall:
-        if found.part in GAP_CLASSES:
-            parts["idle", found.part] = _Part(found.ns)
-    idle_ns = sum(part.ns for (kind, _), part in parts.items() if kind == "idle")
-    parts["host_tail", HOST_TAIL] = _Part(step_ns - busy_ns - idle_ns)
-    parts["beyond_step", "beyond_step"] = _Part(busy_ns - counted_ns)
-    return parts
-
-
-def _completed(parts: _Parts, step_ns: int) -> _Parts:
-    """The parts with the rest of the step: time in which nothing runs, less what they count beyond
-    the step."""
-    rest_ns = step_ns - sum(part.ns for part in parts.values())
-    kind: PartKind = "not_busy" if rest_ns >= 0 else "beyond_step"
-    return {**parts, (kind, kind): _Part(rest_ns)}
+    busy_ns = busy_time_ns(report.waterfall)
+    if busy_ns is None:
+        busy_ns = min(counted_ns, step_ns)
+    return {
+        **parts,
+        _NOT_BUSY: _Part(step_ns - busy_ns),
+        ("beyond_step", "beyond_step"): _Part(busy_ns - counted_ns),
+    }
 
 
 def _layer_parts(
     base: Sequence[LayerReport], other: Sequence[LayerReport]
 ) -> tuple[_Parts, _Parts]:
-    sides = (_by_motif(base), _by_motif(other))
-    around = tuple(_around(rows) for rows in (base, other))
-    counts = [sum(map(len, motifs.values())) for motifs in sides]
-    if counts[0] == counts[1]:
+    sides = _by_motif(base), _by_motif(other)
+    around = _around(base), _around(other)
+    if len(_layers(base)) == len(_layers(other)):
         one, two = ({_layer_key(row): _part([row]) for row in _layers(r)} for r in (base, other))
         return {**one, **around[0]}, {**two, **around[1]}
     if len(sides[0]) != len(sides[1]):
-        sides = ({0: _layers(base)}, {0: _layers(other)})
+        sides = [_layers(base)], [_layers(other)]
     means: tuple[_Parts, _Parts] = ({}, {})
-    for motif in sorted(sides[0]):
+    for motif, rows in enumerate(zip(*sides, strict=True)):
         name = f" of motif {motif}" if len(sides[0]) > 1 else ""
-        rows = sides[0][motif], sides[1][motif]
         shared = min(map(len, rows))
         for parts, mine in zip(means, rows, strict=True):
             parts |= _at_mean(mine, shared, name)
@@ -123,11 +124,12 @@ def _layers(rows: Iterable[LayerReport]) -> list[LayerReport]:
     return [row for row in rows if isinstance(row.layer, int)]
 
 
-def _by_motif(rows: Iterable[LayerReport]) -> Mapping[int, list[LayerReport]]:
-    motifs: dict[int, list[LayerReport]] = {}
+def _by_motif(rows: Iterable[LayerReport]) -> list[list[LayerReport]]:
+    """The layers of each motif, in order of appearance."""
+    motifs: dict[int | None, list[LayerReport]] = {}
     for row in _layers(rows):
-        motifs.setdefault(row.motif or 0, []).append(row)
-    return motifs
+        motifs.setdefault(row.motif, []).append(row)
+    return list(motifs.values())
 
 
 def _around(rows: Iterable[LayerReport]) -> _Parts:

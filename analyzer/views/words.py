@@ -26,7 +26,7 @@ _PART_WORDS = {
 _STEP_PART_WORDS = {
     "host_tail": "host tail",
     "not_busy": "idle and host tail",
-    "beyond_step": "not in the step's time",
+    "beyond_step": "held up, or in the next step",
     "prologue": "before the layers",
     "epilogue": "after the layers",
     "outside": "in no layer",
