@@ -51,7 +51,8 @@ class ComparisonStepPanel(ChangesTable):
         by_layer = self._by_layer and bool(layers)
         rows = layers if by_layer else step.roles if step else ()
         if step is not None:
-            self._note = f"step {exact_change(step.change_ns)} µs"
+            hint = f" · l: by {'role' if by_layer else 'layer'}" if layers else ""
+            self._note = f"step {exact_change(step.change_ns)} µs{hint}"
         columns = (
             Column("layer" if by_layer else "role", "left", first="up", flexible=True, least=16),
             Column(f"{names[0]} µs", priority=2),
