@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from decodescope.analyzer.schema.held_up_report import HeldUpReport, SteadyState
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport
+from decodescope.analyzer.schema.step_cost import StepCost
 from decodescope.analyzer.schema.structure_report import (
     Confidence,
     RoleReport,
@@ -306,6 +307,7 @@ class Report(Struct, frozen=True):
     step_kinds: tuple[StepKindReport, ...] = ()
     structure: StructureReport | None = None
     roles: tuple[RoleReport, ...] = ()
+    step_cost: StepCost | None = None
     held_up: tuple[HeldUpReport, ...] = ()
     steady: SteadyState | None = None
 
