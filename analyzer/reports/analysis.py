@@ -32,11 +32,13 @@ from decodescope.analyzer.trace import Trace
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(Timeline):
     """A report, and the timeline, ranges, work of each op and held-up intervals that it was built
-    from, for views that draw time."""
+    from, for views that draw time. `median_step` is the one that the waterfall is of, None if no
+    step launched anything."""
 
     ranges: Ranges
     work: OpWork
     held_up: tuple[HeldUp, ...]
+    median_step: int | None
     report: Report
 
     def step_timeline(self, index: int = -1) -> StepTimeline | None:
@@ -85,7 +87,9 @@ def analyze(trace: Trace) -> Analysis:
         steady=kept.state,
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
-    return Analysis(**columns, ranges=ranges, work=work, held_up=held_up, report=report)
+    return Analysis(
+        **columns, ranges=ranges, work=work, held_up=held_up, median_step=step, report=report
+    )
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
