@@ -42,7 +42,7 @@ def html_page(
     """An HTML page with one view for each analysed window, in order, under its name."""
     views = []
     for name, analysis in analyses.items():
-        index = analysis.steps.median()
+        index = analysis.median_step
         timeline = None if index is None else analysis.step_timeline(index)
         views.append(VariantView(name, analysis.report, timeline))
     return html_report(title, views, comparison)

@@ -43,12 +43,14 @@ from decodescope.analyzer.trace import Trace
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(Timeline):
     """A report, and the timeline, ranges, structure, work of each op and held-up intervals that it
-    was built from, for views that draw time."""
+    was built from, for views that draw time. `median_step` is the one that the waterfall is of,
+    None if no step launched anything."""
 
     ranges: Ranges
     structure: Structure
     work: OpWork
     held_up: tuple[HeldUp, ...]
+    median_step: int | None
     report: Report
 
     def step_timeline(self, index: int = -1) -> StepTimeline | None:
@@ -118,7 +120,13 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
     return Analysis(
-        **columns, ranges=ranges, structure=structure, work=work, held_up=held_up, report=report
+        **columns,
+        ranges=ranges,
+        structure=structure,
+        work=work,
+        held_up=held_up,
+        median_step=step,
+        report=report,
     )
 
 
