@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.schema.run_report import Bandwidth
 
 

@@ -59,7 +59,8 @@ def rooflines(trace: Trace, work: OpWork, chosen: Int64s) -> dict[int, Roofline]
     known = chosen[(work.bytes[chosen] != UNKNOWN) & (work.flops[chosen] != UNKNOWN)]
     names, row = np.unique(ops.name[known], return_inverse=True)
     devices, device_row = np.unique(ops.device[known], return_inverse=True)
-    peaks = np.array([_peaks(trace, device, work.peak) for device in devices.tolist()]).reshape(-1, 3)
+    of_each = [_peaks(trace, device, work.peak) for device in devices.tolist()]
+    peaks = np.array(of_each).reshape(-1, 3)
     values = (
         np.ones(len(known), dtype=np.int64),
         ops.length_ns[known],

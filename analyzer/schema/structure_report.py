@@ -52,8 +52,8 @@ class RoleReport(Struct, frozen=True):
     that all roles add up to the step's busy time exactly; `share` is of that time. `bytes` must be
     moved in the step, `flops` computed, and `limit_ns` is the time that both take at least, because
     of `bound`: null where the model or the peak is unknown. The work of a role without ops counts
-    for the role whose kernel does it. `confidence` is "exact" if the names alone decide the role of all its ops, "partial" if
-    their place in the step does, "none" for what is not known."""
+    for the role whose kernel does it. `confidence` is "exact" if the names alone decide the role of
+    all its ops, "partial" if their place in the step does, "none" for what is not known."""
 
     role: str
     ops_per_step: int

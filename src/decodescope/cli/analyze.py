@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
+from decodescope.cli.given import Beside, given_options
 from decodescope.cli.options import (
     FILE,
-    capture_option,
     chosen_rows,
-    given_beside,
     json_option,
     rows_option,
 )
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
     help="[default: table]",
 )
 @rows_option
-@capture_option
+@given_options
 def analyze(
     files: tuple[Path, ...],
     as_json: bool,
     output_format: str | None,
     by: str | None,
-    captures: tuple[Path, ...],
+    beside: Beside,
 ) -> None:
     """Report what a trace contains: busy, idle, gaps, launches, steps, kernels, ranges.
 
@@ -49,7 +48,7 @@ def analyze(
         raise InputError(f"--json and --format {output_format}: give one of the two")
     output_format = "json" if as_json else output_format or "table"
     rows = chosen_rows(by, output_format)
-    given = given_beside(captures)
+    given = beside.read()
     if len(files) > 1:
         _analyze_ranks(files, output_format, rows, given)
         return
