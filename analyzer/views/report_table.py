@@ -18,7 +18,7 @@ from decodescope.analyzer.views.idle_tables import (
     streams_table,
 )
 from decodescope.analyzer.views.names import cut_middle
-from decodescope.analyzer.views.structure_tables import layers_line, roles_table
+from decodescope.analyzer.views.structure_tables import cost_line, layers_line, roles_table
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     ROOMY_WIDTH,
@@ -99,6 +99,8 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
         yield from section("Kinds of steps", step_kinds_table(report, width))
     if report.structure is not None and report.structure.layers:
         line = [layers_line(report.structure)]
+        if report.step_cost is not None:
+            line.append(cost_line(report.step_cost))
         yield from section("Parts of a step", *line, roles_table(report.roles, width))
     if report.kernels:
         rows = _FOCUS_ROWS if by == "kernel" else _OTHER_ROWS
