@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -33,9 +34,10 @@ from decodescope.analyzer.timing.timeline import Timeline
 
 # Weights and KV cache that a word of a variant's name stands for.
 _OF_VARIANT = {
-    "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp8_e5m2_cast": "fp8", "fp8": "fp8", "w8a8": "fp8",
-    "int8": "int8", "kv_fp8_e4m3": "kv=fp8",
-}  # fmt: skip
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_e5m2_cast", "w8a8"), "fp8,head=fp8"),
+    "int8": "int8,head=int8",
+    "kv_fp8_e4m3": "kv=fp8",
+}
 _PART_OF: Mapping[str, Part] = {
     "qkv": "attention", "o": "attention", "gate_up": "mlp", "down": "mlp", "experts": "experts",
     "head": "head",
@@ -166,7 +168,7 @@ def _of_model(
     )
 
 
-def _peaks(peak: DatasheetPeak | None, dtype: str) -> dict[str, float | str | None]:
+def _peaks(peak: DatasheetPeak | None, dtype: str) -> dict[str, Any]:
     if peak is None:
         return {}
     return {

@@ -1,9 +1,11 @@
 """What a step consists of: its layers, and its time by role."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
+from decodescope.analyzer.attribution.node_replays import replay_sources
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.schema.structure_report import (
     Confidence,
@@ -43,7 +45,8 @@ def structure_report(
     if rows is None:
         return NO_STRUCTURE
     named = np.append(layer_of_nodes(ranges.tree), NO_LAYER)[ranges.op_node[rows]]
-    layers = _checked(found, named) if found is not None else _from_ranges(named)
+    by = _named_by(timeline, ranges.reference_op[rows])
+    layers = _checked(found, named, by) if found is not None else _from_ranges(named, by)
     if layers is None:
         return NO_STRUCTURE
     sizes = np.diff(layers.bounds)
@@ -105,7 +108,17 @@ def role_reports(
     )
 
 
-def _checked(found: StepLayers, named: Int64s) -> _Layers:
+def _named_by(timeline: Timeline, reference_op: Int64s) -> StructureSource:
+    """What most paths of a step are from, if they name its layers."""
+    sources = replay_sources(timeline.trace, reference_op)
+    others: tuple[Literal["capture", "annotations"], ...] = ("capture", "annotations")
+    for source in others:
+        if 2 * sources.get(source, 0) > len(reference_op):
+            return source
+    return "ranges"
+
+
+def _checked(found: StepLayers, named: Int64s, by: StructureSource) -> _Layers:
     """The layers found by repetition, compared with those that ranges name for the same ops."""
     bounds = (*(layer.start for layer in found.layers), found.layers[-1].end)
     motif = tuple(layer.motif for layer in found.layers)
@@ -117,10 +130,10 @@ def _checked(found: StepLayers, named: Int64s) -> _Layers:
         return _Layers("repetition", "exact" if exact else "partial", bounds, motif)
     first = int(by_range[known].min())
     agree = bool((by_range[known] - first == number[known]).all())
-    return _Layers("ranges", "exact" if agree else "partial", bounds, motif)
+    return _Layers(by, "exact" if agree else "partial", bounds, motif)
 
 
-def _from_ranges(named: Int64s) -> _Layers | None:
+def _from_ranges(named: Int64s, by: StructureSource) -> _Layers | None:
     """The layers that ranges name, where repetition found none: each from its first op on."""
     known = np.flatnonzero(named != NO_LAYER)
     numbers, first = np.unique(named[known], return_index=True)
@@ -129,7 +142,7 @@ def _from_ranges(named: Int64s) -> _Layers | None:
     last = int(known[named[known] == numbers[-1]][-1])
     bounds = (*known[first].tolist(), last + 1)
     sizes = np.diff(bounds).tolist()
-    return _Layers("ranges", "partial", bounds, tuple(sizes.index(size) for size in sizes))
+    return _Layers(by, "partial", bounds, tuple(sizes.index(size) for size in sizes))
 
 
 def _typical(sizes: Int64s) -> int:
