@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from decodescope.analyzer.bench.large_trace import make_trace
-from decodescope.analyzer.bench.measured_process import running
+from decodescope.analyzer.child_processes import running
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.provenance import host_facts, package_version
 from decodescope.analyzer.recordings.recording import read_recording

@@ -7,18 +7,23 @@ from pathlib import Path
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.ranks import merge_ranks
-from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import Analysis, analyze
+from decodescope.analyzer.reports.rank_reading import read_ranks
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, RankReport, RanksReport
+from decodescope.analyzer.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RanksAnalysis:
-    """The report, and the analyses it was built from: (rank, its own), and the merged trace's."""
+    """The report, the trace of each rank as (rank, trace), and the analysis of the merged trace."""
 
     report: RanksReport
-    ranks: tuple[tuple[int, Analysis], ...]
+    traces: tuple[tuple[int, Trace], ...]
     merged: Analysis | None
+
+    def alone(self) -> tuple[tuple[int, Analysis], ...]:
+        """(rank, its own analysis), for views that draw time; computed anew by every call."""
+        return tuple((rank, analyze(trace)) for rank, trace in self.traces)
 
 
 def analyze_ranks(paths: Sequence[Path | str]) -> RanksAnalysis:
@@ -31,16 +36,17 @@ def analyze_ranks(paths: Sequence[Path | str]) -> RanksAnalysis:
     if not paths:
         raise InputError("no trace files; name one for each rank")
     _refuse_twice([str(path) for path in paths])
-    ranks = merge_ranks([load(path) for path in paths])
-    alone = tuple((rank, analyze(trace)) for rank, trace in ranks.ranks)
+    read = read_ranks([str(path) for path in paths])
+    ranks = merge_ranks([one.trace for one in read])
+    of_trace = {id(one.trace): one for one in read}
     merged = None if ranks.merged is None else analyze(ranks.merged)
     report = RanksReport(
         schema_version=SCHEMA_VERSION,
-        ranks=tuple(RankReport(rank, analysis.report) for rank, analysis in alone),
+        ranks=tuple(RankReport(rank, of_trace[id(trace)].report) for rank, trace in ranks.ranks),
         merged=None if merged is None else merged.report,
         findings=ranks.findings,
     )
-    return RanksAnalysis(report, alone, merged)
+    return RanksAnalysis(report, ranks.ranks, merged)
 
 
 def _refuse_twice(paths: Sequence[str]) -> None:

@@ -69,10 +69,10 @@ def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str) -> No
     elif output_format == "html":
         from decodescope.analyzer.exporting import html_page
 
-        analyses = {f"rank {rank}": analysis for rank, analysis in ranks.ranks}
+        analyses = {f"rank {rank}": analysis for rank, analysis in ranks.alone()}
         if ranks.merged is not None:
             analyses["all ranks"] = ranks.merged
-        click.echo(html_page(f"{len(ranks.ranks)} ranks", analyses), nl=False)
+        click.echo(html_page(f"{len(ranks.traces)} ranks", analyses), nl=False)
     elif ranks.merged is None:
         reasons = "; ".join(finding.message for finding in ranks.report.findings)
         raise InputError(f"--format csv: the ranks cannot be merged ({reasons}); give one file")
