@@ -1,4 +1,4 @@
-"""Makes the traces of several ranks from one recorded trace: collectives, clocks and a straggler."""
+"""Makes the traces of several ranks from one recorded trace: with collectives and a straggler."""
 
 from decimal import Decimal
 from pathlib import Path

@@ -70,4 +70,3 @@ def _end_with_parent() -> None:
     while os.read(0, 1):
         pass
     os._exit(1)
-

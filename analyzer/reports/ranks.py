@@ -8,8 +8,10 @@ from pathlib import Path
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.reports.analysis import Analysis, analyze
+from decodescope.analyzer.reports.rank_figures import rank_figures
 from decodescope.analyzer.reports.rank_reading import read_ranks
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, RankReport, RanksReport
+from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
+from decodescope.analyzer.schema.report import SCHEMA_VERSION
 from decodescope.analyzer.trace import Trace
 
 
@@ -40,11 +42,22 @@ def analyze_ranks(paths: Sequence[Path | str]) -> RanksAnalysis:
     ranks = merge_ranks([one.trace for one in read])
     of_trace = {id(one.trace): one for one in read}
     merged = None if ranks.merged is None else analyze(ranks.merged)
+    alone = [(rank, trace, of_trace[id(trace)]) for rank, trace in ranks.ranks]
+    across = rank_figures(
+        [(rank, trace, one.steps) for rank, trace, one in alone],
+        [RankReport(rank, one.report) for rank, _, one in alone],
+        common_clock=merged is not None,
+    )
     report = RanksReport(
         schema_version=SCHEMA_VERSION,
-        ranks=tuple(RankReport(rank, of_trace[id(trace)].report) for rank, trace in ranks.ranks),
+        ranks=across.ranks,
         merged=None if merged is None else merged.report,
-        findings=ranks.findings,
+        findings=(*ranks.findings, *across.findings),
+        clock=across.clock,
+        straggler=across.straggler,
+        no_straggler=across.no_straggler,
+        collectives=across.collectives,
+        skew=across.skew,
     )
     return RanksAnalysis(report, ranks.ranks, merged)
 

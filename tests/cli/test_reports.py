@@ -8,7 +8,8 @@ import pytest
 
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import Diff
-from decodescope.analyzer.schema.report import RanksReport, Report
+from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.report import Report
 from tests.helpers.command import Command
 from tests.helpers.foreign import rocprof_files
 from tests.helpers.kineto_events import call, document, op
