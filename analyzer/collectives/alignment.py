@@ -10,19 +10,21 @@ matched rightly.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from decodescope.analyzer.trace import Bools, Int32s, Int64s, Intervals
 
 # Ends of one collective may differ by this much also where the transfer is shorter.
 TOLERANCE_NS = 5_000
-# Ranks that share fewer of their collectives are not of one group.
-MIN_SHARED = 0.5
+# Ranks that share fewer of the collectives in their common time are not of one group.
+MIN_SHARED, MAX_REQUIRED = 0.5, 0.9
+_FEW = 8
 _SEARCHED = 128
-_SAMPLES = 512
-# Spreads that differ by less do not tell alignments apart.
-_SAME_SPREAD, _SAME_SPREAD_NS = 1.25, 100.0
-_WELL_MATCHED = 0.98
+_SAMPLES = 256
+# Pairs agree on a difference of clocks if theirs differ by no more than this.
+_CLOSE_NS = 2_000
+# Layers of one length make a rhythm: many pairs agree on its steps too. These candidates are
+# compared over all ops, and nearly equal ones by size.
+_CANDIDATES, _CANDIDATE_SHARE, _NEARLY = 12, 0.8, 0.995
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,39 +49,59 @@ class Alignment:
 def align(
     reference: CollectiveSequence, other: CollectiveSequence, common_clock: bool
 ) -> Alignment | None:
-    """Match two sequences; None unless `MIN_SHARED` of the shorter one is matched.
+    """Match two sequences; None unless enough of what both recorded at the same time is matched:
+    more than halfway from chance (how often ends that have nothing to do with each other would be
+    as near) to all, but no more than `MAX_REQUIRED`.
 
-    One shift of the order is tried after another: -128 to 128 from the first ops, from the last
-    ones, and (with `common_clock`) from those nearest in time. The shift with the least spread of
-    end differences wins; of equally good ones, the nearest in time on a common clock, else the one
-    that matches most. Where ops are missing inside, each is matched with the nearest in time, after
-    the clocks' difference was taken off. A pair needs equal tokens and ends that differ by no more
-    than the shorter of the two ops takes, or `TOLERANCE_NS`.
+    The difference of the clocks is the one that most pairs agree on (to 2 µs), among pairs with
+    equal tokens whose places in the order differ by -128 to 128, counted from the first ops, from
+    the last ones, and (with `common_clock`) from those nearest in time; of nearly equally many, the
+    smallest on a common clock. After it is taken off, ops whose ends are each other's nearest are
+    pairs, if their tokens are equal and their ends differ by no more than the shorter op takes, or
+    `TOLERANCE_NS`.
     """
     if not len(reference.token) or not len(other.token):
         return None
     zero = int(min(reference.times.end_ns.min(), other.times.end_ns.min()))
     ends = reference.times.end_ns - zero
     other_ends = other.times.end_ns - zero
-    shift = _best_shift(ends, reference.token, other_ends, other.token, common_clock)
-    if shift is None:
+    differences = _differences(ends, reference.token, other_ends, other.token, common_clock)
+    if not len(differences):
         return None
-    rows = np.arange(len(other_ends))
-    rows = rows[(rows + shift >= 0) & (rows + shift < len(ends))]
-    clock_ns = int(np.median(other_ends[rows] - ends[rows + shift]))
-    pairs = rows + shift, rows
-    kept = _agreeing(reference, other, *pairs, clock_ns)
-    shorter = min(len(ends), len(other_ends))
-    if kept.sum() < _WELL_MATCHED * shorter:
-        near = _nearest(ends, other_ends - clock_ns)
-        also_kept = _agreeing(reference, other, *near, clock_ns)
-        if also_kept.sum() > kept.sum():
-            pairs, kept = near, also_kept
-    if kept.sum() < max(MIN_SHARED * shorter, 1):
+    candidates = _candidates(differences, common_clock)
+    clock_ns = candidates[0]
+    if len(candidates) > 1:
+        agreeing = [_agreed(ends, other_ends, one_ns) for one_ns in candidates]
+        best = [
+            one_ns
+            for one_ns, count in zip(candidates, agreeing, strict=True)
+            if count >= _NEARLY * max(agreeing)
+        ]
+        first_of_most = candidates[agreeing.index(max(agreeing))]
+        clock_ns = min(best, key=abs) if common_clock else first_of_most
+    first, second = _nearest(ends, other_ends - clock_ns)
+    kept = _agreeing(reference, other, first, second, clock_ns)
+    first, second = first[kept], second[kept]
+    if not _enough(ends, other_ends - clock_ns, reference.times.length_ns[first], len(first)):
         return None
-    first, second = pairs[0][kept], pairs[1][kept]
-    differences = other_ends[second] - ends[first]
-    return Alignment(first, second, int(np.median(differences)))
+    return Alignment(first, second, int(np.median(other_ends[second] - ends[first])))
+
+
+def _enough(ends: Int64s, other_ends: Int64s, length_ns: Int64s, matched: int) -> bool:
+    """Whether `matched` pairs of these lengths show that two sequences, on one clock, belong
+    together."""
+    since, until = max(ends.min(), other_ends.min()), min(ends.max(), other_ends.max())
+    slack_ns = 0 if not matched else max(int(np.median(length_ns)), TOLERANCE_NS)
+    common = [
+        int(np.count_nonzero((one >= since - slack_ns) & (one <= until + slack_ns)))
+        for one in (ends, other_ends)
+    ]
+    if matched < max(min(_FEW, len(ends) // 2, len(other_ends) // 2), 1):
+        return False
+    spacing_ns = (int(ends.max()) - int(ends.min())) / max(len(ends) - 1, 1)
+    chance = min(2 * slack_ns / spacing_ns, 1.0) if spacing_ns else 0.0
+    required = min(max((1 + chance) / 2, MIN_SHARED), MAX_REQUIRED)
+    return matched >= required * min(common)
 
 
 def _agreeing(
@@ -93,8 +115,8 @@ def _agreeing(
     here, there = reference.times.take(first), other.times.take(second)
     apart_ns = np.abs(there.end_ns - here.end_ns - clock_ns)
     most_ns = np.maximum(np.minimum(here.length_ns, there.length_ns), TOLERANCE_NS)
-    same: Bools = reference.token[first] == other.token[second]
-    return same & (apart_ns <= most_ns)
+    agreeing: Bools = (reference.token[first] == other.token[second]) & (apart_ns <= most_ns)
+    return agreeing
 
 
 def _nearest(ends: Int64s, other_ends: Int64s) -> tuple[Int64s, Int64s]:
@@ -116,31 +138,44 @@ def _nearest_in(sorted_ns: Int64s, at_ns: Int64s) -> Int64s:
     return np.where(nearer, before, after)
 
 
-def _best_shift(
+def _differences(
     ends: Int64s, token: Int32s, other_ends: Int64s, other_token: Int32s, common_clock: bool
-) -> int | None:
-    """The number to add to a row of the other sequence to get the row of the reference."""
+) -> Int64s:
+    """End on the other - end on the reference of every pair that is tried, sorted."""
     shifts = _shifts(ends, other_ends, common_clock)
     rows = np.unique(np.linspace(0, len(other_ends) - 1, _SAMPLES).astype(np.int64))
     matched = rows + shifts[:, None]
-    inside = (matched >= 0) & (matched < len(ends))
+    tried = (matched >= 0) & (matched < len(ends))
     matched = np.clip(matched, 0, len(ends) - 1)
-    same = inside & (token[matched] == other_token[rows])
-    counts = same.sum(axis=1)
-    usable = counts >= max(MIN_SHARED * counts.max(), 1)
-    if not usable.any():
-        return None
-    shifts, matched, same, counts = shifts[usable], matched[usable], same[usable], counts[usable]
-    difference = np.where(same, (other_ends[rows] - ends[matched]).astype(np.float64), np.nan)
-    middle = np.nanmedian(difference, axis=1)
-    spread = np.nanmedian(np.abs(difference - middle[:, None]), axis=1)
-    # A single pair has no spread, whatever it is.
-    spread = np.where((counts < 3) & (counts < counts.max()), np.inf, spread)
-    good = np.flatnonzero(spread <= _SAME_SPREAD * spread.min() + _SAME_SPREAD_NS)
-    first_choice: NDArray[np.float64] = np.abs(middle) if common_clock else -counts.astype(float)
-    second_choice = -counts.astype(float) if common_clock else np.abs(shifts).astype(float)
-    best = np.lexsort((shifts[good], second_choice[good], first_choice[good]))[0]
-    return int(shifts[good[best]])
+    tried &= token[matched] == other_token[rows]
+    return np.sort((other_ends[rows] - ends[matched])[tried])
+
+
+def _candidates(differences: Int64s, common_clock: bool) -> list[int]:
+    """The differences that most pairs agree on, the most first; on a common clock also the least of
+    those that many agree on."""
+    until = np.searchsorted(differences, differences + _CLOSE_NS, side="right")
+    counts = until - np.arange(len(differences))
+    middle = differences[(np.arange(len(differences)) + until - 1) // 2]
+    many = counts >= _CANDIDATE_SHARE * counts.max()
+    places = np.flatnonzero(many)
+    order = np.argsort(-counts[places], kind="stable")
+    found: list[int] = []
+    if common_clock:
+        found.append(int(middle[places[np.abs(middle[places]).argmin()]]))
+    for one_ns in middle[places[order]].tolist():
+        if len(found) == _CANDIDATES:
+            break
+        if all(abs(one_ns - other_ns) > _CLOSE_NS for other_ns in found):
+            found.append(one_ns)
+    return found
+
+
+def _agreed(ends: Int64s, other_ends: Int64s, clock_ns: int) -> int:
+    """How many ends are each other's nearest and differ by `clock_ns`, to `_CLOSE_NS`."""
+    first, second = _nearest(ends, other_ends - clock_ns)
+    apart_ns = np.abs(other_ends[second] - ends[first] - clock_ns)
+    return int(np.count_nonzero(apart_ns <= _CLOSE_NS))
 
 
 def _shifts(ends: Int64s, other_ends: Int64s, common_clock: bool) -> Int64s:

@@ -8,7 +8,7 @@ import numpy as np
 from decodescope.analyzer.collectives.matching import Group, Int64Table
 from decodescope.analyzer.collectives.participants import Participant
 from decodescope.analyzer.timing.steps import Steps
-from decodescope.analyzer.trace import Int64s, Trace
+from decodescope.analyzer.trace import Bools, Int64s, Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,15 +19,15 @@ class RankSteps:
     rank: int
     start_ns: Int64s
     end_ns: Int64s
-    used: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    used: Bools
     clock_ns: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Skew:
     """The steps that all of `ranks` recorded: `index` of each on the first of them, and its start
-    and end on all, int64 [ranks, steps], on one clock; `common` is False where there is none, and
-    only the lengths compare."""
+    and end on all, int64 [ranks, steps], on one clock; `comparable` is False where there is none,
+    and only the lengths compare."""
 
     ranks: tuple[int, ...]
     index: Int64s
@@ -98,7 +98,8 @@ def _rank_steps(rank: int, trace: Trace, steps: Steps, clock_ns: int) -> RankSte
 
 
 def _steps_of(participants: Sequence[Participant], group: Group, member: int) -> Int64s:
-    return participants[group.members[member]].step[group.op[member]]
+    step: Int64s = participants[group.members[member]].step[group.op[member]]
+    return step
 
 
 def _offset(first: Int64s, other: Int64s) -> int | None:
