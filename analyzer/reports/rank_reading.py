@@ -58,8 +58,7 @@ def read_ranks(paths: Sequence[str]) -> list[ReadRank]:
 def _shares(paths: Sequence[str]) -> list[_Share]:
     """The files of each process, about equally many bytes; none where processes do not pay."""
     sizes = {place: size for place, path in enumerate(paths) if (size := _file_bytes(path))}
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    count = min(cores, _MAX_PROCESSES, len(sizes))
+    count = min(_cores(), _MAX_PROCESSES, len(sizes))
     if count < 2 or sum(sizes.values()) < _WORTH_BYTES or not sys.executable:
         return []
     shares: list[_Share] = [[] for _ in range(count)]
@@ -69,6 +68,11 @@ def _shares(paths: Sequence[str]) -> list[_Share]:
         shares[least].append(place)
         loads[least] += sizes[place]
     return [sorted(share) for share in shares]
+
+
+def _cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def _file_bytes(path: str) -> int:
