@@ -1,13 +1,12 @@
 """Makes the traces of several ranks from one recorded trace: with collectives and a straggler."""
 
+from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from decodescope.analyzer.bench.large_trace import parsed, write_trace
 
-# The product after which tensor-parallel decoding sums over the ranks, once a layer.
-_REPLACED = "vectorized_elementwise_kernel<4"
 _COLLECTIVE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 _ELEMENTS = 4096
 _LATEST_SHARE = 0.75
@@ -16,7 +15,7 @@ _LATEST_SHARE = 0.75
 def make_rank_traces(source: bytes, ranks: int, events: int, folder: Path) -> list[Path]:
     """Write `ranks` traces of exactly `events` events each to `folder`; returns their paths.
 
-    `source` is Kineto JSON with GPU ops. One kind of its kernels becomes an all-reduce of all
+    `source` is Kineto JSON with GPU ops. Its most frequent kernel becomes an all-reduce of all
     ranks. A rank enters the k-th one late by a share of its length that differs from rank to rank
     and from one to the next, and leaves it when all others do; the last rank enters last most
     often. The clocks agree.
@@ -38,7 +37,9 @@ def make_rank_traces(source: bytes, ranks: int, events: int, folder: Path) -> li
 
 def _add_collectives(events: list[Any], rank: int, ranks: int) -> None:
     kernels = [event for event in events if event.get("cat") == "kernel"]
-    replaced = [event for event in kernels if _REPLACED in event["name"]]
+    counts = Counter(event["name"] for event in kernels)
+    most = max(counts, key=lambda name: (counts[name], name), default="")
+    replaced = [event for event in kernels if event["name"] == most]
     for number, event in enumerate(sorted(replaced, key=lambda event: Decimal(event["ts"]))):
         turn = (number * 7 + rank * 5) % (2 * ranks)
         late = rank == ranks - 1 and number % 4 != 0
