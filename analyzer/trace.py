@@ -145,6 +145,31 @@ class OperatorWork(Columns):
     flops: Int64s
 
 
+@dataclass(frozen=True, slots=True)
+class CollectiveMessage:
+    """What one collective exchanges, as its kernel says: its name in the framework, the elements
+    that a rank gives and gets, their type (`BFloat16`), the number of ranks and their list as text;
+    "" and None where it does not say."""
+
+    collective: str
+    in_elements: int | None
+    out_elements: int | None
+    dtype: str
+    group_size: int | None
+    group: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Messages(Columns):
+    """Which GPU ops say what they exchange: by start, device and stream, in this order; `message`
+    indexes `Trace.message_table`."""
+
+    start_ns: Int64s
+    device: Int64s
+    stream: Int64s
+    message: Int64s
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """One recorded trace. `names` is sorted; every `name` column indexes it.
@@ -153,8 +178,9 @@ class Trace:
     window (None for other files), `findings` lists what the reader left out or repaired.
     `reference` attributes the ops of graph replays, `work` holds the operators' known work, `rank`
     is the rank of the recorded process in its distributed run, if the file names it. `shapes` holds
-    the distinct launch shapes of its kernels. Merged ranks number their devices anew;
-    `device_labels` holds what each is called.
+    the distinct launch shapes of its kernels, `messages` what its collectives exchange. Merged
+    ranks number their devices anew; `device_labels` holds what each is called. They have no
+    `messages`.
     """
 
     source: Source
@@ -172,6 +198,8 @@ class Trace:
     rank: int | None = None
     device_labels: dict[int, str] = field(default_factory=dict)
     shapes: tuple[LaunchShape, ...] = ()
+    messages: Messages = field(default_factory=lambda: Messages.concatenate(()))
+    message_table: tuple[CollectiveMessage, ...] = ()
 
     def device_label(self, device: int) -> int | str:
         """A device in reports: its ordinal, "rank 1 GPU 3" of merged ranks, or "cpu" if leaf

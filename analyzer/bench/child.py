@@ -152,7 +152,10 @@ def peer(path: str) -> dict[str, str | int]:
 
 def main(what: str, *paths: str) -> None:
     """Run one of the three and print its figures."""
-    figures = {"stages": stages, "command": command, "peer": peer}[what](*paths)
+    if what == "command":
+        figures: dict[str, int] | dict[str, str | int] = command(*paths)
+    else:
+        figures = (stages if what == "stages" else peer)(*paths)
     import json
 
     sys.stdout.write(f"\n{json.dumps(figures)}\n")

@@ -1,10 +1,11 @@
 """Which collective operation a communicating op does, and whether it waits for every rank."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from decodescope.analyzer.timing.communication import communication_kind
+from decodescope.analyzer.trace import CollectiveMessage
 
 # No rank can leave one of these before every rank of its group has entered it. A broadcast waits
 # for its root only, a send for its receiver.
@@ -52,3 +53,39 @@ def operation_of(name: str) -> Operation | None:
         return None
     found = (operation for operation, pattern in _OPERATIONS if pattern.search(name))
     return Operation(next(found, OTHER), kind)
+
+
+_ELEMENT_BYTES = {
+    **dict.fromkeys(("Byte", "Char", "Bool", "Float8_e4m3fn", "Float8_e5m2"), 1),
+    **dict.fromkeys(("BFloat16", "Half", "Short"), 2),
+    **dict.fromkeys(("Float", "Int"), 4),
+    **dict.fromkeys(("Double", "Long"), 8),
+}
+
+
+def said_operation(operation: Operation, message: CollectiveMessage | None) -> Operation:
+    """The operation of an op whose kernel says what it exchanges: in its group, and an all-to-all
+    where NCCL's kernel is that of sends and receives."""
+    if message is None:
+        return operation
+    together = re.fullmatch(r"_*all_?to_?all.*", message.collective, re.IGNORECASE)
+    name = "all_to_all" if operation.name == "send_recv" and together else operation.name
+    return replace(operation, name=name, group=message.group)
+
+
+def message_bytes(operation: Operation, message: CollectiveMessage | None) -> int:
+    """The size of a message as nccl-tests counts it (doc/PERFORMANCE.md): what a rank gives, of an
+    all-gather what it gets; -1 if unknown."""
+    if message is None or message.dtype not in _ELEMENT_BYTES:
+        return -1
+    gathers = operation.name == "all_gather"
+    elements = message.out_elements if gathers else message.in_elements
+    return -1 if elements is None else elements * _ELEMENT_BYTES[message.dtype]
+
+
+def bus_factor(operation: str, ranks: int) -> float | None:
+    """Bus bandwidth ÷ (message size ÷ time) of nccl-tests, for n ranks: 2 (n - 1) / n of an
+    all-reduce, (n - 1) / n of an all-gather, reduce-scatter and all-to-all; None of others."""
+    share = (ranks - 1) / ranks
+    shares = {"all_gather": share, "reduce_scatter": share, "all_to_all": share}
+    return {"all_reduce": 2 * share, **shares}.get(operation)

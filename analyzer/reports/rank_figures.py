@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.collectives.matching import find_groups
-from decodescope.analyzer.collectives.operations import Operation
+from decodescope.analyzer.collectives.operations import Operation, bus_factor
 from decodescope.analyzer.collectives.participants import Participant, find_participants
 from decodescope.analyzer.collectives.skew import Skew, find_skew
 from decodescope.analyzer.collectives.stragglers import Entries, entries, find_straggler
@@ -198,6 +198,7 @@ def _collective(
         one = participants[number]
         lengths.append(one.times(np.flatnonzero(one.operation == place)).length_ns)
     matched = 0 if waits is None else len(waits.own_ns)
+    message_bytes, bus_bytes_per_s = _bandwidth(operation, participants, waits)
     return CollectiveReport(
         operation=operation.name,
         kind=operation.kind,
@@ -208,7 +209,26 @@ def _collective(
         own_ns=None if waits is None else percentiles(waits.own_ns),
         waiting_ns=None if waits is None else percentiles(waits.waiting_ns.ravel()),
         clock=None if waits is None or not matched else _clock_source(waits.by_durations),
+        group=operation.group,
+        message_bytes=message_bytes,
+        bus_bytes_per_s=bus_bytes_per_s,
     )
+
+
+def _bandwidth(
+    operation: Operation, participants: Sequence[Participant], waits: Waits | None
+) -> tuple[int | None, float | None]:
+    """The median size of the matched messages and the median of their bus bandwidth."""
+    if waits is None:
+        return None, None
+    group = waits.group
+    size = participants[group.members[0]].bytes[group.op[0]]
+    known = (size > 0) & (waits.own_ns > 0)
+    factor = bus_factor(operation.name, len(group.members))
+    if not known.any() or factor is None:
+        return None, None
+    rates = size[known] / waits.own_ns[known] * 1e9 * factor
+    return int(np.median(size[known])), float(np.median(rates))
 
 
 def _skew_report(skew: Skew) -> SkewReport:

@@ -59,7 +59,11 @@ class CollectiveReport(Struct, frozen=True):
     of them. `own_ns` is the transfer of one (after the last rank entered), `waiting_ns` the waiting
     of one rank in one; null for an operation that does not wait for all ranks, and where no other
     rank's was matched. `unmatched` ops have no partner on every rank, and are not split. `total_ns`
-    is the sum of durations of all its ops.
+    is the sum of durations of all its ops. `group` is the list of ranks that the kernels name, ""
+    if they name none. `message_bytes` is the median size of a message where kernels say it, and
+    `bus_bytes_per_s` the median of size ÷ own time x the factor by which nccl-tests makes it the
+    rate of the links: 2 (n - 1) / n of an all-reduce of n ranks, (n - 1) / n of an all-gather,
+    reduce-scatter and all-to-all (its size: what a rank gives, of an all-gather what it gets).
     """
 
     operation: str
@@ -71,6 +75,9 @@ class CollectiveReport(Struct, frozen=True):
     own_ns: Percentiles | None = None
     waiting_ns: Percentiles | None = None
     clock: ClockSource | None = None
+    group: str = ""
+    message_bytes: int | None = None
+    bus_bytes_per_s: float | None = None
 
 
 class StepSkew(Struct, frozen=True):

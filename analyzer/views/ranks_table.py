@@ -6,7 +6,7 @@ from functools import partial
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.formatting import bytes_size, count, duration, percent
 from decodescope.analyzer.reports.per_step import communication_fraction, idle_fraction
 from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.schema.ranks_report import (
@@ -124,6 +124,8 @@ def _straggler(report: RanksReport) -> Text:
 
 
 def _collectives(report: RanksReport, width: int) -> Iterator[RenderableType]:
+    roomy = width >= ROOMY_WIDTH
+    sized = width >= MEDIUM_WIDTH and any(one.message_bytes for one in report.collectives)
     columns: list[Column[CollectiveReport]] = [
         Column("operation", lambda one: one.operation, text=True),
         Column("kind", lambda one: one.kind, width >= MEDIUM_WIDTH, text=True),
@@ -137,6 +139,8 @@ def _collectives(report: RanksReport, width: int) -> Iterator[RenderableType]:
             lambda one: duration(None if one.waiting_ns is None else one.waiting_ns.p99),
             width >= ROOMY_WIDTH,
         ),
+        Column("message", lambda one: bytes_size(one.message_bytes), sized),
+        Column("bus rate", lambda one: _rate(one.bus_bytes_per_s), sized and roomy),
     ]
     yield columns_table(columns, report.collectives, _MAX_COLLECTIVES, "operations")
     if any(one.own_ns is None for one in report.collectives):
@@ -145,6 +149,11 @@ def _collectives(report: RanksReport, width: int) -> Iterator[RenderableType]:
             "ranks wait",
             style="dim",
         )
+
+
+def _rate(bytes_per_s: float | None) -> str:
+    text = bytes_size(bytes_per_s)
+    return text if bytes_per_s is None else f"{text}/s"
 
 
 def _skew(skew: SkewReport, width: int) -> Iterator[RenderableType]:

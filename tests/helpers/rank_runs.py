@@ -1,6 +1,6 @@
 """Ranks of one run with known waits, as traces: what each entered when, and what it left."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,10 +57,12 @@ def rank_trace(
     until: int | None = None,
     name: str = ALL_REDUCE,
     beside_ns: int = 0,
+    said: Mapping[str, object] | None = None,
 ) -> Trace:
     """The trace of one rank of `run`, whose clock is `clock_ns` ahead. It holds collectives `first`
     to `until` except `without`, a step for each 8 of them (counted over the whole run), and the
-    work before each. `beside_ns` of work on another stream run beside the begin of each one."""
+    work before each. `beside_ns` of work on another stream run beside the begin of each one. `said`
+    is what the kernels say of their messages."""
     events: list[Event] = []
     last = run.start_ns.shape[1] if until is None else until
     left = [0, *run.end_ns.tolist()]
@@ -74,7 +76,7 @@ def rank_trace(
         events.append(op(at + 1_000, start - 100, ids + 1, name="gemm"))
         if k not in without:
             events.append(call(at + 30, at + 40, ids + 2))
-            events.append(op(start, end, ids + 2, name=name))
+            events.append(op(start, end, ids + 2, name=name, **(said or {})))
             if beside_ns:
                 events.append(
                     op(start, start + min(beside_ns, end - start), ids + 2, name="side", stream=9)

@@ -10,6 +10,7 @@ from decodescope.analyzer.readers.columns import LIMIT_NS, NOT_GIVEN, Names
 from decodescope.analyzer.readers.kineto.begin_end import BeginEnd
 from decodescope.analyzer.readers.kineto.event import Event, EventArgs, Id
 from decodescope.analyzer.readers.kineto.launch_shapes import ShapeColumn
+from decodescope.analyzer.readers.kineto.messages import MessageRows
 from decodescope.analyzer.readers.kineto.microseconds import to_nanoseconds
 from decodescope.analyzer.readers.kineto.operator_work import WorkColumns
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
@@ -65,7 +66,8 @@ class _Groups:
 
 class EventColumns:
     """Takes batches of events; after `finish`, `gpu`, `calls`, `cpu_ops`, `ranges` and `overhead`
-    (the profiler's own pauses) hold their columns in parts, and `work` the operators' known work.
+    (the profiler's own pauses) hold their columns in parts, `work` the operators' known work, and
+    `messages` what collectives exchange.
 
     `events` counts all events, `with_phase` those with a phase, `timed` those that last some time,
     `dropped` those without a usable time or duration, `unknown` the timed ones whose category is
@@ -82,6 +84,7 @@ class EventColumns:
         self.ranges: list[HostEvents] = []
         self.overhead: list[HostEvents] = []
         self.work = WorkColumns()
+        self.messages = MessageRows()
         self.pairs = BeginEnd()
         self.events = 0
         self.with_phase = 0
@@ -196,22 +199,22 @@ class EventColumns:
         device = _given([arg.device for arg in args], [event.pid for event in events])
         stream = _given([arg.stream for arg in args], [event.tid for event in events])
         kinds = [_GPU_KINDS[event.cat or ""] for event in events]
-        self.gpu.append(
-            GpuOps(
-                start_ns=start,
-                end_ns=end,
-                name=self.names.index([event.name for event in events]),
-                device=self._integers(device),
-                stream=self._integers(stream),
-                kind=np.array(kinds, dtype=np.int8),
-                correlation=self._integers([arg.correlation for arg in args]),
-                external_id=self._external_ids(args),
-                graph_id=self._integers([arg.graph_id for arg in args]),
-                graph_node_id=self._integers([arg.graph_node_id for arg in args]),
-                launch=np.full(len(events), NOT_GIVEN, dtype=np.int64),
-                shape=self.shapes.index(args),
-            )
+        part = GpuOps(
+            start_ns=start,
+            end_ns=end,
+            name=self.names.index([event.name for event in events]),
+            device=self._integers(device),
+            stream=self._integers(stream),
+            kind=np.array(kinds, dtype=np.int8),
+            correlation=self._integers([arg.correlation for arg in args]),
+            external_id=self._external_ids(args),
+            graph_id=self._integers([arg.graph_id for arg in args]),
+            graph_node_id=self._integers([arg.graph_node_id for arg in args]),
+            launch=np.full(len(events), NOT_GIVEN, dtype=np.int64),
+            shape=self.shapes.index(args),
         )
+        self.gpu.append(part)
+        self.messages.add(args, part)
 
     def _add_host(
         self, events: list[Event], group: list[HostEvents], work: WorkColumns | None = None

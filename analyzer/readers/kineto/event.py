@@ -15,8 +15,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class EventArgs(msgspec.Struct, gc=False):
     """The arguments that analyses need; every other key is skipped.
 
-    Launch shapes, and the arguments that `record_shapes` adds to operators, stay JSON until one is
-    needed.
+    Launch shapes, what collectives exchange, and the arguments that `record_shapes` adds to
+    operators, stay JSON until one is needed.
     """
 
     device: Id = None
@@ -34,6 +34,12 @@ class EventArgs(msgspec.Struct, gc=False):
     input_types: msgspec.Raw = msgspec.field(default=_NONE, name="Input type")
     input_strides: msgspec.Raw = msgspec.field(default=_NONE, name="Input Strides")
     concrete_inputs: msgspec.Raw = msgspec.field(default=_NONE, name="Concrete Inputs")
+    collective: msgspec.Raw = msgspec.field(default=_NONE, name="Collective name")
+    in_elements: msgspec.Raw = msgspec.field(default=_NONE, name="In msg nelems")
+    out_elements: msgspec.Raw = msgspec.field(default=_NONE, name="Out msg nelems")
+    dtype: msgspec.Raw = _NONE
+    group_size: msgspec.Raw = msgspec.field(default=_NONE, name="Group size")
+    group_ranks: msgspec.Raw = msgspec.field(default=_NONE, name="Process Group Ranks")
 
 
 _KEYS = tuple((one.name, one.encode_name, one.type) for one in msgspec.structs.fields(EventArgs))

@@ -96,6 +96,8 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         work=columns.work.work() if rows is None else stored_work(rows),
         rank=_rank(events.metadata),
         shapes=columns.shapes.shapes.table(),
+        messages=columns.messages.rows(),
+        message_table=columns.messages.table(),
     )
     return _without_lead(trace)
 

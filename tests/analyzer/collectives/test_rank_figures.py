@@ -242,6 +242,73 @@ def test_only_operations_that_wait_for_every_rank_are_split(
     assert_adds_up(found)
 
 
+def message(name: str, given: object, got: object, ranks: object = "[0, 1]") -> dict[str, object]:
+    return {
+        "Collective name": name,
+        "In msg nelems": given,
+        "Out msg nelems": got,
+        "dtype": "BFloat16",
+        "Group size": 2,
+        "Process Group Ranks": ranks,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kernel", "said", "operation", "size", "factor"),
+    [
+        ("AllReduce_Sum_bf16", message("allreduce", 4096, 4096), "all_reduce", 8192, 1.0),
+        ("AllGather", message("_allgather_base", 4096, 8192), "all_gather", 16384, 0.5),
+        ("ReduceScatter_Sum", message("_reduce_scatter_base", 8192, 4096), "reduce_scatter",
+         16384, 0.5),
+        ("SendRecv", message("all_to_allv", 4096, 4096), "all_to_all", 8192, 0.5),
+    ],
+)  # fmt: skip
+def test_the_bus_bandwidth_is_that_of_nccl_tests(
+    kernel: str, said: dict[str, object], operation: str, size: int, factor: float
+) -> None:
+    """Two ranks, transfers of 8 µs: rate = size / 8 µs x factor."""
+    run = a_run(2, 30)
+    name = f"ncclDevKernel_{kernel}_RING_LL(ncclDevKernelArgs)"
+    found = figures([rank_trace(run, rank, name=name, said=said) for rank in range(2)])
+    (row,) = found.collectives
+    assert (row.operation, row.group, row.message_bytes) == (operation, "[0, 1]", size)
+    assert row.bus_bytes_per_s == pytest.approx(size / 8e-6 * factor)
+
+
+def test_groups_that_kernels_name_are_kept_apart() -> None:
+    """The same rhythm in both groups: only the lists of ranks tell them apart."""
+    run = a_run(4, 40)
+    traces = [
+        rank_trace(run, rank, said=message("allreduce", 8, 8, "[0, 1]" if rank < 2 else "[2, 3]"))
+        for rank in range(4)
+    ]
+    found = figures(traces)
+    assert [(row.group, row.ranks) for row in found.collectives] == [
+        ("[0, 1]", (0, 1)), ("[2, 3]", (2, 3)),
+    ]  # fmt: skip
+    waited = run.start_ns[:2].max(axis=0) - run.start_ns[:2]
+    assert [one.communication_waiting_ns for one in found.ranks[:2]] == waited.sum(axis=1).tolist()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"Collective name": "allreduce"},
+        message("allreduce", -5, 10**40),
+        message("allreduce", None, [1], {"a": 1}),
+        message("allreduce", "many", 1.5, "x" * 100_000),
+        {"Collective name": 7, "dtype": ["BFloat16"], "In msg nelems": 3},
+        {**message("allreduce", 4, 4), "dtype": "Quaternion"},
+    ],
+)
+def test_messages_that_make_no_sense_have_no_size(said: dict[str, object]) -> None:
+    run = a_run(2, 30)
+    found = figures([rank_trace(run, rank, said=said) for rank in range(2)])
+    (row,) = found.collectives
+    assert (row.matched, row.message_bytes, row.bus_bytes_per_s) == (30, None, None)
+    assert len(row.group) < 1000
+
+
 def test_the_skew_of_steps() -> None:
     """Each rank's step begins with its first op after the common end of the step before."""
     run = a_run(3, 6 * PER_STEP)
