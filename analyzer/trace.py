@@ -148,14 +148,12 @@ class OperatorWork(Columns):
 @dataclass(frozen=True, slots=True)
 class CollectiveMessage:
     """What one collective exchanges, as its kernel says: its name in the framework, the elements
-    that a rank gives and gets, their type (`BFloat16`), the number of ranks and their list as text;
-    "" and None where it does not say."""
+    that a rank gives, their type (`BFloat16`), and the list of its ranks as text; "" and None where
+    it does not say."""
 
     collective: str
     in_elements: int | None
-    out_elements: int | None
     dtype: str
-    group_size: int | None
     group: str
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from decodescope.analyzer.timing.communication import communication_kind
-from decodescope.analyzer.trace import CollectiveMessage
+from decodescope.analyzer.trace import CollectiveMessage, Int64s
 
 # No rank can leave one of these before every rank of its group has entered it. A broadcast waits
 # for its root only, a send for its receiver.
@@ -73,14 +73,18 @@ def said_operation(operation: Operation, message: CollectiveMessage | None) -> O
     return replace(operation, name=name, group=message.group)
 
 
-def message_bytes(operation: Operation, message: CollectiveMessage | None) -> int:
-    """The size of a message as nccl-tests counts it (doc/PERFORMANCE.md): what a rank gives, of an
-    all-gather what it gets; -1 if unknown."""
-    if message is None or message.dtype not in _ELEMENT_BYTES:
+def given_bytes(message: CollectiveMessage | None) -> int:
+    """What one rank gives to a collective, in bytes; -1 if unknown."""
+    if message is None or message.in_elements is None:
         return -1
-    gathers = operation.name == "all_gather"
-    elements = message.out_elements if gathers else message.in_elements
-    return -1 if elements is None else elements * _ELEMENT_BYTES[message.dtype]
+    element_bytes = _ELEMENT_BYTES.get(message.dtype)
+    return -1 if element_bytes is None else message.in_elements * element_bytes
+
+
+def message_bytes(operation: str, given_bytes: Int64s, ranks: int) -> Int64s:
+    """The sizes of messages as nccl-tests counts them (doc/PERFORMANCE.md): what a rank gives, of
+    an all-gather what it gets, that is what all `ranks` give."""
+    return given_bytes * ranks if operation == "all_gather" else given_bytes
 
 
 def bus_factor(operation: str, ranks: int) -> float | None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from decodescope.analyzer.collectives.operations import (
     Operation,
-    message_bytes,
+    given_bytes,
     operation_of,
     said_operation,
 )
@@ -23,7 +23,7 @@ class Participant:
     """One device of one rank. `ops` are all its ops, `row` those of them that communicate, in order
     of start. Of each of these: `operation` indexes the list of `find_participants`, `token` is
     equal for ops of equal names and messages (on every rank), `step` is its step, -1 for none, and
-    `bytes` the size of its message as `message_bytes` counts it, -1 if unknown. Times are on the
+    `bytes` what the rank gives to it, -1 if unknown. Times are on the
     wall clock: the trace's own and `base_ns`.
     """
 
@@ -113,7 +113,7 @@ def _uses(trace: Trace) -> _Uses:
         assert operation is not None
         said = trace.message_table[number] if number >= 0 else None
         operation = said_operation(operation, said)
-        use = _Use(trace.names[name], operation, message_bytes(operation, said))
+        use = _Use(trace.names[name], operation, given_bytes(said))
         kind[rows[which.ravel() == pair]] = numbers.setdefault(use, len(numbers))
     return _Uses(list(numbers), kind)
 

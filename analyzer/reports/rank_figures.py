@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.collectives.matching import find_groups
-from decodescope.analyzer.collectives.operations import Operation, bus_factor
+from decodescope.analyzer.collectives.operations import Operation, bus_factor, message_bytes
 from decodescope.analyzer.collectives.participants import Participant, find_participants
 from decodescope.analyzer.collectives.skew import Skew, find_skew
 from decodescope.analyzer.collectives.stragglers import Entries, entries, find_straggler
@@ -222,7 +222,8 @@ def _bandwidth(
     if waits is None:
         return None, None
     group = waits.group
-    size = participants[group.members[0]].bytes[group.op[0]]
+    given = participants[group.members[0]].bytes[group.op[0]]
+    size = message_bytes(operation.name, given, len(group.members))
     known = (size > 0) & (waits.own_ns > 0)
     factor = bus_factor(operation.name, len(group.members))
     if not known.any() or factor is None:

@@ -36,9 +36,7 @@ class EventArgs(msgspec.Struct, gc=False):
     concrete_inputs: msgspec.Raw = msgspec.field(default=_NONE, name="Concrete Inputs")
     collective: msgspec.Raw = msgspec.field(default=_NONE, name="Collective name")
     in_elements: msgspec.Raw = msgspec.field(default=_NONE, name="In msg nelems")
-    out_elements: msgspec.Raw = msgspec.field(default=_NONE, name="Out msg nelems")
     dtype: msgspec.Raw = _NONE
-    group_size: msgspec.Raw = msgspec.field(default=_NONE, name="Group size")
     group_ranks: msgspec.Raw = msgspec.field(default=_NONE, name="Process Group Ranks")
 
 

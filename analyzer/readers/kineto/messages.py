@@ -48,23 +48,18 @@ class MessageRows:
         return tuple(self._table)
 
     def _number(self, arg: EventArgs) -> int:
-        parts = (
-            *(arg.collective, arg.in_elements, arg.out_elements),
-            *(arg.dtype, arg.group_size, arg.group_ranks),
-        )
+        parts = (arg.collective, arg.in_elements, arg.dtype, arg.group_ranks)
         text = b"\0".join(parts)
         number = self._by_text.get(text)
         if number is None:
             number = self._by_text[text] = len(self._table)
             small = [part if len(part) <= _MAX_TEXT_BYTES else b"" for part in parts]
-            collective, in_elements, out_elements, dtype, size, ranks = small
+            collective, in_elements, dtype, ranks = small
             self._table.append(
                 CollectiveMessage(
                     collective=_text(collective),
                     in_elements=_amount(in_elements),
-                    out_elements=_amount(out_elements),
                     dtype=_text(dtype),
-                    group_size=_amount(size),
                     group=_text(ranks),
                 )
             )
