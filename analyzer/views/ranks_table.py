@@ -26,7 +26,7 @@ from decodescope.analyzer.views.table_parts import (
     columns_table,
     section,
 )
-from decodescope.analyzer.views.words import bound_words
+from decodescope.analyzer.views.words import bound_words, straggler_text
 
 _FILE_CELLS = 24
 _MAX_COLLECTIVES, _MAX_STEPS = 12, 5
@@ -92,7 +92,7 @@ def _waiting(report: RanksReport, width: int) -> Iterator[RenderableType]:
         Column("last in %", lambda one: percent(_last_share(one))),
         Column("late p50", lambda one: _p50(one.lateness_ns), width >= ROOMY_WIDTH),
     ]
-    yield _straggler(report)
+    yield Text(straggler_text(report), style="bold" if report.straggler else "")
     if report.clock == "durations":
         yield Text("waiting is found from durations: the clocks do not agree", style="dim")
     yield columns_table(columns, report.ranks)
@@ -108,19 +108,6 @@ def _last_share(one: RankReport) -> float | None:
 
 def _p50(found: Percentiles | None) -> str:
     return duration(None if found is None else found.p50)
-
-
-def _straggler(report: RanksReport) -> Text:
-    one = report.straggler
-    if one is None:
-        return Text(f"no straggler: {report.no_straggler}")
-    text = Text(f"straggler: rank {one.rank}", style="bold")
-    return text.append(
-        f" entered {count(one.last_entries)} of {count(one.collectives)} collectives last "
-        f"({one.even_entries:.0f} by chance); then each other rank waited "
-        f"{duration(one.cost_ns)} in all, {percent(one.cost_share)} % of the window",
-        style="not bold",
-    )
 
 
 def _collectives(report: RanksReport, width: int) -> Iterator[RenderableType]:

@@ -72,7 +72,8 @@ def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str) -> No
         analyses = {f"rank {rank}": analysis for rank, analysis in ranks.alone()}
         if ranks.merged is not None:
             analyses["all ranks"] = ranks.merged
-        click.echo(html_page(f"{len(ranks.traces)} ranks", analyses), nl=False)
+        title = f"{len(ranks.traces)} ranks"
+        click.echo(html_page(title, analyses, ranks=ranks.report), nl=False)
     elif ranks.merged is None:
         reasons = "; ".join(finding.message for finding in ranks.report.findings)
         raise InputError(f"--format csv: the ranks cannot be merged ({reasons}); give one file")

@@ -11,7 +11,7 @@ from decodescope.analyzer.reports.rank_figures import RankFigures
 from decodescope.analyzer.schema.ranks_report import RankReport
 from decodescope.analyzer.trace import Trace
 from tests.helpers.kineto_events import Event, call, op, trace_of
-from tests.helpers.rank_runs import BASE, PER_STEP, Run, a_run, figures, rank_trace
+from tests.helpers.ranks.runs import BASE, PER_STEP, Run, a_run, figures, rank_trace
 
 SPLIT = ("own", "waiting", "unsplit")
 
