@@ -77,9 +77,7 @@ def rooflines(trace: Trace, work: OpWork, chosen: Int64s) -> dict[int, Roofline]
     return {name: _roofline(*figures) for name, *figures in rows}
 
 
-def _peaks(
-    trace: Trace, device: int, given: DatasheetPeak | None
-) -> tuple[float, float, float]:
+def _peaks(trace: Trace, device: int, given: DatasheetPeak | None) -> tuple[float, float, float]:
     """bytes/s, FLOP/s of the capture's dtype and of the slowest dtype; NaN if unknown."""
     capture = trace.capture
     sheet = given or datasheet_peak(trace.device_names.get(device, ""))

@@ -320,18 +320,3 @@ class Report(Struct, frozen=True):
     def on_cpu(self) -> bool:
         """Whether leaf operators of a CPU count as GPU ops."""
         return any(device.device == "cpu" for device in self.devices)
-
-
-class RankReport(Struct, frozen=True):
-    rank: int
-    report: Report
-
-
-class RanksReport(Struct, frozen=True):
-    """`merged` is the report of all ranks on one clock, one device for each (rank, GPU); if it is
-    null, `findings` says why."""
-
-    schema_version: int
-    ranks: tuple[RankReport, ...]
-    merged: Report | None
-    findings: tuple[Finding, ...]

@@ -79,16 +79,17 @@ def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str, given
     if output_format == "json":
         print_json(ranks.report)
     elif output_format == "table":
-        from decodescope.analyzer.views.report_table import ranks_table
+        from decodescope.analyzer.views.ranks_table import ranks_table
 
         print_table(ranks.report, partial(ranks_table, by=rows))
     elif output_format == "html":
         from decodescope.analyzer.exporting import html_page
 
-        analyses = {f"rank {rank}": analysis for rank, analysis in ranks.ranks}
+        analyses = {f"rank {rank}": analysis for rank, analysis in ranks.alone()}
         if ranks.merged is not None:
             analyses["all ranks"] = ranks.merged
-        click.echo(html_page(f"{len(ranks.ranks)} ranks", analyses), nl=False)
+        title = f"{len(ranks.traces)} ranks"
+        click.echo(html_page(title, analyses, ranks=ranks.report), nl=False)
     elif ranks.merged is None:
         reasons = "; ".join(finding.message for finding in ranks.report.findings)
         raise InputError(f"--format csv: the ranks cannot be merged ({reasons}); give one file")
