@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> None:
     os.dup2(2, 1)
     for place, path in zip(map(int, arguments[::2]), arguments[1::2], strict=True):
         try:
-            found: ReadRank | DecodescopeError = read_rank(path)
+            found: ReadRank | DecodescopeError = read_rank(path, given)
         except Exception as error:
             found = known_error(error)
         try:
