@@ -32,11 +32,15 @@ def test_a_foreign_step_has_limits(foreign_traces: Path) -> None:
     cost = report.step_cost
     assert cost is not None
     assert (cost.source, cost.batch, cost.kv_tokens) == ("model", 32, 55_086)
-    # 31.55 of 32 experts in expectation, at 4.25 bits a weight: 2880 x 2880 x 3 weights each.
-    experts = 24 * 32 * (1 - (1 - 4 / 32) ** 32) * 3 * 2880 * 2880 * 4.25 / 8
+    # 31.55 of 32 experts in expectation, at 4.25 bits a weight: 2880 x 2880 x 3 weights each, and
+    # biases in bf16. Activations of 32 tokens x 4 experts come to 1.1 %.
+    weights = 3 * 2880 * 2880 * 4.25 / 8 + 3 * 2880 * 2
+    experts = 24 * 32 * (1 - (1 - 4 / 32) ** 32) * weights
     rows = {row.role: row for row in report.roles}
     found = rows["experts"]
-    assert found.bytes == pytest.approx(experts, rel=0.01)
+    assert found.bytes is not None
+    assert experts < found.bytes < 1.02 * experts
+    assert found.limit_ns is not None
     assert found.limit_ns == pytest.approx(found.bytes / 5300, rel=1e-6)
     assert found.limit_ns < 0.3 * found.ns_per_step
     # One key and one value of 8 heads x 64 a position; every second layer sees 128 positions.
