@@ -9,6 +9,7 @@ from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.views.csv_export import render_csv
 
 Target = Literal["chrome", "html", "csv"]
@@ -38,11 +39,13 @@ def html_page(
     title: str,
     analyses: Mapping[str, Analysis],
     comparison: Comparison | Diff | None = None,
+    ranks: RanksReport | None = None,
 ) -> str:
-    """An HTML page with one view for each analysed window, in order, under its name."""
+    """An HTML page with one view for each analysed window, in order, under its name; of `ranks`,
+    also who waits for whom."""
     views = []
     for name, analysis in analyses.items():
-        index = analysis.steps.median()
+        index = analysis.median_step
         timeline = None if index is None else analysis.step_timeline(index)
         views.append(VariantView(name, analysis.report, timeline))
-    return html_report(title, views, comparison)
+    return html_report(title, views, comparison, ranks)

@@ -145,6 +145,29 @@ class OperatorWork(Columns):
     flops: Int64s
 
 
+@dataclass(frozen=True, slots=True)
+class CollectiveMessage:
+    """What one collective exchanges, as its kernel says: its name in the framework, the elements
+    that a rank gives, their type (`BFloat16`), and the list of its ranks as text; "" and None where
+    it does not say."""
+
+    collective: str
+    in_elements: int | None
+    dtype: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Messages(Columns):
+    """Which GPU ops say what they exchange: by start, device and stream, in this order; `message`
+    indexes `Trace.message_table`."""
+
+    start_ns: Int64s
+    device: Int64s
+    stream: Int64s
+    message: Int64s
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CallKernels(Columns):
     """The kernels that host calls say they launch, as ROCm's profiler writes them, also for calls
@@ -175,8 +198,9 @@ class Trace:
     window (None for other files), `findings` lists what the reader left out or repaired.
     `reference` attributes the ops of graph replays, `work` holds the operators' known work, `rank`
     is the rank of the recorded process in its distributed run, if the file names it. `shapes` holds
-    the distinct launch shapes of its kernels, `call_kernels` the kernels that calls name. Merged
-    ranks number their devices anew; `device_labels` holds what each is called. `overhead` holds the
+    the distinct launch shapes of its kernels, `messages` what its collectives exchange,
+    `call_kernels` the kernels that calls name. Merged ranks number their devices anew;
+    `device_labels` holds what each is called; they have no `messages`. `overhead` holds the
     profiler's own pauses, where the file tells them; they belong to no thread.
     """
 
@@ -197,6 +221,8 @@ class Trace:
     shapes: tuple[LaunchShape, ...] = ()
     overhead: HostEvents = field(default_factory=lambda: HostEvents.concatenate(()))
     call_kernels: CallKernels = field(default_factory=lambda: CallKernels.concatenate(()))
+    messages: Messages = field(default_factory=lambda: Messages.concatenate(()))
+    message_table: tuple[CollectiveMessage, ...] = ()
 
     def device_label(self, device: int) -> int | str:
         """A device in reports: its ordinal, "rank 1 GPU 3" of merged ranks, or "cpu" if leaf

@@ -14,7 +14,7 @@ import torch
 from rich import box
 from rich.table import Table
 
-from decodescope.analyzer.bench.measured_process import running
+from decodescope.analyzer.child_processes import running
 from decodescope.analyzer.files import write_json
 from decodescope.analyzer.formatting import UNKNOWN, percent
 from decodescope.variants.machine.environment import environment

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from benchmarks.common import ROOT
-from decodescope.analyzer.bench.measured_process import running
+from decodescope.analyzer.child_processes import running
 from decodescope.analyzer.errors import InputError, MissingRequirement, process_end
 
 Extent = tuple[int, int, int]

@@ -10,10 +10,10 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import AutoConfig, AutoModelForCausalLM, StaticCache
 
 _STEPS, _WARM, _PROMPT = 4, 3, 64
-_SMALL = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 6,
+_SMALL: dict[str, Any] = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 6,
           "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 64,
           "vocab_size": 32_000, "tie_word_embeddings": False}  # fmt: skip
-_EXPERTS = {"num_experts": 8, "num_local_experts": 8, "num_experts_per_tok": 2,
+_EXPERTS: dict[str, Any] = {"num_experts": 8, "num_local_experts": 8, "num_experts_per_tok": 2,
             "moe_intermediate_size": 512}  # fmt: skip
 
 

@@ -169,16 +169,18 @@ class CapturedReplays:
 
     def _kind(self, name: Int64s, launch: Launch) -> int:
         """The number of the launch's sequence of names."""
-        names = name[launch.ops]
-        ops = self.trace.ops.take(launch.ops)
-        ordered = bool((ops.graph_node_id >= 0).all())
-        ordered |= np.unique(np.stack((ops.device, ops.stream)), axis=1).shape[1] == 1
-        pairs = np.unique(np.stack((names, ops.device, ops.stream)), axis=1).shape[1]
-        by_name = ordered or pairs == len(np.unique(names))
+        ops, mine = self.trace.ops, launch.ops
+        names, device, stream = name[mine], ops.device[mine], ops.stream[mine]
+        ordered = bool((ops.graph_node_id[mine] >= 0).all())
+        ordered |= not (np.diff(device).any() or np.diff(stream).any())
+        by_name = ordered
+        if not ordered:
+            pairs = np.unique(np.stack((names, device, stream)), axis=1).shape[1]
+            by_name = pairs == len(np.unique(names))
         key = names.tobytes() + bytes((ordered, by_name))
         if key not in self._kind_of:
             self._kind_of[key] = len(self._replays)
-            texts = [self.trace.names[one] for one in ops.name.tolist()]
+            texts = [self.trace.names[one] for one in ops.name[mine].tolist()]
             self._replays.append(Replay(names, texts, ordered, by_name))
         return self._kind_of[key]
 

@@ -17,16 +17,19 @@ import numpy as np
 from msgspec import Struct
 
 from decodescope.analyzer.bench.large_trace import make_trace
-from decodescope.analyzer.bench.measured_process import running
+from decodescope.analyzer.bench.rank_traces import make_rank_traces
+from decodescope.analyzer.child_processes import running
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.provenance import host_facts, package_version
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.schema.report import Environment
 from decodescope.analyzer.work_folders import WorkFolder
 
-EVENTS = 230_000
+EVENTS, RANK_EVENTS = 230_000, 200_000
 # (time, memory) of `analyze --json` for traces of this many events.
 TARGETS = {230_000: (1_000_000_000, 200_000_000), 1_000_000: (5_000_000_000, 800_000_000)}
+# Of the ranks of one run: (ranks, events each) and the same figures for the whole command.
+RANKS_TARGETS = {(16, 200_000): (12_000_000_000, 1_000_000_000)}
 PEER_TIME_TARGET, PEER_MEMORY_TARGET = 3.0, 2.0
 _CHILD = (sys.executable, "-m", "decodescope.analyzer.bench.child")
 _CHILD_FILE = Path(__file__).with_name("child.py")
@@ -61,6 +64,21 @@ class PeerBenchmark(Struct, frozen=True):
     memory_ratio: Spread
 
 
+class RanksBenchmark(Struct, frozen=True):
+    """`analyze RANK0 … --json` on the files of `ranks` ranks of `events` events each. `command_ns`
+    is the whole command, `cpu_ns` the CPU time of all its processes, `tree_peak_rss_bytes` the most
+    memory that they were seen to have together."""
+
+    ranks: int
+    events: int
+    file_bytes: int
+    command_ns: Spread
+    cpu_ns: Spread
+    tree_peak_rss_bytes: Spread
+    target_command_ns: int | None
+    target_peak_rss_bytes: int | None
+
+
 class AnalyzerBenchmark(Struct, frozen=True):
     """`bench analyzer --json`. Times in ns. `command_ns` is the whole process `analyze FILE --json`
     from start to end, and `peak_rss_bytes` its memory; the stages come from another process."""
@@ -80,14 +98,21 @@ class AnalyzerBenchmark(Struct, frozen=True):
     target_peak_rss_bytes: int | None
     peer: PeerBenchmark | None
     environment: Environment
+    ranks: RanksBenchmark | None = None
 
 
 def run_analyzer_benchmark(
-    source: Path, repeats: int, events: int = EVENTS, peer_python: Path | None = None
+    source: Path,
+    repeats: int,
+    events: int = EVENTS,
+    peer_python: Path | None = None,
+    ranks: int | None = None,
 ) -> AnalyzerBenchmark:
     """Make the trace from the last window of the recording `source`; measure `repeats` passes.
 
-    `peer_python` is a Python that has HolisticTraceAnalysis; without one, no peer is measured.
+    `peer_python` is a Python that has HolisticTraceAnalysis; without one, no peer is measured. With
+    `ranks`, so many files of a rank each, of `RANK_EVENTS` events or `events` if these are fewer,
+    are measured too.
 
     Raises:
         InputError: `peer_python` is not a program or lacks the package.
@@ -97,6 +122,7 @@ def run_analyzer_benchmark(
     ours: list[_Figures] = []
     commands: list[_Figures] = []
     peers: list[_Figures] = []
+    of_ranks: RanksBenchmark | None = None
     with WorkFolder() as folder:
         path = Path(folder) / "trace.json"
         packed = read_recording(source).last_packed_trace()
@@ -106,6 +132,9 @@ def run_analyzer_benchmark(
             commands.append(_measure([*_CHILD, "command", str(path)]))
             if peer_python is not None:
                 peers.append(_measure_peer(peer_python, path))
+        if ranks is not None:
+            path.unlink()
+            of_ranks = _measure_ranks(packed, ranks, min(events, RANK_EVENTS), repeats, path.parent)
     target_ns, target_bytes = TARGETS.get(events, (None, None))
     versions = {name: package_version(name) for name in ("numpy", "msgspec")}
     return AnalyzerBenchmark(
@@ -120,6 +149,23 @@ def run_analyzer_benchmark(
         target_peak_rss_bytes=target_bytes,
         peer=_peer_benchmark(peers, ours, commands) if peers else None,
         environment={**host_facts(), **versions, "source": source.name},
+        ranks=of_ranks,
+    )
+
+
+def _measure_ranks(
+    packed: bytes, ranks: int, events: int, repeats: int, folder: Path
+) -> RanksBenchmark:
+    paths = make_rank_traces(gzip.decompress(packed), ranks, events, folder)
+    runs = [_measure([*_CHILD, "command", *map(str, paths)]) for _ in range(repeats)]
+    target_ns, target_bytes = RANKS_TARGETS.get((ranks, events), (None, None))
+    return RanksBenchmark(
+        ranks=ranks,
+        events=events,
+        file_bytes=sum(path.stat().st_size for path in paths),
+        **_spreads(runs, "command_ns", "cpu_ns", "tree_peak_rss_bytes"),
+        target_command_ns=target_ns,
+        target_peak_rss_bytes=target_bytes,
     )
 
 

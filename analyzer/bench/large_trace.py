@@ -31,7 +31,17 @@ def make_trace(source: bytes, events: int, path: Path) -> int:
     Raises:
         TraceError: `source` holds no complete events.
     """
-    document = json.loads(source, parse_float=Decimal)
+    return write_trace(parsed(source), events, path)
+
+
+def parsed(source: bytes) -> dict[str, Any]:
+    """Kineto JSON with every fraction as a `Decimal`, so that no time is rounded."""
+    document: dict[str, Any] = json.loads(source, parse_float=Decimal)
+    return document
+
+
+def write_trace(document: dict[str, Any], events: int, path: Path) -> int:
+    """`make_trace` from what `parsed` returns, whose events may have been changed since."""
     recorded = [event for event in document["traceEvents"] if isinstance(event, dict)]
     if not any(event.get("ph") == "X" for event in recorded):
         raise TraceError("benchmark source: no complete events; give a captured trace")

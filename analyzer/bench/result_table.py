@@ -30,6 +30,15 @@ def benchmark_table(result: AnalyzerBenchmark) -> RenderableType:
     limit = result.target_peak_rss_bytes
     goal = f"at most {limit / 1e6:.0f} MB" if limit else ""
     _add_row(table, "  its memory", result.peak_rss_bytes, _megabytes, goal)
+    if (ranks := result.ranks) is not None:
+        table.add_row(f"{ranks.ranks} ranks of {ranks.events:,} events each")
+        target = ranks.target_command_ns
+        goal = f"at most {target / 1e9:.1f} s" if target else ""
+        _add_row(table, "  analyze --json", ranks.command_ns, _seconds, goal)
+        _add_row(table, "  its CPU time", ranks.cpu_ns, _seconds)
+        limit = ranks.target_peak_rss_bytes
+        goal = f"at most {limit / 1e6:.0f} MB" if limit else ""
+        _add_row(table, "  its processes' memory", ranks.tree_peak_rss_bytes, _megabytes, goal)
     if (peer := result.peer) is not None:
         table.add_row(f"{peer.name} {peer.version}")
         _add_row(table, "  read", peer.read_ns, _seconds)

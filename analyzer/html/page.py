@@ -68,6 +68,7 @@ def _environment() -> Environment:
         "overlap": words.overlap_words,
         "part": words.part_words,
         "speed": words.speed_text,
+        "straggler": words.straggler_text,
         "signed": formatting.signed_duration,
     }
     environment.globals |= {

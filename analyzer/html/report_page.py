@@ -24,6 +24,7 @@ from decodescope.analyzer.schema.comparison_report import (
     VariantRates,
 )
 from decodescope.analyzer.schema.launch_report import LaunchReport
+from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, Report
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.timing.op_families import FAMILIES, op_families
@@ -81,12 +82,16 @@ class _ViewPage(VariantView):
 
 
 def html_report(
-    title: str, views: Sequence[VariantView], comparison: Comparison | Diff | None
+    title: str,
+    views: Sequence[VariantView],
+    comparison: Comparison | Diff | None,
+    ranks: RanksReport | None = None,
 ) -> str:
     """The whole page as text.
 
     `views` are shown in their order, each with its own section. The waterfalls and steps of several
     views are also drawn on one scale. The two sides of a diff are named after its views.
+    `ranks` adds who waits for whom, if any rank communicates.
     """
     pages = _view_pages(views)
     bars: list[Bar] = [(v.name, v.report.waterfall) for v in views if v.report.waterfall]
@@ -96,6 +101,7 @@ def html_report(
     return render_page(
         title=title,
         views=pages,
+        ranks=ranks if ranks is not None and ranks.collectives else None,
         changes=changes,
         runs=runs,
         rates=_rates(changes.variants) if changes else None,

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
+import msgspec
+
 from decodescope.analyzer.attribution.capture_choice import choose_captures
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
 from decodescope.analyzer.reports.device_report import device_reports
@@ -13,6 +15,7 @@ from decodescope.analyzer.reports.identity import no_verdict
 from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, launch_report
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.reports.steady_report import held_up_reports, steady
+from decodescope.analyzer.reports.step_costs import find_costs, with_costs
 from decodescope.analyzer.reports.structure_reports import (
     layer_reports,
     role_reports,
@@ -28,6 +31,7 @@ from decodescope.analyzer.schema.report import (
     StepReport,
     WaterfallPart,
 )
+from decodescope.analyzer.schema.step_cost import StepCost
 from decodescope.analyzer.structure.find import Structure, find_structure
 from decodescope.analyzer.structure.name_rules import bundled_rules
 from decodescope.analyzer.structure.paths import with_inferred_paths
@@ -43,12 +47,14 @@ from decodescope.analyzer.trace import Trace
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis(Timeline):
     """A report, and the timeline, ranges, structure, work of each op and held-up intervals that it
-    was built from, for views that draw time."""
+    was built from, for views that draw time. `median_step` is the one that the waterfall is of,
+    None if no step launched anything."""
 
     ranges: Ranges
     structure: Structure
     work: OpWork
     held_up: tuple[HeldUp, ...]
+    median_step: int | None
     report: Report
 
     def step_timeline(self, index: int = -1) -> StepTimeline | None:
@@ -67,9 +73,9 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         timeline = _with_captures(timeline, given.captures)
         trace = timeline.trace
     own_ranges = find_ranges(timeline)
-    structure = find_structure(timeline, bundled_rules())
+    structure = find_structure(timeline, given.rules or bundled_rules())
     ranges = with_inferred_paths(timeline, own_ranges, structure)
-    work = op_work(trace, ranges.reference_op)
+    work = op_work(trace, ranges.reference_op, given.peak)
     devices = device_reports(timeline)
     launches = launch_report(timeline)
     held_up = find_held_up(timeline)
@@ -77,7 +83,11 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
     step = steady_step(timeline.steps, taken, decode_steps(timeline))
     observer = _observer(timeline, step, taken)
     held_reports = held_up_reports(timeline, held_up)
+    structured = structure_report(timeline, own_ranges, structure, step)
+    roles = role_reports(timeline, structure, step)
+    costs = find_costs(timeline, step, given, structured, roles)
     found = health(timeline, observer, held_reports, ranges.tree.cut)
+    found = msgspec.structs.replace(found, findings=(*found.findings, *costs.findings))
     steps = _step_reports(timeline)
     kept = steady(timeline, held_up, taken, devices, steps)
     report = Report(
@@ -94,24 +104,34 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
             Evidence(
                 *(kept.devices, launches, kept.steps, trace.capture, observer),
                 whole="the steady state" if held_up else "the window",
+                cost=costs.step,
             )
         ),
         capture=trace.capture,
         observer=observer,
         largest_gaps=largest_gaps(timeline, ranges),
         attribution=attribution(ranges),
-        waterfall=_waterfall(timeline, observer, step, held_up) if not no_verdict(found) else (),
+        waterfall=()
+        if no_verdict(found) or step is None or observer is None
+        else _waterfall(timeline, observer, step, costs.step, held_up),
         kernels_ranked_by="critical_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kinds(timeline),
-        structure=structure_report(timeline, own_ranges, structure, step),
-        roles=role_reports(timeline, structure, step),
+        structure=structured,
+        roles=with_costs(roles, costs),
         layers=layer_reports(timeline, own_ranges, structure, step),
+        step_cost=costs.step,
         held_up=held_reports,
         steady=kept.state,
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
     return Analysis(
-        **columns, ranges=ranges, structure=structure, work=work, held_up=held_up, report=report
+        **columns,
+        ranges=ranges,
+        structure=structure,
+        work=work,
+        held_up=held_up,
+        median_step=step,
+        report=report,
     )
 
 
@@ -150,11 +170,15 @@ def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:
 
 
 def _waterfall(
-    timeline: Timeline, observer: Observer | None, step: int | None, held_up: Sequence[HeldUp]
+    timeline: Timeline,
+    observer: Observer,
+    step: int,
+    cost: StepCost | None,
+    held_up: Sequence[HeldUp],
 ) -> tuple[WaterfallPart, ...]:
-    if step is None or observer is None or observer.profiled_step_ns is None:
+    if observer.profiled_step_ns is None:
         return ()
-    return waterfall(timeline, step, observer.profiled_step_ns, held_up)
+    return waterfall(timeline, step, observer.profiled_step_ns, cost, held_up)
 
 
 def _observer(timeline: Timeline, step: int | None, taken: HeldInSteps) -> Observer | None:

@@ -2,15 +2,38 @@
 
 from dataclasses import dataclass
 
+from decodescope.analyzer.modelling.shape import ModelShape
+from decodescope.analyzer.modelling.weights import Weights
+from decodescope.analyzer.roofline.peaks import DatasheetPeak
+from decodescope.analyzer.structure.name_rules import NameRules
 from decodescope.analyzer.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class GivenModel:
+    """The model that a trace is of, the formats of its weights (`weights_text` as the user wrote
+    it, None for those of its config), and over how many devices each matrix is divided."""
+
+    shape: ModelShape
+    weights: Weights
+    weights_text: str | None = None
+    tensor_parallel: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
     """`captures`: profiles of graph captures, which name the ops of graph replays; those of other
-    models and batch sizes are not used."""
+    models and batch sizes are not used. `model`: what the steps compute. `batch` requests a step
+    and `context` KV positions a request count where the trace does not say them. `peak` replaces
+    that of the device, `rules` the bundled ones.
+    """
 
     captures: tuple[Trace, ...] = ()
+    model: GivenModel | None = None
+    batch: int | None = None
+    context: int | None = None
+    peak: DatasheetPeak | None = None
+    rules: NameRules | None = None
 
 
 NOTHING = Given()

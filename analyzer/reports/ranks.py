@@ -7,19 +7,27 @@ from pathlib import Path
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.ranks import merge_ranks
-from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.reports.given import NOTHING, Given
-from decodescope.analyzer.schema.report import SCHEMA_VERSION, RankReport, RanksReport
+from decodescope.analyzer.reports.rank_figures import rank_figures
+from decodescope.analyzer.reports.rank_reading import read_ranks
+from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
+from decodescope.analyzer.schema.report import SCHEMA_VERSION
+from decodescope.analyzer.trace import Trace
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RanksAnalysis:
-    """The report, and the analyses it was built from: (rank, its own), and the merged trace's."""
+    """The report, the trace of each rank as (rank, trace), and the analysis of the merged trace."""
 
     report: RanksReport
-    ranks: tuple[tuple[int, Analysis], ...]
+    traces: tuple[tuple[int, Trace], ...]
     merged: Analysis | None
+    given: Given = NOTHING
+
+    def alone(self) -> tuple[tuple[int, Analysis], ...]:
+        """(rank, its own analysis), for views that draw time; computed anew by every call."""
+        return tuple((rank, analyze(trace, self.given)) for rank, trace in self.traces)
 
 
 def analyze_ranks(paths: Sequence[Path | str], given: Given = NOTHING) -> RanksAnalysis:
@@ -33,16 +41,28 @@ def analyze_ranks(paths: Sequence[Path | str], given: Given = NOTHING) -> RanksA
     if not paths:
         raise InputError("no trace files; name one for each rank")
     _refuse_twice([str(path) for path in paths])
-    ranks = merge_ranks([load(path) for path in paths])
-    alone = tuple((rank, analyze(trace, given)) for rank, trace in ranks.ranks)
+    read = read_ranks([str(path) for path in paths], given)
+    ranks = merge_ranks([one.trace for one in read])
+    of_trace = {id(one.trace): one for one in read}
     merged = None if ranks.merged is None else analyze(ranks.merged, given)
+    alone = [(rank, trace, of_trace[id(trace)]) for rank, trace in ranks.ranks]
+    across = rank_figures(
+        [(rank, trace, one.steps) for rank, trace, one in alone],
+        [RankReport(rank, one.report) for rank, _, one in alone],
+        common_clock=merged is not None,
+    )
     report = RanksReport(
         schema_version=SCHEMA_VERSION,
-        ranks=tuple(RankReport(rank, analysis.report) for rank, analysis in alone),
+        ranks=across.ranks,
         merged=None if merged is None else merged.report,
-        findings=ranks.findings,
+        findings=(*ranks.findings, *across.findings),
+        clock=across.clock,
+        straggler=across.straggler,
+        no_straggler=across.no_straggler,
+        collectives=across.collectives,
+        skew=across.skew,
     )
-    return RanksAnalysis(report, alone, merged)
+    return RanksAnalysis(report, ranks.ranks, merged, given)
 
 
 def _refuse_twice(paths: Sequence[str]) -> None:

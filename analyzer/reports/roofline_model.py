@@ -6,7 +6,7 @@ Source: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.roofline.peaks import datasheet_peak
+from decodescope.analyzer.roofline.peaks import GIVEN_PEAK, datasheet_peak
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
@@ -70,33 +70,37 @@ def roofline_model(report: Report) -> RooflineModel:
 
 
 def _step(report: Report) -> RooflinePoint | None:
-    capture, observer = report.capture, report.observer
+    cost, observer = report.step_cost, report.observer
     step_ns = (observer.unprofiled_step_ns or observer.profiled_step_ns) if observer else None
-    if capture is None or not (step_ns and capture.flops_per_step and capture.bytes_per_step > 0):
+    if cost is None or not (step_ns and cost.flops_per_step and cost.bytes_per_step > 0):
         return None
     return RooflinePoint(
         name="the whole step",
         family="",
-        intensity=capture.flops_per_step / capture.bytes_per_step,
-        flops_per_s=capture.flops_per_step * 1e9 / step_ns,
+        intensity=cost.flops_per_step / cost.bytes_per_step,
+        flops_per_s=cost.flops_per_step * 1e9 / step_ns,
         ns=step_ns,
         share_of_limit=None,
     )
 
 
 def _ceilings(report: Report) -> tuple[tuple[Ceiling, ...], tuple[Ceiling, ...]]:
-    capture = report.capture
+    cost = report.step_cost
     names = {device.name for device in report.devices}
-    name = capture.device_name if capture else names.pop() if len(names) == 1 else ""
+    name = cost.device_name if cost else names.pop() if len(names) == 1 else ""
     sheet = datasheet_peak(name)
     bandwidths, computes = [], []
-    if capture is not None and capture.measured_peak_bytes_per_s:
-        bandwidths.append(Ceiling("measured", capture.measured_peak_bytes_per_s))
-    if sheet is not None:
+    if cost is not None and cost.measured_peak_bytes_per_s:
+        bandwidths.append(Ceiling("measured", cost.measured_peak_bytes_per_s))
+    if cost is not None and cost.peak_source == GIVEN_PEAK and cost.datasheet_peak_bytes_per_s:
+        bandwidths.append(Ceiling(GIVEN_PEAK, cost.datasheet_peak_bytes_per_s))
+        if cost.peak_flops_per_s:
+            computes.append(Ceiling(f"{GIVEN_PEAK} {cost.dtype}", cost.peak_flops_per_s))
+    elif sheet is not None:
         bandwidths.append(Ceiling("datasheet", sheet.bytes_per_s))
         computes = [
             Ceiling(f"datasheet {dtype}", peak)
             for dtype, peak in sheet.flops_per_s.items()
-            if capture is None or dtype == capture.dtype
+            if cost is None or dtype == cost.dtype
         ]
     return tuple(bandwidths), tuple(computes)

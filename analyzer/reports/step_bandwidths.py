@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from decodescope.analyzer.protocol import Hello, Stats
-from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak_bytes_per_s
+from decodescope.analyzer.roofline.peaks import bandwidth
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.run_report import Bandwidth
 
@@ -36,18 +36,18 @@ def live_bandwidth(stats: Stats | None, hello: Hello | None) -> StepBandwidth | 
 
 
 def window_bandwidths(report: Report) -> tuple[StepBandwidth, ...]:
-    """Those of a captured window, as far as its steps were timed; empty if the bytes are unknown or
-    there was no GPU."""
-    capture, observer = report.capture, report.observer
-    if capture is None or observer is None or capture.bytes_per_step <= 0 or report.on_cpu:
+    """Those of a window, as far as its steps were timed; empty if the bytes of a step are unknown
+    or there was no GPU."""
+    cost, observer = report.step_cost, report.observer
+    if cost is None or observer is None or report.on_cpu:
         return ()
-    sheet = datasheet_peak_bytes_per_s(capture.device_name)
     moments: tuple[tuple[Moment, int | None], ...] = (
         ("before the window", observer.unprofiled_step_ns),
         ("in the window", observer.profiled_step_ns),
     )
     return tuple(
         StepBandwidth(moment, step_ns, bandwidth(
-            capture.bytes_per_step, step_ns, capture.measured_peak_bytes_per_s, sheet))
+            cost.bytes_per_step, step_ns, cost.measured_peak_bytes_per_s,
+            cost.datasheet_peak_bytes_per_s))
         for moment, step_ns in moments if step_ns
     )  # fmt: skip

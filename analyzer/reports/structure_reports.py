@@ -1,9 +1,11 @@
 """What a step consists of: its layers, and its time by role."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
+from decodescope.analyzer.attribution.node_replays import replay_sources
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.schema.structure_report import (
     Confidence,
@@ -41,7 +43,7 @@ def structure_report(
 ) -> StructureReport:
     """The layers of a step, the one that stands for the trace. `ranges` are those of the trace,
     without inferred paths."""
-    rows, layers = _step_layers(ranges, structure, step)
+    rows, layers = _step_layers(timeline, ranges, structure, step)
     if layers is None:
         return NO_STRUCTURE
     sizes = np.diff(layers.bounds)
@@ -101,7 +103,7 @@ def layer_reports(
 ) -> tuple[LayerReport, ...]:
     """The layers of a step in order, with what is before, behind and outside of them; () without
     layers. `ranges` are those of the trace, without inferred paths."""
-    main_rows, layers = _step_layers(ranges, structure, step)
+    main_rows, layers = _step_layers(timeline, ranges, structure, step)
     if layers is None or step is None:
         return ()
     count, op_step = len(layers.motif), timeline.steps.op_step
@@ -153,17 +155,28 @@ def _critical_in_step(timeline: Timeline, step: int) -> tuple[Int64s, Int64s]:
 
 
 def _step_layers(
-    ranges: Ranges, structure: Structure, step: int | None
+    timeline: Timeline, ranges: Ranges, structure: Structure, step: int | None
 ) -> tuple[Int64s, _Layers | None]:
     """The ops of a step on its main device, in launch order, and their layers."""
     rows, found = structure.of_step.get(-1 if step is None else step, (None, None))
     if rows is None:
         return np.zeros(0, dtype=np.int64), None
     named = np.append(layer_of_nodes(ranges.tree), NO_LAYER)[ranges.op_node[rows]]
-    return rows, _checked(found, named) if found is not None else _from_ranges(named)
+    by = _named_by(timeline, ranges.reference_op[rows])
+    return rows, _checked(found, named, by) if found is not None else _from_ranges(named, by)
 
 
-def _checked(found: StepLayers, named: Int64s) -> _Layers:
+def _named_by(timeline: Timeline, reference_op: Int64s) -> StructureSource:
+    """What most paths of a step are from, if they name its layers."""
+    sources = replay_sources(timeline.trace, reference_op)
+    others: tuple[Literal["capture", "annotations"], ...] = ("capture", "annotations")
+    for source in others:
+        if 2 * sources.get(source, 0) > len(reference_op):
+            return source
+    return "ranges"
+
+
+def _checked(found: StepLayers, named: Int64s, by: StructureSource) -> _Layers:
     """The layers found by repetition, compared with those that ranges name for the same ops."""
     bounds = (*(layer.start for layer in found.layers), found.layers[-1].end)
     motif = tuple(layer.motif for layer in found.layers)
@@ -175,10 +188,10 @@ def _checked(found: StepLayers, named: Int64s) -> _Layers:
         return _Layers("repetition", "exact" if exact else "partial", bounds, motif)
     first = int(by_range[known].min())
     agree = bool((by_range[known] - first == number[known]).all())
-    return _Layers("ranges", "exact" if agree else "partial", bounds, motif)
+    return _Layers(by, "exact" if agree else "partial", bounds, motif)
 
 
-def _from_ranges(named: Int64s) -> _Layers | None:
+def _from_ranges(named: Int64s, by: StructureSource) -> _Layers | None:
     """The layers that ranges name, where repetition found none: each from its first op on."""
     known = np.flatnonzero(named != NO_LAYER)
     numbers, first = np.unique(named[known], return_index=True)
@@ -187,7 +200,7 @@ def _from_ranges(named: Int64s) -> _Layers | None:
     last = int(known[named[known] == numbers[-1]][-1])
     bounds = (*known[first].tolist(), last + 1)
     sizes = np.diff(bounds).tolist()
-    return _Layers("ranges", "partial", bounds, tuple(sizes.index(size) for size in sizes))
+    return _Layers(by, "partial", bounds, tuple(sizes.index(size) for size in sizes))
 
 
 def _typical(sizes: Int64s) -> int:

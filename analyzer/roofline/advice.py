@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from decodescope.analyzer.schema.report import Bound
 
+NAME_MODEL = "name the model (`--model NAME` or `--model config.json`), which says the bytes"
+GIVE_PEAK = "give the bandwidth of the device (`--peak 4.8TB/s`)"
 RECORD = "record the step with `decodescope run --trace FILE`, which notes "
 LATE_ADVICE = {
     "python": "replay the step as one CUDA graph (variants compiled, fused+graph)",

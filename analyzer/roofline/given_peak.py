@@ -5,10 +5,9 @@ import re
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.plain import plain_line
-from decodescope.analyzer.roofline.peaks import DTYPES, DatasheetPeak
+from decodescope.analyzer.roofline.peaks import DTYPES, GIVEN_PEAK, DatasheetPeak
 
 _WRITE = 'write it as "4682GB/s" or "5.3TB/s,1307TFLOP/s"'
-_SOURCE = "--peak"
 _MAX_SHOWN = 60
 _WORD = re.compile(
     r"(?:(?P<dtype>[a-z]+[0-9]+)\s*=\s*)?(?P<number>[0-9]+(?:\.[0-9]*)?(?:e\+?[0-9]{1,2})?)\s*"
@@ -41,7 +40,7 @@ def parse_peak(text: str) -> DatasheetPeak:
             flops_per_s = dict.fromkeys(DTYPES, value) | flops_per_s
     if bytes_per_s is None:
         raise _error(text, "no bandwidth")
-    return DatasheetPeak(bytes_per_s, _SOURCE, flops_per_s)
+    return DatasheetPeak(bytes_per_s, GIVEN_PEAK, flops_per_s)
 
 
 def _figure(word: str, text: str) -> tuple[str | None, float, bool]:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.schema.run_report import Bandwidth
 
 
@@ -26,6 +25,8 @@ class DatasheetPeak:
     flops_per_s: Mapping[str, float]
 
 
+# The source of a peak that the user gave.
+GIVEN_PEAK = "--peak"
 DTYPES = ("bf16", "fp16", "fp8", "fp32")
 _A100 = "NVIDIA A100 80GB datasheet"
 _GA102 = "NVIDIA Ampere GA102 architecture whitepaper"
@@ -98,12 +99,6 @@ def datasheet_peak_bytes_per_s(device_name: str) -> float | None:
     """Peak memory bandwidth in bytes/s by device name, or None."""
     peak = datasheet_peak(device_name)
     return peak.bytes_per_s if peak else None
-
-
-def peak_bytes_per_s(capture: CaptureInfo | None, device_name: str) -> float | None:
-    """The peak measured with the capture, else the datasheet's, else None."""
-    measured = capture.measured_peak_bytes_per_s if capture is not None else None
-    return measured or datasheet_peak_bytes_per_s(device_name)
 
 
 def bandwidth(

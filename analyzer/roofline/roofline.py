@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from decodescope.analyzer.roofline.peaks import datasheet_peak, peak_bytes_per_s
+from decodescope.analyzer.roofline.peaks import DatasheetPeak, datasheet_peak
 from decodescope.analyzer.schema.kernel_report import Roofline
 from decodescope.analyzer.trace import CPU_OPERATOR, KERNEL, Int64s, Trace
 
@@ -20,13 +20,15 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpWork:
-    """One row for each op of the trace; `UNKNOWN` if the trace does not say."""
+    """One row for each op of the trace; `UNKNOWN` if the trace does not say. `peak` replaces those
+    of the devices, if the user gave one."""
 
     bytes: Int64s
     flops: Int64s
+    peak: DatasheetPeak | None = None
 
 
-def op_work(trace: Trace, reference_op: Int64s) -> OpWork:
+def op_work(trace: Trace, reference_op: Int64s, peak: DatasheetPeak | None = None) -> OpWork:
     """Bytes and FLOPs of every op; `reference_op` indexes `Trace.reference.ops`, -1 for none."""
     moved, computed = np.full((2, len(trace.ops)), UNKNOWN, dtype=np.int64)
     if trace.reference is not None:
@@ -42,7 +44,7 @@ def op_work(trace: Trace, reference_op: Int64s) -> OpWork:
         moved[known], computed[known] = work[reference_op[known]].T
     op, row = _longest_of_each_operator(trace)
     moved[op], computed[op] = trace.work.bytes[row], trace.work.flops[row]
-    return OpWork(moved, computed)
+    return OpWork(moved, computed, peak)
 
 
 def rooflines(trace: Trace, work: OpWork, chosen: Int64s) -> dict[int, Roofline]:
@@ -57,7 +59,8 @@ def rooflines(trace: Trace, work: OpWork, chosen: Int64s) -> dict[int, Roofline]
     known = chosen[(work.bytes[chosen] != UNKNOWN) & (work.flops[chosen] != UNKNOWN)]
     names, row = np.unique(ops.name[known], return_inverse=True)
     devices, device_row = np.unique(ops.device[known], return_inverse=True)
-    peaks = np.array([_peaks(trace, device) for device in devices.tolist()]).reshape(-1, 3)
+    of_each = [_peaks(trace, device, work.peak) for device in devices.tolist()]
+    peaks = np.array(of_each).reshape(-1, 3)
     values = (
         np.ones(len(known), dtype=np.int64),
         ops.length_ns[known],
@@ -74,13 +77,14 @@ def rooflines(trace: Trace, work: OpWork, chosen: Int64s) -> dict[int, Roofline]
     return {name: _roofline(*figures) for name, *figures in rows}
 
 
-def _peaks(trace: Trace, device: int) -> tuple[float, float, float]:
+def _peaks(trace: Trace, device: int, given: DatasheetPeak | None) -> tuple[float, float, float]:
     """bytes/s, FLOP/s of the capture's dtype and of the slowest dtype; NaN if unknown."""
-    capture, name = trace.capture, trace.device_names.get(device, "")
-    sheet = datasheet_peak(name)
+    capture = trace.capture
+    sheet = given or datasheet_peak(trace.device_names.get(device, ""))
     flops_per_s = sheet.flops_per_s if sheet else {}
+    measured = capture.measured_peak_bytes_per_s if capture and not given else None
     return (
-        peak_bytes_per_s(capture, name) or math.nan,
+        measured or (sheet.bytes_per_s if sheet else math.nan),
         flops_per_s.get(capture.dtype, math.nan) if capture else math.nan,
         min(flops_per_s.values(), default=math.nan),
     )

@@ -20,14 +20,16 @@ from dataclasses import dataclass
 from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.roofline.advice import (
     BOUND_ADVICE,
+    GIVE_PEAK,
     GRAPH_ADVICE,
     LATE_ADVICE,
+    NAME_MODEL,
     NARROW,
     RECORD,
     SMALL_GAPS_ADVICE,
     UNLINKED_ADVICE,
 )
-from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak, peak_bytes_per_s
+from decodescope.analyzer.roofline.peaks import bandwidth
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
@@ -38,6 +40,7 @@ from decodescope.analyzer.schema.report import (
     StepReport,
     Verdict,
 )
+from decodescope.analyzer.schema.step_cost import StepCost
 
 LAUNCH_BOUND_IDLE_SHARE = 0.15
 LAUNCH_BOUND_QUEUE_DEPTH = 1.0
@@ -59,8 +62,8 @@ _MIN_SHARE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict rests on: devices and steps without what held them up. `capture` and
-    `observer` are None if the trace does not say; `whole` names the devices' window in reasons."""
+    """What a verdict rests on: devices and steps without what held them up. `capture`, `observer`
+    and `cost` are None if unknown; `whole` names the devices' window in reasons."""
 
     devices: Sequence[DeviceReport]
     launches: LaunchReport
@@ -68,6 +71,7 @@ class Evidence:
     capture: CaptureInfo | None
     observer: Observer | None
     whole: str = "the window"
+    cost: StepCost | None = None
 
     @property
     def step_ns(self) -> int | None:
@@ -223,17 +227,16 @@ def _spent_reasons(evidence: Evidence, spent: _Budget, bound: Bound) -> Iterator
 
 
 def _memory(evidence: Evidence) -> _Nearness:
-    capture, step_ns = evidence.capture, evidence.step_ns
-    if capture is None:
+    cost, step_ns = evidence.cost, evidence.step_ns
+    if cost is None and evidence.capture is None:
         unknown = "bandwidth unknown: the trace does not say how many bytes a step reads"
-    elif not step_ns or capture.bytes_per_step <= 0:
+    elif cost is None or not step_ns:
         unknown = "bandwidth unknown: no step time or no bytes per step"
     else:
-        sheet, measured = datasheet_peak(capture.device_name), capture.measured_peak_bytes_per_s
-        on_paper = sheet.bytes_per_s if sheet else None
-        used = bandwidth(capture.bytes_per_step, step_ns, measured, on_paper)
+        measured, on_paper = cost.measured_peak_bytes_per_s, cost.datasheet_peak_bytes_per_s
+        used = bandwidth(cost.bytes_per_step, step_ns, measured, on_paper)
         if used.mbu is not None:
-            name = "measured" if measured or sheet is None else sheet.source
+            name = "measured" if measured else cost.peak_source
             bound = used.mbu >= MEMORY_BOUND_MBU
             reason = (
                 f"{evidence.step_words} reads {used.achieved_bytes_per_s / 1e9:.1f} GB/s, "
@@ -241,25 +244,24 @@ def _memory(evidence: Evidence) -> _Nearness:
                 f"{'at least' if bound else 'below'} {MEMORY_BOUND_MBU:.0%}"
             )
             return _Nearness(used.mbu, bound, reason)
-        unknown = f"bandwidth unknown: no peak known for {capture.device_name}"
+        unknown = f"bandwidth unknown: no peak known for {cost.device_name or 'this device'}"
     return _Nearness(None, False, unknown)
 
 
 def _compute(evidence: Evidence) -> _Nearness:
-    capture, step_ns = evidence.capture, evidence.step_ns
-    if capture is None or capture.flops_per_step is None or not step_ns:
+    cost, step_ns = evidence.cost, evidence.step_ns
+    if cost is None or cost.flops_per_step is None or not step_ns:
         return _Nearness(None, False, "")
-    flops_per_s = capture.flops_per_step * 1e9 / step_ns
+    flops_per_s = cost.flops_per_step * 1e9 / step_ns
     done = f"{evidence.step_words} computes {flops_per_s / 1e12:.2f} TFLOP/s"
-    sheet = datasheet_peak(capture.device_name)
-    peak = sheet.flops_per_s.get(capture.dtype) if sheet else None
-    if sheet is None or peak is None:
-        reason = f"{done}; no {capture.dtype} peak known for {capture.device_name}"
-        return _Nearness(None, False, reason)
+    peak = cost.peak_flops_per_s
+    if peak is None:
+        name = cost.device_name or "this device"
+        return _Nearness(None, False, f"{done}; no {cost.dtype} peak known for {name}")
     share = flops_per_s / peak
     bound = share >= COMPUTE_BOUND_SHARE
     reason = (
-        f"{done}, {share:.1%} of the dense {capture.dtype} peak ({sheet.source}), "
+        f"{done}, {share:.1%} of the dense {cost.dtype} peak ({cost.peak_source}), "
         f"{'at least' if bound else 'below'} {COMPUTE_BOUND_SHARE:.0%}"
     )
     return _Nearness(share, bound, reason)
@@ -271,12 +273,12 @@ def _kernels_reason(evidence: Evidence, spent: _Budget) -> str:
 
     Share reached = bytes ÷ peak ÷ busy time of a step.
     """
-    capture, step_ns = evidence.capture, evidence.step_ns
-    peak = peak_bytes_per_s(capture, capture.device_name) if capture else None
+    cost, step_ns = evidence.cost, evidence.step_ns
+    peak = cost.peak_bytes_per_s if cost else None
     parts = []
     busy_share = spent.share(spent.busy_ns)
-    if capture and step_ns and peak and busy_share:
-        reached = capture.bytes_per_step * 1e9 / peak / (step_ns * busy_share)
+    if cost and step_ns and peak and busy_share:
+        reached = cost.bytes_per_step * 1e9 / peak / (step_ns * busy_share)
         parts.append(f"kernels reach {reached:.0%} of the bandwidth while they run")
     else:
         parts.append(f"the GPU is busy {busy_share:.0%} of {spent.of}")
@@ -341,9 +343,10 @@ def _launch_advice(evidence: Evidence) -> str:
 
 
 def _how_to_know(evidence: Evidence) -> str:
-    capture = evidence.capture
-    if capture is None:
-        return f"{RECORD}the bytes of a step and the peak of the GPU"
-    if evidence.step_ns and capture.bytes_per_step > 0:
+    if evidence.capture is None and evidence.cost is None:
+        return f"{NAME_MODEL}; or {RECORD}the bytes of a step and the peak of the GPU"
+    if evidence.capture is None:
+        return GIVE_PEAK
+    if evidence.step_ns and evidence.cost is not None:
         return f"{RECORD}the measured peak of the GPU"
     return f"{RECORD}the bytes and the time of a step"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from decodescope.analyzer.roofline.peaks import peak_bytes_per_s
-from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, WaterfallPart
+from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
+from decodescope.analyzer.schema.step_cost import StepCost
 from decodescope.analyzer.timing.held_up.comparing import HeldUp
 from decodescope.analyzer.timing.held_up.steady import held_inside
 from decodescope.analyzer.timing.timeline import Timeline, idle_inside
@@ -23,12 +23,16 @@ _BUSY = ("busy", "limit", "kernel_inefficiency")
 
 
 def waterfall(
-    timeline: Timeline, step: int, step_ns: int, held_up: Sequence[HeldUp] = ()
+    timeline: Timeline,
+    step: int,
+    step_ns: int,
+    cost: StepCost | None,
+    held_up: Sequence[HeldUp] = (),
 ) -> tuple[WaterfallPart, ...]:
     """The parts of a step, which add up to `step_ns`, its time without what held it up.
 
-    The limit is taken from the peak measured with the capture, else from its device's datasheet. If
-    the peak or the bytes are unknown, one part `busy` replaces limit and inefficiency.
+    If the peak or the bytes are unknown (see `StepCost`), one part `busy` replaces limit and
+    inefficiency.
     """
     steps = timeline.steps
     span, devices = steps.span.take(np.array([step])), steps.devices[step]
@@ -38,7 +42,7 @@ def waterfall(
     idle = (idle_inside(timeline.idle_of(devices), span) - held_idle_ns)[0].tolist()
     used_ns = int(span.length_ns[0] - held_ns[0])
     return (
-        *_busy_parts(used_ns - sum(idle), _limit_ns(timeline.trace.capture)),
+        *_busy_parts(used_ns - sum(idle), _limit_ns(cost)),
         *(WaterfallPart(name, ns) for name, ns in zip(GAP_CLASSES, idle, strict=True)),
         WaterfallPart("host_tail", step_ns - used_ns),
     )
@@ -58,10 +62,8 @@ def _busy_parts(busy_ns: int, limit_ns: int | None) -> tuple[WaterfallPart, ...]
     )
 
 
-def _limit_ns(capture: CaptureInfo | None) -> int | None:
-    if capture is None or capture.bytes_per_step <= 0:
+def _limit_ns(cost: StepCost | None) -> int | None:
+    peak = None if cost is None else cost.peak_bytes_per_s
+    if cost is None or not peak or not np.isfinite(peak):
         return None
-    peak = peak_bytes_per_s(capture, capture.device_name)
-    if not peak or not np.isfinite(peak):
-        return None
-    return round(capture.bytes_per_step * 1e9 / peak)
+    return round(cost.bytes_per_step * 1e9 / peak)

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from decodescope.analyzer.schema.held_up_report import HeldUpReport, SteadyState
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport
+from decodescope.analyzer.schema.step_cost import StepCost
 from decodescope.analyzer.schema.structure_report import (
     Confidence,
     LayerReport,
@@ -308,6 +309,7 @@ class Report(Struct, frozen=True):
     structure: StructureReport | None = None
     roles: tuple[RoleReport, ...] = ()
     layers: tuple[LayerReport, ...] = ()
+    step_cost: StepCost | None = None
     held_up: tuple[HeldUpReport, ...] = ()
     steady: SteadyState | None = None
 
@@ -320,18 +322,3 @@ class Report(Struct, frozen=True):
     def on_cpu(self) -> bool:
         """Whether leaf operators of a CPU count as GPU ops."""
         return any(device.device == "cpu" for device in self.devices)
-
-
-class RankReport(Struct, frozen=True):
-    rank: int
-    report: Report
-
-
-class RanksReport(Struct, frozen=True):
-    """`merged` is the report of all ranks on one clock, one device for each (rank, GPU); if it is
-    null, `findings` says why."""
-
-    schema_version: int
-    ranks: tuple[RankReport, ...]
-    merged: Report | None
-    findings: tuple[Finding, ...]

@@ -51,9 +51,10 @@ class StructureReport(Struct, frozen=True):
 class RoleReport(Struct, frozen=True):
     """One role in the median decode step. `ns_per_step` is critical time (see `KernelReport`), so
     that all roles add up to the step's busy time exactly; `share` is of that time. `bytes` must be
-    moved in the step, `limit_ns` is the time that takes at the peak: null where the model is not
-    given. `confidence` is "exact" if the names alone decide the role of all its ops, "partial" if
-    their place in the step does, "none" for what is not known."""
+    moved in the step, `flops` computed, and `limit_ns` is the time that both take at least, because
+    of `bound`: null where the model or the peak is unknown. The work of a role without ops counts
+    for the role whose kernel does it. `confidence` is "exact" if the names alone decide the role of
+    all its ops, "partial" if their place in the step does, "none" for what is not known."""
 
     role: str
     ops_per_step: int
@@ -62,6 +63,8 @@ class RoleReport(Struct, frozen=True):
     bytes: int | None
     limit_ns: int | None
     confidence: Confidence
+    flops: int | None = None
+    bound: Literal["memory", "compute"] | None = None
 
 
 class LayerReport(Struct, frozen=True):

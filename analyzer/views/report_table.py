@@ -1,13 +1,12 @@
-"""A report, or those of several ranks, as tables for a terminal."""
+"""A report as tables for a terminal."""
 
 from functools import partial
 
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, percent, weights_note
-from decodescope.analyzer.reports.per_step import communication_fraction, idle_fraction
-from decodescope.analyzer.schema.report import RankReport, RanksReport, Report
+from decodescope.analyzer.formatting import count, duration, weights_note
+from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.views.held_up_table import held_up_parts
 from decodescope.analyzer.views.idle_tables import (
     communication_table,
@@ -18,18 +17,14 @@ from decodescope.analyzer.views.idle_tables import (
     streams_table,
 )
 from decodescope.analyzer.views.names import cut_middle
-from decodescope.analyzer.views.structure_tables import layers_line, roles_table
+from decodescope.analyzer.views.structure_tables import cost_line, layers_line, roles_table
 from decodescope.analyzer.views.table_parts import (
-    MEDIUM_WIDTH,
-    ROOMY_WIDTH,
-    Column,
     Fitted,
-    columns_table,
     section,
     verdict_text,
     waterfall_section,
 )
-from decodescope.analyzer.views.words import bound_words, device_words, overlap_words
+from decodescope.analyzer.views.words import device_words, overlap_words
 from decodescope.analyzer.views.work_tables import (
     attribution_line,
     kernels_table,
@@ -40,45 +35,12 @@ from decodescope.analyzer.views.work_tables import (
 )
 
 _FOCUS_ROWS, _OTHER_ROWS = 30, 10
-_FILE_CELLS = 24
 
 
 def report_table(report: Report, by: str = "kernel") -> RenderableType:
     """Everything a report says, in tables that fit the width of the terminal; `by` ("kernel",
     "range", "gap") chooses what is shown at length."""
     return Fitted(partial(_parts, report, by))
-
-
-def ranks_table(report: RanksReport, by: str = "kernel") -> RenderableType:
-    """Each rank in one line, the findings about them, and the report of the merged trace."""
-    return Fitted(partial(_ranks_parts, report, by))
-
-
-def _ranks_parts(report: RanksReport, by: str, width: int) -> RenderResult:
-    medium, roomy = width >= MEDIUM_WIDTH, width >= ROOMY_WIDTH
-    cells = min(_FILE_CELLS, width - (78 if roomy else 60 if medium else 51))
-    shared = any(communication_fraction(one.report) for one in report.ranks)
-    columns: list[Column[RankReport]] = [
-        Column("rank", lambda one: f"{one.rank}"),
-        Column("file", lambda one: _file_name(one, cells), text=True),
-        Column("GPU ops", lambda one: count(sum(d.gpu_ops for d in one.report.devices)), roomy),
-        Column(
-            "window", lambda one: duration(sum(d.window_ns for d in one.report.devices)), medium
-        ),
-        Column("idle", lambda one: duration(sum(d.idle_ns for d in one.report.devices)), roomy),
-        Column("idle %", lambda one: percent(idle_fraction(one.report))),
-        Column("comm %", lambda one: percent(communication_fraction(one.report)), shared),
-        Column("bound", lambda one: bound_words(one.report.verdict.bound), text=True),
-    ]
-    yield Text(f"{len(report.ranks)} ranks", style="bold")
-    yield columns_table(columns, report.ranks)
-    yield from (Text(finding.message, style="yellow") for finding in report.findings)
-    if report.merged is not None:
-        yield from section("All ranks on one clock", report_table(report.merged, by))
-
-
-def _file_name(rank: RankReport, cells: int) -> str:
-    return cut_middle(rank.report.source.path.rpartition("/")[2], cells)
 
 
 def _parts(report: Report, by: str, width: int) -> RenderResult:
@@ -99,6 +61,8 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
         yield from section("Kinds of steps", step_kinds_table(report, width))
     if report.structure is not None and report.structure.layers:
         line = [layers_line(report.structure)]
+        if report.step_cost is not None:
+            line.append(cost_line(report.step_cost))
         yield from section("Parts of a step", *line, roles_table(report.roles, width))
     if report.kernels:
         rows = _FOCUS_ROWS if by == "kernel" else _OTHER_ROWS

@@ -9,7 +9,7 @@ from decodescope.analyzer.reports.per_step import (
     idle_fraction,
     launch_calls_per_step,
 )
-from decodescope.analyzer.roofline.peaks import bandwidth, datasheet_peak_bytes_per_s
+from decodescope.analyzer.roofline.peaks import bandwidth
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
     Diff,
@@ -145,11 +145,10 @@ def _trace(diff: Diff, name: str) -> Side:
     report = diff.base if first else diff.other
     change, capture = diff.pair.step_ns, report.capture
     step_ns = change.base if first else change.other
-    mbu = None
-    if capture is not None and step_ns and capture.bytes_per_step > 0:
-        sheet = datasheet_peak_bytes_per_s(capture.device_name)
-        peak = capture.measured_peak_bytes_per_s
-        mbu = bandwidth(capture.bytes_per_step, round(step_ns), peak, sheet).mbu
+    cost, mbu = report.step_cost, None
+    if cost is not None and step_ns:
+        peaks = cost.measured_peak_bytes_per_s, cost.datasheet_peak_bytes_per_s
+        mbu = bandwidth(cost.bytes_per_step, round(step_ns), *peaks).mbu
     about = [PurePath(report.source.path).name]
     if capture is not None:
         about.insert(0, capture.variant)

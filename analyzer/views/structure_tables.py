@@ -3,7 +3,9 @@
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.formatting import bytes_size, count, duration, percent
+from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.schema.step_cost import StepCost
 from decodescope.analyzer.schema.structure_report import RoleReport, StructureReport
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table
 
@@ -22,9 +24,28 @@ def layers_line(structure: StructureReport) -> Text:
     layers = "layer" if structure.layers == 1 else "layers"
     certainty = "" if structure.confidence == "exact" else ", some unlike the others"
     return Text(
-        f"{count(structure.layers)} {layers} ({of_each}), {count(structure.prologue_ops)} ops "
-        f"before and {count(structure.epilogue_ops)} after them, "
+        f"{count(structure.layers)} {layers} ({of_each}), {_ops(structure.prologue_ops)} "
+        f"before and {_ops(structure.epilogue_ops)} after them, "
         f"{_SOURCES[structure.source]}{certainty}"
+    )
+
+
+def _ops(number: int) -> str:
+    return "1 op" if number == 1 else f"{count(number)} ops"
+
+
+def cost_line(cost: StepCost) -> Text:
+    """What the step must read and compute, in a sentence."""
+    sizes = [f"{count(cost.batch)} requests" if cost.batch != 1 else "1 request"]
+    sizes += [f"{count(cost.kv_tokens)} KV positions"] if cost.kv_tokens is not None else []
+    formats = f" ({plain_line(cost.weights)})" if cost.weights else ""
+    devices = f", 1 of {cost.tensor_parallel} devices" if cost.tensor_parallel > 1 else ""
+    peak = cost.peak_bytes_per_s
+    at = f", {bytes_size(peak)}/s at most" if peak else ", at an unknown bandwidth"
+    return Text(
+        f"{plain_line(cost.model)}{formats}: {', '.join(sizes)}{devices}; a step reads "
+        f"{bytes_size(cost.bytes_per_step)}{at}",
+        style="dim",
     )
 
 

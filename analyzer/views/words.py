@@ -2,8 +2,10 @@
 
 from decodescope.analyzer.formatting import (
     UNKNOWN,
+    count,
     duration,
     interval_text,
+    percent,
     ratio_text,
     significant,
 )
@@ -13,6 +15,7 @@ from decodescope.analyzer.schema.comparison_report import (
     SpeedRatio,
     Standing,
 )
+from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
 from decodescope.analyzer.schema.step_change_report import StepPartChange
 
@@ -64,6 +67,18 @@ def speed_text(speed: SpeedRatio) -> str:
         level = f"{speed.interval.confidence * 100:g} %"
         text += f" ({level}: {interval_text(speed.interval, ratio_text)})"
     return f"{text}, {verdict_words(speed.verdict)}"
+
+
+def straggler_text(report: RanksReport) -> str:
+    """The rank that the others wait for and what it costs them, or why there is none."""
+    one = report.straggler
+    if one is None:
+        return f"no straggler: {report.no_straggler}"
+    return (
+        f"straggler: rank {one.rank} entered {count(one.last_entries)} of {count(one.collectives)} "
+        f"collectives last ({one.even_entries:.0f} by chance); then each other rank waited "
+        f"{duration(one.cost_ns)} in all, {percent(one.cost_share)} % of the window"
+    )
 
 
 def beaten_text(standing: Standing) -> str:

@@ -26,6 +26,7 @@ from rich.console import RenderableType
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.protocol import VariantInfo
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.held_up_report import HeldUpReport
 from decodescope.analyzer.schema.report import Finding, Health, Report, Verdict
 from decodescope.analyzer.views.comparison_table import comparison_table
 from decodescope.analyzer.views.report_table import report_table
@@ -188,6 +189,7 @@ def with_names(report: Report, names: Iterator[str]) -> Report:
         kernels=tuple(replace(kernel, name=next(names)) for kernel in report.kernels),
         ranges=tuple(replace(found, path=next(names)) for found in report.ranges),
         steps=tuple(replace(step, name=next(names)) for step in report.steps),
+        held_up=(HeldUpReport(0, 5_000, next(names), "allocation", next(names), 0, 0),),
         largest_gaps=tuple(
             replace(gap, prev=next(names), next=next(names), range=next(names))
             for gap in report.largest_gaps

@@ -8,7 +8,8 @@ import pytest
 
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.comparison_report import Diff
-from decodescope.analyzer.schema.report import RanksReport, Report
+from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.report import Report
 from tests.helpers.command import Command
 from tests.helpers.foreign import rocprof_files
 from tests.helpers.kineto_events import call, document, op
@@ -87,6 +88,29 @@ def test_ranks_have_a_report_each_and_one_of_all(decodescope: Command, tmp_path:
     page = decodescope("analyze", *files, "--format", "html").out
     assert "kernel_of_0" in page
     assert "all ranks" in page
+
+
+def test_who_waits_for_whom_is_in_every_output(decodescope: Command, tmp_path: Path) -> None:
+    name = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+    files = []
+    for rank, late in enumerate((0, 600, 100)):
+        events = [call(1, 3, 5)]
+        for k in range(40):
+            at = 20_000 * k
+            events += [op(at, at + 900, 5), op(at + 1000 + late, at + 9000, 5, name=name)]
+        keys = {"distributedInfo": {"rank": rank, "world_size": 3}, "baseTimeNanoseconds": 10**18}
+        files.append(tmp_path / f"rank{rank}.json")
+        files[-1].write_bytes(document(events, **keys))
+    paths = [str(path) for path in files]
+    ranks = msgspec.json.decode(decodescope("analyze", *paths, "--json").out, type=RanksReport)
+    assert ranks.straggler is not None
+    assert (ranks.straggler.rank, ranks.straggler.cost_ns) == (1, 40 * (600 + 500) // 2)
+    assert [one.communication_waiting_ns for one in ranks.ranks] == [24_000, 0, 20_000]
+    for output in ("table", "html"):
+        shown = " ".join(decodescope("analyze", *paths, "--format", output).out.split())
+        assert "straggler: rank 1 entered 40 of 40 collectives last (13 by chance)" in shown
+        assert "20.0 µs" in shown
+        assert "24.0 µs" in shown
 
 
 def test_ranks_without_a_common_clock_are_not_merged(decodescope: Command, tmp_path: Path) -> None:

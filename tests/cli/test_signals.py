@@ -43,6 +43,17 @@ MEASURING = """
 from decodescope.analyzer.bench import benchmark
 benchmark._CHILD = (sys.executable, "-c", "import time; time.sleep(600)")
 """
+# The processes that read the files of ranks never end by themselves.
+READING = """
+from decodescope.analyzer.reports import rank_reading
+rank_reading._WORTH_BYTES = 0
+rank_reading._cores = lambda: 2
+rank_reading._START = rank_reading._START.replace(
+    "main(sys.argv[2:])",
+    "import time; from decodescope.analyzer.reports import rank_worker as w; "
+    "w.read_rank = lambda path: time.sleep(600); main(sys.argv[2:])",
+)
+"""
 IGNORING = "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
 CLEANING = """
 from pathlib import Path
@@ -53,6 +64,7 @@ MAIN = "from decodescope.cli.main import main\nmain()\n"
 EXPORT = ("export", RECORDING, "--to", "chrome", "-o", "out.json.gz")
 RUN = ("run", "--model", "tiny", "--device", "cpu", "--tokens", "20", "--trace", "out.json.gz")
 BENCH = ("bench", "analyzer", "--events", "1000", "-o", "out.json")
+RANKS = ("analyze", RECORDING, str(bundled_recordings()[1]))
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 Process = subprocess.Popen[str]
@@ -134,6 +146,34 @@ def test_a_benchmark_ends_the_process_that_it_measures(
     assert process.returncode == 128 + number
     assert all(gone(pid) for pid in measured)
     assert left(tmp_path) == []
+
+
+def processes_of(process: Process, count: int) -> list[int]:
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found := children(process.pid)) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_analysis_of_ranks_ends_the_processes_that_read(
+    start: Start, tmp_path: Path, number: int
+) -> None:
+    process = start(READING, *RANKS)
+    reading = processes_of(process, 2)
+    process.send_signal(number)
+    assert process.communicate(timeout=PATIENCE_S)[0] == ""
+    assert process.returncode == 128 + number
+    assert all(gone(pid) for pid in reading)
+    assert left(tmp_path) == []
+
+
+def test_processes_that_read_end_with_a_killed_command(start: Start) -> None:
+    process = start(READING, *RANKS)
+    reading = processes_of(process, 2)
+    process.kill()
+    assert all(gone(pid) for pid in reading)
 
 
 def test_a_signal_that_is_sent_twice_at_once_is_one(start: Start, tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 
 from decodescope.analyzer.schema.comparison_report import Diff
-from decodescope.analyzer.schema.report import RanksReport, Report
+from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.report import Report
 from tests.fuzzing.case import Case
 from tests.helpers.command import Done
 from tests.helpers.reports import check_report

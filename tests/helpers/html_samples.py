@@ -19,6 +19,7 @@ from decodescope.analyzer.schema.comparison_report import (
     Standing,
     VariantRates,
 )
+from decodescope.analyzer.schema.held_up_report import HeldUpReport
 from decodescope.analyzer.schema.kernel_report import Roofline
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
@@ -90,6 +91,12 @@ def full_report(report: Report, text: str = "") -> Report:
         ranges=tuple(
             replace(found, confidence="partial", matched=0.875, kind="operator")
             for found in report.ranges
+        ),
+        held_up=tuple(
+            HeldUpReport(
+                2_000, 500, f"cudaMalloc{text}", "allocation", f"it took {text}", one.device, 0
+            )
+            for one in report.devices
         ),
         health=replace(
             report.health,

@@ -12,7 +12,7 @@ from typing import IO
 
 import msgspec
 
-from decodescope.analyzer.bench.measured_process import running
+from decodescope.analyzer.child_processes import running
 from decodescope.analyzer.errors import (
     InputError,
     InternalError,

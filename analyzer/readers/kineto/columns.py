@@ -12,6 +12,7 @@ from decodescope.analyzer.readers.kineto.call_kernels import KernelColumn
 from decodescope.analyzer.readers.kineto.event import Event, EventArgs, Id
 from decodescope.analyzer.readers.kineto.graph_annotations import AnnotationColumn
 from decodescope.analyzer.readers.kineto.launch_shapes import ShapeColumn
+from decodescope.analyzer.readers.kineto.messages import MessageRows
 from decodescope.analyzer.readers.kineto.microseconds import to_nanoseconds
 from decodescope.analyzer.readers.kineto.operator_work import WorkColumns
 from decodescope.analyzer.trace import GRAPH, KERNEL, MEMCPY, MEMSET, GpuOps, HostEvents, Int64s
@@ -70,7 +71,8 @@ class _Groups:
 class EventColumns:
     """Takes batches of events; after `finish`, `gpu`, `calls`, `cpu_ops`, `ranges` and `overhead`
     (the profiler's own pauses) hold their columns in parts, `work` the operators' known work,
-    `kernels` the kernels that calls name, and `annotations` those of graph nodes.
+    `kernels` the kernels that calls name, `annotations` those of graph nodes, and `messages` what
+    collectives exchange.
 
     `events` counts all events, `with_phase` those with a phase, `timed` those that last some time,
     `dropped` those without a usable time or duration, `unknown` the timed ones whose category is
@@ -89,6 +91,7 @@ class EventColumns:
         self.work = WorkColumns()
         self.kernels = KernelColumn(self.names)
         self.annotations = AnnotationColumn()
+        self.messages = MessageRows()
         self.pairs = BeginEnd()
         self.events = 0
         self.with_phase = 0
@@ -208,22 +211,22 @@ class EventColumns:
         names = [event.name for event in events]
         node_id = _packed_nodes(graph_id, nodes)
         self.annotations.add(names, args, node_id)
-        self.gpu.append(
-            GpuOps(
-                start_ns=start,
-                end_ns=end,
-                name=self.names.index(names),
-                device=self._integers(device),
-                stream=self._integers(stream),
-                kind=np.array(kinds, dtype=np.int8),
-                correlation=self._integers([arg.correlation for arg in args]),
-                external_id=self._external_ids(args),
-                graph_id=graph_id,
-                graph_node_id=node_id,
-                launch=np.full(len(events), NOT_GIVEN, dtype=np.int64),
-                shape=self.shapes.index(args),
-            )
+        part = GpuOps(
+            start_ns=start,
+            end_ns=end,
+            name=self.names.index(names),
+            device=self._integers(device),
+            stream=self._integers(stream),
+            kind=np.array(kinds, dtype=np.int8),
+            correlation=self._integers([arg.correlation for arg in args]),
+            external_id=self._external_ids(args),
+            graph_id=graph_id,
+            graph_node_id=node_id,
+            launch=np.full(len(events), NOT_GIVEN, dtype=np.int64),
+            shape=self.shapes.index(args),
         )
+        self.gpu.append(part)
+        self.messages.add(args, part)
 
     def _add_host(
         self,

@@ -15,8 +15,9 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class EventArgs(msgspec.Struct, gc=False):
     """The arguments that analyses need; every other key is skipped.
 
-    Launch shapes, the arguments that `record_shapes` adds to operators, the name of the kernel that
-    a call launches, and annotations of graph nodes stay JSON until one is needed.
+    Launch shapes, what collectives exchange, the arguments that `record_shapes` adds to operators,
+    the name of the kernel that a call launches, and annotations of graph nodes stay JSON until one
+    is needed.
     """
 
     # In the order of Kineto's text: msgspec looks for a key behind the last one that it found.
@@ -39,6 +40,10 @@ class EventArgs(msgspec.Struct, gc=False):
     annotation: msgspec.Raw = _NONE
     text: msgspec.Raw = msgspec.field(default=_NONE, name="str")
     label: msgspec.Raw = msgspec.field(default=_NONE, name="name")
+    collective: msgspec.Raw = msgspec.field(default=_NONE, name="Collective name")
+    in_elements: msgspec.Raw = msgspec.field(default=_NONE, name="In msg nelems")
+    dtype: msgspec.Raw = _NONE
+    group_ranks: msgspec.Raw = msgspec.field(default=_NONE, name="Process Group Ranks")
     old_external_id: Id = msgspec.field(default=NOT_GIVEN, name="external id")
 
 

@@ -101,6 +101,8 @@ def _assemble(columns: EventColumns, events: EventStream, path: str) -> Trace:
         shapes=columns.shapes.shapes.table(),
         overhead=sorted_host_events(columns.overhead, moved),
         call_kernels=columns.kernels.table(moved),
+        messages=columns.messages.rows(),
+        message_table=columns.messages.table(),
     )
     return _without_lead(trace)
 

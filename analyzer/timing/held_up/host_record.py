@@ -72,7 +72,7 @@ class HostRecord:
 
     def why_of(self, call: int) -> Why:
         """The cause that a call is."""
-        why = CALLS[self.call_kinds[call]][0]
+        why = CALLS[int(self.call_kinds[call])][0]
         if why != "launch":
             return why
         if call in self.first_replays:

@@ -45,15 +45,17 @@ class HeldInSteps(Columns):
 def held_on_device(timeline: Timeline, held_up: Sequence[HeldUp], device: int) -> HeldOnDevice:
     """What the held-up intervals take from a device."""
     held = _all_held(held_up, (device,))
+    if not len(held):
+        classes, labels = len(GAP_CLASSES), len(HOST_WAIT_LABELS)
+        return HeldOnDevice(0, 0, np.zeros(classes, np.int64), np.zeros(labels, np.int64))
     busy_ns = int(_inside_ns(timeline.busy[device], held).sum())
     parts = timeline.idle_of((device,))
     mine = np.searchsorted(timeline.gaps.device, (device, device + 1))
     first, after = np.searchsorted(timeline.host_waits.gap, mine).tolist()
     waits = timeline.host_waits.take(slice(first, after))
     waited_ns = np.zeros(len(HOST_WAIT_LABELS), dtype=np.int64)
-    if len(held):
-        for label in range(len(HOST_WAIT_LABELS)):
-            waited_ns[label] = _inside_ns(waits.take(waits.label == label), held).sum()
+    for label in range(len(HOST_WAIT_LABELS)):
+        waited_ns[label] = _inside_ns(waits.take(waits.label == label), held).sum()
     return HeldOnDevice(
         window_ns=int(held.length_ns.sum()),
         busy_ns=busy_ns,

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
+from decodescope.cli.given import Beside, given_options
 from decodescope.cli.options import (
     FILE,
-    capture_option,
     chosen_rows,
-    given_beside,
     json_option,
     rows_option,
 )
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
     help="[default: table]",
 )
 @rows_option
-@capture_option
+@given_options
 def analyze(
     files: tuple[Path, ...],
     as_json: bool,
     output_format: str | None,
     by: str | None,
-    captures: tuple[Path, ...],
+    beside: Beside,
 ) -> None:
     """Report what a trace contains: busy, idle, gaps, launches, steps, kernels, ranges.
 
@@ -49,7 +48,7 @@ def analyze(
         raise InputError(f"--json and --format {output_format}: give one of the two")
     output_format = "json" if as_json else output_format or "table"
     rows = chosen_rows(by, output_format)
-    given = given_beside(captures)
+    given = beside.read()
     if len(files) > 1:
         _analyze_ranks(files, output_format, rows, given)
         return
@@ -80,16 +79,17 @@ def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str, given
     if output_format == "json":
         print_json(ranks.report)
     elif output_format == "table":
-        from decodescope.analyzer.views.report_table import ranks_table
+        from decodescope.analyzer.views.ranks_table import ranks_table
 
         print_table(ranks.report, partial(ranks_table, by=rows))
     elif output_format == "html":
         from decodescope.analyzer.exporting import html_page
 
-        analyses = {f"rank {rank}": analysis for rank, analysis in ranks.ranks}
+        analyses = {f"rank {rank}": analysis for rank, analysis in ranks.alone()}
         if ranks.merged is not None:
             analyses["all ranks"] = ranks.merged
-        click.echo(html_page(f"{len(ranks.ranks)} ranks", analyses), nl=False)
+        title = f"{len(ranks.traces)} ranks"
+        click.echo(html_page(title, analyses, ranks=ranks.report), nl=False)
     elif ranks.merged is None:
         reasons = "; ".join(finding.message for finding in ranks.report.findings)
         raise InputError(f"--format csv: the ranks cannot be merged ({reasons}); give one file")

@@ -59,6 +59,11 @@ def bench() -> None:
     show_default=True,
     help="How many events the trace has.",
 )
+@number_option(
+    "--ranks",
+    type=click.IntRange(min=2, max=1024),
+    help="Also measure the files of so many ranks of one run, of 200,000 events each.",
+)
 @click.option(
     "--peer",
     metavar="PYTHON",
@@ -66,7 +71,12 @@ def bench() -> None:
     help="A Python that has HolisticTraceAnalysis, to measure on the same file.",
 )
 def bench_analyzer(
-    as_json: bool, output: Path | None, repeats: int, events: int, peer: Path | None
+    as_json: bool,
+    output: Path | None,
+    repeats: int,
+    events: int,
+    ranks: int | None,
+    peer: Path | None,
 ) -> None:
     """Time and memory to read and analyse a large trace (230,000 events are 62 MB)."""
     from decodescope.analyzer.bench.benchmark import run_analyzer_benchmark
@@ -75,7 +85,7 @@ def bench_analyzer(
 
     most_events = max(bundled_recordings(), key=lambda path: path.stat().st_size)
     check_writable(output, "-o", [most_events, peer])
-    result = run_analyzer_benchmark(most_events, repeats, events, peer)
+    result = run_analyzer_benchmark(most_events, repeats, events, peer, ranks)
     write_result(output, result, benchmark_table, as_json)
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import rich_click as click
 
-from decodescope.cli.options import FILE, capture_option, gate_option, given_beside, json_option
+from decodescope.cli.given import Beside, given_options
+from decodescope.cli.options import FILE, gate_option, json_option
 from decodescope.cli.output import (
     check_out,
     end_on_regression,
@@ -19,26 +20,26 @@ from decodescope.cli.output import (
 @json_option
 @click.option("--out", metavar="DIR", type=FILE, help="Write diff.json, diff.md and diff.html.")
 @gate_option(help="Exit with 1 if B's step is slower than A's by more than this.")
-@capture_option
+@given_options
 def diff(
     base: Path,
     other: Path,
     as_json: bool,
     out: Path | None,
     fail_on_regression: float | None,
-    captures: tuple[Path, ...],
+    beside: Beside,
 ) -> None:
     """Report what changed from trace A to trace B; one of them may be -, the standard input.
 
-    A capture is used for the trace that it fits.
+    A capture is used for the trace that it fits, a model for both.
     """
     from decodescope import analyzer
     from decodescope.analyzer.comparing.diff import diff_reports
     from decodescope.analyzer.comparing.regression_gate import gate_diff
     from decodescope.analyzer.views.comparison_table import comparison_table
 
-    check_out(out, "diff", (base, other, *captures))
-    given = given_beside(captures)
+    check_out(out, "diff", (base, other, *beside.files))
+    given = beside.read()
     before, after = (analyzer.analyze(analyzer.load(file), given) for file in (base, other))
     result = diff_reports(before.report, after.report)
     if fail_on_regression is not None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from decodescope.analyzer.output_paths import check_writable, output_path
-from decodescope.cli.options import FILE, capture_option, chosen_rows, given_beside, rows_option
+from decodescope.cli.given import Beside, given_options
+from decodescope.cli.options import FILE, chosen_rows, rows_option
 from decodescope.cli.output import say_written
 
 if TYPE_CHECKING:
@@ -25,16 +26,14 @@ if TYPE_CHECKING:
     help="The file to write; - is standard output.",
 )
 @rows_option
-@capture_option
-def export(
-    file: Path, target: "Target", output: Path, by: str | None, captures: tuple[Path, ...]
-) -> None:
+@given_options
+def export(file: Path, target: "Target", output: Path, by: str | None, beside: Beside) -> None:
     """Export an analysed trace: chrome (.json or .json.gz, for Perfetto), html or csv."""
     from decodescope import analyzer
     from decodescope.analyzer.exporting import export_analysis
 
     rows = chosen_rows(by, target)
-    check_writable(output, "-o", [file, *captures])
-    given = given_beside(captures)
+    check_writable(output, "-o", [file, *beside.files])
+    given = beside.read()
     export_analysis(analyzer.analyze(analyzer.load(file), given), target, output, rows)
     say_written(output, target)

@@ -11,7 +11,8 @@ import rich_click as click
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.cli.app import AppOptions, app_options, remember_opened, show_app
-from decodescope.cli.options import FILE, capture_option, given_beside
+from decodescope.cli.given import Beside, given_options
+from decodescope.cli.options import FILE
 
 if TYPE_CHECKING:
     from decodescope.analyzer.readers.byte_source import ByteSource
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 @click.command("open")
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1)
 @app_options
-@capture_option
-def open_files(files: tuple[Path, ...], captures: tuple[Path, ...], **options: Any) -> None:
+@given_options
+def open_files(files: tuple[Path, ...], beside: Beside, **options: Any) -> None:
     """Open traces or recordings in the app; without a file, a bundled recording.
 
     The recording of a run that has not ended is followed. FILE may be a pipe, or - for the standard
@@ -37,12 +38,13 @@ def open_files(files: tuple[Path, ...], captures: tuple[Path, ...], **options: A
         raise InputError("open: needs a terminal; without one, add --once or use analyze FILE")
     with _pipes_in_files(shown or bundled_recordings()[:1]) as paths:
         source = TraceSource(paths) if len(paths) > 1 else source_for(paths[0])
-        if captures:
+        if beside:
             if not isinstance(source, TraceSource):
                 raise InputError(
-                    f"--capture: {paths[0]} is a recording, whose replays have names; leave it out"
+                    f"{paths[0]} is a recording, which says what --capture, --model and the other "
+                    "options for traces say; leave them out"
                 )
-            source = TraceSource(source.paths, given_beside(captures))
+            source = TraceSource(source.paths, beside.read())
         if place != "drawing":
             remember_opened(files)
         show_app(source, place, showing)

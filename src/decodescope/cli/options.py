@@ -1,6 +1,6 @@
 """The options that several commands share, and the worker configuration they form."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,6 @@ from decodescope.analyzer.output_paths import output_path
 
 if TYPE_CHECKING:
     from decodescope.analyzer.protocol import WorkerConfig
-    from decodescope.analyzer.reports.given import Given
 
 
 class _File(click.Path):
@@ -67,32 +66,6 @@ rows_option = click.option(
     type=click.Choice(["kernel", "range", "gap"]),
     help="What each row of a table or CSV describes. [default: kernel]",
 )
-
-capture_option = click.option(
-    "--capture",
-    "captures",
-    metavar="FILE",
-    type=FILE,
-    multiple=True,
-    help="A profile of a graph's capture, which names the ops of its replays; several times for "
-    "several files, of which those that fit are used.",
-)
-
-
-def given_beside(captures: Sequence[Path]) -> "Given":
-    """The files of `--capture`, read.
-
-    Raises:
-        TraceError: a file is no trace.
-        InputError: a file has no captured launches.
-    """
-    from decodescope.analyzer import load
-    from decodescope.analyzer.attribution.capture_paths import capture_reference
-    from decodescope.analyzer.reports.given import Given
-
-    read = tuple(load(path) for path in dict.fromkeys(captures))
-    capture_reference(read)
-    return Given(captures=read)
 
 
 def chosen_rows(by: str | None, output_format: str) -> str:

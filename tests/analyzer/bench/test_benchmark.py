@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer import analyze, load
+from decodescope.analyzer import analyze, analyze_ranks, load
 from decodescope.analyzer.bench.benchmark import AnalyzerBenchmark, run_analyzer_benchmark
 from decodescope.analyzer.bench.large_trace import make_trace
+from decodescope.analyzer.bench.rank_traces import make_rank_traces
 from decodescope.analyzer.bench.result_table import benchmark_table
 from decodescope.analyzer.errors import InputError, TraceError
 from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.recordings.recording import read_recording
 from tests.helpers.kineto_events import DATA, call, document, op
 from tests.helpers.rich_report import text_of
 
@@ -80,6 +82,33 @@ def test_the_benchmark_measures_separate_processes() -> None:
     assert result.environment["decodescope"]
     assert result.environment["python"]
     assert "no peer" in table_of(result)
+
+
+def test_the_ranks_of_one_run_are_measured_together() -> None:
+    result = run_analyzer_benchmark(SOURCE, repeats=1, events=1500, ranks=3)
+    ranks = result.ranks
+    assert ranks is not None
+    assert (ranks.ranks, ranks.events, ranks.target_command_ns) == (3, 1500, None)
+    assert ranks.file_bytes > 3 * 100_000
+    assert ranks.cpu_ns.median > 0
+    assert result.peak_rss_bytes.min / 2 < ranks.tree_peak_rss_bytes.max < 500_000_000
+    assert "3 ranks of 1,500 events each" in table_of(result)
+
+
+def test_the_benchmarks_ranks_have_collectives_and_a_straggler(tmp_path: Path) -> None:
+    packed = read_recording(max(bundled_recordings(), key=lambda path: path.stat().st_size))
+    source = gzip.decompress(packed.last_packed_trace())
+    paths = make_rank_traces(source, 4, 20_000, tmp_path)
+    report = analyze_ranks(paths).report
+    assert [one.report.source.events for one in report.ranks] == [20_000] * 4
+    assert [one.rank for one in report.ranks] == [0, 1, 2, 3]
+    (row,) = report.collectives
+    assert row.operation == "all_reduce"
+    assert row.matched > 100
+    assert row.unmatched == 0
+    assert (report.clock, report.findings) == ("common", ())
+    assert report.straggler is not None
+    assert report.straggler.rank == 3
 
 
 def test_the_peer_is_compared_within_each_repetition(tmp_path: Path) -> None:

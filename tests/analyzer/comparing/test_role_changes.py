@@ -22,8 +22,8 @@ from decodescope.analyzer.schema.step_change_report import StepPartChange
 from decodescope.analyzer.schema.structure_report import StepKindReport
 from decodescope.analyzer.structure.name_rules import ROLES
 from tests.helpers.comparison_reports import step_of, window_of
-from tests.helpers.planting import ran_long
-from tests.helpers.step_reports import (
+from tests.helpers.planted.holds import ran_long
+from tests.helpers.planted.step_reports import (
     analysed,
     assert_adds_up,
     bundled,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.trace import Trace
-from tests.helpers.planting import (
+from tests.helpers.planted.holds import (
     HOLD_NS,
     begun_late,
     held_before,

@@ -187,7 +187,7 @@ def test_merged_ranks_are_devices_of_their_own(tmp_path: Path) -> None:
     assert ranks.merged is not None
     assert len(ranks.merged.report.devices) == 3
     assert_adds_up(ranks.merged)
-    alone = [sum(totals(analysis.report).values()) for _, analysis in ranks.ranks]
+    alone = [sum(totals(analysis.report).values()) for _, analysis in ranks.alone()]
     assert sum(totals(ranks.merged.report).values()) == sum(alone)
 
 

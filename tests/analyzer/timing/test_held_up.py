@@ -10,7 +10,7 @@ from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.trace import Trace
 from tests.helpers.drawn_windows import analysed, windows
 from tests.helpers.kineto_events import Event, call, document, event, op, span, trace_of
-from tests.helpers.planting import begun_late, held_before, held_in, ran_long, with_pause
+from tests.helpers.planted.holds import begun_late, held_before, held_in, ran_long, with_pause
 from tests.helpers.reports import analyzed
 
 MS = 1_000_000

@@ -9,8 +9,10 @@ import pytest
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.schema.launch_report import QueueDepth
-from decodescope.analyzer.schema.report import Attribution, RankReport, RanksReport, Report
-from decodescope.analyzer.views.report_table import ranks_table, report_table
+from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
+from decodescope.analyzer.schema.report import Attribution, Report
+from decodescope.analyzer.views.ranks_table import ranks_table
+from decodescope.analyzer.views.report_table import report_table
 from tests.helpers.kineto_events import DATA, call, op, span, trace_of
 from tests.helpers.rich_report import rich_report, text_of
 

@@ -16,8 +16,8 @@ from decodescope.analyzer.views.comparison_markdown import comparison_markdown
 from decodescope.analyzer.views.comparison_table import comparison_table
 from decodescope.analyzer.views.pair_sections import Section
 from decodescope.analyzer.views.step_change_sections import step_change_sections
+from tests.helpers.planted.step_reports import step_report
 from tests.helpers.rich_report import text_of
-from tests.helpers.step_reports import step_report
 
 HOSTILE = "a|b `c` *d* <img src=x onerror=alert(1)> [x](y) &amp; \\ \x1b[31mred\nnew\u202e"
 

@@ -124,10 +124,10 @@ async def test_how_much_of_a_file_was_read_is_shown(app, folder, monkeypatch) ->
     for one, text in ((named, "reading: 40 %"), (app, "reading run-b.json, 40 %")):
         go = threading.Event()
 
-        def half(paths, at, progress, go=go):
+        def half(paths, at, progress, given=None, *, go=go):
             progress(0.4)
             go.wait(PATIENCE_S)
-            return real(paths, at, progress)
+            return real(paths, at, progress, given)
 
         monkeypatch.setattr(library if one is app else background, "analyse_files", half)
         async with one.run_test(size=(120, 40)) as pilot:

@@ -1,0 +1,133 @@
+"""How far apart the ranks are in each step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodescope.analyzer.collectives.matching import Group, Int64Table
+from decodescope.analyzer.collectives.participants import Participant
+from decodescope.analyzer.timing.steps import Steps
+from decodescope.analyzer.trace import Bools, Int64s, Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankSteps:
+    """The GPU spans of one rank's steps on its wall clock; `clock_ns` is how far that clock is
+    ahead. Steps without ops have no span, `used` is False for them."""
+
+    rank: int
+    start_ns: Int64s
+    end_ns: Int64s
+    used: Bools
+    clock_ns: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Skew:
+    """The steps that all of `ranks` recorded: `index` of each on the first of them, and its start
+    and end on all, int64 [ranks, steps], on one clock; `comparable` is False where there is none,
+    and only the lengths compare."""
+
+    ranks: tuple[int, ...]
+    index: Int64s
+    start_ns: Int64Table
+    end_ns: Int64Table
+    comparable: bool
+
+    @property
+    def start_spread_ns(self) -> Int64s:
+        """Last start - first start of each step."""
+        return _spread(self.start_ns)
+
+    @property
+    def end_spread_ns(self) -> Int64s:
+        """Last end - first end."""
+        return _spread(self.end_ns)
+
+    @property
+    def length_spread_ns(self) -> Int64s:
+        """Longest - shortest GPU span."""
+        return _spread(self.end_ns - self.start_ns)
+
+
+def _spread(times_ns: Int64Table) -> Int64s:
+    spread: Int64s = times_ns.max(axis=0) - times_ns.min(axis=0)
+    return spread
+
+
+def find_skew(
+    ranks: Sequence[tuple[int, Trace, Steps]],
+    participants: Sequence[Participant],
+    groups: Sequence[Group],
+    by_durations: bool,
+    common_clock: bool,
+) -> Skew | None:
+    """The skew over the steps of the largest group (of equally large ones, with the most
+    collectives).
+
+    A step of one rank is that of another in which most of their matched collectives are. Without
+    collectives, steps are matched in order if all ranks have equally many. `by_durations` takes the
+    differences of the clocks off. None if no step is matched.
+    """
+    numbered = {rank: place for place, (rank, _, _) in enumerate(ranks)}
+    largest = max(groups, key=lambda group: (len(group.members), group.op.shape[1]), default=None)
+    if largest is None:
+        spans = [_rank_steps(*one, 0) for one in ranks]
+        if len({len(one.start_ns) for one in spans}) > 1 or len(spans) < 2:
+            return None
+        return _skew(spans, [0] * len(spans), common_clock)
+    spans, offsets = [], []
+    first = _steps_of(participants, largest, 0)
+    for member, number in enumerate(largest.members):
+        rank = participants[number].rank
+        offset = _offset(first, _steps_of(participants, largest, member))
+        if offset is not None and rank not in [one.rank for one in spans]:
+            clock_ns = int(largest.clock_ns[member]) if by_durations else 0
+            spans.append(_rank_steps(*ranks[numbered[rank]], clock_ns))
+            offsets.append(offset)
+    return _skew(spans, offsets, True) if len(spans) > 1 else None
+
+
+def _rank_steps(rank: int, trace: Trace, steps: Steps, clock_ns: int) -> RankSteps:
+    later_ns = trace.base_ns - clock_ns
+    span = steps.span
+    return RankSteps(
+        rank, span.start_ns + later_ns, span.end_ns + later_ns, steps.gpu_ops > 0, clock_ns
+    )
+
+
+def _steps_of(participants: Sequence[Participant], group: Group, member: int) -> Int64s:
+    step: Int64s = participants[group.members[member]].step[group.op[member]]
+    return step
+
+
+def _offset(first: Int64s, other: Int64s) -> int | None:
+    """The most frequent (step of the first member - step of this one), None without any."""
+    both = (first >= 0) & (other >= 0)
+    if not both.any():
+        return None
+    values, counts = np.unique((first - other)[both], return_counts=True)
+    return int(values[counts.argmax()])
+
+
+def _skew(spans: Sequence[RankSteps], offsets: Sequence[int], comparable: bool) -> Skew | None:
+    """The steps that every rank has; step i of the first rank is step i - offset of another."""
+    index = np.arange(len(spans[0].start_ns)) + offsets[0]
+    rows = [index - offset for offset in offsets]
+    kept = np.ones(len(index), dtype=np.bool_)
+    for one, row in zip(spans, rows, strict=True):
+        inside = (row >= 0) & (row < len(one.start_ns))
+        kept &= inside
+        kept[inside] &= one.used[row[inside]]
+    if not kept.any():
+        return None
+    starts = [one.start_ns[row[kept]] for one, row in zip(spans, rows, strict=True)]
+    ends = [one.end_ns[row[kept]] for one, row in zip(spans, rows, strict=True)]
+    return Skew(
+        tuple(one.rank for one in spans),
+        rows[0][kept],
+        np.array(starts),
+        np.array(ends),
+        comparable,
+    )

@@ -1,0 +1,151 @@
+"""Reads and analyses the files of several ranks, in as many processes as there are cores."""
+
+import contextlib
+import json
+import os
+import pickle
+import selectors
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+
+from decodescope.analyzer.child_processes import running
+from decodescope.analyzer.errors import DecodescopeError, process_end
+from decodescope.analyzer.reports.given import NOTHING, Given
+from decodescope.analyzer.reports.rank_worker import LENGTH_BYTES, ReadRank, framed, read_rank
+
+# Below this a process takes longer to start than to read.
+_WORTH_BYTES = 4 << 20
+# Each holds a file of its own in memory.
+_MAX_PROCESSES = 4
+_PIECE_BYTES = 1 << 20
+# The process imports from where this one does, never from the folder it runs in, which may hold
+# files of strangers.
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from decodescope.analyzer.reports.rank_worker import main; main(sys.argv[2:])"
+)
+# What one process reads: the places of its files.
+_Share = list[int]
+_Process = subprocess.Popen[bytes]
+
+
+def read_ranks(paths: Sequence[str], given: Given = NOTHING) -> list[ReadRank]:
+    """Each file read and analysed, in the order of `paths`; `given` counts for each.
+
+    Large files are read by processes of their own, pipes by this one. An error, and an interruption
+    of this process, kills these processes; they also end when this one does.
+
+    Raises:
+        TraceError: a file is not a trace; of several, the first in `paths` that was read.
+        DecodescopeError: a process ended before its files were read.
+    """
+    shares = _shares(paths)
+    found: dict[int, ReadRank] = {}
+    with ExitStack() as stack:
+        processes = [stack.enter_context(_started(paths, share)) for share in shares]
+        for process in processes:
+            _say(process, given)
+        elsewhere = {place for share in shares for place in share}
+        for place, path in enumerate(paths):
+            if place not in elsewhere:
+                found[place] = read_rank(path, given)
+        for place, result in _results(list(zip(processes, shares, strict=True)), paths):
+            if isinstance(result, DecodescopeError):
+                raise result
+            found[place] = result
+    return [found[place] for place in range(len(paths))]
+
+
+def _shares(paths: Sequence[str]) -> list[_Share]:
+    """The files of each process, about equally many bytes; none where processes do not pay."""
+    sizes = {place: size for place, path in enumerate(paths) if (size := _file_bytes(path))}
+    count = min(_cores(), _MAX_PROCESSES, len(sizes))
+    if count < 2 or sum(sizes.values()) < _WORTH_BYTES or not sys.executable:
+        return []
+    shares: list[_Share] = [[] for _ in range(count)]
+    loads = [0] * count
+    for place in sorted(sizes, key=lambda place: (-sizes[place], place)):
+        least = loads.index(min(loads))
+        shares[least].append(place)
+        loads[least] += sizes[place]
+    return [sorted(share) for share in shares]
+
+
+def _cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def _file_bytes(path: str) -> int:
+    """The size of a plain file, 0 for what only this process can read."""
+    # A name in /dev or /proc means another file in another process.
+    if path == "-" or os.path.abspath(path).startswith(("/dev/", "/proc/")):
+        return 0
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def _started(paths: Sequence[str], share: _Share) -> AbstractContextManager[_Process]:
+    named = [text for place in share for text in (str(place), paths[place])]
+    return running(
+        [sys.executable, "-c", _START, json.dumps(sys.path), *named],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        # Ctrl-C in a terminal goes to this process only, which then ends them.
+        process_group=0,
+    )
+
+
+def _say(process: _Process, given: Given) -> None:
+    """Send what is given beside the files, and leave the pipe open."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it ended; its exit status says why
+        process.stdin.write(framed(given))
+        process.stdin.flush()
+
+
+def _results(
+    processes: Sequence[tuple[_Process, _Share]], paths: Sequence[str]
+) -> Iterator[tuple[int, ReadRank | DecodescopeError]]:
+    """What the processes send, as it arrives: the place of a file, and what was read or the error.
+
+    Raises:
+        DecodescopeError: a process ended early.
+    """
+    with selectors.DefaultSelector() as selector:
+        for process, share in processes:
+            assert process.stdout is not None
+            selector.register(process.stdout, selectors.EVENT_READ, (process, share, bytearray()))
+        while selector.get_map():
+            for key, _ in selector.select():
+                process, share, received = key.data
+                piece = os.read(key.fd, _PIECE_BYTES)
+                received += piece
+                while (frame := _taken(received)) is not None:
+                    place, result = pickle.loads(frame)
+                    share.remove(place)
+                    yield place, result
+                if not piece:
+                    selector.unregister(key.fileobj)
+                    if share:
+                        end = process_end(process.wait())
+                        raise DecodescopeError(
+                            f"{paths[share[0]]}: the process that read it {end}; "
+                            "try again with more memory free, or fewer files at once"
+                        )
+
+
+def _taken(received: bytearray) -> bytearray | None:
+    """The first whole frame, which is removed from `received`; None if there is none yet."""
+    length = int.from_bytes(received[:LENGTH_BYTES], "little")
+    if len(received) < LENGTH_BYTES + length or not length:
+        return None
+    frame = received[LENGTH_BYTES : LENGTH_BYTES + length]
+    del received[: LENGTH_BYTES + length]
+    return frame

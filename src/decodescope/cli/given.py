@@ -1,0 +1,132 @@
+"""The options that say what a trace itself does not: captures, the model, the peak, rules."""
+
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from decodescope.analyzer.errors import InputError
+from decodescope.cli.options import FILE, Command, file_option, number_option, together
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.given import Given, GivenModel
+
+_AMOUNT = click.IntRange(min=1)
+_OPTIONS = together(
+    click.option(
+        "--capture",
+        "captures",
+        metavar="FILE",
+        type=FILE,
+        multiple=True,
+        help="A profile of a graph's capture, which names the ops of its replays; several times "
+        "for several files, of which those that fit are used.",
+    ),
+    click.option(
+        "--model",
+        metavar="NAME|FILE",
+        help="The model of the traced steps, as gpt-oss-20b, a config.json or its folder: its "
+        "bytes and FLOPs give each role a limit.",
+    ),
+    click.option(
+        "--weights",
+        metavar="FORMAT",
+        help="The format of its weights, as fp8, int4, or bf16,experts=mxfp4,kv=fp8. "
+        "[default: that of the model's config]",
+    ),
+    number_option(
+        "--batch", type=_AMOUNT, help="Requests of a decode step, where the trace does not say."
+    ),
+    number_option(
+        "--context",
+        type=_AMOUNT,
+        help="KV positions of each request, the new token included, where the trace does not say.",
+    ),
+    number_option(
+        "--tensor-parallel",
+        type=_AMOUNT,
+        help="Devices that each matrix is divided over. [default: 1]",
+    ),
+    click.option(
+        "--peak",
+        metavar="RATE",
+        help="The bandwidth of the device, as 4.8TB/s, or also its arithmetic, as "
+        "5.3TB/s,1307TFLOP/s. [default: the datasheet's, by device name]",
+    ),
+    file_option("--roles", help="Rules for the names of kernels, tried before the bundled ones."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The options as they were given, in the order of `_OPTIONS`; nothing is read yet."""
+
+    captures: tuple[Path, ...] = ()
+    model: str | None = None
+    weights: str | None = None
+    batch: int | None = None
+    context: int | None = None
+    tensor_parallel: int | None = None
+    peak: str | None = None
+    roles: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that are read."""
+        return self.captures if self.roles is None else (*self.captures, self.roles)
+
+    def __bool__(self) -> bool:
+        return self != Beside()
+
+    def read(self) -> "Given":
+        """What the options say.
+
+        Raises:
+            TraceError: a capture is no trace.
+            InputError: a capture has no captured launches, or another option says what cannot be.
+        """
+        from decodescope.analyzer import load
+        from decodescope.analyzer.attribution.capture_paths import capture_reference
+        from decodescope.analyzer.reports.given import Given
+        from decodescope.analyzer.roofline.given_peak import parse_peak
+        from decodescope.analyzer.structure.name_rules import rules_with
+
+        model = self._model()
+        captures = tuple(load(path) for path in dict.fromkeys(self.captures))
+        capture_reference(captures)
+        return Given(
+            captures=captures,
+            model=model,
+            batch=self.batch,
+            context=self.context,
+            peak=None if self.peak is None else parse_peak(self.peak),
+            rules=None if self.roles is None else rules_with(self.roles),
+        )
+
+    def _model(self) -> "GivenModel | None":
+        from decodescope.analyzer.modelling.config import read_model_config
+        from decodescope.analyzer.modelling.weights import model_weights
+        from decodescope.analyzer.reports.given import GivenModel
+
+        if self.model is None:
+            needless = ("weights", "batch", "context", "tensor_parallel")
+            for name in (name for name in needless if getattr(self, name) is not None):
+                option = name.replace("_", "-")
+                raise InputError(f"--{option}: says something of a model; name it with --model")
+            return None
+        shape = read_model_config(self.model)
+        weights = model_weights(shape, self.weights)
+        return GivenModel(shape, weights, self.weights, self.tensor_parallel or 1)
+
+
+def given_options(command: Command) -> Command:
+    """Adds the options to a command, which gets them as one parameter, `beside`."""
+    names = [one.name for one in fields(Beside)]
+
+    @wraps(command)
+    def collected(**options: Any) -> None:
+        command(beside=Beside(*(options.pop(name) for name in names)), **options)
+
+    return _OPTIONS(collected)

@@ -1,0 +1,122 @@
+"""Bytes, FLOPs and limits of steps that the user names the model of."""
+
+from pathlib import Path
+
+import pytest
+
+from decodescope.analyzer import load
+from decodescope.analyzer.modelling.config import read_model_config
+from decodescope.analyzer.modelling.weights import model_weights
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.reports.analysis import analyze
+from decodescope.analyzer.reports.given import Given, GivenModel
+from decodescope.analyzer.roofline.given_peak import parse_peak
+from decodescope.analyzer.schema.report import Report
+
+RECORDINGS = {path.stem: path for path in bundled_recordings()}
+OWN = RECORDINGS["h200-llama-3.2-1b-fused+graph"]
+
+
+def given(name: str, weights: str | None = None, **more: object) -> Given:
+    shape = read_model_config(name)
+    model = GivenModel(shape, model_weights(shape, weights), weights)
+    return Given(model=model, **more)  # type: ignore[arg-type]
+
+
+def engine(foreign_traces: Path, what: Given) -> Report:
+    return analyze(load(foreign_traces / "mi300x_vllm_decode_graph.json.gz"), what).report
+
+
+def test_a_foreign_step_has_limits(foreign_traces: Path) -> None:
+    report = engine(foreign_traces, given("gpt-oss-20b"))
+    cost = report.step_cost
+    assert cost is not None
+    assert (cost.source, cost.batch, cost.kv_tokens) == ("model", 32, 55_086)
+    # 31.55 of 32 experts in expectation, at 4.25 bits a weight: 2880 x 2880 x 3 weights each, and
+    # biases in bf16. Activations of 32 tokens x 4 experts come to 1.1 %.
+    weights = 3 * 2880 * 2880 * 4.25 / 8 + 3 * 2880 * 2
+    experts = 24 * 32 * (1 - (1 - 4 / 32) ** 32) * weights
+    rows = {row.role: row for row in report.roles}
+    found = rows["experts"]
+    assert found.bytes is not None
+    assert experts < found.bytes < 1.02 * experts
+    assert found.limit_ns is not None
+    assert found.limit_ns == pytest.approx(found.bytes / 5300, rel=1e-6)
+    assert found.limit_ns < 0.3 * found.ns_per_step
+    # One key and one value of 8 heads x 64 a position; every second layer sees 128 positions.
+    kv = 12 * (55_086 + 32 * 128) * 2 * 8 * 64 * 2
+    assert rows["attention"].bytes == pytest.approx(kv, rel=0.02)
+    assert rows["head"].bytes == pytest.approx(201_088 * 2880 * 2, rel=0.02)
+    parts = {part.part: part.ns for part in report.waterfall}
+    assert parts["limit"] == pytest.approx(cost.bytes_per_step / 5300, rel=1e-6)
+    assert sum(parts.values()) == 10_743_181
+    assert report.verdict.bound == "kernels"
+
+
+def test_a_peak_of_the_users_decides(foreign_traces: Path) -> None:
+    peak = parse_peak("1.5TB/s")
+    report = engine(foreign_traces, given("gpt-oss-20b", peak=peak))
+    assert report.step_cost is not None
+    assert (report.step_cost.peak_source, report.step_cost.peak_bytes_per_s) == ("--peak", 1.5e12)
+    assert report.verdict.bound == "memory"
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "says"),
+    [
+        ("llama-3.1-8b", {}, "num_hidden_layers of meta-llama/Llama-3.1-8B is 32, but"),
+        ("gpt-oss-120b", {}, "24 layers"),
+        ("gpt-oss-20b", {"batch": 16}, "--batch is 16, but the trace says 32"),
+    ],
+)
+def test_a_model_that_contradicts_is_not_used(
+    foreign_traces: Path, name: str, more: dict[str, int], says: str
+) -> None:
+    report = engine(foreign_traces, given(name, **more))
+    (finding,) = [one for one in report.health.findings if one.code == "model_not_used"]
+    assert says in finding.message
+    assert report.step_cost is None
+    assert not any(row.bytes or row.limit_ns for row in report.roles)
+    assert report.verdict == engine(foreign_traces, Given()).verdict
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [({}, "give --batch"), ({"batch": 1}, "give --context"), ({"context": 131}, "give --batch")],
+)
+def test_what_the_trace_does_not_say_is_asked_for(
+    foreign_traces: Path, more: dict[str, int], says: str
+) -> None:
+    trace = load(foreign_traces / "h200_llama1b_hf_eager.json.gz")
+    report = analyze(trace, given("llama-3.2-1b", **more)).report
+    assert [says in one.message for one in report.health.findings if one.code == "model_not_used"]
+    assert report.step_cost is None
+    complete = analyze(trace, given("llama-3.2-1b", batch=1, context=131)).report
+    assert complete.step_cost is not None
+    # Every weight but the embedding table, which is lm_head's too, and 131 positions.
+    assert complete.step_cost.bytes_per_step == pytest.approx(2.4759e9, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_our_own_runs_have_the_work_of_their_model(name: str) -> None:
+    report = analyze(load(RECORDINGS[name])).report
+    capture, cost = report.capture, report.step_cost
+    assert capture is not None
+    assert cost is not None
+    assert (cost.source, cost.bytes_per_step) == ("capture", capture.bytes_per_step)
+    assert cost.peak_bytes_per_s == capture.measured_peak_bytes_per_s
+    known = [row for row in report.roles if row.bytes is not None]
+    assert {"qkv", "attention", "o", "gate_up", "down", "head"} <= {row.role for row in known}
+    # The roles also count activations, which a step of batch 1 has few of.
+    total = sum(row.bytes or 0 for row in known)
+    assert capture.bytes_per_step <= total <= 1.01 * capture.bytes_per_step
+
+
+def test_half_the_weight_bytes_halve_the_limit() -> None:
+    trace = load(OWN)
+    wide = {row.role: row for row in analyze(trace, given("llama-3.2-1b", "bf16")).report.roles}
+    narrow = {row.role: row for row in analyze(trace, given("llama-3.2-1b", "fp8")).report.roles}
+    for role in ("qkv", "o", "gate_up", "down"):
+        ratio = (narrow[role].limit_ns or 0) / (wide[role].limit_ns or 1)
+        assert ratio == pytest.approx(0.5, abs=0.01)
+    assert narrow["head"].limit_ns == wide["head"].limit_ns

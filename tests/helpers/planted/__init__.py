@@ -1,0 +1,1 @@
+"""Real and hand-made traces with something planted into them."""

@@ -1,0 +1,1 @@
+"""Ranks of one run, for tests."""
