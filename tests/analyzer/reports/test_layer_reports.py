@@ -1,11 +1,16 @@
 """The time of each layer, compared with a loop over the ops, and with the busy time of the step."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from decodescope.analyzer import Analysis, analyze, load
+from decodescope.analyzer.comparing.role_changes import step_changes
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.trace import GpuOps, Trace
+from tests.helpers.planted.step_reports import assert_adds_up, bundled
 
 FOREIGN = (
     "mi300x_vllm_decode_graph.json.gz", "h200_llama1b_hf_eager.json.gz",
@@ -65,6 +70,52 @@ def test_layers_of_recordings(path: Path) -> None:
 @pytest.mark.parametrize("name", FOREIGN)
 def test_layers_of_foreign_traces(name: str, foreign_traces: Path) -> None:
     check(analyze(load(foreign_traces / name)))
+
+
+def on_two_devices(trace: Trace, alike: bool) -> Trace:
+    """The ops of a trace once more, 10 ns later on another device: as they are, or nameless."""
+    ops = trace.ops
+    name = ops.name if alike else np.full_like(ops.name, len(trace.names))
+    later = replace(
+        ops, start_ns=ops.start_ns + 10, end_ns=ops.end_ns + 10, device=ops.device + 1, name=name
+    )
+    both = GpuOps.concatenate((ops, later))
+    order = np.lexsort((both.device, both.start_ns))
+    return replace(trace, ops=both.take(order), names=(*trace.names, "unlike the others"))
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_layers_of_two_devices(alike: bool) -> None:
+    one, trace = analyze(bundled("compiled")), on_two_devices(bundled("compiled"), alike)
+    found = analyze(trace)
+    report = found.report
+    assert report.structure is not None
+    step = report.structure.step
+    assert step is not None
+    assert sum(row.ns_per_step for row in report.layers) == report.steps[step].busy_ns
+    ops = {row.layer: row.ops for row in report.layers}
+    single = {row.layer: row.ops for row in one.report.layers}
+    whole = sum(single.values())
+    assert ops == ({layer: 2 * n for layer, n in single.items()} if alike
+                   else single | {"outside": whole})  # fmt: skip
+    changes = step_changes(one.report, report)
+    assert changes is not None
+    assert_adds_up(changes)
+
+
+def test_an_op_of_the_step_before_is_outside() -> None:
+    trace = bundled("compiled")
+    before = analyze(trace)
+    step = before.report.structure.step if before.report.structure else None
+    assert step is not None
+    last = int(np.flatnonzero(before.steps.op_step == step - 1)[-1])
+    end_ns = trace.ops.end_ns.copy()
+    end_ns[last] = before.steps.span.start_ns[step] + 500
+    found = analyze(replace(trace, ops=replace(trace.ops, end_ns=end_ns)))
+    assert found.median_step == step
+    outside = [row for row in found.report.layers if row.layer == "outside"]
+    assert [(row.ns_per_step, row.ops) for row in outside] == [(500, 0)]
+    assert sum(row.ns_per_step for row in found.report.layers) == found.report.steps[step].busy_ns
 
 
 def test_without_layers_there_are_no_rows(foreign_traces: Path) -> None:
