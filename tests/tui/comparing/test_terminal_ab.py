@@ -12,7 +12,7 @@ pytest.importorskip("pexpect")
 
 def test_each_state_of_a_comparison_reaches_the_terminal(tmp_path: Path) -> None:
     program = ["-m", "tests.tui.comparing.pty_comparison", str(tmp_path)]
-    terminal = Terminal(program, 120, 45)
+    terminal = Terminal(program, 120, 60)
     with closing(terminal.child):
         terminal.until(lambda: terminal.shows("[x]    compiled"))
         terminal.child.send("c")
