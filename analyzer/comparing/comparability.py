@@ -4,11 +4,14 @@ from msgspec import UNSET, Struct
 
 from decodescope.analyzer.formatting import sampling_words
 from decodescope.analyzer.schema.report import Finding, Report
+from decodescope.analyzer.schema.structure_report import StepKindReport
 
 _FIELDS = (
     "model", "weights", "dtype", "batch", "context", "tokens", "sampling", "device", "device_name"
 )  # fmt: skip
 _MAX_UNATTRIBUTED_SHARE = 0.01
+# Lengths of KV caches grow from step to step.
+_SIMILAR_KV = 0.1
 # Harmless, or reported once for the whole comparison.
 _IGNORED_CODES = frozenset(
     {"profiler_overhead", "cpu_capture", "no_steps", "inferred_steps", "coarse_timestamps"}
@@ -32,6 +35,65 @@ def workload_differences(one: Struct, two: Struct) -> tuple[str, ...]:
 def _word(workload: Struct, name: str) -> str:
     value = getattr(workload, name)
     return sampling_words(value) if name == "sampling" else str(value)
+
+
+def step_differences(one: Report, two: Report) -> tuple[str, ...]:
+    """Each difference between the steps that stand for two traces, as "batch 32 against 1": their
+    kind, batch and KV length (over 10 %), as far as both are known."""
+    kinds = _standing_kind(one), _standing_kind(two)
+    if kinds[0] is None or kinds[1] is None:
+        return ()
+    first, second = kinds[0], kinds[1]
+    found = []
+    if first.kind != second.kind and "unknown" not in (first.kind, second.kind):
+        found.append(f"{first.kind} steps against {second.kind} steps")
+    if first.batch is not None and second.batch is not None and first.batch != second.batch:
+        found.append(f"batch {first.batch:,} against {second.batch:,}")
+    lengths = first.kv_tokens, second.kv_tokens
+    if lengths[0] is not None and lengths[1] is not None:
+        shorter, longer = sorted((lengths[0], lengths[1]))
+        if longer - shorter > _SIMILAR_KV * longer:
+            found.append(f"{lengths[0]:,} KV tokens against {lengths[1]:,}")
+    return tuple(found)
+
+
+def _standing_kind(report: Report) -> StepKindReport | None:
+    """What is known of the step that stands for a trace; None if it may be of several kinds."""
+    decode = [row for row in report.step_kinds if row.kind == "decode"]
+    if decode:
+        return decode[0]
+    return report.step_kinds[0] if len(report.step_kinds) == 1 else None
+
+
+def structure_findings(names: tuple[str, str], windows: tuple[Report, Report]) -> list[Finding]:
+    """What limits a comparison by role and by layer: a side without a step that has roles, without
+    layers, or with another number of layers."""
+    if not all(window.steps for window in windows):
+        return []
+    sides = tuple(zip(names, windows, strict=True))
+    if lacking := [name for name, one in sides if not any(step.gpu_ops for step in one.steps)]:
+        message = f"{_both(lacking)} no step with GPU ops, so nothing is compared by role"
+        return [Finding("no_roles", message)]
+    if not all(window.roles for window in windows):
+        return []
+    if lacking := [name for name, window in sides if not window.layers]:
+        message = (
+            f"{_both(lacking)} no layers that repeat: roles rest on names alone there, and "
+            "nothing is compared by layer"
+        )
+        return [Finding("no_layers", message)]
+    counts = [window.structure.layers if window.structure else 0 for window in windows]
+    if counts[0] == counts[1]:
+        return []
+    message = (
+        f"{names[0]} has {counts[0]} layers, {names[1]} {counts[1]}: their means are compared, "
+        "and those that one has more are a row of their own"
+    )
+    return [Finding("different_layers", message)]
+
+
+def _both(names: list[str]) -> str:
+    return f"{names[0]} has" if len(names) == 1 else f"{' and '.join(names)} have"
 
 
 def window_findings(name: str, window: Report) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Compares two traces: step times, launches, idle of each class, ranges.
+"""Compares two traces: step times, launches, idle of each class, ranges, roles, layers.
 
 If decodescope captured both traces, their speeds are compared by the step times it measured without
 a profiler; otherwise by the profiled steps. A profiled step takes as long as its host marker or its
@@ -8,7 +8,12 @@ GPU span, whichever is longer.
 from collections.abc import Sequence
 
 from decodescope.analyzer.comparing.bootstrap import MIN_ROUNDS, unpaired_ratio
-from decodescope.analyzer.comparing.comparability import window_findings, workload_differences
+from decodescope.analyzer.comparing.comparability import (
+    step_differences,
+    structure_findings,
+    window_findings,
+    workload_differences,
+)
 from decodescope.analyzer.comparing.comparison import speed_ratio
 from decodescope.analyzer.comparing.pair_changes import pair_of
 from decodescope.analyzer.formatting import ratio_text
@@ -35,6 +40,7 @@ def diff_reports(base: Report, other: Report) -> Diff:
         findings=(
             *_workload_findings(base, other),
             *_step_findings(base, other),
+            *structure_findings((BASE, OTHER), (base, other)),
             *_speed_findings(speed, profiled[1]),
             *window_findings(BASE, base),
             *window_findings(OTHER, other),
@@ -95,8 +101,11 @@ def _workload_findings(base: Report, other: Report) -> list[Finding]:
     differences: tuple[str, ...] = ()
     if base.capture is not None and other.capture is not None:
         differences = workload_differences(base.capture, other.capture)
-    elif _devices(base) != _devices(other):
-        differences = (f"devices {_devices(base)} against {_devices(other)}",)
+    else:
+        differences = step_differences(base, other)
+        if _devices(base) != _devices(other):
+            devices = f"devices {_devices(base)} against {_devices(other)}"
+            differences = (devices, *differences)
     if not differences:
         return []
     message = "A and B are not of one workload, so a change may come from that: "

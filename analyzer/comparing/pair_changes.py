@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from decodescope.analyzer.comparing.range_alignment import align_ranges
+from decodescope.analyzer.comparing.role_changes import step_changes
 from decodescope.analyzer.schema.comparison_report import Change, Pair, RangeChange, SpeedRatio
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report, StepReport
 
@@ -36,6 +37,7 @@ def pair_of(
         idle_ns={name: change(name) for name in (*GAP_CLASSES, ALL_IDLE)},
         ranges=_ranges(*windows, whole=whole),
         overlapping=any(window is not None and window.overlapping for window in windows),
+        step=step_changes(*windows),
     )
 
 

@@ -60,6 +60,9 @@ def _environment() -> Environment:
         "bound": words.bound_words,
         "flops": formatting.flops_rate,
         "change": words.change_text,
+        "exact": words.exact_microseconds,
+        "exact_change": words.exact_change,
+        "step_part": words.step_part_words,
         "interval": lambda found: formatting.interval_text(found, significant),
         "causes": words.gap_causes,
         "overlap": words.overlap_words,
@@ -71,6 +74,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "share": share,
         "standings_note": words.STANDINGS_NOTE,
+        "step_note": words.STEP_NOTE,
         "unknown": UNKNOWN,
         "weights_note": formatting.weights_note,
         "family_colors": FAMILY_COLORS,

@@ -16,7 +16,11 @@ from decodescope.analyzer.reports.launches_and_kernels import kernel_reports, la
 from decodescope.analyzer.reports.range_reports import range_reports
 from decodescope.analyzer.reports.steady_report import held_up_reports, steady
 from decodescope.analyzer.reports.step_costs import find_costs, with_costs
-from decodescope.analyzer.reports.structure_reports import role_reports, structure_report
+from decodescope.analyzer.reports.structure_reports import (
+    layer_reports,
+    role_reports,
+    structure_report,
+)
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
@@ -114,6 +118,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         step_kinds=step_kinds(timeline),
         structure=structured,
         roles=with_costs(roles, costs),
+        layers=layer_reports(timeline, own_ranges, structure, step),
         step_cost=costs.step,
         held_up=held_reports,
         steady=kept.state,

@@ -9,6 +9,8 @@ from decodescope.analyzer.attribution.node_replays import replay_sources
 from decodescope.analyzer.attribution.ranges import Ranges
 from decodescope.analyzer.schema.structure_report import (
     Confidence,
+    LayerPlace,
+    LayerReport,
     RoleReport,
     StructureReport,
     StructureSource,
@@ -19,7 +21,7 @@ from decodescope.analyzer.structure.name_rules import ROLES
 from decodescope.analyzer.structure.paths import layer_of_nodes
 from decodescope.analyzer.timing.intervals import critical_ns
 from decodescope.analyzer.timing.timeline import Timeline
-from decodescope.analyzer.trace import Int64s
+from decodescope.analyzer.trace import Int64s, grouped
 
 NO_STRUCTURE = StructureReport("none", 0, 0, (), 0, "none")
 # Ranges are a check if they name the layer of at least this share of the ops in layers.
@@ -41,12 +43,7 @@ def structure_report(
 ) -> StructureReport:
     """The layers of a step, the one that stands for the trace. `ranges` are those of the trace,
     without inferred paths."""
-    rows, found = structure.of_step.get(-1 if step is None else step, (None, None))
-    if rows is None:
-        return NO_STRUCTURE
-    named = np.append(layer_of_nodes(ranges.tree), NO_LAYER)[ranges.op_node[rows]]
-    by = _named_by(timeline, ranges.reference_op[rows])
-    layers = _checked(found, named, by) if found is not None else _from_ranges(named, by)
+    rows, layers = _step_layers(timeline, ranges, structure, step)
     if layers is None:
         return NO_STRUCTURE
     sizes = np.diff(layers.bounds)
@@ -75,17 +72,10 @@ def role_reports(
     """
     if step is None:
         return ()
-    ops, steps = timeline.trace.ops, timeline.steps
-    span_start, span_end = int(steps.span.start_ns[step]), int(steps.span.end_ns[step])
-    inside = np.isin(ops.device, steps.devices[step])
-    inside &= (ops.start_ns < span_end) & (ops.end_ns > span_start)
-    rows = np.flatnonzero(inside)
-    end_ns = ops.end_ns[rows]
-    begin_ns = end_ns - critical_ns(ops.start_ns[rows], end_ns)
-    ns = np.clip(end_ns, span_start, span_end) - np.clip(begin_ns, span_start, span_end)
+    rows, ns = _critical_in_step(timeline, step)
     time_ns = np.zeros(len(ROLES), dtype=np.int64)
     np.add.at(time_ns, structure.role[rows], ns)
-    own = np.flatnonzero(steps.op_step == step)
+    own = np.flatnonzero(timeline.steps.op_step == step)
     count = np.bincount(structure.role[own], minlength=len(ROLES))
     place = np.bincount(structure.role[own], structure.confidence[own] == BY_PLACE, len(ROLES))
     unknown = np.bincount(
@@ -106,6 +96,74 @@ def role_reports(
         for number in order.tolist()
         if count[number] or time_ns[number]
     )
+
+
+def layer_reports(
+    timeline: Timeline, ranges: Ranges, structure: Structure, step: int | None
+) -> tuple[LayerReport, ...]:
+    """The layers of a step in order, with what is before, behind and outside of them; () without
+    layers. `ranges` are those of the trace, without inferred paths."""
+    main_rows, layers = _step_layers(timeline, ranges, structure, step)
+    if layers is None or step is None:
+        return ()
+    count, op_step = len(layers.motif), timeline.steps.op_step
+    place = _op_places(timeline, structure, step, count)
+    bounds = (0, *layers.bounds, len(main_rows))
+    place[main_rows] = np.repeat(np.arange(count + 2), np.diff(bounds))
+    rows, ns = _critical_in_step(timeline, step)
+    time_ns = np.zeros(count + 3, dtype=np.int64)
+    np.add.at(time_ns, place[rows], ns)
+    ops = np.bincount(place[op_step == step], minlength=count + 3)
+    names: tuple[int | LayerPlace, ...] = ("prologue", *range(count), "epilogue", "outside")
+    order = list(dict.fromkeys(layers.motif))
+    motifs = (None, *(order.index(motif) for motif in layers.motif), None, None)
+    return tuple(
+        LayerReport(layer=name, motif=motif, ops=number, ns_per_step=taken_ns)
+        for name, motif, number, taken_ns in zip(
+            names, motifs, ops.tolist(), time_ns.tolist(), strict=True
+        )
+        if motif is not None or number or taken_ns
+    )
+
+
+def _op_places(timeline: Timeline, structure: Structure, step: int, count: int) -> Int64s:
+    """Where each op of the trace is in a step of `count` layers: 0 before them, 1 to count in one,
+    count + 1 behind them, count + 2 outside: of another step, or on a device without layers."""
+    trace = timeline.trace
+    place = np.full(len(trace.ops), count + 2, dtype=np.int64)
+    own = np.flatnonzero(timeline.steps.op_step == step)
+    for rows in grouped(own, trace.ops.device):
+        layer = structure.layer[rows].astype(np.int64)
+        if layer.max() == count - 1:
+            behind = np.where(structure.prologue[rows], 0, count + 1)
+            place[rows] = np.where(layer == NO_LAYER, behind, layer + 1)
+    return place
+
+
+def _critical_in_step(timeline: Timeline, step: int) -> tuple[Int64s, Int64s]:
+    """The ops that run on a step's devices inside its GPU span, and the critical time of each in
+    it: together the step's busy time."""
+    ops, steps = timeline.trace.ops, timeline.steps
+    span_start, span_end = int(steps.span.start_ns[step]), int(steps.span.end_ns[step])
+    inside = np.isin(ops.device, steps.devices[step])
+    inside &= (ops.start_ns < span_end) & (ops.end_ns > span_start)
+    rows = np.flatnonzero(inside)
+    end_ns = ops.end_ns[rows]
+    begin_ns = end_ns - critical_ns(ops.start_ns[rows], end_ns)
+    ns = np.clip(end_ns, span_start, span_end) - np.clip(begin_ns, span_start, span_end)
+    return rows, np.asarray(ns, dtype=np.int64)
+
+
+def _step_layers(
+    timeline: Timeline, ranges: Ranges, structure: Structure, step: int | None
+) -> tuple[Int64s, _Layers | None]:
+    """The ops of a step on its main device, in launch order, and their layers."""
+    rows, found = structure.of_step.get(-1 if step is None else step, (None, None))
+    if rows is None:
+        return np.zeros(0, dtype=np.int64), None
+    named = np.append(layer_of_nodes(ranges.tree), NO_LAYER)[ranges.op_node[rows]]
+    by = _named_by(timeline, ranges.reference_op[rows])
+    return rows, _checked(found, named, by) if found is not None else _from_ranges(named, by)
 
 
 def _named_by(timeline: Timeline, reference_op: Int64s) -> StructureSource:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
+from decodescope.analyzer.schema.step_change_report import StepChanges
 
 ChangeVerdict = Literal["faster", "slower", "no_difference_shown", "unknown"]
 
@@ -79,6 +80,7 @@ class Pair(Struct, frozen=True):
     idle_ns: dict[str, Change]
     ranges: tuple[RangeChange, ...]
     overlapping: bool = False
+    step: StepChanges | None = None
 
 
 class VariantRates(Struct, frozen=True):

@@ -15,6 +15,7 @@ from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.step_cost import StepCost
 from decodescope.analyzer.schema.structure_report import (
     Confidence,
+    LayerReport,
     RoleReport,
     StepKindReport,
     StructureReport,
@@ -310,6 +311,7 @@ class Report(Struct, frozen=True):
     step_kinds: tuple[StepKindReport, ...] = ()
     structure: StructureReport | None = None
     roles: tuple[RoleReport, ...] = ()
+    layers: tuple[LayerReport, ...] = ()
     step_cost: StepCost | None = None
     held_up: tuple[HeldUpReport, ...] = ()
     steady: SteadyState | None = None

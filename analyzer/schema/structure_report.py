@@ -7,6 +7,7 @@ from msgspec import Struct
 StructureSource = Literal["ranges", "capture", "annotations", "repetition", "none"]
 Confidence = Literal["exact", "partial", "none"]
 StepKind = Literal["decode", "prefill", "mixed", "unknown"]
+LayerPlace = Literal["prologue", "epilogue", "outside"]
 
 
 class StepKindReport(Struct, frozen=True):
@@ -64,3 +65,16 @@ class RoleReport(Struct, frozen=True):
     confidence: Confidence
     flops: int | None = None
     bound: Literal["memory", "compute"] | None = None
+
+
+class LayerReport(Struct, frozen=True):
+    """One layer in the median decode step: `ns_per_step` is critical time, of all devices of the
+    step. The ops before the first layer are the "prologue", those behind the last the "epilogue";
+    "outside" are ops of other steps that reach into this one, and those of devices without layers.
+    All of them together add up to the step's busy time exactly, as the roles do. `motif` counts
+    from 0 in order of appearance, null outside of layers."""
+
+    layer: int | LayerPlace
+    motif: int | None
+    ops: int
+    ns_per_step: int

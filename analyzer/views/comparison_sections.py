@@ -33,6 +33,7 @@ from decodescope.analyzer.views.pair_sections import (
     range_section,
     speed_section,
 )
+from decodescope.analyzer.views.step_change_sections import step_change_sections
 from decodescope.analyzer.views.words import STANDINGS_NOTE, beaten_text, device_words, part_words
 
 _UNPROFILED_STEP, _PROFILED_STEP = "step, unprofiled", "step, profiled"
@@ -210,7 +211,11 @@ def _pair_sections(pairs: Sequence[Pair], step: str, ops: str, per: str) -> list
     sections = (
         section
         for pair in pairs
-        for section in (change_section(pair, step, ops, per), range_section(pair))
+        for section in (
+            change_section(pair, step, ops, per),
+            *step_change_sections(pair),
+            range_section(pair),
+        )
     )
     return [section for section in sections if section.rows]
 

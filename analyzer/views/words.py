@@ -17,6 +17,7 @@ from decodescope.analyzer.schema.comparison_report import (
 )
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
+from decodescope.analyzer.schema.step_change_report import StepPartChange
 
 _BOUND_WORDS = {"kernels": "kernels below the bandwidth", "unknown": "bound unknown"}
 _PART_WORDS = {
@@ -24,6 +25,14 @@ _PART_WORDS = {
     "kernel_inefficiency": "kernels over the limit",
     "busy": "busy (no peak known)",
     "host_tail": "host tail",
+}
+_STEP_PART_WORDS = {
+    "host_tail": "host tail",
+    "not_busy": "idle and host tail",
+    "beyond_step": "held up, or in the next step",
+    "prologue": "before the layers",
+    "epilogue": "after the layers",
+    "outside": "in no layer",
 }
 
 GAP_MEANINGS = {
@@ -39,6 +48,10 @@ CPU_GAP_MEANINGS = GAP_MEANINGS | {"host_wait": "Python and dispatch in between"
 STANDINGS_NOTE = (
     "a variant beats another if it has more tokens/s or a smaller KL beyond noise, and is not "
     "shown worse in the other of the two"
+)
+STEP_NOTE = (
+    "the profiled step that stands for each side, without what held it up; the rows add up to "
+    "it; a kernel that does the work of several roles counts for one"
 )
 
 
@@ -123,6 +136,26 @@ def ops_word(report: Report) -> str:
 def part_words(part: str) -> str:
     """A part of the waterfall in words."""
     return _PART_WORDS.get(part, f"idle: {part}")
+
+
+def step_part_words(row: StepPartChange) -> str:
+    """A part of a step by role or layer in words."""
+    if row.kind == "idle":
+        return f"idle: {row.part}"
+    return _STEP_PART_WORDS.get(row.kind, row.part)
+
+
+def exact_microseconds(ns: int | None) -> str:
+    """Whole nanoseconds as microseconds with all decimals, so that sums stay exact."""
+    if ns is None:
+        return UNKNOWN
+    whole, rest = divmod(abs(ns), 1000)
+    return f"{'-' if ns < 0 else ''}{whole:,}.{rest:03d}"
+
+
+def exact_change(ns: int) -> str:
+    """The same of a change, with its sign."""
+    return f"+{exact_microseconds(ns)}" if ns > 0 else exact_microseconds(ns)
 
 
 def overlap_words(report: Report) -> str:

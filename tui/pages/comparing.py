@@ -7,10 +7,12 @@ from decodescope.tui.panels.comparing.ranges import ComparisonRangesPanel
 from decodescope.tui.panels.comparing.setup import ComparisonSetupPanel
 from decodescope.tui.panels.comparing.sides import ComparisonSidesPanel
 from decodescope.tui.panels.comparing.status import ComparisonStatusPanel
+from decodescope.tui.panels.comparing.step import ComparisonStepPanel
 from decodescope.tui.panels.comparing.waterfalls import ComparisonWaterfallsPanel
 
 SIDE_BY_SIDE_WIDTH = 130
 _STATUS_MOST = 4
+_TABLES = ("ab_step", "ab_ranges", "ab_kernels")
 
 
 def bands(room: Room) -> list[Band]:
@@ -28,14 +30,16 @@ def bands(room: Room) -> list[Band]:
         few = edge + min(waterfalls, 2)
         whole = edge + waterfalls
         found.append(Band((("ab_waterfalls", 1.0),), few, whole, 5, 2, whole))
-    tables = [name for name in ("ab_ranges", "ab_kernels") if wanted.get(name)]
-    rows = [edge + 1 + wanted[name] for name in tables]
-    if room.width >= SIDE_BY_SIDE_WIDTH and len(tables) > 1:
-        half = tuple((name, 0.5) for name in tables)
-        found.append(Band(half, edge + 3, max(*rows, edge + 3), 6, 5, edge + 6))
-    else:
-        found += [Band(((name, 1.0),), edge + 3, max(rows[place], edge + 3), 6 + place, 5 - place,
-                       edge + 4) for place, name in enumerate(tables)]  # fmt: skip
+    tables = [name for name in _TABLES if wanted.get(name)]
+    rows = {name: max(edge + 1 + wanted[name], edge + 3) for name in tables}
+    beside = room.width >= SIDE_BY_SIDE_WIDTH and len(tables) > 1
+    alone = tables[:-2] if beside else tables
+    lines = [(name,) for name in alone] + ([tuple(tables[-2:])] if beside else [])
+    for place, names in enumerate(lines):
+        share = tuple((name, 1 / len(names)) for name in names)
+        comfort = edge + 6 if len(names) > 1 else edge + 4
+        most = max(rows[name] for name in names)
+        found.append(Band(share, edge + 3, most, 6 + place, 5 - place, comfort))
     return found
 
 
@@ -48,6 +52,7 @@ PAGE = Page(
         ComparisonStatusPanel,
         ComparisonSidesPanel,
         ComparisonWaterfallsPanel,
+        ComparisonStepPanel,
         ComparisonRangesPanel,
         ComparisonKernelsPanel,
     ),

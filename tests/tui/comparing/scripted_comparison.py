@@ -15,8 +15,9 @@ from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol import Bye
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.kernel_report import KernelReport
-from decodescope.analyzer.schema.report import Report, WaterfallPart
+from decodescope.analyzer.schema.report import Observer, Report, WaterfallPart
 from decodescope.analyzer.schema.run_report import Bandwidth
+from decodescope.analyzer.schema.structure_report import LayerReport, RoleReport
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.comparison import ComparisonLinkEvent
 from tests.helpers.comparison_reports import ACCURACY, range_of, run_of, step_of, window_of
@@ -85,6 +86,18 @@ def window(name: str) -> Report:
             *(WaterfallPart(part, ns) for part, ns in gaps.items()),
             WaterfallPart("host_tail", 20_000),
         ),
+        observer=Observer(None, busy_ns + idle_ns + 20_000, None),
+        roles=_roles(fused, busy_ns),
+        layers=tuple(LayerReport(n, 0, 3 if fused else 41, busy_ns // 2) for n in range(2)),
+    )
+
+
+def _roles(fused: bool, busy_ns: int) -> tuple[RoleReport, ...]:
+    times = {"gate_up": (32, busy_ns // 2), "attention": (16, busy_ns // 4)}
+    times |= {"down": (16, busy_ns // 4)} if fused else {"norm": (296, busy_ns // 4)}
+    return tuple(
+        RoleReport(role, ops, ns, ns / busy_ns, None, None, "exact")
+        for role, (ops, ns) in times.items()
     )
 
 

@@ -1,0 +1,285 @@
+"""A step by role and by layer: the rows of both sides add up exactly, whatever the traces are."""
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decodescope.analyzer import analyze
+from decodescope.analyzer.comparing.diff import diff_reports
+from decodescope.analyzer.comparing.role_changes import step_changes
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.comparison_report import Diff
+from decodescope.analyzer.schema.report import GAP_CLASSES, Observer, Report
+from decodescope.analyzer.schema.step_change_report import StepPartChange
+from decodescope.analyzer.schema.structure_report import StepKindReport
+from decodescope.analyzer.structure.name_rules import ROLES
+from tests.helpers.comparison_reports import step_of, window_of
+from tests.helpers.planted.holds import ran_long
+from tests.helpers.planted.step_reports import (
+    analysed,
+    assert_adds_up,
+    bundled,
+    slowed,
+    step_report,
+    swapped,
+)
+
+FOREIGN = (
+    "mi300x_vllm_decode_graph.json.gz", "h200_llama1b_hf_eager.json.gz",
+    "h100_qwen1.5_0.5b_eager.json.gz", "v100_cuda_graph.json.gz", "a100_eager.json.gz",
+    "h100_2gpu_1s.sqlite", "cpu_only.json.gz",
+)  # fmt: skip
+NS = st.integers(0, 2**50)
+ROLE_TIMES = st.dictionaries(st.sampled_from(ROLES), st.tuples(st.integers(0, 500), NS), min_size=1)
+IDLE = st.none() | st.dictionaries(st.sampled_from(GAP_CLASSES), NS)
+
+
+@cache
+def recorded() -> dict[str, Report]:
+    return {path.stem: analysed(path) for path in bundled_recordings()}
+
+
+@st.composite
+def reports(draw: st.DrawFn) -> Report:
+    roles, idle = draw(ROLE_TIMES), draw(IDLE)
+    layers: dict[int | str, tuple[int | None, int]] = {}
+    for number in range(draw(st.integers(0, 9))):
+        layers[number] = (draw(st.integers(0, 2)), draw(NS))
+    if layers:
+        places = draw(st.lists(st.sampled_from(("prologue", "epilogue", "outside")), unique=True))
+        layers |= {place: (None, draw(NS)) for place in places}
+    without: dict[str, Any] = {"waterfall": ()} if draw(st.booleans()) else {}
+    step_ns = draw(st.none() | st.integers(0, 2**52))
+    return step_report(roles, layers, idle, step_ns=step_ns, **without)
+
+
+@given(reports(), reports())
+def test_rows_add_up_and_exchanged_sides_negate_them(base: Report, other: Report) -> None:
+    step, back = step_changes(base, other), step_changes(other, base)
+    assert step is not None
+    assert back is not None
+    assert_adds_up(step)
+    assert bool(step.layers) == bool(base.layers and other.layers)
+    assert (back.base_ns, back.other_ns) == (step.other_ns, step.base_ns)
+    assert list(back.roles) == swapped(step.roles)
+    assert list(back.layers) == swapped(step.layers)
+    same = step_changes(base, base)
+    assert same is not None
+    assert not any(row.change_ns for row in (*same.roles, *same.layers))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(0, 2**40))
+def test_recordings_add_up_whatever_their_steps_take(data: st.DataObject, step_ns: int) -> None:
+    base, other = (data.draw(st.sampled_from(sorted(recorded()))) for _ in range(2))
+    first, second = recorded()[base], recorded()[other]
+    second = msgspec.structs.replace(second, observer=Observer(None, step_ns, None))
+    for pair in ((first, recorded()[other]), (first, second)):
+        step = step_changes(*pair)
+        assert step is not None
+        assert_adds_up(step)
+        assert step.layers
+
+
+def test_every_pair_of_foreign_traces_and_recordings_adds_up(foreign_traces: Path) -> None:
+    every = {name: analysed(foreign_traces / name) for name in FOREIGN} | recorded()
+    compared = 0
+    for one, two in combinations_with_replacement(every.values(), 2):
+        step = step_changes(one, two)
+        assert (step is None) == (not one.roles or not two.roles)
+        if step is not None:
+            compared += 1
+            assert_adds_up(step)
+    assert compared > 50
+
+
+def test_an_engine_is_compared_with_a_recording_of_ours(foreign_traces: Path) -> None:
+    engine, own = analysed(foreign_traces / FOREIGN[0]), recorded()["h200-llama-3.2-1b-fused+graph"]
+    diff = diff_reports(engine, own)
+    step = diff.pair.step
+    assert step is not None
+    roles = {row.part: row for row in step.roles if row.kind == "role"}
+    assert roles["experts"].other_ns is None
+    assert roles["down"].base_ns is None
+    assert (roles["attention"].base_ops or 0) >= 24
+    by_layer = {row.part: row for row in step.layers}
+    assert set(by_layer) == {
+        *("16 layers", "8 more layers", "prologue", "epilogue", "not_busy"),
+    }
+    assert by_layer["8 more layers"].other_ns is None
+    messages = {found.code: found.message for found in diff.findings}
+    assert "24 layers" in messages["different_layers"]
+    assert "batch 32 against 1" in messages["different_workloads"]
+    assert "55,086 KV tokens" in messages["different_workloads"]
+    assert "MI300X against NVIDIA H200" in messages["different_workloads"]
+
+
+def first(rows: tuple[StepPartChange, ...]) -> tuple[str, int]:
+    return rows[0].part, rows[0].change_ns
+
+
+@pytest.mark.parametrize("role", ["attention", "norm", "down"])
+def test_a_planted_slow_role_is_first(role: str) -> None:
+    trace = bundled("compiled")
+    before = analyze(trace)
+    chosen = before.structure.role == ROLES.index(role)
+    ops = next(row.ops_per_step for row in before.report.roles if row.role == role)
+    step = step_changes(before.report, analyze(slowed(trace, chosen, 2_000)).report)
+    assert step is not None
+    assert_adds_up(step)
+    assert first(step.roles) == (role, 2_000 * ops)
+    assert step.change_ns == 2_000 * ops
+    back = step_changes(analyze(slowed(trace, chosen, 2_000)).report, before.report)
+    assert back is not None
+    assert first(back.roles) == (role, -2_000 * ops)
+
+
+@pytest.mark.parametrize("number", [0, 7, 15])
+def test_a_planted_slow_layer_is_first(number: int) -> None:
+    trace = bundled("compiled")
+    before = analyze(trace)
+    chosen = before.structure.layer == number
+    ops = next(row.ops for row in before.report.layers if row.layer == number)
+    step = step_changes(before.report, analyze(slowed(trace, chosen, 1_000)).report)
+    assert step is not None
+    assert first(step.layers) == (f"layer {number}", 1_000 * ops)
+    assert not any(row.change_ns for row in step.layers[1:])
+
+
+def test_layers_of_one_motif_are_compared_by_their_mean() -> None:
+    each: Any = {n: (0, 20 + 5 * (n == 2)) for n in range(3)}
+    base = step_report({"qkv": (6, 65)}, each, {"host_wait": 5})
+    other = step_report(
+        {"qkv": (8, 120)}, {**dict.fromkeys(range(4), (0, 30)), "prologue": (None, 0)}
+    )
+    step = step_changes(base, other)
+    assert step is not None
+    rows = {row.part: (row.base_ns, row.other_ns, row.change_ns) for row in step.layers}
+    assert rows == {
+        "3 layers": (65, 90, 25), "1 more layer": (None, 30, 30), "prologue": (None, 0, 0),
+        "not_busy": (5, 0, -5),
+    }  # fmt: skip
+
+
+def test_layers_of_several_motifs_are_compared_motif_by_motif() -> None:
+    two = {0: (0, 10), 1: (1, 30), 2: (0, 10), 3: (1, 30)}
+    more = {0: (0, 11), 1: (1, 36), 2: (0, 12), 3: (1, 36), 4: (0, 13), 5: (1, 36)}
+    step = step_changes(step_report({"o": (1, 80)}, two), step_report({"o": (1, 144)}, more))
+    assert step is not None
+    assert [(row.part, row.change_ns) for row in step.layers] == [
+        ("1 more layer of motif 1", 36), ("2 layers of motif 1", 12),
+        ("1 more layer of motif 0", 12), ("2 layers of motif 0", 4),
+    ]  # fmt: skip
+    single = dict.fromkeys(range(6), (0, 20))
+    step = step_changes(step_report({"o": (1, 80)}, two), step_report({"o": (1, 120)}, single))
+    assert step is not None
+    assert {row.part: row.change_ns for row in step.layers} == {
+        "4 layers": 0, "2 more layers": 40,
+    }  # fmt: skip
+
+
+def test_busy_time_beyond_the_step_is_a_row() -> None:
+    base = step_report({"o": (1, 100)}, step_ns=120)
+    overtaken = msgspec.structs.replace(
+        step_report({"o": (1, 60)}, step_ns=60),
+        roles=step_report({"o": (1, 100)}).roles,
+        layers=step_report({"o": (1, 100)}, {0: (0, 50), 1: (0, 50)}).layers,
+    )
+    step = step_changes(base, overtaken)
+    assert step is not None
+    assert {row.kind: row.change_ns for row in step.roles} == {
+        "role": 0, "beyond_step": -40, "host_tail": -20,
+    }  # fmt: skip
+    step = step_changes(overtaken, overtaken)
+    assert step is not None
+    assert {row.kind for row in step.layers} == {"layer", "beyond_step"}
+
+
+@pytest.mark.parametrize("variant", ["compiled", "eager"])
+def test_a_step_that_is_always_held_up_is_compared_without_that(variant: str) -> None:
+    trace = bundled(variant)
+    before = analyze(trace)
+    held = trace
+    for index, place in enumerate((40, 90, 150)):
+        op = int(np.flatnonzero(before.steps.op_step == index)[place])
+        held = ran_long(held, op, 50_000_000)
+    report = analyze(held).report
+    assert len(report.held_up) == 3
+    step = step_changes(before.report, report)
+    assert step is not None
+    assert_adds_up(step)
+    assert abs(step.change_ns) < 1_000
+    for rows in (step.roles, step.layers):
+        beyond = next(row for row in rows if row.kind == "beyond_step")
+        assert beyond.change_ns == pytest.approx(-50_000_000, abs=1_000)
+
+
+def test_without_a_waterfall_idle_time_is_not_split() -> None:
+    base = step_report({"o": (1, 100)}, idle={"host_wait": 50})
+    other = step_report({"o": (1, 100)}, idle={"host_wait": 90}, waterfall=())
+    step = step_changes(base, other)
+    assert step is not None
+    assert [(row.part, row.kind, row.change_ns) for row in step.roles] == [
+        ("not_busy", "not_busy", 40), ("o", "role", 0),
+    ]  # fmt: skip
+
+
+def findings(base: Report, other: Report) -> Iterator[tuple[str, str]]:
+    found = diff_reports(base, other)
+    assert found.pair.step is None or found.pair.step.roles
+    yield from ((one.code, one.message) for one in found.findings)
+
+
+def test_what_limits_the_comparison_is_said() -> None:
+    layered = step_report({"o": (1, 100)}, {0: (0, 50), 1: (0, 50)})
+    bare = step_report({"other": (1, 90)})
+    said = dict(findings(layered, bare))
+    assert said["no_layers"].startswith("B has no layers")
+    assert step_changes(layered, bare).layers == ()  # type: ignore[union-attr]
+    assert dict(findings(bare, bare))["no_layers"].startswith("A and B have no layers")
+    idle = window_of([step_of(0, 100, {}, gpu_ops=0)])
+    assert dict(findings(layered, idle))["no_roles"].startswith("B has no step with GPU ops")
+    whole = msgspec.structs.replace(layered, steps=(), roles=(), layers=())
+    said = dict(findings(whole, layered))
+    assert "steps_on_one_side" in said
+    assert "no_layers" not in said
+    assert step_changes(whole, layered) is None
+    assert step_changes(None, layered) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "words"),
+    [
+        (("decode", 32, 1000), ("prefill", 32, 1000), "decode steps against prefill steps"),
+        (("decode", 32, 1000), ("decode", 8, 1000), "batch 32 against 8"),
+        (("decode", 1, 1000), ("decode", 1, 2000), "1,000 KV tokens against 2,000"),
+        (("decode", 1, 1000), ("decode", 1, 1090), ""),
+        (("decode", None, None), ("unknown", 8, 1000), ""),
+    ],
+)
+def test_other_steps_are_compared_with_a_finding(one: Any, two: Any, words: str) -> None:
+    base, other = (
+        step_report({"o": (1, 9)}, step_kinds=(StepKindReport(kind, 3, batch, kv, None, 9),))
+        for kind, batch, kv in (one, two)
+    )
+    said = dict(findings(base, other))
+    assert said.get("different_workloads", "").endswith(words)
+    assert ("different_workloads" in said) == bool(words)
+
+
+def test_the_json_round_trips() -> None:
+    reports = recorded()
+    diff = diff_reports(reports["h200-llama-3.2-1b-eager"], reports["h200-llama-3.2-1b-compiled"])
+    assert diff.pair.step is not None
+    assert msgspec.json.decode(msgspec.json.encode(diff), type=Diff) == diff
+    rows = msgspec.json.decode(msgspec.json.encode(diff))["pair"]["step"]["roles"]
+    assert sum(row["change_ns"] for row in rows) == diff.pair.step.change_ns
+    assert all(row.keys() >= {"part", "kind", "base_ns", "other_ns"} for row in rows)

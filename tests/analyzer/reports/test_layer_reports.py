@@ -1,0 +1,71 @@
+"""The time of each layer, compared with a loop over the ops, and with the busy time of the step."""
+
+from pathlib import Path
+
+import pytest
+
+from decodescope.analyzer import Analysis, analyze, load
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+
+FOREIGN = (
+    "mi300x_vllm_decode_graph.json.gz", "h200_llama1b_hf_eager.json.gz",
+    "h100_qwen1.5_0.5b_eager.json.gz",
+)  # fmt: skip
+
+
+def check(found: Analysis) -> None:
+    report = found.report
+    assert report.structure is not None
+    assert report.structure.step is not None
+    step = report.steps[report.structure.step]
+    layers = report.layers
+    assert sum(row.ns_per_step for row in layers) == step.busy_ns
+    assert sum(row.ns_per_step for row in layers) == sum(row.ns_per_step for row in report.roles)
+    assert sum(row.ops for row in layers if row.layer != "outside") == step.gpu_ops
+    numbered = [row for row in layers if isinstance(row.layer, int)]
+    assert [row.layer for row in numbered] == list(range(report.structure.layers))
+    ops = {row.layer: row.ops for row in layers}
+    assert ops.get("prologue", 0) == report.structure.prologue_ops
+    assert ops.get("epilogue", 0) == report.structure.epilogue_ops
+    motifs = [row.motif for row in numbered]
+    assert tuple(map(motifs.count, dict.fromkeys(motifs))) == report.structure.motif_layers
+    assert {row.layer: row.ns_per_step for row in layers if row.ns_per_step} == by_hand(found)
+
+
+def by_hand(found: Analysis) -> dict[int | str, int]:
+    """Each op counts from where the ops before it end, and inside the span only."""
+    assert found.report.structure is not None
+    step, steps, ops = found.report.structure.step, found.steps, found.trace.ops
+    assert step is not None
+    span = int(steps.span.start_ns[step]), int(steps.span.end_ns[step])
+    times: dict[int | str, int] = {}
+    latest = span[0]
+    for row in range(len(ops)):
+        start, end = int(ops.start_ns[row]), int(ops.end_ns[row])
+        if ops.device[row] not in steps.devices[step] or start >= span[1]:
+            continue
+        ns = max(min(end, span[1]) - max(start, latest), 0)
+        latest = max(latest, min(end, span[1]))
+        layer = int(found.structure.layer[row])
+        place: int | str = layer if layer >= 0 else "epilogue"
+        if steps.op_step[row] != step:
+            place = "outside"
+        elif found.structure.prologue[row]:
+            place = "prologue"
+        if ns:
+            times[place] = times.get(place, 0) + ns
+    return times
+
+
+@pytest.mark.parametrize("path", bundled_recordings(), ids=lambda path: path.stem)
+def test_layers_of_recordings(path: Path) -> None:
+    check(analyze(load(path)))
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_layers_of_foreign_traces(name: str, foreign_traces: Path) -> None:
+    check(analyze(load(foreign_traces / name)))
+
+
+def test_without_layers_there_are_no_rows(foreign_traces: Path) -> None:
+    assert analyze(load(foreign_traces / "v100_cuda_graph.json.gz")).report.layers == ()

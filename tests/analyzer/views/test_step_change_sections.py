@@ -1,0 +1,113 @@
+"""A step by role and by layer in every output: what is shown adds up, and names stay text."""
+
+import re
+from decimal import Decimal
+
+import msgspec
+from markdown_it import MarkdownIt
+
+from decodescope.analyzer.comparing.diff import diff_reports
+from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.html.report_page import html_report
+from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.schema.comparison_report import Diff, Pair
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.views.comparison_markdown import comparison_markdown
+from decodescope.analyzer.views.comparison_table import comparison_table
+from decodescope.analyzer.views.pair_sections import Section
+from decodescope.analyzer.views.step_change_sections import step_change_sections
+from tests.helpers.planted.step_reports import step_report
+from tests.helpers.rich_report import text_of
+
+HOSTILE = "a|b `c` *d* <img src=x onerror=alert(1)> [x](y) &amp; \\ \x1b[31mred\nnew\u202e"
+
+
+def layered(ns: int, layers: int = 20, idle_ns: int = 70) -> Report:
+    each: dict[int | str, tuple[int | None, int]] = {n: (0, ns + n) for n in range(layers)}
+    busy_ns = sum(time for _, time in each.values())
+    return step_report({"qkv": (layers, busy_ns)}, each, {"host_wait": idle_ns})
+
+
+def hostile_diff() -> Diff:
+    found = diff_reports(layered(1_500, 3), layered(2_501, 3))
+    assert found.pair.step is not None
+    rows = tuple(
+        msgspec.structs.replace(row, part=HOSTILE, kind="role") for row in found.pair.step.roles
+    )
+    step = msgspec.structs.replace(found.pair.step, roles=rows[:1], layers=rows[:1])
+    return msgspec.structs.replace(found, pair=msgspec.structs.replace(found.pair, step=step))
+
+
+def sections_of(pair: Pair) -> tuple[Section, Section]:
+    roles, layers = step_change_sections(pair)
+    return roles, layers
+
+
+def assert_adds_up_as_shown(section: Section) -> None:
+    """Every column of figures adds up to its last row, digit by digit."""
+    *parts, step = section.rows
+    assert step[0] == "step"
+    for column in (1, 2, 3):
+        figures = [row[column].replace(",", "").replace(UNKNOWN, "0") for row in parts]
+        assert sum(map(Decimal, figures)) == Decimal(step[column].replace(",", ""))
+
+
+def test_what_is_shown_adds_up() -> None:
+    pair = diff_reports(layered(1_500), layered(2_501_000, idle_ns=100)).pair
+    roles, layers = sections_of(pair)
+    assert_adds_up_as_shown(roles)
+    assert_adds_up_as_shown(layers)
+    assert [row[0] for row in roles.rows] == ["qkv", "idle: host_wait", "step"]
+    assert roles.rows[0][1:] == ("30.190", "50,020.190", "+49,990.000", "20", "20")
+    assert layers.rows[0][0] == "layer 0"
+    assert layers.rows[12][0] == "9 more, together"
+    assert len(layers.rows) == 14
+
+
+def test_few_layers_are_all_shown() -> None:
+    _, layers = sections_of(diff_reports(layered(9, 12), layered(5, 12, 80)).pair)
+    assert_adds_up_as_shown(layers)
+    assert len(layers.rows) == 14
+    assert not any("together" in row[0] for row in layers.rows)
+    assert layers.note == ""
+
+
+def test_more_layers_are_said_to_be_compared_by_their_mean() -> None:
+    _, layers = sections_of(diff_reports(layered(9, 5), layered(9, 7)).pair)
+    assert_adds_up_as_shown(layers)
+    assert {"5 layers", "2 more layers"} <= {row[0] for row in layers.rows}
+    assert "mean" in layers.note
+
+
+def test_without_steps_there_is_no_table() -> None:
+    whole = msgspec.structs.replace(layered(9), steps=(), roles=(), layers=())
+    found = diff_reports(whole, layered(9))
+    assert step_change_sections(found.pair) == ()
+    for text in (text_of(comparison_table(found)), comparison_markdown(found)):
+        assert "By role" not in text
+
+
+def test_every_output_has_both_tables() -> None:
+    found = diff_reports(layered(1_500), layered(2_501, idle_ns=90))
+    page = html_report("a title", [], found)
+    for text in (text_of(comparison_table(found)), comparison_markdown(found), page):
+        for words in ("By role", "By layer", "idle: host_wait", "layer 7", "+20.020", "+20.040"):
+            assert words in text.replace("\\", ""), words
+    rows = re.findall(r'<th scope="row">layer \d+</th>', page)
+    assert len(rows) == 20
+
+
+def test_hostile_parts_stay_text() -> None:
+    found = hostile_diff()
+    markdown = comparison_markdown(found)
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(markdown)
+    inline = [token for token in tokens if token.type == "inline"]
+    shown = ["".join(child.content for child in token.children or ()) for token in inline]
+    assert shown.count(plain_line(HOSTILE)) == 2
+    assert {child.type for token in inline for child in token.children or ()} <= {"text"}
+    page = html_report("a title", [], found)
+    assert "<img" not in page
+    assert page.count(r"\x1b[31mred\nnew\u202e") == 2
+    for text in (markdown, page):
+        assert "\x1b" not in text
+        assert "\u202e" not in text

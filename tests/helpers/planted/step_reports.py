@@ -1,0 +1,98 @@
+"""Reports of one step with roles and layers, made by hand, and trace files with planted times."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from decodescope.analyzer import analyze, load
+from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.schema.report import Observer, Report, WaterfallPart
+from decodescope.analyzer.schema.step_change_report import StepChanges, StepPartChange
+from decodescope.analyzer.schema.structure_report import LayerReport, RoleReport, StructureReport
+from decodescope.analyzer.trace import Bools, Trace
+from tests.helpers.comparison_reports import step_of, window_of
+
+Layers = Mapping[int | str, tuple[int | None, int]]
+
+
+def step_report(
+    roles: Mapping[str, tuple[int, int]],
+    layers: Layers | None = None,
+    idle: Mapping[str, int] | None = None,
+    *,
+    step_ns: int | None = None,
+    **changes: Any,
+) -> Report:
+    """A report of one step. `roles` have ops and ns, `layers` motif and ns; the step takes as long
+    as roles and idle time, or `step_ns`, which moves the host tail."""
+    gaps = dict(idle or {})
+    busy_ns = sum(ns for _, ns in roles.values())
+    whole_ns = busy_ns + sum(gaps.values()) if step_ns is None else step_ns
+    rows = tuple(
+        RoleReport(role, ops, ns, 0.0, None, None, "exact") for role, (ops, ns) in roles.items()
+    )
+    made = tuple(
+        LayerReport(layer, motif, 3, ns)  # type: ignore[arg-type]
+        for layer, (motif, ns) in (layers or {}).items()
+    )
+    parts = (
+        WaterfallPart("busy", busy_ns),
+        *(WaterfallPart(name, ns) for name, ns in gaps.items()),
+        WaterfallPart("host_tail", whole_ns - busy_ns - sum(gaps.values())),
+    )
+    numbered = sum(isinstance(layer, int) for layer in layers or {})
+    fields: dict[str, Any] = {
+        "observer": Observer(None, whole_ns, None),
+        "roles": rows,
+        "layers": made,
+        "waterfall": parts,
+        "structure": StructureReport("repetition", numbered, 0, (), 0, "exact"),
+    }
+    return window_of([step_of(0, busy_ns, {})], **(fields | changes))
+
+
+def bundled(variant: str) -> Trace:
+    """The trace of the bundled recording of a variant."""
+    return load(next(p for p in bundled_recordings() if p.stem.endswith(f"1b-{variant}")))
+
+
+def analysed(path: Path) -> Report:
+    return analyze(load(path)).report
+
+
+def slowed(trace: Trace, chosen: Bools, ns: int) -> Trace:
+    """The trace with `ns` more for each chosen op; all later ops of its device begin later."""
+    ops = trace.ops
+    start_ns, end_ns = ops.start_ns.copy(), ops.end_ns.copy()
+    for device in np.unique(ops.device).tolist():
+        mine = ops.device == device
+        after = np.cumsum(np.where(chosen[mine], ns, 0))
+        start_ns[mine] += after - np.where(chosen[mine], ns, 0)
+        end_ns[mine] += after
+    return replace(trace, ops=replace(ops, start_ns=start_ns, end_ns=end_ns))
+
+
+def assert_adds_up(step: StepChanges) -> None:
+    """Both tables add up exactly, on both sides; the largest change is first."""
+    assert step.change_ns == step.other_ns - step.base_ns
+    for rows in filter(None, (step.roles, step.layers)):
+        assert sum(row.change_ns for row in rows) == step.change_ns
+        assert sum(row.base_ns or 0 for row in rows) == step.base_ns
+        assert sum(row.other_ns or 0 for row in rows) == step.other_ns
+        moved = [abs(row.change_ns) for row in rows]
+        assert moved == sorted(moved, reverse=True)
+        assert len({(row.kind, row.part) for row in rows}) == len(rows)
+
+
+def swapped(rows: Sequence[StepPartChange]) -> list[StepPartChange]:
+    """The rows as they are with the two sides exchanged."""
+    return [
+        StepPartChange(
+            *(row.part, row.kind, row.other_ns, row.base_ns, -row.change_ns),
+            *(row.other_ops, row.base_ops),
+        )
+        for row in rows
+    ]
