@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from decodescope.analyzer import Given, analyze, load
+from decodescope.analyzer import Analysis, Given, analyze, load
 from decodescope.analyzer.attribution.capture_choice import NOT_USED
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
