@@ -99,10 +99,11 @@ def find_ranges(timeline: Timeline) -> Ranges:
     )
 
 
-def attribution(ranges: Ranges) -> Attribution:
-    """How many ops have a path, by its confidence; ops without one count as "none"."""
+def attribution(ranges: Ranges, inferred: int = 0) -> Attribution:
+    """How many ops have a path, by its confidence; ops without one count as "none". `inferred` is
+    how many have another one that was found in their names."""
     exact, partial, none = np.bincount(ranges.confidence, minlength=3).tolist()
-    return Attribution(exact=exact, partial=partial, none=none)
+    return Attribution(exact=exact, partial=partial, none=none, inferred=inferred)
 
 
 def _host_nodes(

@@ -110,7 +110,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         capture=trace.capture,
         observer=observer,
         largest_gaps=largest_gaps(timeline, ranges),
-        attribution=attribution(ranges),
+        attribution=attribution(own_ranges, int((ranges.op_node != own_ranges.op_node).sum())),
         waterfall=()
         if no_verdict(found) or step is None or observer is None
         else _waterfall(timeline, observer, step, costs.step, held_up),

@@ -67,7 +67,7 @@ def find_costs(
     """The costs of `step`. A model that contradicts the trace is not used: a finding says where."""
     capture = timeline.trace.capture
     name, peak = _device(timeline, step, given)
-    cost = None if capture is None else _of_capture(capture, name, given.peak, peak)
+    cost = None if capture is None else captured_cost(capture, given.peak)
     model = given.model or (None if capture is None else _model_of(capture))
     if model is None or step is None or timeline.trace.on_cpu:
         return Costs(cost, peak=peak)
@@ -127,9 +127,8 @@ def _device(timeline: Timeline, step: int | None, given: Given) -> tuple[str, Da
     return name, given.peak or datasheet_peak(name)
 
 
-def _of_capture(
-    capture: CaptureInfo, name: str, given: DatasheetPeak | None, peak: DatasheetPeak | None
-) -> StepCost | None:
+def captured_cost(capture: CaptureInfo, given: DatasheetPeak | None = None) -> StepCost | None:
+    """The cost of a step of one of decodescope's own runs; `given` replaces the peaks."""
     if capture.device == "cpu" or capture.bytes_per_step <= 0:
         return None
     return StepCost(
@@ -139,9 +138,9 @@ def _of_capture(
         bytes_per_step=capture.bytes_per_step,
         flops_per_step=capture.flops_per_step,
         batch=capture.batch,
-        device_name=name,
+        device_name=capture.device_name,
         measured_peak_bytes_per_s=None if given else capture.measured_peak_bytes_per_s,
-        **_peaks(peak, capture.dtype),
+        **_peaks(given or datasheet_peak(capture.device_name), capture.dtype),
     )
 
 

@@ -249,11 +249,14 @@ class RangeReport(Struct, frozen=True):
 
 
 class Attribution(Struct, frozen=True):
-    """How many GPU ops have a range path, by confidence; "none" includes ops outside any range."""
+    """How many GPU ops have a range path from the host, a reference or a graph's capture, by
+    confidence; "none" includes ops outside any range. `inferred` counts the ops, of any of these,
+    whose shown path was found in the names of kernels."""
 
     exact: int
     partial: int
     none: int
+    inferred: int = 0
 
 
 class Verdict(Struct, frozen=True):

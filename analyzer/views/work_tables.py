@@ -227,4 +227,7 @@ def attribution_line(report: Report, attribution: Attribution) -> Text:
         )
         if number
     ]
-    return Text(f"of {count(ops)} {ops_word(report)}: {', '.join(parts)} attributed", style="dim")
+    said = f"of {count(ops)} {ops_word(report)}: {', '.join(parts)} attributed"
+    if attribution.inferred:
+        said += f"; {percent(attribution.inferred / ops)} % have a path inferred from kernel names"
+    return Text(said, style="dim")

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from decodescope.analyzer.reports.step_costs import captured_cost
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
@@ -127,6 +128,8 @@ def window_of(
             WaterfallPart("dependency", 0),
         ),
     )
+    if (capture := changes.get("capture")) is not None:
+        changes.setdefault("step_cost", captured_cost(capture))
     return msgspec.structs.replace(report, **changes)
 
 

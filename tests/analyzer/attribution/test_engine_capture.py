@@ -7,14 +7,20 @@ from typing import Any
 
 import pytest
 
-from decodescope.analyzer import Given, analyze, load
+from decodescope.analyzer import Analysis, Given, analyze, load
+from decodescope.analyzer.attribution.capture_choice import NOT_USED
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
-from decodescope.analyzer.schema.report import Attribution
+from decodescope.analyzer.schema.report import Attribution, Finding
 from decodescope.analyzer.trace import Trace
 from tests.helpers.foreign.captures import attributed
 
 LAYERS = 24
+
+
+def not_used(analysis: Analysis) -> list[Finding]:
+    """Why captures were not used."""
+    return [one for one in analysis.report.health.findings if one.code == NOT_USED]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +51,7 @@ def test_every_op_of_the_replay_has_a_path(pair: tuple[Trace, bytes]) -> None:
     # An independent count: attention is what lies between compiled pieces, once a layer.
     called = [f"GraphModule_0[{n}]/vllm::unified_attention_with_output" for n in range(LAYERS)]
     assert pieces == called
-    assert analysis.report.health.findings == ()
+    assert not_used(analysis) == []
 
 
 def test_without_kernel_names_operators_decide(pair: tuple[Trace, bytes]) -> None:
@@ -71,7 +77,7 @@ def test_captures_that_do_not_fit_are_not_used(
     other = read_kineto_bytes(changed(capture, **{old: new}), "capture.json")
     analysis = analyze(trace, Given((other,)))
     assert attributed(analysis) == Attribution(exact=13, partial=0, none=421)
-    (finding,) = analysis.report.health.findings
+    (finding,) = not_used(analysis)
     assert finding.code == "capture_not_used"
     assert "capture.json" in finding.message
 
@@ -102,11 +108,11 @@ def test_several_captures_and_the_trace_itself(pair: tuple[Trace, bytes]) -> Non
     wrong = read_kineto_bytes(changed(capture, capture_32_FULL="capture_16_FULL"), "wrong.json")
     analysis = analyze(trace, Given((wrong, right)))
     assert attributed(analysis).exact == 434
-    (finding,) = analysis.report.health.findings
+    (finding,) = not_used(analysis)
     assert finding.message.startswith("the capture wrong.json is not used: it captured batch 16")
     again = analyze(trace, Given((right, right)))
     assert attributed(again).exact == 434
-    assert again.report.health.findings == ()
+    assert not_used(again) == []
 
 
 def test_python_functions_of_a_capture_are_not_kept(pair: tuple[Trace, bytes]) -> None:

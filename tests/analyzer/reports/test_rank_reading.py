@@ -95,7 +95,7 @@ def test_what_a_process_prints_is_not_taken_for_a_trace(
 ) -> None:
     chatty = (
         "; from decodescope.analyzer.reports import rank_worker as w; read = w.read_rank; "
-        "w.read_rank = lambda path: (print('chatter'), read(path))[1]; main(sys.argv[2:])"
+        "w.read_rank = lambda *what: (print('chatter'), read(*what))[1]; main(sys.argv[2:])"
     )
     monkeypatch.setattr(
         rank_reading, "_START", rank_reading._START.replace("; main(sys.argv[2:])", chatty)
@@ -109,7 +109,7 @@ def test_an_error_that_nobody_foresaw_arrives(
 ) -> None:
     broken = (
         "; from decodescope.analyzer.reports import rank_worker as w; "
-        "w.read_rank = lambda path: 1 // 0; main(sys.argv[2:])"
+        "w.read_rank = lambda *what: 1 // 0; main(sys.argv[2:])"
     )
     monkeypatch.setattr(
         rank_reading, "_START", rank_reading._START.replace("; main(sys.argv[2:])", broken)

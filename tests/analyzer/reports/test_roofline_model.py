@@ -37,19 +37,19 @@ def test_no_point_is_over_its_roof_by_more_than_its_share_says(eager):
 
 
 def test_the_whole_step_is_a_point_of_its_own(eager):
-    step, capture = roofline_model(eager).step, eager.capture
+    step, cost = roofline_model(eager).step, eager.step_cost
     assert step is not None
     assert step.ns == eager.observer.unprofiled_step_ns
-    assert step.intensity == pytest.approx(capture.flops_per_step / capture.bytes_per_step)
-    unknown = msgspec.structs.replace(capture, flops_per_step=None)
-    assert roofline_model(msgspec.structs.replace(eager, capture=unknown)).step is None
+    assert step.intensity == pytest.approx(cost.flops_per_step / cost.bytes_per_step)
+    unknown = msgspec.structs.replace(cost, flops_per_step=None)
+    assert roofline_model(msgspec.structs.replace(eager, step_cost=unknown)).step is None
 
 
 def test_ceilings_name_their_source(eager):
     model = roofline_model(eager)
     assert [one.label for one in model.bandwidths] == ["measured", "datasheet"]
     assert [one.label for one in model.computes] == ["datasheet bf16"]
-    sheet_only = msgspec.structs.replace(eager, capture=None)
+    sheet_only = msgspec.structs.replace(eager, step_cost=None)
     model = roofline_model(sheet_only)
     assert [one.label for one in model.bandwidths] == ["datasheet"]
     assert {"datasheet bf16", "datasheet fp32"} <= {one.label for one in model.computes}
@@ -66,7 +66,7 @@ def test_a_figure_of_bandwidth_says_its_moment(eager):
     assert live is not None
     assert (live.moment, live.step_ns) == ("now", scripted.stats(1).step_p50_ns)
     assert live_bandwidth(None, scripted.hello()) is None
-    assert window_bandwidths(msgspec.structs.replace(eager, capture=None)) == ()
+    assert window_bandwidths(msgspec.structs.replace(eager, step_cost=None)) == ()
 
 
 def test_the_verdict_says_which_step_it_rests_on(eager):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from decodescope.analyzer.reports.step_costs import captured_cost
 from decodescope.analyzer.roofline.peaks import (
     bandwidth,
     datasheet_peak,
@@ -139,12 +140,14 @@ def judged(
     ratio = profiled_ns / step_ns if profiled_ns and step_ns else None
     observer = Observer(step_ns, profiled_ns, ratio) if step_ns else None
     devices = [window] if window else []
-    return verdict(Evidence(devices, launches(depth), steps, capture, observer))
+    cost = captured_cost(capture) if capture else None
+    return verdict(Evidence(devices, launches(depth), steps, capture, observer, cost=cost))
 
 
 def test_a_rate_says_of_which_step_it_is() -> None:
     observer = Observer(None, 2000, None)
-    found = verdict(Evidence([device(0)], launches(9.0), (), CAPTURE, observer))
+    cost = captured_cost(CAPTURE)
+    found = verdict(Evidence([device(0)], launches(9.0), (), CAPTURE, observer, cost=cost))
     (reason,) = (one for one in found.because if "of the peak" in one)
     assert reason.startswith("a profiled step (2.00 µs) reads 2400.0 GB/s, 50.0%")
 
