@@ -52,16 +52,15 @@ def find_structure(timeline: Timeline, rules: NameRules) -> Structure:
         of_step={},
     )
     whole = names_without_numbers(trace.names)
-    known: dict[bytes, tuple[StepLayers | None, Int8s]] = {}
+    alike: dict[bytes, list[tuple[int, Int64s]]] = {}
     for step, rows in _sequences(timeline):
-        names = trace.ops.name[rows]
-        key = names.tobytes()
-        if key not in known:
-            known[key] = _structure_of(trace, rows, meanings, whole)
-        layers, roles = known[key]
-        found.of_step.setdefault(step, (rows, layers))
+        alike.setdefault(trace.ops.name[rows].tobytes(), []).append((step, rows))
+    for sequences in alike.values():
+        layers, roles = _structure_of(trace, sequences[0][1], meanings, whole)
+        for step, rows in sequences:
+            found.of_step.setdefault(step, (rows, layers))
         if layers is not None:
-            _enter(found, rows, layers, roles, by_name)
+            _enter(found, np.stack([rows for _, rows in sequences]), layers, roles, by_name)
     return found
 
 
@@ -82,14 +81,15 @@ def _structure_of(
 def _enter(
     found: Structure, rows: Int64s, layers: StepLayers, roles: Int8s, by_name: Int8s
 ) -> None:
+    """Enter what is known of some sequences with the same names: [sequences, ops]."""
+    place = np.full(rows.shape[1], NO_LAYER, dtype=np.int32)
     for number, layer in enumerate(layers.layers):
-        found.layer[rows[layer.start : layer.end]] = number
-    found.prologue[rows[: layers.layers[0].start]] = True
-    same = roles == by_name[rows]
+        place[layer.start : layer.end] = number
+    found.layer[rows] = place
+    found.prologue[rows[:, : layers.layers[0].start]] = True
     found.role[rows] = roles
-    found.confidence[rows] = np.where(
-        roles == OTHER, UNKNOWN_ROLE, np.where(same, BY_NAME, BY_PLACE)
-    )
+    known = np.where(roles == by_name[rows[0]], BY_NAME, BY_PLACE)
+    found.confidence[rows] = np.where(roles == OTHER, UNKNOWN_ROLE, known)
 
 
 def _sequences(timeline: Timeline) -> Iterator[tuple[int, Int64s]]:

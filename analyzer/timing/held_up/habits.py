@@ -32,8 +32,9 @@ class Habit(Columns):
 def step_kinds(timeline: Timeline) -> list[str]:
     """The kind of each step: its name with "*" for counts, so that steps with and without prefill
     requests (`…context_0…`) are of different kinds."""
-    names = (timeline.step_name(index) for index in range(len(timeline.steps)))
-    return [_COUNTS.sub("*", step_kind(name)) for name in names]
+    names = [timeline.step_name(index) for index in range(len(timeline.steps))]
+    kinds = {name: _COUNTS.sub("*", step_kind(name)) for name in set(names)}
+    return [kinds[name] for name in names]
 
 
 def numbered(*keys: NDArray[np.integer]) -> Int64s:
