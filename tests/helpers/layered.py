@@ -1,0 +1,41 @@
+"""Hand-made decode steps whose layers and roles follow from the names of their kernels alone."""
+
+from tests.helpers.kineto_events import Event, call, op, span
+
+PROLOGUE = ("vectorized_gather_kernel_embedding",)
+LAYER = (
+    "fused_add_rms_norm_kernel", "cutlass_gemm_qkv", "rotary_embedding_kernel",
+    "reshape_and_cache_flash_kernel", "flash_fwd_splitkv_kernel", "cutlass_gemm_o",
+    "fused_add_rms_norm_kernel", "cutlass_gemm_up", "act_and_mul_kernel", "cutlass_gemm_down",
+)  # fmt: skip
+LAYER_ROLES = (
+    "norm", "qkv", "rope", "kv_write", "attention", "o", "norm", "gate_up", "activation", "down",
+)  # fmt: skip
+EPILOGUE = ("fused_add_rms_norm_kernel", "cutlass_gemm_head", "argmax_kernel")
+LENGTH, GAP, STEP = 900, 100, 100_000
+
+
+def step_names(layers: int, more: str = "") -> list[str]:
+    """The kernels of one step; `more` is added to each name."""
+    return [f"{name}{more}" for name in (*PROLOGUE, *LAYER * layers, *EPILOGUE)]
+
+
+def layered(
+    layers: int = 4, *, steps: int = 2, graph: bool = True, more: str = "", name: str = "step_{}"
+) -> list[Event]:
+    """Steps of 0.9 µs kernels, 0.1 µs apart, launched by one graph or one by one."""
+    events: list[Event] = []
+    for step in range(steps):
+        at, kernels = step * STEP, step_names(layers, more)
+        if name:
+            events.append(span(at, at + STEP - 1_000, name.format(step)))
+        if graph:
+            events.append(call(at + 10, at + 60, step + 1, name="cudaGraphLaunch"))
+        for place, kernel in enumerate(kernels):
+            number = step + 1 if graph else step * len(kernels) + place + 1
+            start = at + 2_000 + place * (LENGTH + GAP)
+            ids = {"graph_id": 1, "graph_node_id": place + 1} if graph else {}
+            if not graph:
+                events.append(call(start - 800, start - 500, number))
+            events.append(op(start, start + LENGTH, number, name=kernel, **ids))
+    return events
