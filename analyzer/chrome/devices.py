@@ -160,9 +160,7 @@ def _gap_slices(analysis: Analysis, text: EventText, pieces: HostWaits, pid: int
         yield text.slice(_GAP_CATEGORY, name, pid, _GAP_TRACK, start, end, args)
 
 
-def _held_up_slices(
-    analysis: Analysis, text: EventText, device: int, pid: int
-) -> Iterator[str]:
+def _held_up_slices(analysis: Analysis, text: EventText, device: int, pid: int) -> Iterator[str]:
     """What held the device up; intervals that overlap get tracks of their own."""
     trace = analysis.trace
     held = sorted((one for one in analysis.held_up if one.device == device), key=_when)
