@@ -1,5 +1,5 @@
-"""The model's ranges above the ops of a stream: those of graph replays, which the host never opened,
-and the layers and roles that were inferred from the names of kernels.
+"""The model's ranges above the ops of a stream: those of graph replays, which the host never
+opened, and the layers and roles that were inferred from the names of kernels.
 
 A slice covers consecutive ops of one path on one stream, from the first start to the last end. An
 op that starts before the previous one ended cuts the ranges of that one short, so that slices
