@@ -15,6 +15,7 @@ from decodescope.analyzer.schema.comparison_report import (
     SpeedRatio,
     Standing,
 )
+from decodescope.analyzer.schema.held_up_report import SteadyState
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
 from decodescope.analyzer.schema.structure_report import RoleReport, StructureReport
 
@@ -29,7 +30,7 @@ _PART_WORDS = {
 INFERRED_NOTE = "inferred from kernel names: no range of the model contains these ops"
 ROLE_KNOWN_BY = {"exact": "name", "partial": "place", "none": "unknown"}
 ROLES_NOTE = (
-    "critical time in the median decode step: roles add up to its busy time; a role is known by "
+    "Critical time in the median decode step: roles add up to its busy time; a role is known by "
     "its kernels' names, or by their place in the layer"
 )
 _LAYERS_BY = {
@@ -138,6 +139,15 @@ def overlap_words(report: Report) -> str:
     if any(kernel.roofline is not None for kernel in report.kernels):
         text += ", rates and the share of the limit of durations: lower bounds"
     return text
+
+
+def held_up_words(steady: SteadyState, times: int) -> str:
+    """For how long devices were held up, and how idle they are without that."""
+    often = "once" if times == 1 else f"{count(times)} times"
+    return (
+        f"{often}, for {duration(steady.held_up_ns)} in all; without that, idle for "
+        f"{percent(steady.idle_share)} % of {duration(steady.window_ns)}"
+    )
 
 
 def layers_words(structure: StructureReport) -> str:
