@@ -156,8 +156,9 @@ def layers_words(structure: StructureReport) -> str:
     of_each = ", ".join(f"{count(layers)} of {count(ops)} ops" for layers, ops in motifs)
     layers = "layer" if structure.layers == 1 else "layers"
     certainty = "" if structure.confidence == "exact" else ", some unlike the others"
+    before = "op" if structure.prologue_ops == 1 else "ops"
     return (
-        f"{count(structure.layers)} {layers} ({of_each}), {count(structure.prologue_ops)} ops "
+        f"{count(structure.layers)} {layers} ({of_each}), {count(structure.prologue_ops)} {before} "
         f"before and {count(structure.epilogue_ops)} after them, "
         f"{_LAYERS_BY.get(structure.source, structure.source)}{certainty}"
     )

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, Given, analyze, load
 from decodescope.analyzer.chrome.export import export_chrome
-from decodescope.analyzer.trace import Trace
 from tests.analyzer.chrome.test_chrome_export import assert_nested, figures
 from tests.helpers.hostile import HOSTILE
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
-from tests.helpers.layered import EPILOGUE, LAYER, LAYER_ROLES, PROLOGUE, layered
+from tests.helpers.layered import EPILOGUE, LAYER, LAYER_ROLES, PROLOGUE, layered, slow_layered
 from tests.helpers.planting import held_before, launching_calls, ran_long, with_pause
 
 MS = 1_000_000
@@ -128,19 +127,8 @@ def held(analysis: Analysis, folder: Path) -> list[Event]:
     return of_category(events, "held_up")
 
 
-def slow_steps() -> Trace:
-    events = []
-    for one in layered(2, steps=6, graph=False):
-        events.append(one | {key: _times_a_hundred(one[key]) for key in ("ts", "dur")})
-    return trace_of(*events)
-
-
-def _times_a_hundred(text: str) -> str:
-    return f"@{Decimal(text.strip('@')) * 100:.3f}@"
-
-
 def test_what_held_a_device_up_has_a_track(tmp_path: Path) -> None:
-    trace = slow_steps()
+    trace = slow_layered()
     clean = analyze(trace)
     assert held(clean, tmp_path) == []
     kinds = {
@@ -160,7 +148,7 @@ def test_what_held_a_device_up_has_a_track(tmp_path: Path) -> None:
 
 
 def test_a_pause_of_the_profiler_survives_the_export(tmp_path: Path) -> None:
-    trace = slow_steps()
+    trace = slow_layered()
     first = launching_calls(trace)[40]
     at = int(trace.calls.start_ns[first])
     planted = held_before(trace, first, 463 * MS, None)
