@@ -14,8 +14,8 @@ from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.trace import Trace
+from tests.helpers.foreign.layered import layered
 from tests.helpers.kineto_events import trace_of
-from tests.helpers.layered import layered
 from tests.helpers.planting import held_before, launching_calls, with_pause
 from tests.helpers.trace_processor import LoadedTrace, loaded
 

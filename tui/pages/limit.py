@@ -9,7 +9,7 @@ from decodescope.tui.panels.limit.waterfall import WaterfallPanel
 
 _VERDICT_MAX_ROWS = 12
 _DETAILS_BESIDE_WIDTH = 110
-_ROLES_BESIDE_WIDTH = 130
+_ROLES_BESIDE_WIDTH = 110
 
 
 def bands(room: Room) -> list[Band]:

@@ -12,9 +12,16 @@ from hypothesis import strategies as st
 from decodescope.analyzer import Analysis, Given, analyze, load
 from decodescope.analyzer.chrome.export import export_chrome
 from tests.analyzer.chrome.test_chrome_export import assert_nested, figures
+from tests.helpers.foreign.layered import (
+    EPILOGUE,
+    LAYER,
+    LAYER_ROLES,
+    PROLOGUE,
+    layered,
+    slow_layered,
+)
 from tests.helpers.hostile import HOSTILE
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
-from tests.helpers.layered import EPILOGUE, LAYER, LAYER_ROLES, PROLOGUE, layered, slow_layered
 from tests.helpers.planting import held_before, launching_calls, ran_long, with_pause
 
 MS = 1_000_000

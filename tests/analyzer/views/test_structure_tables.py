@@ -22,8 +22,8 @@ from decodescope.analyzer.views.csv_export import render_csv
 from decodescope.analyzer.views.report_table import report_table
 from decodescope.analyzer.views.structure_tables import roles_table
 from decodescope.analyzer.views.words import layers_words
+from tests.helpers.foreign.layered import held_up, slow_layered
 from tests.helpers.hostile import HOSTILE, unsafe
-from tests.helpers.layered import held_up, slow_layered
 
 ROWS = (
     RoleReport("communication", 1_144, 7_170_000, 0.669, 12_345_678_901, 6_543_210, "exact"),

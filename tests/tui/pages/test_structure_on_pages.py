@@ -35,9 +35,9 @@ from tests.helpers.app.recorded import (
     view_of,
     window,
 )
+from tests.helpers.foreign.layered import LAYER, held_up, layered, slow_layered
 from tests.helpers.hostile import HOSTILE, unsafe
 from tests.helpers.kineto_events import document, op
-from tests.helpers.layered import LAYER, held_up, layered, slow_layered
 from tests.helpers.scripted import settle, text_of
 
 PAGES = range(1, 7)
@@ -152,6 +152,25 @@ def test_the_verdict_ends_with_the_layers_and_what_held_up(slow: Window) -> None
         f"{percent(steady.idle_share)} % of {duration(steady.window_ns)}"
     )
     assert said(overview_lines(slow))["step"] in layers
+
+
+def test_a_vllm_step_has_layers_and_roles_on_the_pages(foreign_traces: Path) -> None:
+    shown = analyse_files([foreign_traces / "mi300x_vllm_decode_graph.json.gz"], 0.0)
+    step = shown.report.steps[0].name
+    lanes = {lane.key.level: lane for lane in shown.lanes.lanes if lane.key.kind == "range"}
+    names = [[shown.lanes.names[label] for label in lanes[level].slices.label.tolist()]
+             for level in (1, 2)]  # fmt: skip
+    assert [name for name in names[0] if name.startswith("layer")] == [
+        f"layer.{number}" for number in range(24)
+    ]
+    assert {"qkv", "attention", "experts", "router"} <= set(names[1])
+    folded = said(range_lines(shown, f"{step}/layer.*"))
+    assert folded["layers"] == "24, 2 motifs: 12 of 17 ops, 12 of 18 ops"
+    assert folded["roles"].startswith("experts ")
+    odd = said(range_lines(shown, f"{step}/layer.1"))
+    assert odd["layer"] == "1 of 24 (from 0), 18 ops, motif 2 of 2"
+    name = next(k.name for k in shown.report.kernels if "unified_attention_3d" in k.name)
+    assert said(kernel_lines(shown, name))["role"] == "attention, known by name"
 
 
 # Held up

@@ -88,11 +88,13 @@ class RolesPanel(Panel[RolesData]):
 
 
 def _fitting(data: RolesData, width: int) -> list[str]:
-    """The columns that fit, those of bytes only if any role's are known."""
+    """The columns that fit, those of bytes only if any role's are known; a bar goes before how a
+    role is known."""
     known = any(role.bytes is not None for role in data.roles)
     heads = [head for head in _HEADS if known or head not in _OF_BYTES]
     for dropped in _DROPPED:
-        if _NAME_CELLS + sum(_CELLS[head] for head in heads) <= width:
+        more = _LEAST_BAR + 2 if dropped == "by" else 0
+        if _NAME_CELLS + sum(_CELLS[head] for head in heads) + more <= width:
             break
         heads = [head for head in heads if head != dropped]
     return heads
