@@ -8,13 +8,14 @@ import numpy as np
 from decodescope.analyzer.attribution.range_tree import NO_NODE
 from decodescope.analyzer.attribution.replays import CONFIDENCES
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
-from decodescope.analyzer.chrome.model_ranges import replay_slices
+from decodescope.analyzer.chrome.model_ranges import op_args, range_slices, slice_args
 from decodescope.analyzer.chrome.tracks import first_fit
 from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.gaps import HOST_WAIT
+from decodescope.analyzer.timing.held_up.comparing import HeldUp
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, HostWaits
 from decodescope.analyzer.timing.intervals import depth_changes
 from decodescope.analyzer.timing.queue_depth import times_in_queue
@@ -22,9 +23,10 @@ from decodescope.analyzer.trace import Int64s, Trace, grouped
 from decodescope.analyzer.views.words import device_words
 
 _GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
-_RANGE_CATEGORY = "model_range"
+_RANGE_CATEGORIES = ("model_range", "inferred_range")
 _GAP_CATEGORY = "gap"
-_GAP_TRACK = 1
+_HELD_UP_CATEGORY = "held_up"
+_GAP_TRACK, _HELD_UP_TRACK = 1, 2
 _FIRST_STREAM_TRACK = 10
 _PIECE_NAMES = (*GAP_CLASSES, *(f"host_wait: {label}" for label in HOST_WAIT_LABELS))
 
@@ -32,7 +34,7 @@ _PIECE_NAMES = (*GAP_CLASSES, *(f"host_wait: {label}" for label in HOST_WAIT_LAB
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamTracks:
     """One stream of a device: its ops and the track of each. The track `above` the others is for
-    the ranges of its graph replays."""
+    the model's ranges."""
 
     stream: int
     above: int
@@ -60,6 +62,7 @@ def device_events(
     device = int(trace.ops.device[mine[0]])
     yield text.thread(pid, _GAP_TRACK, "idle gaps")
     yield from _gap_slices(analysis, text, pieces, pid)
+    yield from _held_up_slices(analysis, text, device, pid)
     busy = analysis.busy[device]
     for start, end in rows_of((busy.start_ns, busy.end_ns)):
         yield text.counter("busy", pid, start, 1)
@@ -88,15 +91,15 @@ def device_name(trace: Trace, device: int) -> str:
 def _range_slices(
     analysis: Analysis, text: EventText, stream: StreamTracks, pid: int
 ) -> Iterator[str]:
-    slices = replay_slices(analysis, stream.ops)
+    slices, tree = range_slices(analysis, stream.ops), analysis.ranges.tree
     if slices:
-        label = f"stream {stream.stream} model ranges (reconstructed)"
-        yield text.thread(pid, stream.above, label)
-    names, paths = analysis.ranges.tree.names, analysis.ranges.paths
+        inferred = any(tree.inferred[one.node] for one in slices)
+        how = "inferred from kernel names" if inferred else "reconstructed"
+        yield text.thread(pid, stream.above, f"stream {stream.stream} model ranges ({how})")
     for one in slices:
-        args = {"path": paths[one.node], "confidence": CONFIDENCES[one.confidence]}
-        name = text.quoted(names[one.node])
-        yield text.slice(_RANGE_CATEGORY, name, pid, stream.above, one.start_ns, one.end_ns, args)
+        category = _RANGE_CATEGORIES[tree.inferred[one.node]]
+        name, args = text.quoted(tree.names[one.node]), slice_args(analysis, one)
+        yield text.slice(category, name, pid, stream.above, one.start_ns, one.end_ns, args)
 
 
 def _op_slices(
@@ -113,7 +116,8 @@ def _op_slices(
         *(ops.graph_id, ops.graph_node_id, ops.shape, ranges.op_node, ranges.confidence),
     )
     rows = rows_of((stream.tracks[order], *(column[mine[order]] for column in columns)))
-    for track, kind_, name, start, end, correlation, external, graph, in_graph, *more in rows:
+    for row, part in zip(rows, op_args(analysis, mine[order]), strict=True):
+        track, kind_, name, start, end, correlation, external, graph, in_graph, *more = row
         shape, node, sure = more
         ids = {"correlation": correlation, "External id": external}
         ids |= {"graph id": graph, "graph node id": in_graph}
@@ -122,6 +126,7 @@ def _op_slices(
             args |= shapes[shape]
         if node != NO_NODE:
             args |= {"range": ranges.paths[node], "confidence": CONFIDENCES[sure]}
+        args |= part
         yield text.slice(_GPU_CATEGORIES[kind_], text.name(name), pid, track, start, end, args)
 
 
@@ -153,6 +158,31 @@ def _gap_slices(analysis: Analysis, text: EventText, pieces: HostWaits, pid: int
             args["range"] = ranges.paths[ranges.op_node[following]]
         name = text.quoted(_PIECE_NAMES[label])
         yield text.slice(_GAP_CATEGORY, name, pid, _GAP_TRACK, start, end, args)
+
+
+def _held_up_slices(analysis: Analysis, text: EventText, device: int, pid: int) -> Iterator[str]:
+    """What held the device up; intervals that overlap get tracks of their own."""
+    trace = analysis.trace
+    held = sorted((one for one in analysis.held_up if one.device == device), key=_when)
+    if not held:
+        return
+    spans = np.array([(one.start_ns, one.end_ns) for one in held], dtype=np.int64)
+    tracks = first_fit(spans[:, 0], spans[:, 1], may_nest=True).tolist()
+    order = sorted(range(len(held)), key=lambda place: (tracks[place], place))
+    for track in sorted(set(tracks)):
+        yield text.thread(pid, _HELD_UP_TRACK + track, "held up")
+    for one, track in ((held[place], tracks[place]) for place in order):
+        args: dict[str, object] = {"why": one.why, "evidence": one.evidence}
+        if one.call >= 0:
+            args["call"] = trace.names[trace.calls.name[one.call]]
+        step = int(analysis.steps.op_step[one.op]) if one.op >= 0 else -1
+        args |= given({"step": step})
+        name, place = text.quoted(f"held up: {one.why.replace('_', ' ')}"), _HELD_UP_TRACK + track
+        yield text.slice(_HELD_UP_CATEGORY, name, pid, place, one.start_ns, one.end_ns, args)
+
+
+def _when(one: HeldUp) -> tuple[int, int]:
+    return one.start_ns, -one.end_ns
 
 
 def gap_pieces(analysis: Analysis) -> HostWaits:

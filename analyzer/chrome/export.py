@@ -19,7 +19,7 @@ from decodescope.analyzer.chrome.devices import (
     stream_tracks,
 )
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
-from decodescope.analyzer.chrome.tracks import as_drawn
+from decodescope.analyzer.chrome.tracks import as_drawn, first_fit
 from decodescope.analyzer.files import replacing_stream
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, work_rows
 from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY
@@ -34,10 +34,11 @@ _EVENTS_PER_WRITE = 4096
 def export_chrome(analysis: Analysis, path: Path | str) -> None:
     """Write `path` (.json, or .json.gz compressed), whole or not at all.
 
-    Tracks: host threads with ranges, operators and API calls; each stream of each device, below the
-    ranges of its graph replays and with extra tracks for ops that overlap on it; the gaps of each
-    device with their classes; counters of queue depth and busy time. Arrows go from launch calls to
-    their ops.
+    Tracks: host threads with ranges, operators and API calls; the profiler's own pauses; each
+    stream of each device, below the ranges of its graph replays and the layers and roles that were
+    inferred from names, and with extra tracks for ops that overlap on it; the gaps of each device
+    with their classes, and what held it up; counters of queue depth and busy time. Arrows go from
+    launch calls to their ops.
 
     Raises:
         InputError: the file cannot be written.
@@ -76,7 +77,7 @@ def _head(trace: Trace, origin_ns: int) -> bytes:
 
 
 def _earliest(trace: Trace) -> int:
-    groups = (trace.ops, trace.ranges, trace.cpu_ops, trace.calls)
+    groups = (trace.ops, trace.ranges, trace.cpu_ops, trace.calls, trace.overhead)
     return min((int(group.start_ns[0]) for group in groups if len(group)), default=0)
 
 
@@ -85,7 +86,8 @@ def _events(analysis: Analysis, text: EventText) -> Iterator[str]:
     groups = (trace.ranges, trace.cpu_ops, trace.calls)
     drawn = as_drawn(HostEvents.concatenate(groups))
     yield from _host_events(text, drawn, np.repeat(np.arange(3), [len(one) for one in groups]))
-    pid_base = max(_FIRST_FREE_PID, int(drawn.pid.max(initial=0)) + 2)
+    pid_base = max(_FIRST_FREE_PID, int(drawn.pid.max(initial=0)) + 3)
+    yield from _pauses(trace, text, pid_base - 2)
     pieces = gap_pieces(analysis)
     pieces_of = rows_by(analysis.gaps.device[pieces.gap])
     ops_of = rows_by(trace.ops.device)
@@ -113,6 +115,21 @@ def _host_events(text: EventText, events: HostEvents, category: Int64s) -> Itera
     for kind, name, pid, tid, start, end, correlation, external in rows_of(columns, order):
         args = given({"correlation": correlation, "External id": external})
         yield text.slice(_HOST_CATEGORIES[kind], text.name(name), pid, tid, start, end, args)
+
+
+def _pauses(trace: Trace, text: EventText, pid: int) -> Iterator[str]:
+    """The profiler's own pauses, which belong to no thread: those that overlap get tracks of their
+    own."""
+    pauses = trace.overhead
+    if not len(pauses):
+        return
+    yield text.process(pid, "profiler pauses", 0)
+    order = np.lexsort((-pauses.end_ns, pauses.start_ns))
+    track = first_fit(pauses.start_ns[order], pauses.end_ns[order], may_nest=True)
+    columns = (pauses.name, pauses.start_ns, pauses.end_ns)
+    rows = zip(track.tolist(), rows_of(columns, order), strict=True)
+    for tid, (name, start, end) in sorted(rows, key=lambda row: row[0]):
+        yield text.slice("overhead", text.name(name), pid, tid + 1, start, end, {})
 
 
 def _arrows(trace: Trace, text: EventText, calls: HostEvents, pid_base: int) -> Iterator[str]:

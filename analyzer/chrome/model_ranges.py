@@ -1,4 +1,5 @@
-"""The model's ranges above the ops of CUDA graph replays, which the host never opened.
+"""The model's ranges above the ops of a stream: those of graph replays, which the host never
+opened, and the layers and roles that were inferred from the names of kernels.
 
 A slice covers consecutive ops of one path on one stream, from the first start to the last end. An
 op that starts before the previous one ended cuts the ranges of that one short, so that slices
@@ -11,82 +12,150 @@ from itertools import takewhile
 
 import numpy as np
 
-from decodescope.analyzer.attribution.replays import EXACT
+from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
+from decodescope.analyzer.attribution.replays import CONFIDENCES, EXACT
 from decodescope.analyzer.chrome.events import rows_of
 from decodescope.analyzer.reports.analysis import Analysis
-from decodescope.analyzer.trace import Int64s
+from decodescope.analyzer.structure.find import BY_NAME, KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
+from decodescope.analyzer.structure.name_rules import ROLES
+from decodescope.analyzer.trace import Bools, Int64s
+
+_NO_GROUP = -1
 
 
 @dataclass(slots=True)
 class RangeSlice:
-    """One range around ops of a replay; `confidence` is the worst of its ops' (see `Ranges`), or
-    EXACT for the ranges around the launch itself."""
+    """One range around ops; `confidence` is the worst of its ops' (see `Ranges`), or EXACT for the
+    ranges around the launch itself; `known_by` is how the roles of its ops are known at worst (see
+    `Structure`)."""
 
     node: int
     start_ns: int
     end_ns: int
     confidence: int
+    known_by: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Consecutive ops of one graph launch and one path; `outside` counts the ranges around the
-    launch."""
+    """Consecutive ops of one group and one path; `outside` counts the ranges around the launch. A
+    group is a graph launch that was attributed, or what a step launched beside those."""
 
-    launch: int
+    group: int
     chain: tuple[int, ...]
     outside: int
     start_ns: int
     end_ns: int
     confidence: int
+    known_by: int
 
 
-def replay_slices(analysis: Analysis, ops: Int64s) -> list[RangeSlice]:
+def range_slices(analysis: Analysis, ops: Int64s) -> list[RangeSlice]:
     """The slices above those of `ops` (one stream's, by start) that attributed graph launches
-    queued; outer slices precede the inner ones."""
+    queued, or whose steps have inferred ranges; outer slices precede the inner ones."""
     slices: list[RangeSlice] = []
     open_slices: list[RangeSlice] = []
-    launch = -1
+    group = None
     for run in _runs(analysis, ops):
         kept = 0
-        if run.launch == launch:
+        if run.group == group:
             pairs = zip(open_slices, run.chain, strict=False)
             kept = sum(1 for _ in takewhile(lambda pair: pair[0].node == pair[1], pairs))
-        launch = run.launch
+        group = run.group
         for ended in open_slices[kept:]:
             ended.end_ns = min(ended.end_ns, run.start_ns)
         del open_slices[kept:]
         for node in run.chain[kept:]:
-            open_slices.append(RangeSlice(node, run.start_ns, run.start_ns, EXACT))
+            open_slices.append(RangeSlice(node, run.start_ns, run.start_ns, EXACT, BY_NAME))
             slices.append(open_slices[-1])
         for depth, around in enumerate(open_slices):
             around.end_ns = max(around.end_ns, run.end_ns)
             if depth >= run.outside:
                 around.confidence = max(around.confidence, run.confidence)
+                around.known_by = max(around.known_by, run.known_by)
     return [one for one in slices if one.end_ns > one.start_ns]
 
 
+def slice_args(analysis: Analysis, one: RangeSlice) -> dict[str, object]:
+    """What a slice says of itself; an inferred one also by what, its layer or its role."""
+    tree = analysis.ranges.tree
+    args: dict[str, object] = {
+        "path": analysis.ranges.paths[one.node],
+        "confidence": CONFIDENCES[one.confidence],
+    }
+    if tree.inferred[one.node]:
+        name = tree.names[one.node]
+        args["inferred from"] = "kernel names"
+        if name in ROLES:
+            args |= {"role": name, "role known by": KNOWN_BY[one.known_by]}
+    return args
+
+
+def op_args(analysis: Analysis, ops: Int64s) -> Iterator[dict[str, object]]:
+    """The role and the layer of each of `ops`, as far as they are known."""
+    found = analysis.structure
+    for role, layer, known in rows_of((found.role, found.layer, found.confidence), ops):
+        args: dict[str, object] = {}
+        if known != UNKNOWN_ROLE:
+            args["role"] = ROLES[role]
+        if layer != NO_LAYER:
+            args["layer"] = layer
+        yield args
+
+
 def _runs(analysis: Analysis, ops: Int64s) -> Iterator[_Run]:
-    trace, ranges, launches = analysis.trace, analysis.ranges, analysis.launches
-    if trace.reference is None:
-        return
-    attributed = np.zeros(len(trace.calls) + 1, dtype=np.bool_)
-    attributed[trace.ops.launch[ranges.reference_op >= 0]] = True
-    ops = ops[attributed[trace.ops.launch[ops]]]
+    trace, ranges = analysis.trace, analysis.ranges
+    inferred = np.append(ranges.tree.inferred, False).astype(np.bool_)
+    group, attributed = _groups(analysis, ops, inferred[ranges.op_node[ops]])
+    chosen = group != _NO_GROUP
+    ops, group, attributed = ops[chosen], group[chosen], attributed[chosen]
     if not len(ops):
         return
-    launch = trace.ops.launch[ops]
-    launched_at = ranges.call_node[np.searchsorted(launches.call, launch)]
-    partnered = ranges.reference_op[ops] >= 0
-    node = np.where(partnered, ranges.op_node[ops], launched_at)
-    confidence = np.where(partnered, ranges.confidence[ops], EXACT)
-    changes = (np.diff(launch) != 0) | (np.diff(node) != 0)
+    own, by_name = ranges.op_node[ops], inferred[ranges.op_node[ops]]
+    known = (ranges.reference_op[ops] >= 0) | by_name
+    launched_at = np.append(ranges.call_node, NO_NODE)[_rows_of_calls(analysis, ops)]
+    around = np.where(attributed, launched_at, _tops(ranges.tree)[own])
+    node = np.where(known, own, around)
+    changes = (np.diff(group) != 0) | (np.diff(node) != 0)
     first = np.concatenate(([0], np.flatnonzero(changes) + 1))
     columns = (
-        *(launch[first], node[first], launched_at[first], trace.ops.start_ns[ops[first]]),
+        *(group[first], node[first], launched_at[first], trace.ops.start_ns[ops[first]]),
         np.maximum.reduceat(trace.ops.end_ns[ops], first),
-        np.maximum.reduceat(confidence, first),
+        np.maximum.reduceat(np.where(known, ranges.confidence[ops], EXACT), first),
+        np.maximum.reduceat(np.where(by_name, analysis.structure.confidence[ops], BY_NAME), first),
     )
     chains = {one: tuple(ranges.tree.chain(one)) for one in np.unique(node).tolist()}
-    for call, path, top, start, end, worst in rows_of(columns):
-        yield _Run(call, chains[path], ranges.tree.depths[top] + 1, start, end, worst)
+    for of, path, launched, start, end, worst, role in rows_of(columns):
+        chain = chains[path]
+        outside = sum(not inferred[one] for one in chain)
+        if chain and not inferred[chain[-1]]:
+            outside = len(ranges.tree.chain(launched))
+        yield _Run(of, chain, outside, start, end, worst, role)
+
+
+def _groups(analysis: Analysis, ops: Int64s, inferred: Bools) -> tuple[Int64s, Bools]:
+    """The group of each op (`_NO_GROUP`: it is not drawn), and whether that is a graph launch some
+    of whose ops have a partner in the reference."""
+    launch, reference_op = analysis.trace.ops.launch, analysis.ranges.reference_op
+    partnered = np.zeros(len(analysis.trace.calls) + 1, dtype=np.bool_)
+    partnered[launch[reference_op >= 0]] = True
+    call, step = launch[ops], analysis.steps.op_step[ops]
+    attributed = partnered[call]
+    owner = np.where(step >= 0, _NO_GROUP - 1 - step, call)
+    drawn = attributed | np.isin(owner, owner[inferred])
+    return np.where(drawn, np.where(attributed, call, owner), _NO_GROUP), attributed
+
+
+def _rows_of_calls(analysis: Analysis, ops: Int64s) -> Int64s:
+    """The row of each op's call in `analysis.launches`, -1 for none."""
+    row = np.full(len(analysis.trace.calls) + 1, -1, dtype=np.int64)
+    row[analysis.launches.call] = np.arange(len(analysis.launches))
+    return np.asarray(row[analysis.trace.ops.launch[ops]])
+
+
+def _tops(tree: PathTree) -> Int64s:
+    """The outermost node around each node, and `NO_NODE` for `NO_NODE`."""
+    top = np.full(len(tree) + 1, NO_NODE, dtype=np.int64)
+    for node, parent in enumerate(tree.parents):
+        top[node] = node if parent == NO_NODE else top[parent]
+    return top

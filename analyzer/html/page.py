@@ -19,7 +19,12 @@ from decodescope.analyzer import formatting
 from decodescope.analyzer.formatting import UNKNOWN, percent, significant
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.views import words
-from decodescope.analyzer.views.class_colors import FAMILY_COLORS, GAP_COLORS, PART_COLORS
+from decodescope.analyzer.views.class_colors import (
+    FAMILY_COLORS,
+    GAP_COLORS,
+    PART_COLORS,
+    ROLE_FAMILIES,
+)
 from decodescope.analyzer.views.kernel_names import short_kernels
 from decodescope.analyzer.views.names import cut_middle
 
@@ -66,6 +71,10 @@ def _environment() -> Environment:
         "interval": lambda found: formatting.interval_text(found, significant),
         "causes": words.gap_causes,
         "overlap": words.overlap_words,
+        "layers": words.layers_words,
+        "role_rate": words.role_rate,
+        "role_limit": words.role_limit,
+        "role_of_limit": words.role_of_limit,
         "part": words.part_words,
         "speed": words.speed_text,
         "straggler": words.straggler_text,
@@ -77,6 +86,9 @@ def _environment() -> Environment:
         "step_note": words.STEP_NOTE,
         "unknown": UNKNOWN,
         "weights_note": formatting.weights_note,
+        "role_known_by": words.ROLE_KNOWN_BY,
+        "roles_note": words.ROLES_NOTE,
+        "role_families": ROLE_FAMILIES,
         "family_colors": FAMILY_COLORS,
         "gap_colors": GAP_COLORS,
         "part_colors": PART_COLORS,

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from decodescope.analyzer.html.page import render_page
 from decodescope.analyzer.html.svg_histogram import histogram_svg, queue_svg
 from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
+from decodescope.analyzer.html.svg_roles import roles_svg
 from decodescope.analyzer.html.svg_standings import standings_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import Bar, composition_svg, waterfalls_svg
@@ -67,6 +68,7 @@ class _ViewPage(VariantView):
     gap_charts: tuple[Captioned, ...]
     launch_charts: tuple[Captioned, ...]
     queue_chart: Markup | None
+    roles_chart: Markup | None
     ranges: list[RangeRow]
 
     @property
@@ -153,6 +155,7 @@ def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> _ViewPa
         ),
         launch_charts=_launch_charts(view.name, report.launches),
         queue_chart=queue_svg(view.name, queue) if queue is not None else None,
+        roles_chart=roles_svg(view.name, report.roles),
         ranges=range_rows(report.ranges),
     )
 

@@ -1,4 +1,5 @@
-"""The lanes of an analysis: host threads, ranges, streams and gaps, of all devices on one clock."""
+"""The lanes of an analysis: host threads, ranges, streams, gaps and what held devices up, of all
+devices on one clock."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +22,8 @@ _NUMBER = re.compile(r"\d+")
 class Lanes:
     """All lanes of an analysis, from top to bottom, and what they have in common.
 
-    `names` are the trace's, then those of the range paths' nodes. `world` spans everything in the
+    `names` are the trace's, then those of the range paths' nodes, then why devices were held up.
+    `world` spans everything in the
     trace, `home` what to look at first: the last step, else all ops, else everything; each is
     (start, end). `steps` are the GPU spans of the steps that launched something, in order of their
     start, each until the next one of its thread, `step` their indices. `busy` is the time in which
@@ -43,8 +45,8 @@ class Lanes:
 
     def path(self, label: int) -> str | None:
         """The range path of a name in `names`, None if it is not one of a range."""
-        node = label - len(self.analysis.trace.names)
-        return self.analysis.ranges.paths[node] if node >= 0 else None
+        paths, node = self.analysis.ranges.paths, label - len(self.analysis.trace.names)
+        return paths[node] if 0 <= node < len(paths) else None
 
 
 def find_lanes(analysis: Analysis) -> Lanes:
@@ -62,7 +64,7 @@ def find_lanes(analysis: Analysis) -> Lanes:
     return Lanes(
         analysis=analysis,
         lanes=tuple(_ordered(analysis)),
-        names=(*trace.names, *analysis.ranges.tree.names),
+        names=(*trace.names, *analysis.ranges.tree.names, *_whys(analysis)),
         world=world,
         home=home,
         steps=marked,
@@ -109,6 +111,7 @@ def _ordered(analysis: Analysis) -> Iterator[Lane]:
         yield from _stream_lanes(trace, families, ops, prefix)
         yield from _overlap_lane(analysis, device, ops, prefix)
         yield _gap_lane(analysis, device, prefix)
+        yield from _held_up_lane(analysis, device, prefix)
     for thread in (thread for thread, owner in threads.items() if owner is None):
         yield from host.lanes(thread, "", f"cpu {thread[1] % 10_000}")
 
@@ -151,6 +154,30 @@ def _gap_lane(analysis: Analysis, device: int, prefix: str) -> Lane:
     none = np.full(len(parts), -1, dtype=np.int64)
     slices = Slices(parts.start_ns, parts.end_ns, none, parts.gap, parts.kind)
     return lane_of(LaneKey("gap", device), prefix + "gaps", slices)
+
+
+def _whys(analysis: Analysis) -> list[str]:
+    """The words for each cause that held a device up, in order."""
+    return [
+        f"held up: {why.replace('_', ' ')}" for why in sorted({o.why for o in analysis.held_up})
+    ]
+
+
+def _held_up_lane(analysis: Analysis, device: int, prefix: str) -> Iterator[Lane]:
+    """What held the device up, if anything did."""
+    held = analysis.held_up
+    rows = np.array([row for row, one in enumerate(held) if one.device == device], dtype=np.int64)
+    if not len(rows):
+        return
+    rows = rows[np.argsort([held[row].start_ns for row in rows.tolist()], kind="stable")]
+    mine = [held[row] for row in rows.tolist()]
+    start_ns = np.array([one.start_ns for one in mine], dtype=np.int64)
+    end_ns = np.array([one.end_ns for one in mine], dtype=np.int64)
+    whys = sorted({one.why for one in held})
+    first = len(analysis.trace.names) + len(analysis.ranges.paths)
+    label = np.array([first + whys.index(one.why) for one in mine], dtype=np.int64)
+    slices = Slices(start_ns, end_ns, label, rows, np.zeros(len(rows), dtype=np.int8))
+    yield lane_of(LaneKey("held_up", device), prefix + "held", slices)
 
 
 def _range_lanes(

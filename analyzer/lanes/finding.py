@@ -43,8 +43,8 @@ def find_labels(lanes: Lanes, labels: Bools) -> Matches:
 
 def inside_range(lanes: Lanes, path: str) -> list[Bools]:
     """For each lane, which of its slices are inside the ranges with this path: their ops, the gaps
-    that these end, the calls that launched them, and the runs of the ranges themselves. The path
-    may be folded."""
+    that these end and what held them up, the calls that launched them, and the runs of the ranges
+    themselves. The path may be folded."""
     analysis = lanes.analysis
     ranges, trace = analysis.ranges, analysis.trace
     nodes = np.zeros(len(ranges.paths) + 1, dtype=np.bool_)
@@ -57,6 +57,9 @@ def inside_range(lanes: Lanes, path: str) -> list[Bools]:
         "gap": ops[analysis.gaps.next],
         "range": nodes,
         "host": np.append(calls[:-1], np.zeros(len(trace.cpu_ops), dtype=np.bool_)),
+        "held_up": np.append(ops, False)[[one.op for one in analysis.held_up]]
+        if analysis.held_up
+        else np.zeros(0, dtype=np.bool_),
         "host_range": np.zeros(len(trace.ranges), dtype=np.bool_),
     }
     return [of_kind[lane.key.kind][lane.slices.row] for lane in lanes.lanes]

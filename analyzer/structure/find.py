@@ -15,6 +15,7 @@ from decodescope.analyzer.trace import Bools, Int8s, Int32s, Int64s, Trace, grou
 NO_LAYER = -1
 # Confidence of a role: from the name alone, from the place, unknown.
 BY_NAME, BY_PLACE, UNKNOWN_ROLE = range(3)
+KNOWN_BY = ("name", "place", "unknown")
 # Inductor numbers its kernels in order of appearance.
 _NUMBERED = re.compile(r"(triton_\w+?)_\d+$")
 _MOST_OPS = 50_000

@@ -27,6 +27,16 @@ FAMILY_COLORS = {
     "other": "#98A2AE",
 }
 FAMILY_LETTERS = {name: name[0].upper() for name in FAMILY_COLORS} | {"communication": "X"}
+# A role has the colour of what most of its kernels do; its name always stands beside it.
+ROLE_FAMILIES = {
+    **dict.fromkeys(("qkv", "o", "gate_up", "down", "router", "experts", "head"), "matmul"),
+    **dict.fromkeys(("norm", "qk_norm", "sampling"), "reduction"),
+    **dict.fromkeys(("rope", "activation", "quantise"), "elementwise"),
+    **dict.fromkeys(("kv_write", "copy"), "copy"),
+    "attention": "attention",
+    "communication": "communication",
+    "other": "other",
+}
 PART_COLORS = {
     "limit": "#1FA3A3",
     "busy": "#1FA3A3",

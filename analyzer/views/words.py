@@ -1,4 +1,4 @@
-"""Verdicts, changes and parts of a step in words, the same in every output."""
+"""Verdicts, changes, layers, roles and parts of a step in words, the same in every output."""
 
 from decodescope.analyzer.formatting import (
     UNKNOWN,
@@ -15,9 +15,11 @@ from decodescope.analyzer.schema.comparison_report import (
     SpeedRatio,
     Standing,
 )
+from decodescope.analyzer.schema.held_up_report import SteadyState
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
 from decodescope.analyzer.schema.step_change_report import StepPartChange
+from decodescope.analyzer.schema.structure_report import RoleReport, StructureReport
 
 _BOUND_WORDS = {"kernels": "kernels below the bandwidth", "unknown": "bound unknown"}
 _PART_WORDS = {
@@ -35,6 +37,18 @@ _STEP_PART_WORDS = {
     "outside": "in no layer",
 }
 
+INFERRED_NOTE = "inferred from kernel names: no range of the model contains these ops"
+ROLE_KNOWN_BY = {"exact": "name", "partial": "place", "none": "unknown"}
+ROLES_NOTE = (
+    "Critical time in the median decode step: roles add up to its busy time; a role is known by "
+    "its kernels' names, or by their place in the layer"
+)
+_LAYERS_BY = {
+    "ranges": "as the ranges name them",
+    "capture": "as the graph's capture names them",
+    "annotations": "as the graph's annotations name them",
+    "repetition": "found by repetition of kernel names",
+}
 GAP_MEANINGS = {
     "unlinked": "launched outside the trace",
     "graph_internal": "between ops of one CUDA graph",
@@ -171,3 +185,45 @@ def overlap_words(report: Report) -> str:
     if any(kernel.roofline is not None for kernel in report.kernels):
         text += ", rates and the share of the limit of durations: lower bounds"
     return text
+
+
+def held_up_words(steady: SteadyState, times: int) -> str:
+    """For how long devices were held up, and how idle they are without that."""
+    often = "once" if times == 1 else f"{count(times)} times"
+    return (
+        f"{often}, for {duration(steady.held_up_ns)} in all; without that, idle for "
+        f"{percent(steady.idle_share)} % of {duration(steady.window_ns)}"
+    )
+
+
+def layers_words(structure: StructureReport) -> str:
+    """The layers of a step in a sentence."""
+    motifs = zip(structure.motif_layers, structure.layer_ops, strict=True)
+    of_each = ", ".join(f"{count(layers)} of {count(ops)} ops" for layers, ops in motifs)
+    layers = "layer" if structure.layers == 1 else "layers"
+    certainty = "" if structure.confidence == "exact" else ", some unlike the others"
+    before = "op" if structure.prologue_ops == 1 else "ops"
+    return (
+        f"{count(structure.layers)} {layers} ({of_each}), {count(structure.prologue_ops)} {before} "
+        f"before and {count(structure.epilogue_ops)} after them, "
+        f"{_LAYERS_BY.get(structure.source, structure.source)}{certainty}"
+    )
+
+
+def role_rate(role: RoleReport) -> str:
+    """The bytes that a role must move ÷ its time, in GB/s; "" where they are unknown."""
+    if role.bytes is None or not role.ns_per_step:
+        return ""
+    return f"{role.bytes / role.ns_per_step:,.0f}"
+
+
+def role_limit(role: RoleReport) -> str:
+    """The least time that a role could take; "" where it is unknown."""
+    return "" if role.limit_ns is None else duration(role.limit_ns)
+
+
+def role_of_limit(role: RoleReport) -> str:
+    """That least time ÷ the role's time, in per cent; "" where it is unknown."""
+    if role.limit_ns is None or not role.ns_per_step:
+        return ""
+    return percent(role.limit_ns / role.ns_per_step)

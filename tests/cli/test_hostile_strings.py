@@ -23,6 +23,8 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import RenderableType
 
+from decodescope.analyzer import analyze
+from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.protocol import VariantInfo
 from decodescope.analyzer.recordings.bundled import bundled_recordings
@@ -37,6 +39,7 @@ from decodescope.variants.doctor import Check
 from decodescope.variants.listings import checks_table, variants_table
 from tests.helpers.command import Command
 from tests.helpers.comparison_reports import run_of
+from tests.helpers.foreign.layered import held_up, slow_layered
 from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.hostile import (
     FILE,
@@ -98,6 +101,25 @@ def test_a_chrome_export_keeps_names_exact(
     assert f"chrome{FILE_SHOWN}" in done.err
     assert len(done.err.splitlines()) == 1
     assert HOSTILE in {event.get("name") for event in json.loads(out.read_bytes())["traceEvents"]}
+
+
+@pytest.mark.parametrize("columns", ["60", "120"])
+def test_layers_roles_and_what_held_up_with_hostile_kernels(
+    decodescope: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    path = str(tmp_path / FILE)
+    export_chrome(analyze(held_up(slow_layered(HOSTILE))), path)
+    monkeypatch.setenv("COLUMNS", columns)
+    for options in ("--by kernel", "--by range", "--by gap", *DATA, "--format csv --by range"):
+        done = decodescope("analyze", path, *options.split())
+        assert (done.code, done.err, unsafe(done.out)) == (0, "", "")
+        if options.startswith("--by"):
+            assert "Parts of a step" in done.out
+            assert "Held up" in done.out
+    out = tmp_path / "again.json"
+    assert decodescope("export", path, "--to", "chrome", "-o", str(out)).code == 0
+    categories = {event.get("cat") for event in json.loads(out.read_bytes())["traceEvents"]}
+    assert {"inferred_range", "held_up"} <= categories
 
 
 def test_ranks_and_a_diff(decodescope: Command, trace: str, tmp_path: Path) -> None:

@@ -19,7 +19,12 @@ from decodescope.analyzer.schema.comparison_report import (
     Standing,
     VariantRates,
 )
-from decodescope.analyzer.schema.held_up_report import HeldUpReport
+from decodescope.analyzer.schema.held_up_report import (
+    HeldUpReport,
+    SteadyDevice,
+    SteadyState,
+    StepSummary,
+)
 from decodescope.analyzer.schema.kernel_report import Roofline
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
@@ -29,6 +34,11 @@ from decodescope.analyzer.schema.report import (
     Report,
 )
 from decodescope.analyzer.schema.run_report import Accuracy, Bandwidth, RunReport, StepTimes
+from decodescope.analyzer.schema.structure_report import (
+    RoleReport,
+    StepKindReport,
+    StructureReport,
+)
 from tests.helpers.kineto_events import call, op, span, trace_of
 
 HOSTILE = (
@@ -82,6 +92,10 @@ def full_report(report: Report, text: str = "") -> Report:
         )
         for gap in report.largest_gaps
     )
+    call = f"cudaEventSynchronize{text}"
+    held = HeldUpReport(7, 463_000_000, call, "wait", f"it waited{text}", 0, 1)
+    summary = StepSummary(f"decode_step_*{text}", 2, 1, 7990, 7980, 7600, 3200, 4400, 8, 8)
+    left = SteadyDevice(0, 15_600, 6_400, 9_200, 463_000_000)
     roofline = Roofline(2, 1000, 5000, 70_000, 5e12, 7e13, "memory", 0.83)
     first, *others = report.kernels
     return replace(
@@ -105,6 +119,15 @@ def full_report(report: Report, text: str = "") -> Report:
             findings=(Finding("clock", f"a clock went back {text}"),),
         ),
         source=replace(report.source, path=f"/tmp/{text}trace.json"),
+        held_up=(held,),
+        steady=SteadyState(15_600, 6_400, 9_200, 463_000_000, 0.59, 7990, (left,), (summary,)),
+        structure=StructureReport("repetition", 24, 11, (17, 18), 4, "partial", (12, 12), 0),
+        roles=(
+            RoleReport("experts", 72, 7_170_000, 0.75, 12_345_678_901, 3_650_000, "exact"),
+            RoleReport("qkv", 24, 2_270_000, 0.2374, None, None, "partial"),
+            RoleReport("other", 2, 120_000, 0.0126, None, None, "none"),
+        ),
+        step_kinds=(StepKindReport("decode", 2, 32, 55_086, 32, 7990),),
     )
 
 

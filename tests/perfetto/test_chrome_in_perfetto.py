@@ -14,6 +14,9 @@ from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.trace import Trace
+from tests.helpers.foreign.layered import layered
+from tests.helpers.kineto_events import trace_of
+from tests.helpers.planting import held_before, launching_calls, with_pause
 from tests.helpers.trace_processor import LoadedTrace, loaded
 
 DATA = Path(__file__).resolve().parent.parent / "data"
@@ -104,6 +107,17 @@ def test_the_ranges_of_a_capture_profile_above_the_ops_of_its_replay(
     ranges = Counter(one["name"] for one in events if one.get("cat") == "model_range")
     assert ranges["GptOssForCausalLM_0"] == 1
     assert {ranges[f"GraphModule_0[{n}]"] for n in range(24)} == {1}
+
+
+def test_what_held_a_device_up_and_pauses_of_the_profiler(tmp_path: Path) -> None:
+    trace = trace_of(*layered(steps=6, graph=False))
+    first, second = launching_calls(trace)[40:42]
+    at = int(trace.calls.start_ns[second])
+    waited = held_before(trace, first, 10**9, "cudaEventSynchronize")
+    planted = held_before(waited, second, 10**9, None)
+    paused = with_pause(planted, "Buffer Flush", at + 10**9, at + 2 * 10**9)
+    assert {one.why for one in analyze(paused).report.held_up} == {"wait", "profiler"}
+    check(paused, tmp_path)
 
 
 def test_a_slice_that_trace_processor_drops_is_noticed(tmp_path: Path) -> None:

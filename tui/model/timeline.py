@@ -12,6 +12,7 @@ from decodescope.analyzer.lanes.finding import find_labels, following, inside_ra
 from decodescope.analyzer.lanes.lane import Lane
 from decodescope.analyzer.lanes.time_map import TimeMap, as_it_is, compressed
 from decodescope.analyzer.lanes.viewport import Viewport, fitting
+from decodescope.analyzer.timing.held_up.places import held_up_in_gaps
 from decodescope.analyzer.trace import Bools, Int64s, Intervals
 from decodescope.tui.model.picks import (
     GapPick,
@@ -287,6 +288,8 @@ def pick_of_slice(lanes: Lanes, place: int, number: int) -> Pick:
         return OpPick(row)
     if lane.key.kind == "gap":
         return GapPick(row)
+    if lane.key.kind == "held_up" and (pick := _held_up_pick(lanes, row)) is not None:
+        return pick
     path = None
     if lane.key.kind == "range":
         path = lanes.path(int(lane.slices.label[number]))
@@ -295,6 +298,16 @@ def pick_of_slice(lanes: Lanes, place: int, number: int) -> Pick:
     if path is not None:
         return RangePick(path)
     return SpanPick(int(lane.slices.start_ns[number]), int(lane.slices.end_ns[number]))
+
+
+def _held_up_pick(lanes: Lanes, row: int) -> Pick | None:
+    """The gap that something held up, or the op that it made long; None for what is in neither."""
+    analysis = lanes.analysis
+    held = analysis.held_up[row]
+    gaps = held_up_in_gaps(analysis.gaps, [held])
+    if gaps:
+        return GapPick(max(gaps, key=lambda gap: int(analysis.gaps.length_ns[gap])))
+    return OpPick(held.op) if held.why == "long_op" else None
 
 
 def _host_path(lanes: Lanes, lane: Lane, at_ns: int) -> str | None:

@@ -3,7 +3,10 @@
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
+from rich.style import Style
+
 from decodescope.analyzer.formatting import UNKNOWN, count, duration, percent
+from decodescope.analyzer.schema.report import RangeKind
 from decodescope.analyzer.views.names import cut_middle
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import Pick, RangePick
@@ -72,8 +75,9 @@ class RangeRows(Rows):
             sign = "▸" if found.path in self._folded else "▾"
         many = f" \u00d7{len(line.each_ns)}" if several else ""
         indent = "  " * min(line.depth, room // 4)
-        label = cut_middle(line.label, max(room - len(indent) - 2 - len(many), 1))
-        style = inks.dim if found.kind == "operator" else inks.text
+        label = f"~{line.label}" if found.kind == "inferred" and inks.letters else line.label
+        label = cut_middle(label, max(room - len(indent) - 2 - len(many), 1))
+        style = _style(found.kind, inks)
         if self._within == found.path:
             style = inks.accent
         matched = "" if found.matched is None else f" {found.matched:.0%}"
@@ -88,7 +92,7 @@ class RangeRows(Rows):
             Cell(count(found.gpu_ops)),
             Cell(duration(line.mean_ns) if several else "", inks.dim),
             Cell(spread if several else "", inks.dim),
-            Cell(found.confidence + matched, sure),
+            Cell("inferred" if found.kind == "inferred" else found.confidence + matched, sure),
         )
 
     def text(self, row: int) -> str:
@@ -161,7 +165,12 @@ class RangeTreePanel(TablePanel):
         operators = isinstance(rows, RangeRows) and all(
             line.found.kind == "operator" for line in rows.lines if line.depth == 0
         )
+        inferred = isinstance(rows, RangeRows) and any(
+            line.found.kind == "inferred" for line in rows.lines
+        )
         title = "Operators (the host opened no range)" if operators else TITLE
+        how = "where ~" if self._brush.inks.letters else "where slanted"
+        title += f", inferred from kernel names {how}" if inferred else ""
         return f"{title}: narrowed to {within}" if within is not None else title
 
     def note(self) -> str:
@@ -219,6 +228,13 @@ class RangeTreePanel(TablePanel):
         if not isinstance(rows, RangeRows) or not len(self._order):
             return None
         return rows.lines[self._order[self._cursor]]
+
+
+def _style(kind: RangeKind, inks: Inks) -> Style:
+    """Operators are dim, and what was inferred is slanted."""
+    if kind == "operator":
+        return inks.dim
+    return inks.text + Style(italic=True) if kind == "inferred" else inks.text
 
 
 def _values(line: "RangeLine") -> tuple[str | float, ...]:

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from decodescope.analyzer.plain import plain_line
-from decodescope.analyzer.views.words import bound_words
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.views.words import bound_words, held_up_words, layers_words
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, Part, View
 from decodescope.tui.panels.messages import Resized
@@ -23,6 +24,16 @@ class VerdictData:
     reasons: tuple[str, ...]
     bad: bool = False
     advice: tuple[str, ...] = ()
+
+
+def _about_the_step(report: Report) -> list[str]:
+    """The layers of a step, and what held devices up, where either is known."""
+    found = []
+    if report.structure is not None and report.structure.layers:
+        found.append(f"a step has {layers_words(report.structure)}")
+    if report.held_up and report.steady is not None:
+        found.append(f"held up {held_up_words(report.steady, len(report.held_up))}")
+    return found
 
 
 class VerdictPanel(Panel[VerdictData]):
@@ -47,9 +58,8 @@ class VerdictPanel(Panel[VerdictData]):
             found = tuple(finding.message for finding in report.health.findings)
             return VerdictData("no GPU activity", found or ("the trace holds no GPU events",), True)
         verdict = report.verdict
-        return VerdictData(
-            bound_words(verdict.bound), verdict.because, verdict.bound in _BAD, verdict.next
-        )
+        reasons = (*verdict.because, *_about_the_step(report))
+        return VerdictData(bound_words(verdict.bound), reasons, verdict.bound in _BAD, verdict.next)
 
     def as_text(self, data: VerdictData) -> list[str]:
         advice = [f"next         {line}" for line in data.advice]

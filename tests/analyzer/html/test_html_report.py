@@ -16,6 +16,7 @@ from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate
 from decodescope.analyzer.schema.launch_report import ShortKernels
 from decodescope.analyzer.schema.report import GAP_CLASSES, Report
+from decodescope.analyzer.schema.structure_report import StructureReport
 from tests.helpers.html_samples import (
     HOSTILE,
     full_report,
@@ -162,6 +163,43 @@ def test_a_report_is_shown_completely() -> None:
     assert report.source.path in words
     for name in GAP_CLASSES:
         assert f"{name}:" in words
+
+
+def test_the_parts_of_a_step_are_shown() -> None:
+    (view, _) = views = full_views()
+    text = html_report("a title", views, None)
+    words = Page(text).words()
+    for words_of in (
+        "24 layers (12 of 17 ops, 12 of 18 ops), 11 ops before and 4 after them, found by "
+        "repetition of kernel names, some unlike the others.",
+        "roleopstime a stepshareGB/slimitof the limitknown by",
+        "experts727.17 ms75.0 %1,7223.65 ms50.9 %name",
+        f"qkv242.27 ms23.7 %{UNKNOWN}{UNKNOWN}{UNKNOWN}place",
+        f"other2120 µs1.3 %{UNKNOWN}{UNKNOWN}{UNKNOWN}unknown",
+    ):
+        assert words_of in words
+    assert "Kinds of steps" not in words, "the title of a capture of ours says them"
+    foreign = VariantView("it", msgspec.structs.replace(view.report, capture=None), None)
+    words = Page(html_report("a title", [foreign], None)).words()
+    assert "decode2323255,0867.99 µs" in words
+    bar = re.search(r"<svg[^>]*aria-label=\"Busy time of a step of eager by role.*?</svg>", text)
+    assert bar is not None
+    widths = [float(one) for one in re.findall(r'<rect[^>]* width="([\d.]+)"', bar[0])]
+    assert sum(widths) == pytest.approx(1120, abs=0.05)
+    assert widths[0] == pytest.approx(0.75 * 1120, abs=0.5)
+
+
+def test_without_layers_and_bytes_there_are_no_columns_for_them() -> None:
+    report = full_views()[0].report
+    roles = tuple(msgspec.structs.replace(one, bytes=None, limit_ns=None) for one in report.roles)
+    none = StructureReport("none", 0, 0, (), 0, "none")
+    report = msgspec.structs.replace(report, roles=roles, structure=none)
+    words = Page(html_report("a title", [VariantView("it", report, None)], None)).words()
+    assert "roleopstime a stepshareknown by" in words
+    assert "layers (" not in words
+    report = msgspec.structs.replace(report, roles=())
+    words = Page(html_report("a title", [VariantView("it", report, None)], None)).words()
+    assert "Parts of a step" not in words
 
 
 def test_overlapping_kernels_show_critical_times_before_durations() -> None:

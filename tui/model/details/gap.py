@@ -1,6 +1,7 @@
 """Details of one gap: how long, why, between which ops, and what to do."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from decodescope.analyzer.formatting import UNKNOWN, duration, percent
 from decodescope.analyzer.roofline.advice import gap_advice
@@ -9,16 +10,27 @@ from decodescope.analyzer.views.words import CPU_GAP_MEANINGS, GAP_MEANINGS, dev
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
+if TYPE_CHECKING:
+    from decodescope.analyzer.timing.held_up.comparing import HeldUp
+
 
 def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     """Everything about the gap in this row of the analysis."""
     from decodescope.analyzer.reports.gap_report import gap_report
+    from decodescope.analyzer.timing.held_up.places import held_up_in_gaps
 
     analysis, report = window.analysis, window.report
     gap = gap_report(analysis, analysis.ranges, row)
     yield DetailLine("", f"{duration(gap.length_ns)} idle: {gap.gap_class}", "strong")
+    held = held_up_in_gaps(analysis.gaps, analysis.held_up).get(row, [])
+    yield from _held_up(held)
     yield from _parts(gap, CPU_GAP_MEANINGS if report.on_cpu else GAP_MEANINGS)
-    yield DetailLine("→", gap_advice(gap.gap_class, gap.label, gap.call), "good")
+    if 2 * sum(one.length_ns for one in held) > gap.length_ns:
+        yield DetailLine(
+            "→", "not of the steps: the steady state and the verdict leave it out", "good"
+        )
+    else:
+        yield DetailLine("→", gap_advice(gap.gap_class, gap.label, gap.call), "good")
     yield DetailLine("after", gap.prev)
     yield DetailLine("before", gap.next)
     yield DetailLine("launched by", gap.call or "a call that is not in the trace")
@@ -26,6 +38,13 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     if gap.range is not None:
         yield DetailLine("in range", gap.range)
     yield from _place(window, gap)
+
+
+def _held_up(held: Sequence["HeldUp"]) -> Iterator[DetailLine]:
+    """What held the device up during the gap, with what shows it."""
+    for one in held:
+        why = one.why.replace("_", " ")
+        yield DetailLine("held up by", f"{why}, {duration(one.length_ns)}: {one.evidence}", "warn")
 
 
 def _parts(gap: GapReport, meanings: dict[str, str]) -> Iterator[DetailLine]:

@@ -17,6 +17,7 @@ from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.views.mangled import readable_kernel
 from decodescope.analyzer.views.words import device_words
 from decodescope.tui.model.details.line import DetailLine
+from decodescope.tui.model.details.roles import kernel_role_lines, op_role_lines
 from decodescope.tui.model.view import Window
 
 _SHAPES_SHOWN = 4
@@ -37,6 +38,7 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
         yield DetailLine("within", within, "dim")
     kernel, steps = found.report, len(window.report.steps)
     yield DetailLine("family", FAMILIES[kernel_family(name)])
+    yield from kernel_role_lines(window, name, within)
     per_step = f", {number(kernel.count / steps)} per step" if steps else ""
     yield DetailLine("launches", f"{count(kernel.count)}{per_step}")
     per_step = f", {duration(kernel.total_ns / steps)} per step" if steps else ""
@@ -95,6 +97,7 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
     node = int(analysis.ranges.op_node[row])
     if node >= 0:
         yield DetailLine("range", analysis.ranges.paths[node])
+    yield from op_role_lines(window, row)
     if call < 0:
         if not trace.on_cpu:
             yield DetailLine("launch", "its launch call is not in the trace", "dim")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.views.words import bound_words
+from decodescope.analyzer.views.words import bound_words, layers_words
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
@@ -15,5 +15,7 @@ def overview_lines(window: Window) -> Iterator[DetailLine]:
         yield DetailLine("", f"· {reason}")
     for advice in report.verdict.next:
         yield DetailLine("", f"→ {advice}", "good")
+    if report.structure is not None and report.structure.layers:
+        yield DetailLine("step", layers_words(report.structure))
     for finding in report.health.findings:
         yield DetailLine(finding.code, finding.message, "warn")

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from decodescope.analyzer.formatting import count, duration, percent
 from decodescope.analyzer.schema.report import RangeReport, Report
 from decodescope.analyzer.views.kernel_names import short_kernels
-from decodescope.analyzer.views.words import ops_word
+from decodescope.analyzer.views.words import INFERRED_NOTE, ops_word
 from decodescope.tui.model.details.line import DetailLine
+from decodescope.tui.model.details.roles import range_role_lines
 from decodescope.tui.model.view import Window
 
 _KERNELS, _NAME_CELLS = 6, 100
@@ -14,6 +15,7 @@ _CERTAINTY = {
     "exact": "exact: launched inside the range",
     "partial": "partial: a graph replay, aligned with a step that ran without the graph",
     "none": "none: the ops of a graph replay that match nothing",
+    "inferred": "inferred: by the names of kernels and their order in the step",
 }
 
 
@@ -32,6 +34,9 @@ def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
     found = line.found
     if found.kind == "operator":
         yield DetailLine("", "an operator of the framework: the host opened no range here", "dim")
+    if found.kind == "inferred":
+        yield DetailLine("", INFERRED_NOTE, "dim")
+    yield from range_role_lines(window, path, inferred=found.kind == "inferred")
     time = "critical" if report.overlapping else "time" if report.on_cpu else "GPU time"
     yield DetailLine(time, f"{duration(line.time_ns)}, {percent(line.share)} % of busy time")
     if report.overlapping:
@@ -46,7 +51,8 @@ def range_lines(window: Window, path: str) -> Iterator[DetailLine]:
     yield DetailLine(ops_word(report), count(found.gpu_ops))
     yield from _idle(report, found)
     matched = "" if found.matched is None else f"; {percent(found.matched)} % of its ops match"
-    yield DetailLine("attributed", _CERTAINTY[found.confidence] + matched)
+    certainty = _CERTAINTY["inferred" if found.kind == "inferred" else found.confidence]
+    yield DetailLine("attributed", certainty + matched)
     yield DetailLine("", "longest operators" if report.on_cpu else "longest kernels", "dim")
     kernels = longest_kernels_within(window.analysis, path, _KERNELS)
     short = short_kernels((name for name, _, _ in kernels), _NAME_CELLS)

@@ -9,7 +9,7 @@ from rich.style import Style
 from textual import events
 
 from decodescope.analyzer.formatting import UNKNOWN, count, duration, percent
-from decodescope.analyzer.schema.report import GapTotal
+from decodescope.analyzer.schema.report import GapTotal, Report
 from decodescope.analyzer.views.class_colors import GAP_LETTERS
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import GapFilter
@@ -56,11 +56,13 @@ class Classes:
 
 @dataclass(frozen=True, slots=True)
 class ClassesData:
-    """The rows of one window, range and step, and what is chosen of them."""
+    """The rows of one window, range and step, and what is chosen of them; of the whole window also
+    how idle it is without what held it up, "" if nothing did."""
 
     found: Classes
     chosen: GapFilter
     within: str | None
+    steady: str = ""
 
 
 class GapClassesPanel(Panel[ClassesData]):
@@ -97,11 +99,14 @@ class GapClassesPanel(Panel[ClassesData]):
             self._of, self._found = of, _classes(window, within, chosen.step)
         if self._found is None:
             return Empty(TITLE, no_gaps(window))
-        return ClassesData(self._found, chosen, within)
+        whole = chosen.step is None and within is None
+        return ClassesData(self._found, chosen, within, _steady(window.report) if whole else "")
 
     def wanted_rows(self, width: int) -> int | None:
         data = self._data
-        return 3 if isinstance(data, Empty) else len(data.found.lines) + 2
+        if isinstance(data, Empty):
+            return 3
+        return len(data.found.lines) + 2 + bool(data.steady)
 
     def as_text(self, data: ClassesData) -> list[TextLine]:
         head = ("class", *(f[0] for f in _FIGURES))
@@ -109,7 +114,7 @@ class GapClassesPanel(Panel[ClassesData]):
         for line in data.found.lines:
             cells = [line.name, *_figures(line, data.found.of_ns)]
             lines.append(tuple(cells))
-        return lines
+        return [*lines, data.steady] if data.steady else lines
 
     def draw(self, data: ClassesData, width: int, height: int) -> Sheet:
         found, inks = data.found, self._brush.inks
@@ -127,6 +132,8 @@ class GapClassesPanel(Panel[ClassesData]):
         head.left(title, chart, inks.dim).to(width - _cells(kept))
         for title, cells, _ in kept:
             head.right(of if title == "of window" else title, cells, inks.dim)
+        steady = [Row().left(data.steady, width, inks.warn)] if data.steady and height > 2 else []
+        height -= len(steady)
         lines = list(found.lines)
         if len(lines) + 2 > height:
             lines = [line for line in lines if not line.sub]
@@ -136,6 +143,7 @@ class GapClassesPanel(Panel[ClassesData]):
             rows.append(self._line(line, data, bounds, kept, width))
         if height > len(rows):
             rows.append(self._axis(bounds, wide, width))
+        rows += steady
         return Sheet(rows, TITLE, self._place(data))
 
     def action_row(self, step: int) -> None:
@@ -242,6 +250,20 @@ def bucket(bound: int) -> tuple[int, int]:
     """The lengths in the bucket with this upper bound: (lower, upper]; the first one has no lower
     bound."""
     return (bound // 2 if bound > 1 else -1, bound)
+
+
+def _steady(report: Report) -> str:
+    """How idle the devices are without what held them up, beside the whole."""
+    if not report.held_up or report.steady is None:
+        return ""
+    window_ns = sum(device.window_ns for device in report.devices)
+    idle_ns = sum(device.idle_ns for device in report.devices)
+    whole = f"{percent(idle_ns / window_ns)} %" if window_ns else UNKNOWN
+    steady = report.steady
+    return (
+        f"steady: {percent(steady.idle_share)} % idle of {duration(steady.window_ns)}, "
+        f"whole: {whole} of {duration(window_ns)}, held up for {duration(steady.held_up_ns)}"
+    )
 
 
 def no_gaps(window: Window) -> str:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 TITLE = "Roofline"
 _GUTTER, _LEAST_PLOT = 7, 4
 _LARGE, _MEDIUM = 0.25, 0.05
+# Where the work of fewer kernels than one in nine is known, a small plot shows them as well.
+_LITTLE, _FEW_ROWS = 8, 10
 Cell = tuple[str, Style]
 
 
@@ -68,6 +70,13 @@ class RooflinePanel(Panel[RooflineData]):
         if not model.points and model.step is None:
             return Empty(TITLE, "this trace says of no kernel how many bytes and FLOPs it has")
         return RooflineData(model, chosen.name if isinstance(chosen, KernelPick) else None)
+
+    def wanted_rows(self, width: int) -> int | None:
+        if isinstance(self._data, Empty):
+            return 1
+        model = self._data.model
+        little = model.step is None and _LITTLE * len(model.points) < model.unknown
+        return _FEW_ROWS if little else None
 
     def as_text(self, data: RooflineData) -> list[str]:
         return [TITLE, *(_words(point, point.name) for point in data.model.points)]

@@ -1,0 +1,117 @@
+"""Layers, roles and what held devices up in tables, pages and CSV, at every width and with any
+names."""
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from decodescope.analyzer import analyze
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.html.report_page import VariantView, html_report
+from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.schema.structure_report import RoleReport, StructureReport
+from decodescope.analyzer.structure.name_rules import ROLES, rules_with
+from decodescope.analyzer.views.class_colors import FAMILY_COLORS, ROLE_FAMILIES
+from decodescope.analyzer.views.csv_export import render_csv
+from decodescope.analyzer.views.report_table import report_table
+from decodescope.analyzer.views.structure_tables import roles_table
+from decodescope.analyzer.views.words import layers_words
+from tests.helpers.foreign.layered import held_up, slow_layered
+from tests.helpers.hostile import HOSTILE, unsafe
+
+ROWS = (
+    RoleReport("communication", 1_144, 7_170_000, 0.669, 12_345_678_901, 6_543_210, "exact"),
+    RoleReport("norm", 72, 70_000, 0.0669, None, None, "none"),
+    RoleReport("qkv", 72, 2_000_000, 0.2, 1_000_000, 12_000, "partial"),
+)
+UNKNOWN = tuple(msgspec.structs.replace(row, bytes=None, limit_ns=None) for row in ROWS)
+
+
+def lines_of(table: object, width: int) -> list[str]:
+    file = io.StringIO()
+    console = Console(width=width, file=file, record=True, markup=False, emoji=False)
+    console.print(table)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("rows", [ROWS, UNKNOWN])
+def test_no_column_of_roles_is_cut(width: int, rows: tuple[RoleReport, ...]) -> None:
+    lines = lines_of(roles_table(rows, width), width)
+    assert len(lines) == 4
+    assert not any("…" in line for line in lines)
+    known = rows is ROWS
+    assert ("GB/s" in lines[0]) == known
+    assert ("1,722" in lines[1]) == known
+    assert ("91.3" in lines[1]) == known
+    assert ("6.54 ms" in lines[1]) == (known and width >= 80)
+    assert lines[2].split()[-1 if width < 100 else -2] == ("6.7" if width < 80 else "unknown")
+    assert ("█" in lines[1]) == (width >= 100)
+
+
+def test_layers_in_words() -> None:
+    one = StructureReport("ranges", 1, 1, (7,), 0, "exact", (1,), 0)
+    assert layers_words(one) == (
+        "1 layer (1 of 7 ops), 1 op before and 0 after them, as the ranges name them"
+    )
+
+
+def test_every_role_has_a_family() -> None:
+    assert set(ROLE_FAMILIES) == set(ROLES)
+    assert set(ROLE_FAMILIES.values()) <= set(FAMILY_COLORS)
+
+
+def hostile_report() -> Report:
+    report = analyze(held_up(slow_layered(HOSTILE))).report
+    assert report.structure is not None
+    assert report.structure.layers == 2
+    assert len(report.held_up) == 2
+    assert HOSTILE[:20] in report.held_up[1].evidence
+    return report
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_tables_show_hostile_kernels_with_roles_as_text(width: int) -> None:
+    report = hostile_report()
+    for by in ("kernel", "range", "gap"):
+        lines = lines_of(report_table(report, by), width)
+        assert unsafe("\n".join(lines)) == ""
+        assert any("Parts of a step" in line for line in lines)
+        assert any("Held up" in line for line in lines)
+        assert max(len(Text(line)) for line in lines) <= width
+
+
+def test_the_page_shows_hostile_kernels_with_roles_as_text() -> None:
+    report = hostile_report()
+    page = html_report("it", [VariantView("it", report, None)], None)
+    assert "Parts of a step" in page
+    assert unsafe(page) == ""
+    assert "<b>`" not in page
+    assert "<link" not in page
+    assert not re.search(r"<a [^>]*x\.example", page)
+
+
+def test_csv_shows_hostile_kernels_with_roles_as_text() -> None:
+    report = hostile_report()
+    for by in ("kernel", "range", "gap"):
+        text = render_csv(report, by)
+        assert unsafe(text.replace("\r", "")) == ""
+        for row in csv.reader(io.StringIO(text)):
+            assert not any(cell[:1] in "=+@" for cell in row if cell)
+
+
+def test_a_role_that_is_none_is_named_as_text(tmp_path: Path) -> None:
+    rules = tmp_path / "roles.toml"
+    role = HOSTILE.encode("unicode_escape").decode()
+    quoted = '"' + "".join(f"\\u{ord(one):04x}" for one in HOSTILE) + '"'
+    rules.write_text(f'[[rule]]\npattern = "a"\nkind = "norm"\nrole = {quoted}\n')
+    with pytest.raises(InputError) as error:
+        rules_with(rules)
+    assert unsafe(f"{error.value}") == ""
+    assert role[:20] in f"{error.value}"

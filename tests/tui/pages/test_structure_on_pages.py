@@ -1,0 +1,338 @@
+"""Layers, roles and what held devices up: on each page that shows them, of a trace without ranges
+of its model."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decodescope.analyzer import Analysis, analyze
+from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.formatting import duration, percent
+from decodescope.analyzer.lanes.build import find_lanes
+from decodescope.analyzer.structure.name_rules import ROLES
+from decodescope.tui.background import analyse_files
+from decodescope.tui.model.details.gap import gap_lines
+from decodescope.tui.model.details.kernel import kernel_lines, op_lines
+from decodescope.tui.model.details.overview import overview_lines
+from decodescope.tui.model.details.range import range_lines
+from decodescope.tui.model.picks import GapFilter, GapPick, OpPick, Selection, SpanPick
+from decodescope.tui.model.timeline import pick_of_slice
+from decodescope.tui.model.view import Moment, Window
+from decodescope.tui.panels.gaps.classes import GapClassesPanel
+from decodescope.tui.panels.gaps.listing import GapListPanel, GapRows
+from decodescope.tui.panels.limit.roles import RolesPanel
+from decodescope.tui.panels.range_tree import RangeTreePanel
+from decodescope.tui.panels.verdict import VerdictPanel
+from tests.helpers.app.recorded import (
+    BRUSHES,
+    app_of,
+    before_picture,
+    drawn,
+    press,
+    view_of,
+    window,
+)
+from tests.helpers.foreign.layered import LAYER, held_up, layered, slow_layered
+from tests.helpers.hostile import HOSTILE, unsafe
+from tests.helpers.kineto_events import document, op
+from tests.helpers.scripted import settle, text_of
+
+PAGES = range(1, 7)
+
+
+def window_of(analysis: Analysis) -> Window:
+    return Window(Path("trace.json"), analysis, find_lanes(analysis), (), 0.0)
+
+
+@pytest.fixture(scope="module")
+def slow() -> Window:
+    return window_of(analyze(held_up(slow_layered())))
+
+
+@pytest.fixture
+def inferred(tmp_path: Path) -> Path:
+    path = tmp_path / "layered.json"
+    path.write_bytes(document(layered(steps=3)))
+    return path
+
+
+def said(lines) -> dict[str, str]:
+    return {line.label: line.text for line in lines}
+
+
+def test_inferred_ranges_are_slanted_and_said_to_be(inferred: Path) -> None:
+    view = view_of(analyse_files([inferred], 0.0))
+    panel = RangeTreePanel(BRUSHES[0], view, Moment(0.0))
+    assert panel.title() == "Ranges, inferred from kernel names where slanted"
+    rows = panel._shown
+    for row, line in enumerate(rows.lines):
+        name, *_, attributed = rows.cells(row, BRUSHES[0].inks, 60)
+        is_inferred = line.found.path != "step"
+        assert name.style.italic == (True if is_inferred else None)
+        assert attributed.text == ("inferred" if is_inferred else "exact")
+    plain = RangeTreePanel(BRUSHES[2], view, Moment(0.0))
+    assert plain.title() == "Ranges, inferred from kernel names where ~"
+    lines = drawn(RangeTreePanel, view, BRUSHES[2], 120, 30)
+    assert any("~layer.* \u00d74" in line for line in lines)
+    assert not any("~step" in line for line in lines)
+
+
+def test_details_of_an_inferred_layer(inferred: Path) -> None:
+    shown = analyse_files([inferred], 0.0)
+    folded = said(range_lines(shown, "step/layer.*"))
+    assert folded["layers"] == "4, 1 motif: 4 of 10 ops"
+    assert folded["roles"] == "norm 20.0 %, qkv 10.0 %, rope 10.0 %, kv_write 10.0 %, 5 more"
+    assert folded["attributed"] == "inferred: by the names of kernels and their order in the step"
+    one = list(range_lines(shown, "step/layer.2"))
+    assert any(line.text.startswith("inferred from kernel names") for line in one)
+    assert said(one)["layer"] == "2 of 4 (from 0), 10 ops"
+    role = said(range_lines(shown, "step/layer.2/qkv"))
+    assert role["role"] == "qkv, known by place"
+    assert "layer" not in role
+    assert said(range_lines(shown, "step/layer.*/attention"))["role"] == "attention, known by name"
+
+
+def test_details_of_a_range_of_the_model_name_its_roles_but_infer_nothing() -> None:
+    shown = said(range_lines(window("eager"), "decode_step/model/layer.*"))
+    assert shown["roles"].startswith("norm ")
+    assert "layers" not in shown
+    assert shown["attributed"].startswith("exact")
+
+
+def test_details_of_kernels_and_ops_say_their_role(inferred: Path) -> None:
+    shown = analyse_files([inferred], 0.0)
+    assert said(kernel_lines(shown, "cutlass_gemm_qkv"))["role"] == "qkv, known by place"
+    norm = said(kernel_lines(shown, "fused_add_rms_norm_kernel"))
+    assert norm["role"] == "norm, known by name"
+    row = 1 + len(LAYER) + LAYER.index("flash_fwd_splitkv_kernel")
+    op = said(op_lines(shown, row))
+    assert (op["role"], op["layer"]) == ("attention, known by name", "1 of 4 (from 0), 10 ops")
+    assert "layer" not in said(op_lines(shown, 0))
+
+
+def test_a_kernel_of_several_roles_says_how_often_it_has_each(tmp_path: Path) -> None:
+    events = layered(steps=2)
+    for one in events:
+        one["name"] = re.sub(r"cutlass_gemm_\w+", "cutlass_gemm", one["name"])
+    path = tmp_path / "one_product.json"
+    path.write_bytes(document(events))
+    shown = analyse_files([path], 0.0)
+    role = said(kernel_lines(shown, "cutlass_gemm"))["role"]
+    counts = dict(re.findall(r"(\w+) (\d+) \u00d7", role))
+    assert counts == {"qkv": "8", "o": "8", "gate_up": "8", "down": "8", "head": "2"}
+    assert role.endswith("known by place")
+    within = said(kernel_lines(shown, "cutlass_gemm", "step/layer.0"))["role"]
+    assert dict(re.findall(r"(\w+) (\d+) \u00d7", within)) == {
+        "qkv": "2", "o": "2", "gate_up": "2", "down": "2",
+    }  # fmt: skip
+
+
+def test_unknown_roles_are_not_mentioned(tmp_path: Path) -> None:
+    path = tmp_path / "none.json"
+    path.write_bytes(document([op(0, 10, name="mystery"), op(20, 30, name="mystery")]))
+    shown = analyse_files([path], 0.0)
+    assert "role" not in said(kernel_lines(shown, "mystery"))
+    assert not {"role", "layer"} & set(said(op_lines(shown, 0)))
+    assert drawn(RolesPanel, view_of(shown), BRUSHES[0], 80, 5) == [
+        "no step of this trace launched an op"
+    ]
+    assert "step" not in said(overview_lines(shown))
+
+
+def test_the_verdict_ends_with_the_layers_and_what_held_up(slow: Window) -> None:
+    data = VerdictPanel(BRUSHES[0], view_of(slow), Moment(0.0))._data
+    layers, held = data.reasons[-2:]
+    assert layers.startswith("a step has 2 layers (2 of 10 ops), 1 op before and 3 after them")
+    steady = slow.report.steady
+    assert held == (
+        f"held up 2 times, for 663 ms in all; without that, idle for "
+        f"{percent(steady.idle_share)} % of {duration(steady.window_ns)}"
+    )
+    assert said(overview_lines(slow))["step"] in layers
+
+
+def test_a_vllm_step_has_layers_and_roles_on_the_pages(foreign_traces: Path) -> None:
+    shown = analyse_files([foreign_traces / "mi300x_vllm_decode_graph.json.gz"], 0.0)
+    step = shown.report.steps[0].name
+    lanes = {lane.key.level: lane for lane in shown.lanes.lanes if lane.key.kind == "range"}
+    names = [[shown.lanes.names[label] for label in lanes[level].slices.label.tolist()]
+             for level in (1, 2)]  # fmt: skip
+    assert [name for name in names[0] if name.startswith("layer")] == [
+        f"layer.{number}" for number in range(24)
+    ]
+    assert {"qkv", "attention", "experts", "router"} <= set(names[1])
+    folded = said(range_lines(shown, f"{step}/layer.*"))
+    assert folded["layers"] == "24, 2 motifs: 12 of 17 ops, 12 of 18 ops"
+    assert folded["roles"].startswith("experts ")
+    odd = said(range_lines(shown, f"{step}/layer.1"))
+    assert odd["layer"] == "1 of 24 (from 0), 18 ops, motif 2 of 2"
+    name = next(k.name for k in shown.report.kernels if "unified_attention_3d" in k.name)
+    assert said(kernel_lines(shown, name))["role"] == "attention, known by name"
+
+
+# Held up
+
+
+def test_a_lane_shows_what_held_the_device_up(slow: Window) -> None:
+    lanes = slow.lanes
+    titles = [lane.title for lane in lanes.lanes]
+    assert titles[-2:] == ["gaps", "held"]
+    lane, place = lanes.lanes[-1], len(titles) - 1
+    found = list(zip(lane.slices.start_ns.tolist(), lane.slices.end_ns.tolist(), strict=True))
+    assert found == [(one.start_ns, one.end_ns) for one in slow.analysis.held_up]
+    names = [lanes.names[label] for label in lane.slices.label.tolist()]
+    assert names == ["held up: wait", "held up: long op"]
+    assert [lanes.path(label) for label in lane.slices.label.tolist()] == [None, None]
+    gap, long_op = (pick_of_slice(lanes, place, number) for number in range(2))
+    assert isinstance(gap, GapPick)
+    assert slow.analysis.gaps.length_ns[gap.row] == slow.analysis.gaps.length_ns.max()
+    assert isinstance(long_op, OpPick)
+    assert slow.analysis.trace.ops.length_ns[long_op.row] > 200_000_000
+    clean = window_of(analyze(slow_layered()))
+    assert "held" not in [lane.title for lane in clean.lanes.lanes]
+
+
+def test_pieces_of_one_held_gap_each_lead_to_it(slow: Window) -> None:
+    """Whatever lies in no gap and in no op is a span of time."""
+    for number in range(len(slow.analysis.held_up)):
+        pick = pick_of_slice(slow.lanes, len(slow.lanes.lanes) - 1, number)
+        assert not isinstance(pick, SpanPick)
+
+
+def test_details_of_a_held_gap_say_by_what(slow: Window) -> None:
+    gaps = slow.analysis.gaps
+    longest = int(gaps.length_ns.argmax())
+    lines = said(gap_lines(slow, longest))
+    held = slow.report.held_up[0]
+    assert lines["held up by"] == f"wait, {duration(held.ns)}: {held.evidence}"
+    assert lines["→"] == "not of the steps: the steady state and the verdict leave it out"
+    other = said(gap_lines(slow, 0))
+    assert "held up by" not in other
+    assert not other["→"].startswith("not of the steps")
+
+
+def test_held_gaps_are_marked_found_and_filtered(slow: Window) -> None:
+    panel = GapListPanel(BRUSHES[0], view_of(slow), Moment(0.0))
+    rows = panel._shown
+    assert isinstance(rows, GapRows)
+    marked = [row for row in range(len(rows)) if rows.cells(row, BRUSHES[0].inks, 40)[0].text
+              .startswith("held up, ")]  # fmt: skip
+    assert marked == [0]
+    assert rows.matching(re.compile("held up")) == {0}
+    assert rows.matching(re.compile("wait$")) >= {0}
+    assert rows.text(0).endswith("held up: wait")
+    assert len(rows.matching(re.compile("fused_add"))) > 1
+
+
+@pytest.mark.parametrize("size", [(60, 5), (76, 9), (120, 12)])
+def test_the_steady_state_stands_beside_the_whole(slow: Window, size: tuple[int, int]) -> None:
+    width, height = size
+    lines = drawn(GapClassesPanel, view_of(slow), BRUSHES[2], width, height)
+    (device,), steady = slow.report.devices, slow.report.steady
+    start = (
+        f"steady: {percent(steady.idle_share)} % idle of {duration(steady.window_ns)}, "
+        f"whole: {percent(device.idle_ns / device.window_ns)} % of {duration(device.window_ns)}"
+    )
+    assert lines[-1].startswith(start)
+    assert len(lines) <= height
+    for chosen in (Selection(within="step"), Selection(gaps=GapFilter(step=1))):
+        narrowed = drawn(GapClassesPanel, view_of(slow, chosen), BRUSHES[2], width, height)
+        assert not any(line.startswith("steady") for line in narrowed)
+    clean = view_of(window_of(analyze(slow_layered())))
+    assert not any(
+        "steady" in line for line in drawn(GapClassesPanel, clean, BRUSHES[2], width, height)
+    )
+
+
+# Roles
+
+
+@pytest.mark.parametrize("variant", ["eager", "fused+graph"])
+def test_roles_have_the_figures_of_the_report(variant: str) -> None:
+    shown = window(variant)
+    head, *lines = drawn(RolesPanel, view_of(shown), BRUSHES[2], 160, 40)
+    assert head.split()[:4] == ["role", "ops", "time", "share"]
+    assert len(lines) == len(shown.report.roles)
+    for line, role in zip(lines, shown.report.roles, strict=True):
+        assert line.split()[1] == role.role
+        assert f" {duration(role.ns_per_step)} " in line
+        assert f" {percent(role.share)} % " in line
+    bars = [line.count("=") for line in lines]
+    assert bars == sorted(bars, reverse=True)
+    assert (
+        sum(role.ns_per_step for role in shown.report.roles)
+        == shown.report.steps[shown.report.structure.step].busy_ns
+    )
+
+
+@given(
+    st.sampled_from(["eager", "fused+graph"]),
+    st.sampled_from(BRUSHES),
+    st.integers(1, 300),
+    st.integers(1, 60),
+)
+@settings(max_examples=60, deadline=None)
+def test_every_size_of_roles_is_drawn_and_nothing_is_wider(variant, brush, width, height) -> None:
+    lines = drawn(RolesPanel, view_of(window(variant)), brush, width, height)
+    assert 1 <= len(lines) <= height
+    if width >= 24:
+        assert max(map(len, lines)) <= width
+
+
+async def test_the_page_of_limits_shows_roles_before_a_roofline_of_little_work(
+    inferred: Path,
+) -> None:
+    app = app_of(inferred)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await press(pilot, "6")
+        text = text_of(app)
+        assert "Busy time of a step by role" in text
+        assert " norm " in text
+        assert "Roofline" in text
+        await press(pilot, "y")
+        assert "gate_up\t4\t" in app.clipboard
+
+
+# Names are data
+
+
+def hostile_file(folder: Path) -> Path:
+    path = folder / "hostile.json"
+    export_chrome(analyze(held_up(slow_layered(HOSTILE))), path)
+    return path
+
+
+def test_the_hostile_trace_has_layers_and_is_held_up(tmp_path: Path) -> None:
+    report = analyse_files([hostile_file(tmp_path)], 0.0).report
+    assert report.structure.layers == 2
+    assert {one.why for one in report.held_up} == {"wait", "long_op"}
+    assert {role.role for role in report.roles} <= set(ROLES)
+
+
+@pytest.mark.parametrize("size", [(60, 16), (80, 24), (160, 50)])
+async def test_every_page_shows_hostile_kernels_with_roles_as_text(tmp_path: Path, size) -> None:
+    app = app_of(hostile_file(tmp_path))
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        for page in PAGES:
+            await press(pilot, str(page), "g", "enter", "down")
+            assert unsafe(text_of(app)) == ""
+            await press(pilot, "y")
+            assert unsafe(app.clipboard.replace("\t", "")) == ""
+
+
+@pytest.mark.parametrize("keys", ["2", "4", "6"])
+def test_picture(snap_compare, tmp_path: Path, keys: str) -> None:
+    path = tmp_path / "held.json"
+    export_chrome(analyze(held_up(slow_layered())), path)
+    keys = (keys, "G") if keys == "2" else (keys,)
+    assert snap_compare(app_of(path), terminal_size=(120, 40), run_before=before_picture(*keys))
+
+
+def test_picture_of_inferred_ranges(snap_compare, inferred: Path) -> None:
+    keys = before_picture("5", "down", "down")
+    assert snap_compare(app_of(inferred), terminal_size=(120, 40), run_before=keys)

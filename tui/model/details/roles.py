@@ -1,0 +1,112 @@
+"""Roles and layers in details: of an op, of a kernel, of a range."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from decodescope.analyzer.formatting import count, percent
+from decodescope.tui.model.details.line import DetailLine
+from decodescope.tui.model.view import Window
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.trace import Bools
+
+_ROLES_SHOWN = 4
+_INFERRED_LAYER = re.compile(r"(?:^|/)layer\.(\d+|\*)$")
+
+
+def op_role_lines(window: Window, row: int) -> Iterator[DetailLine]:
+    """The role of an op, how it is known, and its layer; nothing for what is not known."""
+    from decodescope.analyzer.structure.find import KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
+    from decodescope.analyzer.structure.name_rules import ROLES
+
+    found = window.analysis.structure
+    known, layer = int(found.confidence[row]), int(found.layer[row])
+    if known != UNKNOWN_ROLE:
+        yield DetailLine("role", f"{ROLES[int(found.role[row])]}, known by {KNOWN_BY[known]}")
+    if layer != NO_LAYER:
+        step = int(window.analysis.steps.op_step[row])
+        yield DetailLine("layer", _layer_words(window, step, layer))
+
+
+def kernel_role_lines(window: Window, name: str, within: str | None) -> Iterator[DetailLine]:
+    """The roles of a kernel's launches, and how often it has each."""
+    analysis = window.analysis
+    if name not in analysis.trace.names:
+        return
+    chosen = analysis.trace.ops.name == analysis.trace.names.index(name)
+    if within is not None:
+        chosen = chosen & analysis.ranges.ops_within(within)
+    found = _roles(window, chosen)
+    known_by = _known_by(window, chosen)
+    if found and (found[0][0] != "other" or len(found) > 1):
+        several = len(found) > 1
+        parts = [f"{role} {count(ops)} \u00d7" if several else role for role, ops, _ in found]
+        yield DetailLine("role", f"{', '.join(parts)}, known by {known_by}")
+
+
+def range_role_lines(window: Window, path: str, *, inferred: bool) -> Iterator[DetailLine]:
+    """The roles of the ops of a range, those with most time first; of an inferred layer also its
+    motif."""
+    chosen = window.analysis.ranges.ops_within(path)
+    if inferred and (layer := _INFERRED_LAYER.search(path)):
+        yield from _motif_lines(window, layer[1], chosen)
+    found = _roles(window, chosen)
+    if not found or (found[0][0] == "other" and len(found) == 1):
+        return
+    if len(found) == 1:
+        yield DetailLine("role", f"{found[0][0]}, known by {_known_by(window, chosen)}")
+        return
+    all_ns = sum(ns for _, _, ns in found) or 1
+    parts = [f"{role} {percent(ns / all_ns)} %" for role, _, ns in found[:_ROLES_SHOWN]]
+    if more := len(found) - _ROLES_SHOWN:
+        parts += [f"{more} more"] if more > 0 else []
+    yield DetailLine("roles", ", ".join(parts))
+
+
+def _motif_lines(window: Window, number: str, chosen: "Bools") -> Iterator[DetailLine]:
+    """Which layer of how many, and its motif."""
+    structure = window.report.structure
+    if structure is None or not structure.layers:
+        return
+    if number != "*":
+        steps = window.analysis.steps.op_step[chosen]
+        yield DetailLine("layer", _layer_words(window, int(steps[0]), int(number)))
+        return
+    motifs = zip(structure.motif_layers, structure.layer_ops, strict=True)
+    texts = [f"{count(layers)} of {count(ops)} ops" for layers, ops in motifs]
+    kinds = "motif" if len(texts) == 1 else "motifs"
+    yield DetailLine(
+        "layers", f"{count(structure.layers)}, {len(texts)} {kinds}: {', '.join(texts)}"
+    )
+
+
+def _layer_words(window: Window, step: int, number: int) -> str:
+    """ "3 of 24 (from 0), 17 ops, motif 1 of 2"."""
+    _, found = window.analysis.structure.of_step.get(step, (None, None))
+    if found is None or number >= len(found.layers):
+        return f"{number}"
+    layer = found.layers[number]
+    text = f"{number} of {len(found.layers)} (from 0), {count(layer.end - layer.start)} ops"
+    motifs = len(found.motif_ops)
+    return text if motifs == 1 else f"{text}, motif {layer.motif + 1} of {motifs}"
+
+
+def _roles(window: Window, chosen: "Bools") -> list[tuple[str, int, int]]:
+    """(role, ops, critical time in ns) of the chosen ops, those with most time first."""
+    import numpy as np
+
+    from decodescope.analyzer.structure.name_rules import ROLES
+
+    role = window.analysis.structure.role[chosen]
+    ops = np.bincount(role, minlength=len(ROLES))
+    ns = np.bincount(role, window.analysis.critical_ns[chosen], len(ROLES))
+    order = np.lexsort((-ops, -ns))
+    return [(ROLES[one], int(ops[one]), int(ns[one])) for one in order.tolist() if ops[one]]
+
+
+def _known_by(window: Window, chosen: "Bools") -> str:
+    """How the roles of the chosen ops are known, at worst."""
+    from decodescope.analyzer.structure.find import KNOWN_BY
+
+    return KNOWN_BY[int(window.analysis.structure.confidence[chosen].max(initial=0))]
