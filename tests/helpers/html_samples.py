@@ -106,12 +106,6 @@ def full_report(report: Report, text: str = "") -> Report:
             replace(found, confidence="partial", matched=0.875, kind="operator")
             for found in report.ranges
         ),
-        held_up=tuple(
-            HeldUpReport(
-                2_000, 500, f"cudaMalloc{text}", "allocation", f"it took {text}", one.device, 0
-            )
-            for one in report.devices
-        ),
         health=replace(
             report.health,
             status="degraded",
