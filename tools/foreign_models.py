@@ -17,15 +17,20 @@ _EXPERTS: dict[str, Any] = {"num_experts": 8, "num_local_experts": 8, "num_exper
             "moe_intermediate_size": 512}  # fmt: skip
 
 
-def _decoder(
-    family: str, batch: int = 1, attention: str = "sdpa", compiled: bool = False, **changes: Any
-) -> Callable[[], object]:
-    """One decode step of a causal model, as `generate` makes it."""
+def small_decoder(family: str, attention: str = "sdpa", **changes: Any) -> tuple[Any, Any]:
+    """The config and the model of a family, with few layers and random weights, on the GPU."""
     torch.manual_seed(18)
     config = AutoConfig.for_model(family, **(_SMALL | changes))
     config._attn_implementation = attention
     with torch.device("cuda"):
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+        return config, AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+
+
+def _decoder(
+    family: str, batch: int = 1, attention: str = "sdpa", compiled: bool = False, **changes: Any
+) -> Callable[[], object]:
+    """One decode step of a causal model, as `generate` makes it."""
+    config, model = small_decoder(family, attention, **changes)
     ids = torch.randint(0, 1000, (batch, _PROMPT), device="cuda")
     options: dict[str, Any] = {"use_cache": True}
     if compiled:
