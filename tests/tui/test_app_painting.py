@@ -33,7 +33,9 @@ async def test_freeze_holds_the_view_and_skips_analyses(session, trace_file, mon
         before = text_of(session.app)
         called = []
         monkeypatch.setattr(
-            background, "analyse_files", lambda paths, at, progress: called.append(paths) or 1 / 0
+            background,
+            "analyse_files",
+            lambda paths, at, progress, given=None: called.append(paths) or 1 / 0,
         )
         session.link.say(stats(2, "eager", 88.8), ready(trace_file))
         await settle(pilot)
@@ -69,11 +71,11 @@ async def test_the_screen_goes_on_while_an_analysis_runs_and_the_latest_window_w
     gate, started, paths = threading.Event(), threading.Event(), []
     analyse = background.analyse_files
 
-    def parked(given, at, progress):
-        paths.append(given[0].name)
+    def parked(files, at, progress, given=None):
+        paths.append(files[0].name)
         started.set()
         gate.wait(20)
-        return analyse(given, at, progress)
+        return analyse(files, at, progress, given)
 
     monkeypatch.setattr(background, "analyse_files", parked)
     windows = [write_trace(tmp_path / f"window-{number}.json") for number in range(4)]

@@ -65,10 +65,10 @@ real = library.analyse_files
 async def test_enter_twice_quickly_reads_the_file_once(app, monkeypatch) -> None:
     read, go = [], threading.Event()
 
-    def slow(paths, at, progress):
+    def slow(paths, at, progress, given=None):
         read.append(paths)
         go.wait(PATIENCE_S)
-        return real(paths, at, progress)
+        return real(paths, at, progress, given)
 
     monkeypatch.setattr(library, "analyse_files", slow)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -89,10 +89,10 @@ async def test_keys_work_while_a_file_is_read_and_the_last_wish_counts(
 ) -> None:
     held = {"run-b.json": True}
 
-    def slow(paths, at, progress):
+    def slow(paths, at, progress, given=None):
         while held.get(paths[0].name):
             time.sleep(0.01)
-        return real(paths, at, progress)
+        return real(paths, at, progress, given)
 
     monkeypatch.setattr(library, "analyse_files", slow)
     async with app.run_test(size=(120, 40)) as pilot:
