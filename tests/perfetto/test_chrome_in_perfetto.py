@@ -16,7 +16,7 @@ from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.trace import Trace
 from tests.helpers.foreign.layered import layered
 from tests.helpers.kineto_events import trace_of
-from tests.helpers.planting import held_before, launching_calls, with_pause
+from tests.helpers.planted.holds import held_before, launching_calls, with_pause
 from tests.helpers.trace_processor import LoadedTrace, loaded
 
 DATA = Path(__file__).resolve().parent.parent / "data"

@@ -22,7 +22,7 @@ from tests.helpers.foreign.layered import (
 )
 from tests.helpers.hostile import HOSTILE
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
-from tests.helpers.planting import held_before, launching_calls, ran_long, with_pause
+from tests.helpers.planted.holds import held_before, launching_calls, ran_long, with_pause
 
 MS = 1_000_000
 

@@ -2,7 +2,7 @@
 
 from decodescope.analyzer.trace import Trace
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
-from tests.helpers.planting import held_before, launching_calls, ran_long
+from tests.helpers.planted.holds import held_before, launching_calls, ran_long
 
 PROLOGUE = ("vectorized_gather_kernel_embedding",)
 LAYER = (
