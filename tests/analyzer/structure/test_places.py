@@ -2,9 +2,15 @@
 
 import pytest
 
-from decodescope.analyzer.structure.name_rules import ROLES, bundled_rules
+from decodescope.analyzer.structure.name_rules import ROLES
 from decodescope.analyzer.structure.places import roles_in_step
-from tests.helpers.recorded.decode_ops import RecordedStep, allowed_roles, layers_of, recorded_steps
+from tests.helpers.recorded.decode_ops import (
+    RecordedStep,
+    allowed_roles,
+    layers_of,
+    meaning_of,
+    recorded_steps,
+)
 
 STEPS = recorded_steps()
 MIN_AGREEMENT = 0.98
@@ -12,7 +18,7 @@ CASES = [case for case, step in STEPS.items() if max(step.layers) >= 0]
 
 
 def roles_of(step: RecordedStep) -> list[str]:
-    meanings = bundled_rules().meanings(step.names)
+    meanings = [meaning_of(name) for name in step.names]
     letters = "".join(one.letter for one in meanings)
     named = [one.role for one in meanings]
     found = roles_in_step(letters, named, layers_of(step.names, step.ns))

@@ -11,7 +11,7 @@ import numpy as np
 
 from decodescope.analyzer.structure.find import names_without_numbers
 from decodescope.analyzer.structure.layers import StepLayers, find_layers
-from decodescope.analyzer.structure.name_rules import bundled_rules
+from decodescope.analyzer.structure.name_rules import NameMeaning, bundled_rules
 from decodescope.analyzer.trace import Int64s
 
 _PATH = Path(__file__).resolve().parents[2] / "data" / "decode_ops.json.gz"
@@ -100,9 +100,15 @@ def allowed_roles(path: str) -> frozenset[str] | None:
     return next((roles for part, roles in _MODULES if re.search(part, modules)), None)
 
 
+@cache
+def meaning_of(name: str) -> NameMeaning:
+    """What one name says by the bundled rules."""
+    return bundled_rules().meanings([name])[0]
+
+
 def letters_of(names: list[str]) -> str:
     """The letters of the kinds of some names."""
-    return "".join(one.letter for one in bundled_rules().meanings(names))
+    return "".join(meaning_of(name).letter for name in names)
 
 
 def layers_of(names: list[str], ns: Int64s | None = None) -> StepLayers | None:
