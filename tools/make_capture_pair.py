@@ -64,11 +64,11 @@ def record(folder: Path, gpu: str) -> None:
     token = model(prompt, past_key_values=cache).logits[:, -1:].argmax(-1)
     position = torch.full((1, 1), _PROMPT, device="cuda")
 
-    def step() -> torch.Tensor:
+    def step() -> None:
         output = model(token, position_ids=position, past_key_values=cache)
-        return output.logits[:, -1:].argmax(-1)
+        output.logits[:, -1:].argmax(-1)
 
-    side = torch.cuda.Stream()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(side):
         for _ in range(3):
             step()
