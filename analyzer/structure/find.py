@@ -17,7 +17,7 @@ NO_LAYER = -1
 BY_NAME, BY_PLACE, UNKNOWN_ROLE = range(3)
 KNOWN_BY = ("name", "place", "unknown")
 # Inductor numbers its kernels in order of appearance.
-_NUMBERED = re.compile(r"(triton_\w+?)_\d+$")
+_NUMBERED = re.compile(r"^(triton_\w*)_\d+$")
 _MOST_OPS = 50_000
 
 
@@ -27,8 +27,8 @@ class Structure:
     before its step's layers (`prologue`), its role (an index in `ROLES`) and how that was found
     (BY_NAME, BY_PLACE, UNKNOWN_ROLE).
 
-    `of_step` holds the layers of each step, in launch order of its ops (`rows`), None if it has
-    none.
+    `of_step` holds the ops of each step in launch order, on the device with most of them, and their
+    layers, None if there are none.
     """
 
     layer: Int32s
@@ -54,12 +54,15 @@ def find_structure(timeline: Timeline, rules: NameRules) -> Structure:
     )
     whole = names_without_numbers(trace.names)
     alike: dict[bytes, list[tuple[int, Int64s]]] = {}
+    longest: dict[int, Int64s] = {}
     for step, rows in _sequences(timeline):
         alike.setdefault(trace.ops.name[rows].tobytes(), []).append((step, rows))
+        longest.setdefault(step, rows)
     for sequences in alike.values():
         layers, roles = _structure_of(trace, sequences[0][1], meanings, whole)
-        for step, rows in sequences:
-            found.of_step.setdefault(step, (rows, layers))
+        found.of_step.update(
+            (step, (rows, layers)) for step, rows in sequences if longest[step] is rows
+        )
         if layers is not None:
             _enter(found, np.stack([rows for _, rows in sequences]), layers, roles, by_name)
     return found

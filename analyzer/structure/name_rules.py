@@ -27,6 +27,8 @@ KINDS = {
 UNKNOWN = "?"
 _MAX_RULES = 10_000
 _MAX_PATTERN = 10_000
+# What a kernel computes is said early in its name; what follows are the types of its arguments.
+_SEARCHED = 2_000
 _KEYS = frozenset(("pattern", "kind", "role"))
 
 
@@ -55,10 +57,12 @@ class NameRules:
     rules: tuple[NameRule, ...]
 
     def meanings(self, names: Sequence[str]) -> list[NameMeaning]:
-        """What each name says. Communication (`timing.communication`) precedes every rule."""
+        """What each name says, its first `_SEARCHED` characters. Communication
+        (`timing.communication`) precedes every rule."""
         return [self._meaning(name) for name in names]
 
     def _meaning(self, name: str) -> NameMeaning:
+        name = name[:_SEARCHED]
         if communication_kind(name) is not None:
             return NameMeaning(KINDS["communication"], "communication")
         for rule in self.rules:
