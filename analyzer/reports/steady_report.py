@@ -17,7 +17,7 @@ from decodescope.analyzer.schema.held_up_report import (
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StepReport
 from decodescope.analyzer.timing.communication import communication_kind
 from decodescope.analyzer.timing.held_up.comparing import HeldUp
-from decodescope.analyzer.timing.held_up.habits import step_kinds
+from decodescope.analyzer.timing.held_up.habits import kinds_by_name
 from decodescope.analyzer.timing.held_up.steady import HeldInSteps, HeldOnDevice, held_on_device
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.timeline import Timeline
@@ -108,7 +108,7 @@ def step_summaries(
 ) -> tuple[StepSummary, ...]:
     """The medians of each kind of step, in the order in which the kinds appear."""
     columns = timeline.steps
-    kinds = step_kinds(timeline)
+    kinds = kinds_by_name(timeline)
     after = columns.following
     of_kind: dict[str, list[int]] = {}
     for index in np.flatnonzero(columns.gpu_ops).tolist():

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decodescope.analyzer.timing.held_up.habits import Habit, step_kinds, upper_median
+from decodescope.analyzer.timing.held_up.habits import Habit, kinds_by_name, upper_median
 from decodescope.analyzer.timing.held_up.host_record import Why
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int64s, rows_by
@@ -58,7 +58,7 @@ def scale_of(timeline: Timeline) -> Scale:
     if not len(steps):
         none = np.zeros(0, dtype=np.int64)
         return Scale(none, none, 0)
-    kinds = step_kinds(timeline)
+    kinds = kinds_by_name(timeline)
     number = {kind: index for index, kind in enumerate(dict.fromkeys(kinds))}
     kind = np.array([number[one] for one in kinds], dtype=np.int64)
     launched = np.flatnonzero(steps.gpu_ops)

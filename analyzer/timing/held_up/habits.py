@@ -1,7 +1,7 @@
 """What is usual at one place of a step: the median and spread over the step's instances.
 
 The place of an op is its name and how many ops of that name its step launched on its device before
-it. Steps of one kind (`step_kinds`) have the same places.
+it. Steps of one kind (`kinds_by_name`) have the same places.
 """
 
 import re
@@ -29,7 +29,7 @@ class Habit(Columns):
     place: Int64s
 
 
-def step_kinds(timeline: Timeline) -> list[str]:
+def kinds_by_name(timeline: Timeline) -> list[str]:
     """The kind of each step: its name with "*" for counts, so that steps with and without prefill
     requests (`…context_0…`) are of different kinds."""
     names = [timeline.step_name(index) for index in range(len(timeline.steps))]
