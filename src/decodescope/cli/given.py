@@ -87,9 +87,12 @@ class Beside:
             TraceError: a capture is no trace.
             InputError: a capture has no captured launches, or another option says what cannot be.
         """
+        from decodescope.analyzer.reports.given import NOTHING, Given
+
+        if not self:
+            return NOTHING
         from decodescope.analyzer import load
         from decodescope.analyzer.attribution.capture_paths import capture_reference
-        from decodescope.analyzer.reports.given import Given
         from decodescope.analyzer.roofline.given_peak import parse_peak
         from decodescope.analyzer.structure.name_rules import rules_with
 
