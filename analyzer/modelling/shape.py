@@ -103,20 +103,6 @@ class ModelShape:
         """Bytes of an element of the unquantised weights and of activations."""
         return ELEMENT_BYTES[self.dtype]
 
-    @property
-    def q_width(self) -> int:
-        """Elements of all heads of Q of one token."""
-        if self.latent is not None:
-            return self.heads * (self.latent.nope_dim + self.latent.rope_dim)
-        return self.heads * self.head_dim
-
-    @property
-    def kv_width(self) -> int:
-        """Elements that one token adds to a layer's KV cache, K and V together."""
-        if self.latent is not None:
-            return self.latent.kv_rank + self.latent.rope_dim
-        return 2 * self.kv_heads * self.head_dim
-
     def kinds(self) -> tuple[int, ...]:
         """For each layer the number of its kind, in the order of first appearance: two layers of
         the same number have the same work. gpt-oss: (0, 1, 0, 1, ...)."""

@@ -19,7 +19,7 @@ from decodescope.analyzer.modelling.role_work import (
     step_flops,
     with_fused_roles,
 )
-from decodescope.analyzer.modelling.step import StepShape
+from decodescope.analyzer.modelling.step import StepShape, causal_pairs
 from decodescope.analyzer.modelling.step_work import role_work
 from decodescope.analyzer.modelling.weights import Part, model_weights
 from decodescope.analyzer.reports.given import Given, GivenModel
@@ -205,7 +205,17 @@ def _step_shape(said: StepAnnotation, given: Given) -> StepShape:
         if given.context is None:
             raise InputError("the trace does not say how long the KV cache is; give --context")
         kv_tokens = batch * given.context
-    return StepShape(batch, kv_tokens, said.query_tokens)
+    return StepShape(batch, kv_tokens, said.query_tokens, _pairs(said))
+
+
+def _pairs(said: StepAnnotation) -> int | None:
+    """(Query, key) pairs under the causal mask; None where the annotation does not say them, or
+    says what cannot be."""
+    if said.query_tokens is None or said.query_squares is None or said.query_keys is None:
+        return None
+    pairs = causal_pairs(said.query_tokens, said.query_squares, said.query_keys)
+    most = said.query_tokens * (said.kv_tokens or 0)
+    return pairs if said.query_tokens <= pairs <= most else None
 
 
 def _contradictions(

@@ -45,7 +45,7 @@ MARKERS = (
 _TRAILING_NUMBER = re.compile(_NUMBER)
 
 _N = r"([0-9]{1,18})"
-_SUMS = rf"\(sq{_N}sk{_N}(?:sqsq[0-9]+)?(?:sqsk[0-9]+)?\)"
+_SUMS = rf"\(sq{_N}sk{_N}(?:sqsq{_N})?(?:sqsk{_N})?\)"
 _VLLM_DETAILED = re.compile(rf"execute_(?:[0-9]+_)?context_{_N}{_SUMS}_generation_{_N}{_SUMS}$")
 _VLLM = re.compile(rf"execute_(?:[0-9]+_)?context_{_N}\({_N}\)_generation_{_N}\({_N}\)$")
 _VLLM_CACHED = re.compile(rf"execute_new_{_N}_cached_{_N}$")
@@ -73,7 +73,9 @@ class StepAnnotation:
 
     `batch` is the number of requests, `decode_requests` and `prefill_requests` are its parts.
     `query_tokens` is the number of tokens computed, `kv_tokens` the sum of the KV lengths of all
-    requests. `engine` names who wrote it, None for a name that anyone may write.
+    requests; `query_squares` and `query_keys` are the sums over them of q^2 and q * k, q being a
+    request's tokens and k its KV length. `engine` names who wrote it, None for a name that anyone
+    may write.
     """
 
     kind: StepKind = "unknown"
@@ -83,6 +85,8 @@ class StepAnnotation:
     query_tokens: int | None = None
     kv_tokens: int | None = None
     engine: str | None = None
+    query_squares: int | None = None
+    query_keys: int | None = None
 
 
 UNKNOWN = StepAnnotation()
@@ -112,7 +116,10 @@ def supplemented(outer: StepAnnotation, inner: StepAnnotation) -> StepAnnotation
     """`outer`, with what only `inner` says."""
     lacking = {
         field: getattr(inner, field)
-        for field in ("batch", "decode_requests", "prefill_requests", "query_tokens", "kv_tokens")
+        for field in (
+            *("batch", "decode_requests", "prefill_requests", "query_tokens", "kv_tokens"),
+            *("query_squares", "query_keys"),
+        )
         if getattr(outer, field) is None
     }
     kind = inner.kind if outer.kind == "unknown" else outer.kind
@@ -159,10 +166,25 @@ def _numbers(match: re.Match[str]) -> list[int]:
 
 
 def _vllm_detailed(match: re.Match[str]) -> StepAnnotation:
-    context, c_sq, c_sk, generation, g_sq, g_sk = _numbers(match)
-    return _of_requests(
-        "vllm", context, generation, query_tokens=c_sq + g_sq, kv_tokens=c_sk + g_sk
+    context, *of_context, generation, g_sq, g_sk, g_sqsq, g_sqsk = match.groups()
+    c_sq, c_sk, c_sqsq, c_sqsk = of_context
+    return replace(
+        _of_requests(
+            "vllm",
+            int(context),
+            int(generation),
+            query_tokens=int(c_sq) + int(g_sq),
+            kv_tokens=int(c_sk) + int(g_sk),
+        ),
+        query_squares=_sum(c_sqsq, g_sqsq),
+        query_keys=_sum(c_sqsk, g_sqsk),
     )
+
+
+def _sum(*texts: str | None) -> int | None:
+    """The sum of the numbers, None if one is not said."""
+    known = [int(text) for text in texts if text is not None]
+    return sum(known) if len(known) == len(texts) else None
 
 
 def _vllm(match: re.Match[str]) -> StepAnnotation:

@@ -12,6 +12,7 @@ from decodescope.analyzer.reports.analysis import analyze
 from decodescope.analyzer.reports.given import Given, GivenModel
 from decodescope.analyzer.roofline.given_peak import parse_peak
 from decodescope.analyzer.schema.report import Report
+from tests.helpers.kineto_events import call, op, span, trace_of
 
 RECORDINGS = {path.stem: path for path in bundled_recordings()}
 OWN = RECORDINGS["h200-llama-3.2-1b-fused+graph"]
@@ -51,6 +52,27 @@ def test_a_foreign_step_has_limits(foreign_traces: Path) -> None:
     assert parts["limit"] == pytest.approx(cost.bytes_per_step / 5300, rel=1e-6)
     assert sum(parts.values()) == 10_743_181
     assert report.verdict.bound == "kernels"
+
+
+@pytest.mark.parametrize(
+    ("requests", "queries", "keys"), [(1, [600], [600]), (3, [512, 80, 8], [512, 900, 5000])]
+)
+def test_a_prefills_attention_is_that_of_its_requests(
+    requests: int, queries: list[int], keys: list[int]
+) -> None:
+    """The mean length would give another number of pairs than the lengths that were summed."""
+    squares = sum(q * q for q in queries)
+    products = sum(q * k for q, k in zip(queries, keys, strict=True))
+    name = (
+        f"execute_{sum(queries)}_context_{requests}(sq{sum(queries)}sk{sum(keys)}sqsq{squares}"
+        f"sqsk{products})_generation_0(sq0sk0sqsq0sqsk0)"
+    )
+    trace = trace_of(span(0, 9000, name), call(10, 20, 1), op(30, 5000, 1, name="flash_fwd"))
+    report = analyze(trace, given("llama-3.2-1b", "bf16")).report
+    (attention,) = [row for row in report.roles if row.role == "attention"]
+    pairs = sum(sum(range(k - q + 1, k + 1)) for q, k in zip(queries, keys, strict=True))
+    # Rotation and cache have no ops of their own here, and no FLOPs.
+    assert attention.flops == 16 * 4 * pairs * 32 * 64
 
 
 def test_a_peak_of_the_users_decides(foreign_traces: Path) -> None:
