@@ -15,8 +15,15 @@ from decodescope.analyzer.views.csv_export import render_csv
 Target = Literal["chrome", "html", "csv"]
 
 
-def export_analysis(analysis: Analysis, target: Target, path: Path, by: str = "kernel") -> None:
-    """Write `path`, whole or not at all; `by` is what each row of a CSV describes.
+def export_analysis(
+    analysis: Analysis,
+    target: Target,
+    path: Path,
+    by: str = "kernel",
+    ranks: RanksReport | None = None,
+) -> None:
+    """Write `path`, whole or not at all; `by` is what each row of a CSV describes. If the analysis
+    is of merged `ranks`, a page also says who waits for whom.
 
     Raises:
         InputError: the file cannot be written.
@@ -24,8 +31,10 @@ def export_analysis(analysis: Analysis, target: Target, path: Path, by: str = "k
     if target == "chrome":
         export_chrome(analysis, path)
     elif target == "html":
-        name = source_name(analysis)
-        write_atomically(path, html_page(name, {name: analysis}).encode(errors="replace"))
+        name = source_name(analysis) if ranks is None else "all ranks"
+        title = name if ranks is None else f"{len(ranks.ranks)} ranks"
+        page = html_page(title, {name: analysis}, ranks=ranks)
+        write_atomically(path, page.encode(errors="replace"))
     else:
         write_atomically(path, render_csv(analysis.report, by).encode(errors="replace"))
 

@@ -246,7 +246,7 @@ class DecodescopeApp(FileActions):
         self._painter.follow(feed)
         if feed.kind == "trace" and not feed.started:
             feed.started = True
-            self._select_file(0)
+            feed.select_first(self._feed.now())
         self._start_analysis()
 
     async def _read(self, feed: Feed) -> None:

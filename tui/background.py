@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
     from decodescope.analyzer.exporting import Target
     from decodescope.analyzer.reports.given import Given
+    from decodescope.analyzer.reports.ranks import RanksAnalysis
     from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 
 KERNELS_SHOWN = 30
@@ -87,13 +88,13 @@ class Background:
         stem = f"decodescope-{variant}-{self.timestamp()}"
         self._write("trace", lambda folder: save_trace(source, folder, stem))
 
-    def export(self, analysis: "Analysis", target: "Target", path: Path, by: str) -> None:
-        """Write the analysis to `path`; `by` is what each row of a CSV describes."""
+    def export(self, window: Window, target: "Target", path: Path, by: str) -> None:
+        """Write the analysis of `window` to `path`; `by` is what each row of a CSV describes."""
 
         def write() -> Path:
             from decodescope.analyzer.exporting import export_analysis
 
-            export_analysis(analysis, target, path, by)
+            export_analysis(window.analysis, target, path, by, window.ranks)
             return path
 
         self._run("export", write)
@@ -231,25 +232,33 @@ def analyse_files(
     from decodescope.analyzer.lanes.build import find_lanes
     from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
-    analysis = _analysis(paths, progress, given)
-    report = analysis.report
-    shown = report.kernels[:KERNELS_SHOWN]
-    families = tuple(FAMILIES[kernel_family(kernel.name)] for kernel in shown)
-    return Window(paths[0], analysis, find_lanes(analysis), families, at)
+    analysis, across = _analysis(paths, progress, given)
+    waits = across.op_waits() if across is not None else None
+    shown = analysis.report.kernels[:KERNELS_SHOWN]
+    return Window(
+        path=paths[0],
+        analysis=analysis,
+        lanes=find_lanes(analysis, waits),
+        families=tuple(FAMILIES[kernel_family(kernel.name)] for kernel in shown),
+        at=at,
+        ranks=across.report if across is not None else None,
+        waits=waits,
+    )
 
 
 def _analysis(
     paths: Sequence[Path],
     progress: Callable[[float], None] | None,
     given: "Given | None",
-) -> "Analysis":
+) -> "tuple[Analysis, RanksAnalysis | None]":
+    """The analysis of one file; of several, that of the merged trace, and what it is made of."""
     from decodescope.analyzer import Given, analyze, analyze_ranks, load
 
     beside = given or Given()
     if len(paths) == 1:
-        return analyze(load(paths[0], progress), beside)
-    ranks = analyze_ranks(paths, beside)
-    if ranks.merged is None:
-        reasons = "; ".join(finding.message for finding in ranks.report.findings)
+        return analyze(load(paths[0], progress), beside), None
+    across = analyze_ranks(paths, beside)
+    if across.merged is None:
+        reasons = "; ".join(finding.message for finding in across.report.findings)
         raise InputError(f"the files cannot be merged: {reasons}")
-    return ranks.merged
+    return across.merged, across

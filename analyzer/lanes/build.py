@@ -1,5 +1,5 @@
-"""The lanes of an analysis: host threads, ranges, streams, gaps and what held devices up, of all
-devices on one clock."""
+"""The lanes of an analysis: host threads, ranges, streams, waiting for other ranks, gaps and what
+held devices up, of all devices on one clock."""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from decodescope.analyzer.collectives.op_waits import OpWaits
 from decodescope.analyzer.lanes.host import MAX_LEVELS, HostLanes, owners
 from decodescope.analyzer.lanes.lane import Lane, LaneKey, Slices, lane_of
 from decodescope.analyzer.reports.analysis import Analysis
@@ -22,12 +23,11 @@ _NUMBER = re.compile(r"\d+")
 class Lanes:
     """All lanes of an analysis, from top to bottom, and what they have in common.
 
-    `names` are the trace's, then those of the range paths' nodes, then why devices were held up.
-    `world` spans everything in the
-    trace, `home` what to look at first: the last step, else all ops, else everything; each is
-    (start, end). `steps` are the GPU spans of the steps that launched something, in order of their
-    start, each until the next one of its thread, `step` their indices. `busy` is the time in which
-    any device was busy, as a lane.
+    `names` are the trace's, then those of the range paths' nodes, then why devices were held up and
+    which rank was waited for. `world` spans everything in the trace, `home` what to look at first:
+    the last step, else all ops, else everything; each is (start, end). `steps` are the GPU spans
+    of the steps that launched something, in order of their start, each until the next one of its
+    thread, `step` their indices. `busy` is the time in which any device was busy, as a lane.
     """
 
     analysis: Analysis
@@ -49,8 +49,9 @@ class Lanes:
         return paths[node] if 0 <= node < len(paths) else None
 
 
-def find_lanes(analysis: Analysis) -> Lanes:
-    """Index a whole trace: O(n log n), in a thread. Nothing on a screen needs to sort again."""
+def find_lanes(analysis: Analysis, waits: OpWaits | None = None) -> Lanes:
+    """Index a whole trace: O(n log n), in a thread. Nothing on a screen needs to sort again.
+    `waits` are those of the ops of merged ranks."""
     trace, steps = analysis.trace, analysis.steps
     world = _extent(trace.ops, trace.calls, trace.cpu_ops, trace.ranges)
     launched = np.flatnonzero(steps.gpu_ops > 0)
@@ -63,8 +64,13 @@ def find_lanes(analysis: Analysis) -> Lanes:
         home = (int(marked.start_ns[-1]), int(marked.end_ns[-1]))
     return Lanes(
         analysis=analysis,
-        lanes=tuple(_ordered(analysis)),
-        names=(*trace.names, *analysis.ranges.tree.names, *_whys(analysis)),
+        lanes=tuple(_ordered(analysis, waits)),
+        names=(
+            *trace.names,
+            *analysis.ranges.tree.names,
+            *_whys(analysis),
+            *_waited_for(waits).values(),
+        ),
         world=world,
         home=home,
         steps=marked,
@@ -94,9 +100,9 @@ def _nameless(key: LaneKey, title: str, times: Intervals) -> Lane:
     )
 
 
-def _ordered(analysis: Analysis) -> Iterator[Lane]:
-    """Device by device: the threads that launch to it, its ranges, streams, overlap and gaps; then
-    the threads that launch to none."""
+def _ordered(analysis: Analysis, waits: OpWaits | None) -> Iterator[Lane]:
+    """Device by device: the threads that launch to it, its ranges, streams, overlap, waiting and
+    gaps; then the threads that launch to none."""
     trace = analysis.trace
     threads, host = owners(trace), HostLanes(trace)
     families = families_of(trace.names, trace.ops)
@@ -110,6 +116,8 @@ def _ordered(analysis: Analysis) -> Iterator[Lane]:
         yield from _range_lanes(analysis, levels, ops, prefix)
         yield from _stream_lanes(trace, families, ops, prefix)
         yield from _overlap_lane(analysis, device, ops, prefix)
+        if waits is not None:
+            yield from _wait_lane(analysis, waits, device, prefix)
         yield _gap_lane(analysis, device, prefix)
         yield from _held_up_lane(analysis, device, prefix)
     for thread in (thread for thread, owner in threads.items() if owner is None):
@@ -140,6 +148,28 @@ def _overlap_lane(analysis: Analysis, device: int, ops: Int64s, prefix: str) -> 
     found = overlapped(analysis.trace.ops.start_ns[ops], analysis.trace.ops.end_ns[ops])
     if int(found.length_ns.sum()) > OVERLAP_SHARE * analysis.busy[device].busy_ns:
         yield _nameless(LaneKey("overlap", device), prefix + "over", found)
+
+
+def _waited_for(waits: OpWaits | None) -> dict[int, str]:
+    """The words for each rank that was waited for; -1 is several that entered last at once."""
+    found = () if waits is None else np.unique(waits.last).tolist()
+    return {rank: f"for rank {rank}" if rank >= 0 else "for several ranks" for rank in found}
+
+
+def _wait_lane(analysis: Analysis, waits: OpWaits, device: int, prefix: str) -> Iterator[Lane]:
+    """When ops of the device waited for other ranks, if any did."""
+    trace = analysis.trace
+    start_ns = trace.ops.start_ns[waits.op]
+    waited = (trace.ops.device[waits.op] == device) & (waits.own_start_ns > start_ns)
+    if not waited.any():
+        return
+    mine = waits.take(waited)
+    first = len(trace.names) + len(analysis.ranges.paths) + len(_whys(analysis))
+    # Sorted, as the names are.
+    label = first + np.unique(waits.last).searchsorted(mine.last)
+    slices = Slices(start_ns[waited], mine.own_start_ns, label, mine.op,
+                    np.zeros(len(mine), dtype=np.int8))  # fmt: skip
+    yield lane_of(LaneKey("wait", device), prefix + "wait", slices)
 
 
 def _gap_lane(analysis: Analysis, device: int, prefix: str) -> Lane:

@@ -54,6 +54,7 @@ def inside_range(lanes: Lanes, path: str) -> list[Bools]:
     of_kind = {
         "stream": ops,
         "overlap": np.zeros(len(trace.ops), dtype=np.bool_),
+        "wait": ops,
         "gap": ops[analysis.gaps.next],
         "range": nodes,
         "host": np.append(calls[:-1], np.zeros(len(trace.cpu_ops), dtype=np.bool_)),

@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from decodescope.analyzer.timing.intervals import critical_ns
 from decodescope.analyzer.trace import Bools, Int8s, Int64s, Intervals
 
-LaneKind = Literal["host", "host_range", "range", "stream", "overlap", "gap", "held_up", "busy"]
+LaneKind = Literal[
+    "host", "host_range", "range", "stream", "overlap", "wait", "gap", "held_up", "busy"
+]
 NONE = -1
 
 

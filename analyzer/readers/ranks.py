@@ -27,13 +27,14 @@ _COLLECTIVE = re.compile(r"(?:nccl|rccl)\w*Kernel_(AllReduce|AllGather|ReduceSca
 class Ranks:
     """The trace of each rank, in order of rank, and all of them merged.
 
-    `merged` has one device for each (rank, device) and is None if the traces share no clock;
-    `findings` lists what is wrong with the set.
+    `merged` has one device for each (rank, device), numbered in `devices`, and is None if the
+    traces share no clock; `findings` lists what is wrong with the set.
     """
 
     ranks: tuple[tuple[int, Trace], ...]
     merged: Trace | None
     findings: tuple[Finding, ...]
+    devices: dict[tuple[int, int], int]
 
 
 def merge_ranks(traces: Sequence[Trace]) -> Ranks:
@@ -50,9 +51,19 @@ def merge_ranks(traces: Sequence[Trace]) -> Ranks:
     numbered = _numbered(traces, findings)
     if why := _why_apart(numbered):
         findings.append(Finding("no_common_clock", f"the ranks are not merged: {why}"))
-        return Ranks(tuple(numbered), None, tuple(findings))
+        return Ranks(tuple(numbered), None, tuple(findings), {})
     findings += _clock_findings(numbered)
-    return Ranks(tuple(numbered), _merge(numbered, findings), tuple(findings))
+    devices = _devices(numbered)
+    merged = _merge(numbered, findings, devices)
+    return Ranks(tuple(numbered), merged, tuple(findings), devices)
+
+
+def _devices(ranks: Sequence[tuple[int, Trace]]) -> dict[tuple[int, int], int]:
+    """The number of each (rank, device) in the merged trace."""
+    every = [
+        (rank, device) for rank, trace in ranks for device in np.unique(trace.ops.device).tolist()
+    ]
+    return {one: number for number, one in enumerate(every)}
 
 
 def _refuse_copies(traces: Sequence[Trace]) -> None:
@@ -188,7 +199,11 @@ class _Part:
         return np.where((ids > 0) & (ids < 1 << _ID_SHIFT), ids + (self.place << _ID_SHIFT), ids)
 
 
-def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> Trace:
+def _merge(
+    ranks: Sequence[tuple[int, Trace]],
+    findings: Sequence[Finding],
+    devices: dict[tuple[int, int], int],
+) -> Trace:
     traces = [trace for _, trace in ranks]
     base_ns = min(trace.base_ns for trace in traces)
     names = tuple(sorted({name for trace in traces for name in trace.names}))
@@ -202,7 +217,7 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
             _Part(rank, trace, place, trace.base_ns - base_ns, renamed, reshaped.astype(np.int32))
         )
     calls, call_order = _hosts(parts, [trace.calls for trace in traces])
-    ops, device_names, device_labels = _ops(parts, call_order)
+    own_devices = {rank: trace.device_names for rank, trace in ranks}
     rank_findings = [
         msgspec.structs.replace(finding, message=f"rank {rank}: {finding.message}")
         for rank, trace in ranks
@@ -222,8 +237,10 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
             events=sum(trace.source.events for trace in traces),
         ),
         names=names,
-        device_names=device_names,
-        ops=ops,
+        device_names={
+            number: own_devices[rank].get(device, "") for (rank, device), number in devices.items()
+        },
+        ops=_ops(parts, call_order, devices),
         calls=calls,
         cpu_ops=_hosts(parts, [trace.cpu_ops for trace in traces])[0],
         ranges=_hosts(parts, [trace.ranges for trace in traces])[0],
@@ -231,7 +248,9 @@ def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> T
         capture=None,
         base_ns=base_ns,
         work=work.take(np.argsort(work.external_id, kind="stable")),
-        device_labels=device_labels,
+        device_labels={
+            number: f"rank {rank} GPU {device}" for (rank, device), number in devices.items()
+        },
         shapes=tuple(shapes),
         overhead=_hosts(parts, [trace.overhead for trace in traces])[0],
     )
@@ -249,34 +268,27 @@ def _hosts(parts: Sequence[_Part], events: Sequence[HostEvents]) -> tuple[HostEv
     return joined.take(order), order
 
 
-def _ops(
-    parts: Sequence[_Part], call_order: Int64s
-) -> tuple[GpuOps, dict[int, str], dict[int, str]]:
-    """The ops of all parts, with one device for each (rank, device), and the devices' names and
-    labels."""
+def _ops(parts: Sequence[_Part], call_order: Int64s, devices: dict[tuple[int, int], int]) -> GpuOps:
+    """The ops of all parts, in the order of `GpuOps`, each on its device of the merged trace."""
     launch_moved = np.argsort(call_order)
-    names: dict[int, str] = {}
-    labels: dict[int, str] = {}
     moved = []
     calls_before = 0
     for part in parts:
         ops = part.trace.ops
-        devices, index = np.unique(ops.device, return_inverse=True)
+        own, index = np.unique(ops.device, return_inverse=True)
+        numbers = np.array([devices[part.rank, one] for one in own.tolist()], dtype=np.int64)
         launch = np.full(len(ops), -1, dtype=np.int64)
         linked = ops.launch >= 0
         launch[linked] = launch_moved[ops.launch[linked] + calls_before]
         moved.append(
             replace(
                 part.moved(ops),
-                device=index + len(names),
+                device=numbers[index],
                 launch=launch,
                 shape=part.shapes[ops.shape],
             )
         )
-        for device in devices.tolist():
-            labels[len(names)] = f"rank {part.rank} GPU {device}"
-            names[len(names)] = part.trace.device_names.get(device, "")
         calls_before += len(part.trace.calls)
     joined = GpuOps.concatenate(moved)
     keys = (joined.stream, joined.device, joined.end_ns, joined.start_ns)
-    return joined.take(np.lexsort(keys)), names, labels
+    return joined.take(np.lexsort(keys))

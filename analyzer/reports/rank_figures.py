@@ -36,7 +36,8 @@ MAX_STEPS = 20
 
 @dataclass(frozen=True, slots=True)
 class RankFigures:
-    """What `RanksReport` says across ranks; `ranks` are the reports given, completed."""
+    """What `RanksReport` says across ranks; `ranks` are the reports given, completed. `waits` are
+    those of the matched collectives of `participants`."""
 
     ranks: tuple[RankReport, ...]
     clock: ClockSource | None
@@ -45,6 +46,8 @@ class RankFigures:
     collectives: tuple[CollectiveReport, ...]
     skew: SkewReport | None
     findings: tuple[Finding, ...]
+    participants: tuple[Participant, ...]
+    waits: tuple[Waits, ...]
 
 
 def rank_figures(
@@ -74,8 +77,10 @@ def rank_figures(
         straggler=straggler,
         no_straggler=why_none,
         collectives=_collectives(operations, participants, waits),
-        skew=None if skew is None else _skew_report(skew),
+        skew=None if skew is None else _skew_report(skew, _first_op_ns(ranks)),
         findings=tuple(_findings(matched, participants, common_clock)),
+        participants=tuple(participants),
+        waits=tuple(matched),
     )
 
 
@@ -232,10 +237,17 @@ def _bandwidth(
     return int(np.median(size[known])), float(np.median(rates))
 
 
-def _skew_report(skew: Skew) -> SkewReport:
+def _first_op_ns(ranks: Sequence[tuple[int, Trace, Steps]]) -> int:
+    """When the first op of all ranks began, on the wall clock."""
+    began = (trace.base_ns + int(trace.ops.start_ns[0]) for _, trace, _ in ranks if len(trace.ops))
+    return min(began, default=0)
+
+
+def _skew_report(skew: Skew, first_op_ns: int) -> SkewReport:
     start_ns, end_ns, length_ns = skew.start_spread_ns, skew.end_spread_ns, skew.length_spread_ns
     key_ns = start_ns if skew.comparable else length_ns
     worst = np.sort(np.argsort(-key_ns, kind="stable")[:MAX_STEPS])
+    began_ns, ended_ns = skew.start_ns.min(axis=0), skew.end_ns.max(axis=0)
     last_to_start, last_to_end = skew.start_ns.argmax(axis=0), skew.end_ns.argmax(axis=0)
     counts = np.bincount(last_to_start[start_ns > 0], minlength=len(skew.ranks)).tolist()
     return SkewReport(
@@ -257,6 +269,8 @@ def _skew_report(skew: Skew) -> SkewReport:
                 duration_spread_ns=int(length_ns[step]),
                 last_to_start=_rank(skew, last_to_start, start_ns, step),
                 last_to_end=_rank(skew, last_to_end, end_ns, step),
+                at_ns=_value(began_ns - first_op_ns, step, skew.comparable),
+                length_ns=_value(ended_ns - began_ns, step, skew.comparable),
             )
             for step in worst.tolist()
         ),

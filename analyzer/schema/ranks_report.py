@@ -82,7 +82,9 @@ class CollectiveReport(Struct, frozen=True):
 
 class StepSkew(Struct, frozen=True):
     """One step over all ranks: last - first start and end of its GPU spans, longest - shortest
-    span, and the ranks that start and end it last. What needs a common clock is null without one.
+    span, and the ranks that start and end it last. It lasts for `length_ns` from its first start,
+    `at_ns` after the first op of all ranks, to its last end. What needs a common clock is null
+    without one.
     """
 
     index: int
@@ -91,6 +93,8 @@ class StepSkew(Struct, frozen=True):
     duration_spread_ns: int
     last_to_start: int | None
     last_to_end: int | None
+    at_ns: int | None = None
+    length_ns: int | None = None
 
 
 class SkewReport(Struct, frozen=True):

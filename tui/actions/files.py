@@ -80,7 +80,7 @@ class FileActions(LookActions):
             target: Target = "csv"
             if chosen.kind == "chrome" or chosen.kind == "html":
                 target = chosen.kind
-            self._background.export(window.analysis, target, chosen.path, chosen.kind)
+            self._background.export(window, target, chosen.path, chosen.kind)
 
     def action_open(self) -> None:
         """Show the files, and type a path."""

@@ -24,6 +24,7 @@ from decodescope.analyzer.protocol import (
     TraceReady,
     WorkerMessage,
 )
+from decodescope.analyzer.readers.said_rank import are_ranks
 from decodescope.analyzer.schema.report import Finding
 from decodescope.tui.link.base import (
     FileHealth,
@@ -66,6 +67,7 @@ class Feed:
     windows: Windows = field(default_factory=Windows)
     _held: bool = False
     _runs_after: bool = False
+    _tried_merging: bool = False
     _samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     _heard_at: float | None = None
     _log: RunLog = field(default_factory=RunLog)
@@ -219,6 +221,14 @@ class Feed:
             case Jumped(t_ns=t_ns, past=past):
                 self._jump(t_ns / 1e9, past)
 
+    def select_first(self, now: float) -> None:
+        """Show the merged ranks if the files are that, else the first file, as also if the ranks
+        cannot be merged."""
+        assert isinstance(self.source, TraceSource)
+        paths = self.source.paths
+        self._tried_merging = are_ranks(paths)
+        self.select_file(len(paths) if self._tried_merging else 0, now)
+
     def select_file(self, index: int, now: float) -> None:
         """Show the trace file at `index` (after the last: the merged ranks); read it if needed."""
         assert isinstance(self.source, TraceSource)
@@ -258,6 +268,11 @@ class Feed:
             self.windows.unreadable[job.index] = error
             if job.index == self._state.current:
                 self._set(state="unreadable", detail="")
+            if self._tried_merging and job.index == len(self._state.choices) - 1:
+                self._tried_merging = False
+                self.note("warning", error)
+                self.select_file(0, job.at)
+                return
         if error:
             self.alarm(error)
 

@@ -284,7 +284,7 @@ def pick_of_slice(lanes: Lanes, place: int, number: int) -> Pick:
     """What a slice of a lane is."""
     lane = lanes.lanes[place]
     row = int(lane.slices.row[number])
-    if lane.key.kind == "stream":
+    if lane.key.kind in ("stream", "wait"):
         return OpPick(row)
     if lane.key.kind == "gap":
         return GapPick(row)

@@ -17,7 +17,9 @@ from decodescope.tui.model.shelf import NO_FILES, Shelf
 
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
+    from decodescope.analyzer.collectives.op_waits import OpWaits
     from decodescope.analyzer.lanes.build import Lanes
+    from decodescope.analyzer.schema.ranks_report import RanksReport
 
 Kind = Literal["live", "replay", "trace"]
 # What a starting run has to report first: statistics, and an analysed window.
@@ -62,7 +64,7 @@ class Window:
     """One analysed window, announced at monotonic second `at`.
 
     `lanes` index all of its time, `families` are the kinds of work that the report's first kernels
-    do.
+    do. Of merged ranks, `ranks` says who waits for whom, and `waits` how long each op waited.
     """
 
     path: Path
@@ -70,6 +72,8 @@ class Window:
     lanes: "Lanes"
     families: tuple[str, ...]
     at: float
+    ranks: "RanksReport | None" = None
+    waits: "OpWaits | None" = None
 
     @property
     def report(self) -> Report:

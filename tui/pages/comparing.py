@@ -1,17 +1,20 @@
-"""Page 7: variants or files against each other."""
+"""Page 7: variants or files against each other, and the ranks of one run."""
 
 from decodescope.tui.model.view import COMPARISON_PAGE
 from decodescope.tui.pages.layout import Band, Page, Room, edge_rows
+from decodescope.tui.panels.comparing.collectives import CollectivesPanel
 from decodescope.tui.panels.comparing.kernels import ComparisonKernelsPanel
 from decodescope.tui.panels.comparing.ranges import ComparisonRangesPanel
 from decodescope.tui.panels.comparing.setup import ComparisonSetupPanel
 from decodescope.tui.panels.comparing.sides import ComparisonSidesPanel
+from decodescope.tui.panels.comparing.skew import SkewPanel
 from decodescope.tui.panels.comparing.status import ComparisonStatusPanel
 from decodescope.tui.panels.comparing.step import ComparisonStepPanel
 from decodescope.tui.panels.comparing.waterfalls import ComparisonWaterfallsPanel
 
 SIDE_BY_SIDE_WIDTH = 130
 _STATUS_MOST = 4
+_OF_RANKS = ("collectives", "skew")
 _TABLES = ("ab_step", "ab_ranges", "ab_kernels")
 
 
@@ -24,6 +27,7 @@ def bands(room: Room) -> list[Band]:
     setup, sides = wanted.get("ab_setup", 1), wanted.get("ab_sides", 1)
     found.append(Band((("ab_setup", 1.0),), edge + min(setup, 3), edge + setup, 4, 2,
                       edge + min(setup, 5)))  # fmt: skip
+    found += _ranks(room, edge)
     found.append(Band((("ab_sides", 1.0),), edge + min(sides, 3), edge + sides, 1, 3,
                       edge + min(sides, 8)))  # fmt: skip
     if waterfalls := wanted.get("ab_waterfalls", 0):
@@ -43,6 +47,21 @@ def bands(room: Room) -> list[Band]:
     return found
 
 
+def _ranks(room: Room, edge: int) -> list[Band]:
+    """The tables of merged ranks; they go first where a result needs the room."""
+    wanted = {name: room.wanted.get(name, 0) for name in _OF_RANKS}
+    shown = [name for name in _OF_RANKS if wanted[name]]
+    if room.width >= SIDE_BY_SIDE_WIDTH and len(shown) > 1:
+        rows = edge + max(wanted.values())
+        share = tuple((name, 1 / len(shown)) for name in shown)
+        return [Band(share, edge + 2, rows, 9, 1, min(rows, edge + 6))]
+    return [
+        Band(((name, 1.0),), edge + 2, edge + wanted[name], 9 + place, 1,
+             edge + min(wanted[name], 5))
+        for place, name in enumerate(shown)
+    ]  # fmt: skip
+
+
 PAGE = Page(
     COMPARISON_PAGE,
     "7",
@@ -50,6 +69,8 @@ PAGE = Page(
     (
         ComparisonSetupPanel,
         ComparisonStatusPanel,
+        CollectivesPanel,
+        SkewPanel,
         ComparisonSidesPanel,
         ComparisonWaterfallsPanel,
         ComparisonStepPanel,

@@ -5,9 +5,14 @@ from typing import ClassVar
 
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.views.words import bound_words, held_up_words, layers_words
+from decodescope.analyzer.views.words import (
+    bound_words,
+    held_up_words,
+    layers_words,
+    straggler_text,
+)
 from decodescope.tui.commands import Command
-from decodescope.tui.model.view import Moment, Part, View
+from decodescope.tui.model.view import Moment, Part, View, Window
 from decodescope.tui.panels.messages import Resized
 from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
 from decodescope.tui.panels.wrapping import wrapped
@@ -36,6 +41,11 @@ def _about_the_step(report: Report) -> list[str]:
     return found
 
 
+def _about_the_ranks(window: Window) -> list[str]:
+    """Which rank the others wait for, of merged ranks."""
+    return [] if window.ranks is None else [straggler_text(window.ranks)]
+
+
 class VerdictPanel(Panel[VerdictData]):
     """The verdict as a headline with its first advice; the other lines can be unfolded."""
 
@@ -58,7 +68,7 @@ class VerdictPanel(Panel[VerdictData]):
             found = tuple(finding.message for finding in report.health.findings)
             return VerdictData("no GPU activity", found or ("the trace holds no GPU events",), True)
         verdict = report.verdict
-        reasons = (*verdict.because, *_about_the_step(report))
+        reasons = (*verdict.because, *_about_the_ranks(view.window), *_about_the_step(report))
         return VerdictData(bound_words(verdict.bound), reasons, verdict.bound in _BAD, verdict.next)
 
     def as_text(self, data: VerdictData) -> list[str]:

@@ -18,6 +18,7 @@ from decodescope.analyzer.views.mangled import readable_kernel
 from decodescope.analyzer.views.words import device_words
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.details.roles import kernel_role_lines, op_role_lines
+from decodescope.tui.model.details.waiting import kernel_waiting_lines, op_waiting_lines
 from decodescope.tui.model.view import Window
 
 _SHAPES_SHOWN = 4
@@ -48,6 +49,7 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
         share = f"{percent(kernel.critical_share)} % of critical time"
         yield DetailLine("critical", f"{duration(kernel.critical_ns)}, {share}")
     yield DetailLine("took", _spread(found.lengths))
+    yield from kernel_waiting_lines(window, name, within)
     if kernel.short_calls:
         calls = f"{count(kernel.short_calls)} of {count(kernel.count)}"
         yield DetailLine("short", f"{calls} ran for less time than their launch call took", "warn")
@@ -92,6 +94,7 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
     yield DetailLine("on", f"{where}, {lane} {int(ops.stream[row])}")
     if ops.shape[row] >= 0:
         yield DetailLine("shape", _shape_text(trace.shapes[int(ops.shape[row])]))
+    yield from op_waiting_lines(window, row)
     gap_ns = int(facts.gap_ns[0])
     yield DetailLine("gap before", duration(gap_ns) if gap_ns else "none")
     node = int(analysis.ranges.op_node[row])

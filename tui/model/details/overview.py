@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.views.words import bound_words, layers_words
+from decodescope.analyzer.views.words import bound_words, layers_words, straggler_text
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
@@ -13,6 +13,8 @@ def overview_lines(window: Window) -> Iterator[DetailLine]:
     yield DetailLine("", bound_words(report.verdict.bound), "strong")
     for reason in report.verdict.because:
         yield DetailLine("", f"· {reason}")
+    if window.ranks is not None:
+        yield DetailLine("", f"· {straggler_text(window.ranks)}")
     for advice in report.verdict.next:
         yield DetailLine("", f"→ {advice}", "good")
     if report.structure is not None and report.structure.layers:

@@ -8,6 +8,7 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.candidates import Candidate, candidates
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.comparing.rank_rows import rank_rows
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
 from decodescope.tui.panels.panel import Empty
@@ -39,9 +40,11 @@ class _Row:
 
 
 class ComparisonSetupPanel(ComparisonTable):
-    """Enter chooses or drops a candidate; the first chosen one is the base."""
+    """Enter chooses or drops a candidate; the first chosen one is the base. Of merged ranks, the
+    files are listed by rank."""
 
     NAME = "ab_setup"
+    _title = "Compare"
     COMMANDS = (
         Command("enter", "enter", "Choose", "Choose the row, or drop it", "choose", 0, "enter"),
         *ComparisonTable.COMMANDS,
@@ -50,7 +53,8 @@ class ComparisonSetupPanel(ComparisonTable):
     def source(self, view: View, moment: Moment) -> object:
         state = view.comparison
         progress = state.progress.variant if state.progress is not None else ""
-        return candidates(view), state.runs, progress, state.busy, state.rounds, view.kind
+        ranks = None if view.window is None else view.window.ranks
+        return candidates(view), state.runs, progress, state.busy, state.rounds, view.kind, ranks
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         found, state = candidates(view), view.comparison
@@ -58,6 +62,11 @@ class ComparisonSetupPanel(ComparisonTable):
         self._files = view.kind == "trace"
         if not found:
             return Empty("Compare", _why_none(view))
+        ranks = None if view.window is None else view.window.ranks
+        by_rank = None if ranks is None else rank_rows(found, ranks)
+        self._title = "Compare" if by_rank is None else "Ranks: who waits for whom"
+        if by_rank is not None:
+            return by_rank
         if self._files:
             return Records(_FILE_COLUMNS, found, _name, _file_cells, _file_values, _name)
         # Nothing can be chosen meanwhile, and the rows below are needed.
@@ -65,7 +74,7 @@ class ComparisonSetupPanel(ComparisonTable):
         return Records(_COLUMNS, [_row(one, state) for one in shown], _key, _cells, _values, _key)
 
     def title(self) -> str:
-        return "Compare"
+        return self._title
 
     def note(self) -> str:
         if self._files:

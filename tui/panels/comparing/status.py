@@ -1,4 +1,5 @@
-"""What the comparison does now, how long it takes, and what its result is of."""
+"""What the comparison does now, how long it takes, and what its result is of; of merged ranks,
+which one the others wait for."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,7 +8,9 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.formatting import age
 from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.views.comparison_sections import summary_of
+from decodescope.analyzer.views.words import straggler_text
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
@@ -41,7 +44,8 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
         state = view.comparison
         if state.result is not self._said[0]:
             self._said = (state.result, tuple(_about(state)))
-        return (*_progress(state, moment.now), *self._said[1])
+        ranks = None if view.window is None else view.window.ranks
+        return (*_progress(state, moment.now), *_waiting(ranks), *self._said[1])
 
     def wanted_rows(self, width: int) -> int:
         data = self._data
@@ -105,6 +109,17 @@ def _doing(state: ComparisonState, now: float) -> Line:
     left_s = state.left_s(now)
     left = f"about {age(left_s)} left · " if left_s else ""
     return Line(f"{left}{state.progress.describe()}", "strong", share)
+
+
+def _waiting(ranks: RanksReport | None) -> list[Line]:
+    """Which rank the others wait for, and what limits what is known of it."""
+    if ranks is None:
+        return []
+    lines = [Line(straggler_text(ranks), "strong" if ranks.straggler else "text")]
+    lines += [Line(f"note: {finding.message}", "warn") for finding in ranks.findings]
+    if ranks.clock == "durations":
+        lines.append(Line("waiting is found from durations: the clocks do not agree", "dim"))
+    return lines
 
 
 def _about(state: ComparisonState) -> list[Line]:

@@ -29,7 +29,8 @@ _EMPTY = 64
 _MAX_STREAM_ROWS = 3
 _KINDS: dict[LaneKind, Sequence[str]] = {
     "stream": FAMILIES, "gap": GAP_CLASSES, "host": HOST_KINDS, "range": ("", ""),
-    "host_range": ("", ""), "overlap": ("",), "held_up": ("",), "busy": ("",),
+    "host_range": ("", ""), "overlap": ("",), "wait": ("",), "held_up": ("",),
+    "busy": ("",),
 }  # fmt: skip
 
 
@@ -208,7 +209,7 @@ class Canvas:
             return inks.gap(name)
         if kind == "host":
             return {"operator": inks.faint, "launch": inks.dim}.get(name, inks.text)
-        if kind == "held_up":
+        if kind in ("wait", "held_up"):
             return inks.warn
         return (inks.dim, inks.faint)[number]
 

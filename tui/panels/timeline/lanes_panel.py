@@ -172,7 +172,7 @@ class LanesPanel(Prompting, Panel[TimelineData]):
 
         lanes, cursor = canvas.look.lanes.lanes, canvas.look.cursor
         wanted = cursor
-        while wanted + 1 < len(lanes) and lanes[wanted].key.kind in ("stream", "overlap"):
+        while wanted + 1 < len(lanes) and lanes[wanted].key.kind in ("stream", "overlap", "wait"):
             wanted += 1
         if wanted + 1 < len(lanes) and lanes[wanted + 1].key.kind == "held_up":
             wanted += 1

@@ -1,0 +1,102 @@
+"""How far apart the ranks are in the steps where that is most."""
+
+from collections.abc import Hashable
+
+from decodescope.analyzer.formatting import UNKNOWN, count, duration
+from decodescope.analyzer.schema.ranks_report import SkewReport, StepSkew
+from decodescope.tui.commands import Command
+from decodescope.tui.model.picks import SpanPick
+from decodescope.tui.model.view import Moment, View, Window
+from decodescope.tui.panels.comparing.table import ComparisonTable
+from decodescope.tui.panels.messages import Choose, Turn
+from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.table_fields import Field, plain, table_of
+from decodescope.tui.panels.table_rows import Column, Rows
+
+_TITLE = "Skew of the steps, last - first rank"
+
+
+class SkewPanel(ComparisonTable):
+    """The steps with the widest starts, the widest first. Enter shows one in the timeline."""
+
+    NAME = "skew"
+    COMMANDS = (
+        Command("enter", "enter", "Timeline", "Show the step in the timeline", "timeline", 0,
+                "enter"),
+        *ComparisonTable.COMMANDS,
+    )  # fmt: skip
+    _window: Window | None = None
+    _note = ""
+
+    def source(self, view: View, moment: Moment) -> object:
+        return view.window
+
+    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        self._window = view.window
+        ranks = None if view.window is None else view.window.ranks
+        if ranks is None or ranks.skew is None:
+            return Empty(_TITLE, "no steps that all ranks recorded")
+        self._note = _note(ranks.skew)
+        return table_of(_FIELDS, sorted(ranks.skew.worst, key=_widest), _key, _text)
+
+    def title(self) -> str:
+        return _TITLE
+
+    def note(self) -> str:
+        return self._note
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
+
+    def opened(self, key: Hashable) -> None:
+        rows, window = self._shown, self._window
+        place = rows.place(key) if isinstance(rows, Rows) else None
+        if window is None or window.ranks is None or window.ranks.skew is None or place is None:
+            return
+        step = next(one for one in window.ranks.skew.worst if one.index == key)
+        if step.at_ns is not None and step.length_ns is not None:
+            start_ns = int(window.analysis.trace.ops.start_ns[0]) + step.at_ns
+            self.post_message(Choose(SpanPick(start_ns, start_ns + step.length_ns)))
+            self.post_message(Turn("timeline"))
+
+
+def _note(skew: SkewReport) -> str:
+    """The median over all steps, and which rank starts most of them last."""
+    parts = [f"{count(skew.steps)} steps"]
+    if skew.start_spread_ns is not None:
+        parts.append(f"starts p50 {duration(skew.start_spread_ns.p50)}")
+    if skew.last_to_start:
+        rank, steps = max(skew.last_to_start.items(), key=lambda item: (item[1], -item[0]))
+        parts.append(f"rank {rank} starts {count(steps)} last")
+    return " · ".join(parts)
+
+
+def _widest(one: StepSkew) -> tuple[int, int, int]:
+    return -(one.start_spread_ns or 0), -one.duration_spread_ns, one.index
+
+
+def _key(one: StepSkew) -> Hashable:
+    return one.index
+
+
+def _text(one: StepSkew) -> str:
+    return f"step {one.index} rank {one.last_to_start} rank {one.last_to_end}"
+
+
+def _rank(rank: int | None) -> str:
+    return UNKNOWN if rank is None else f"rank {rank}"
+
+
+_FIELDS: tuple[Field[StepSkew], ...] = (
+    Field(Column("step", first="up"), lambda one: one.index, plain(lambda one: f"{one.index}")),
+    Field(Column("starts"), lambda one: one.start_spread_ns,
+          plain(lambda one: duration(one.start_spread_ns))),
+    Field(Column("ends", priority=2), lambda one: one.end_spread_ns,
+          plain(lambda one: duration(one.end_spread_ns))),
+    Field(Column("durations", priority=3), lambda one: one.duration_spread_ns,
+          plain(lambda one: duration(one.duration_spread_ns))),
+    Field(Column("last to start", "left", priority=1, first="up", flexible=True, least=8),
+          lambda one: one.last_to_start, plain(lambda one: _rank(one.last_to_start))),
+    Field(Column("last to end", "left", priority=4, first="up"), lambda one: one.last_to_end,
+          plain(lambda one: _rank(one.last_to_end))),
+)  # fmt: skip
