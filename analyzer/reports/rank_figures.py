@@ -1,7 +1,7 @@
 """The figures across ranks: communication split, stragglers, collectives and skew."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import msgspec
 import numpy as np
@@ -46,8 +46,8 @@ class RankFigures:
     collectives: tuple[CollectiveReport, ...]
     skew: SkewReport | None
     findings: tuple[Finding, ...]
-    participants: tuple[Participant, ...]
-    waits: tuple[Waits, ...]
+    participants: tuple[Participant, ...] = field(compare=False, repr=False)
+    waits: tuple[Waits, ...] = field(compare=False, repr=False)
 
 
 def rank_figures(

@@ -110,15 +110,15 @@ async def test_a_trace_with_communication_shows_its_share_of_the_window(tmp_path
         assert "comm 75.0 %" in shown
 
 
-async def test_the_files_of_several_ranks_are_also_shown_merged(tmp_path):
+async def test_the_files_of_several_ranks_are_first_shown_merged(tmp_path):
     files = [write_rank(tmp_path / f"r{rank}.json", rank, 10**18 + 5000 * rank) for rank in (0, 1)]
     app = DecodescopeApp(TraceSource(tuple(files)), clock=StillClock(), folder=tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        alone = text_of(app)
-        await pilot.press("v", "3")
-        await settle(pilot)
         merged = text_of(app)
+        await pilot.press("v", "1")
+        await settle(pilot)
+        alone = text_of(app)
     assert "of_rank_0" in alone
     assert "of_rank_1" not in alone
     assert "all ranks" in merged
@@ -131,12 +131,17 @@ async def test_ranks_that_cannot_be_merged_say_why_and_the_files_stay_open(tmp_p
     app = DecodescopeApp(TraceSource(tuple(files)), clock=StillClock(), folder=tmp_path)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await pilot.press("v", "3")
+        first = text_of(app)
+        await pilot.press("9")
+        await settle(pilot)
+        assert "cannot be merged: the ranks are not merged: rank 1 begins" in text_of(app)
+        await pilot.press("1", "v", "3")
         await settle(pilot)
         refused = text_of(app)
         await pilot.press("v", "2")
         await settle(pilot)
         second = text_of(app)
+    assert "of_rank_0" in first
     assert "cannot be merged" in refused
     assert "of_rank_1" in second
 

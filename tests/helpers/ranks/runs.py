@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.reports.rank_figures import RankFigures, rank_figures
 from decodescope.analyzer.schema.ranks_report import RankReport
 from decodescope.analyzer.trace import Trace
-from tests.helpers.kineto_events import Event, call, op, span, trace_of
+from tests.helpers.kineto_events import Event, call, document, op, read, span
 
 BASE = 1_790_857_026_000_000_000
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -47,7 +49,7 @@ def a_run(
     return Run(start_ns, end_ns)
 
 
-def rank_trace(
+def rank_document(
     run: Run,
     rank: int,
     *,
@@ -58,11 +60,11 @@ def rank_trace(
     name: str = ALL_REDUCE,
     beside_ns: int = 0,
     said: Mapping[str, object] | None = None,
-) -> Trace:
-    """The trace of one rank of `run`, whose clock is `clock_ns` ahead. It holds collectives `first`
-    to `until` except `without`, a step for each 8 of them (counted over the whole run), and the
-    work before each. `beside_ns` of work on another stream run beside the begin of each one. `said`
-    is what the kernels say of their messages."""
+) -> bytes:
+    """The trace file of one rank of `run`, whose clock is `clock_ns` ahead. It holds collectives
+    `first` to `until` except `without`, a step for each 8 of them (counted over the whole run), and
+    the work before each. `beside_ns` of work on another stream run beside the begin of each one.
+    `said` is what the kernels say of their messages."""
     events: list[Event] = []
     last = run.start_ns.shape[1] if until is None else until
     left = [0, *run.end_ns.tolist()]
@@ -82,7 +84,20 @@ def rank_trace(
                     op(start, start + min(beside_ns, end - start), ids + 2, name="side", stream=9)
                 )
     info = {"backend": "nccl", "rank": rank, "world_size": len(run.start_ns)}
-    return trace_of(*events, baseTimeNanoseconds=BASE + clock_ns, distributedInfo=info)
+    return document(events, baseTimeNanoseconds=BASE + clock_ns, distributedInfo=info)
+
+
+def rank_trace(run: Run, rank: int, **changes: Any) -> Trace:
+    """What is read from `rank_document`."""
+    return read(rank_document(run, rank, **changes))
+
+
+def rank_files(folder: Path, run: Run, **changes: Any) -> list[Path]:
+    """The files of all ranks of `run`."""
+    paths = [folder / f"rank{rank}.json" for rank in range(len(run.start_ns))]
+    for rank, path in enumerate(paths):
+        path.write_bytes(rank_document(run, rank, **changes))
+    return paths
 
 
 def figures(traces: Sequence[Trace]) -> RankFigures:

@@ -13,7 +13,7 @@ from decodescope.tui.panels.panel import Empty
 from decodescope.tui.panels.table_fields import Field, plain, table_of
 from decodescope.tui.panels.table_rows import Column, Rows
 
-_TITLE = "Skew of the steps, last - first rank"
+_TITLE = "Skew of the steps"
 
 
 class SkewPanel(ComparisonTable):
