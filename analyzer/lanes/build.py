@@ -151,9 +151,9 @@ def _overlap_lane(analysis: Analysis, device: int, ops: Int64s, prefix: str) -> 
 
 
 def _waited_for(waits: OpWaits | None) -> dict[int, str]:
-    """The words for each rank that was waited for; -1 is several that entered last at once."""
+    """The name of each rank that was waited for; -1 is several that entered last at once."""
     found = () if waits is None else np.unique(waits.last).tolist()
-    return {rank: f"for rank {rank}" if rank >= 0 else "for several ranks" for rank in found}
+    return {rank: f"rank {rank}" if rank >= 0 else "several ranks" for rank in found}
 
 
 def _wait_lane(analysis: Analysis, waits: OpWaits, device: int, prefix: str) -> Iterator[Lane]:

@@ -104,7 +104,7 @@ def test_the_lane_of_each_gpu_shows_when_it_waited(tmp_path: Path, tied: bool) -
     entered = run.start_ns.max(axis=0).tolist()
     assert lane.slices.start_ns.tolist() == run.start_ns[0].tolist()
     assert lane.slices.end_ns.tolist() == entered
-    whom = "for several ranks" if tied else "for rank 1"
+    whom = "several ranks" if tied else "rank 1"
     assert {lanes.names[label] for label in lane.slices.label.tolist()} == {whom}
     ops = across.merged.trace.ops
     assert ops.start_ns[lane.slices.row].tolist() == lane.slices.start_ns.tolist()
