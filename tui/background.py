@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from textual.app import App
 from textual.message import Message
 
-from decodescope.analyzer.errors import DecodescopeError, InputError, known_error
+from decodescope.analyzer.errors import DecodescopeError, known_error
 from decodescope.analyzer.files import write_atomically, write_json, write_new_file
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.memory import Memory
@@ -94,7 +94,7 @@ class Background:
         def write() -> Path:
             from decodescope.analyzer.exporting import export_analysis
 
-            export_analysis(window.analysis, target, path, by, window.ranks)
+            export_analysis(window.analysis, target, path, by, window.ranks, window.waits)
             return path
 
         self._run("export", write)
@@ -258,7 +258,4 @@ def _analysis(
     if len(paths) == 1:
         return analyze(load(paths[0], progress), beside), None
     across = analyze_ranks(paths, beside)
-    if across.merged is None:
-        reasons = "; ".join(finding.message for finding in across.report.findings)
-        raise InputError(f"the files cannot be merged: {reasons}")
-    return across.merged, across
+    return across.all_merged("all ranks"), across

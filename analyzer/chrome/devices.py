@@ -10,6 +10,8 @@ from decodescope.analyzer.attribution.replays import CONFIDENCES
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.model_ranges import op_args, range_slices, slice_args
 from decodescope.analyzer.chrome.tracks import first_fit
+from decodescope.analyzer.chrome.waits import wait_slices
+from decodescope.analyzer.collectives.op_waits import OpWaits
 from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.kernel_report import LaunchShape
@@ -54,7 +56,12 @@ def stream_tracks(trace: Trace, of_device: Int64s) -> Iterator[StreamTracks]:
 
 
 def device_events(
-    analysis: Analysis, text: EventText, mine: Int64s, pieces: HostWaits, pid: int
+    analysis: Analysis,
+    text: EventText,
+    mine: Int64s,
+    pieces: HostWaits,
+    pid: int,
+    waits: OpWaits | None,
 ) -> Iterator[str]:
     """Every event of the device with the ops `mine` and these pieces of gaps (`gap_pieces`). For a
     CPU capture only gaps and busy time: its operators are drawn on their host threads."""
@@ -69,9 +76,14 @@ def device_events(
         yield text.counter("busy", pid, end, 0)
     if trace.on_cpu:
         return
+    below = _FIRST_STREAM_TRACK
     for one in stream_tracks(trace, mine):
         yield from _range_slices(analysis, text, one, pid)
         yield from _op_slices(analysis, text, one, device, pid)
+        below = int(one.tracks.max()) + 1
+    if waits is not None:
+        own = waits.take(trace.ops.device[waits.op] == device)
+        yield from wait_slices(trace, own, text, pid, below)
     for at_ns, depth in rows_of(depth_changes(*times_in_queue(trace, mine))):
         yield text.counter("queue depth", pid, at_ns, depth)
 

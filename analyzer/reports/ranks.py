@@ -34,6 +34,17 @@ class RanksAnalysis:
         """(rank, its own analysis), for views that draw time; computed anew by every call."""
         return tuple((rank, analyze(trace, self.given)) for rank, trace in self.traces)
 
+    def all_merged(self, wanted: str) -> Analysis:
+        """The analysis of the merged trace.
+
+        Raises:
+            InputError: the ranks are not merged, with what was `wanted` and why.
+        """
+        if self.merged is None:
+            reasons = "; ".join(finding.message for finding in self.report.findings)
+            raise InputError(f"{wanted}: {reasons}; give one file")
+        return self.merged
+
     def op_waits(self) -> OpWaits | None:
         """How long each op of the merged trace waited for other ranks, None without that trace;
         computed anew by every call."""

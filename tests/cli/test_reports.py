@@ -1,6 +1,7 @@
 """analyze, diff and export as scripts use them: files, exit codes, one error line."""
 
 import gzip
+import json
 from pathlib import Path
 
 import msgspec
@@ -111,6 +112,19 @@ def test_who_waits_for_whom_is_in_every_output(decodescope: Command, tmp_path: P
         assert "straggler: rank 1 entered 40 of 40 collectives last (13 by chance)" in shown
         assert "20.0 µs" in shown
         assert "24.0 µs" in shown
+    merged = tmp_path / "all.json"
+    assert decodescope("export", *paths, "--to", "chrome", "-o", str(merged)).code == 0
+    written = json.loads(merged.read_bytes())["traceEvents"]
+    waits = [one for one in written if one.get("cat") == "rank_wait"]
+    assert sum(round(1000 * one["dur"]) for one in waits) == 24_000 + 20_000
+    assert {one["name"] for one in waits} == {"waits for rank 1"}
+    # It reads back as what it was merged from.
+    again = msgspec.json.decode(decodescope("analyze", str(merged), "--json").out, type=Report)
+    assert ranks.merged is not None
+    assert [one.gpu_ops for one in again.devices] == [80] * 3
+    assert again.kernels == ranks.merged.kernels
+    page = decodescope("export", *paths, "--to", "html", "-o", "-").out
+    assert page == decodescope("analyze", *paths, "--format", "html").out
 
 
 def test_ranks_without_a_common_clock_are_not_merged(decodescope: Command, tmp_path: Path) -> None:
@@ -120,7 +134,14 @@ def test_ranks_without_a_common_clock_are_not_merged(decodescope: Command, tmp_p
     assert "no_common_clock" in {finding.code for finding in ranks.findings}
     done = decodescope("analyze", *files, "--format", "csv")
     assert done.code == 2
-    assert "cannot be merged" in done.error_line
+    assert "the ranks are not merged" in done.error_line
+    for target in ("csv", "chrome"):
+        out = tmp_path / "out"
+        done = decodescope("export", *files, "--to", target, "-o", str(out))
+        assert (done.code, out.exists()) == (2, False)
+        assert f"{target}: the ranks are not merged" in done.error_line
+    page = str(tmp_path / "page.html")
+    assert decodescope("export", *files, "--to", "html", "-o", page).code == 0
 
 
 @pytest.mark.parametrize(

@@ -7,16 +7,19 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from decodescope.analyzer import Given, analyze, load
+from decodescope.analyzer import Given, analyze, analyze_ranks, load
 from decodescope.analyzer.chrome.export import export_chrome
+from decodescope.analyzer.exporting import export_ranks
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.trace import Trace
 from tests.helpers.foreign.layered import layered
 from tests.helpers.kineto_events import trace_of
 from tests.helpers.planted.holds import held_before, launching_calls, with_pause
+from tests.helpers.ranks.runs import a_run, rank_files
 from tests.helpers.trace_processor import LoadedTrace, loaded
 
 DATA = Path(__file__).resolve().parent.parent / "data"
@@ -118,6 +121,20 @@ def test_what_held_a_device_up_and_pauses_of_the_profiler(tmp_path: Path) -> Non
     paused = with_pause(planted, "Buffer Flush", at + 10**9, at + 2 * 10**9)
     assert {one.why for one in analyze(paused).report.held_up} == {"wait", "profiler"}
     check(paused, tmp_path)
+
+
+def test_what_merged_ranks_waited(tmp_path: Path) -> None:
+    run = a_run(3, 40, np.array([0, 20_000, 0]))
+    files = rank_files(tmp_path, run, beside_ns=3_000)
+    target = tmp_path / "exported.json"
+    export_ranks(analyze_ranks(files), "chrome", target)
+    events = json.loads(target.read_bytes(), parse_float=Decimal)["traceEvents"]
+    with loaded(target) as taken:
+        assert_taken_whole(taken, events)
+        waits = "select count(*), sum(dur) from slice where name = 'waits for rank 1'"
+        entered = run.start_ns.max(axis=0)
+        waited = int((entered - run.start_ns[0]).sum() + (entered - run.start_ns[2]).sum())
+        assert taken.query(waits) == [(80, waited)]
 
 
 def test_a_slice_that_trace_processor_drops_is_noticed(tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ async def test_ranks_that_cannot_be_merged_say_why_and_the_files_stay_open(tmp_p
         first = text_of(app)
         await pilot.press("9")
         await settle(pilot)
-        assert "cannot be merged: the ranks are not merged: rank 1 begins" in text_of(app)
+        assert "all ranks: the ranks are not merged: rank 1 begins" in text_of(app)
         await pilot.press("1", "v", "3")
         await settle(pilot)
         refused = text_of(app)
@@ -142,7 +142,7 @@ async def test_ranks_that_cannot_be_merged_say_why_and_the_files_stay_open(tmp_p
         await settle(pilot)
         second = text_of(app)
     assert "of_rank_0" in first
-    assert "cannot be merged" in refused
+    assert "the ranks are not merged" in refused
     assert "of_rank_1" in second
 
 

@@ -83,17 +83,10 @@ def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str, given
 
         print_table(ranks.report, partial(ranks_table, by=rows))
     elif output_format == "html":
-        from decodescope.analyzer.exporting import html_page
+        from decodescope.analyzer.exporting import ranks_page
 
-        analyses = {f"rank {rank}": analysis for rank, analysis in ranks.alone()}
-        if ranks.merged is not None:
-            analyses["all ranks"] = ranks.merged
-        title = f"{len(ranks.traces)} ranks"
-        click.echo(html_page(title, analyses, ranks=ranks.report), nl=False)
-    elif ranks.merged is None:
-        reasons = "; ".join(finding.message for finding in ranks.report.findings)
-        raise InputError(f"--format csv: the ranks cannot be merged ({reasons}); give one file")
+        click.echo(ranks_page(ranks), nl=False)
     else:
         from decodescope.analyzer.views.csv_export import render_csv
 
-        click.echo(render_csv(ranks.merged.report, rows), nl=False)
+        click.echo(render_csv(ranks.all_merged("--format csv").report, rows), nl=False)

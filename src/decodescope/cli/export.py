@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", type=FILE)
+@click.argument("files", metavar="FILE...", type=FILE, nargs=-1, required=True)
 @click.option("--to", "target", type=click.Choice(["chrome", "html", "csv"]), required=True)
 @click.option(
     "-o",
@@ -27,13 +27,21 @@ if TYPE_CHECKING:
 )
 @rows_option
 @given_options
-def export(file: Path, target: "Target", output: Path, by: str | None, beside: Beside) -> None:
-    """Export an analysed trace: chrome (.json or .json.gz, for Perfetto), html or csv."""
+def export(
+    files: tuple[Path, ...], target: "Target", output: Path, by: str | None, beside: Beside
+) -> None:
+    """Export an analysed trace: chrome (.json or .json.gz, for Perfetto), html or csv.
+
+    Several files are the ranks of one run: they are put on one clock, with who waits for whom.
+    """
     from decodescope import analyzer
-    from decodescope.analyzer.exporting import export_analysis
+    from decodescope.analyzer.exporting import export_analysis, export_ranks
 
     rows = chosen_rows(by, target)
-    check_writable(output, "-o", [file, *beside.files])
+    check_writable(output, "-o", [*files, *beside.files])
     given = beside.read()
-    export_analysis(analyzer.analyze(analyzer.load(file), given), target, output, rows)
+    if len(files) > 1:
+        export_ranks(analyzer.analyze_ranks(files, given), target, output, rows)
+    else:
+        export_analysis(analyzer.analyze(analyzer.load(files[0]), given), target, output, rows)
     say_written(output, target)
