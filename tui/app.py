@@ -110,7 +110,7 @@ class DecodescopeApp(FileActions):
         self._places = places
         self._keys: dict[str, str] = {}
         self._memory = Memory(places.state if places is not None else None)
-        self._library = Library(self, self._focus, self._memory, self._clock, folder)
+        self._library = Library(self, self._focus, self._memory, self._clock, folder, source)
         remembered = self._memory.remembered.theme or ""
         kept = remembered if remembered in self.available_themes else DARK.name
         self.theme = kept if self._traits.color else "ansi-dark"
