@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from textual.widgets import Input
 
 from decodescope.analyzer.reports.given import Given
+from decodescope.analyzer.schema.comparison_report import Diff
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.memory import Places
 from decodescope.tui.model.sources import TraceSource
@@ -83,3 +85,22 @@ async def test_files_opened_together_have_it_if_all_are_its_files(
             await pilot.press("v", key)
             await settle(pilot)
             assert named(app) == (name, counts)
+
+
+async def test_another_file_is_compared_with_what_was_given_beside_the_shown_one(
+    folder: Path,
+) -> None:
+    """As `decodescope diff` does: paths of one side alone would pair with none of the other."""
+    app = app_of(folder, "mine.json")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("7", "d")
+        await settle(pilot)
+        pilot.app.screen.query_one(Input).value = str(folder / "other.json")
+        await pilot.press("enter")
+        await settle(pilot)
+    result = app._comparisons.state.result
+    assert isinstance(result, Diff)
+    sides = {one.path: (one.gpu_ns.base, one.gpu_ns.other) for one in result.pair.ranges}
+    assert any("aten::attention" in path for path in sides)
+    assert all(mine == its for mine, its in sides.values())
