@@ -110,7 +110,7 @@ class DecodescopeApp(FileActions):
         self._places = places
         self._keys: dict[str, str] = {}
         self._memory = Memory(places.state if places is not None else None)
-        self._library = Library(self, self._focus, self._memory, self._clock, folder)
+        self._library = Library(self, self._focus, self._memory, self._clock, folder, source)
         remembered = self._memory.remembered.theme or ""
         kept = remembered if remembered in self.available_themes else DARK.name
         self.theme = kept if self._traits.color else "ansi-dark"
@@ -310,15 +310,15 @@ class DecodescopeApp(FileActions):
 
     async def on_ask_comparison(self, message: AskComparison) -> None:
         """The comparison page asks for something."""
-        view = self._painter.shown()[0]
+        view, feed = self._painter.shown()[0], self._feed
         if message.do != "file":
-            await self._comparisons.obey(message, view, self._feed)
+            await self._comparisons.obey(message, view, feed)
             return
         from decodescope.tui.screens.other_file import OtherFileScreen
 
         def chosen(path: Path | None) -> None:
             if path is not None:
-                self._comparisons.read_file(path, view)
+                self._comparisons.read_file(path, view, feed)
 
         self.push_screen(OtherFileScreen(), chosen)
 

@@ -64,10 +64,12 @@ class Comparisons:
             case "end_worker":
                 await self._end_worker(feed)
 
-    def read_file(self, path: Path, view: View) -> None:
-        """Compare what `view` shows with the trace at `path`, or show the comparison in it."""
+    def read_file(self, path: Path, view: View, feed: Feed) -> None:
+        """Compare what `view` of `feed` shows with the trace at `path`, or show the comparison in
+        it. What was given beside the shown file counts for both, as in `decodescope diff`."""
         report = view.window.report if view.window is not None else None
-        self._read(partial(_compared_with, path, report))
+        given = feed.source.given if isinstance(feed.source, TraceSource) else None
+        self._read(partial(_compared_with, path, report, given))
 
     async def close(self) -> None:
         """End the comparison."""
@@ -183,7 +185,9 @@ def _config(
     return ComparisonConfig(config, variants, rounds)
 
 
-def _compared_with(path: Path, report: Report | None) -> tuple[Comparison | Diff, str]:
+def _compared_with(
+    path: Path, report: Report | None, given: "Given | None"
+) -> tuple[Comparison | Diff, str]:
     """The comparison saved in `path`, or the diff from `report` to the trace in it.
 
     Raises:
@@ -196,7 +200,7 @@ def _compared_with(path: Path, report: Report | None) -> tuple[Comparison | Diff
         return read_saved(path.read_bytes(), str(path)), str(path)
     if report is None:
         raise InputError(f"{path}: there is no window to compare it with; wait for one")
-    other = _report(path)
+    other = _report(path, given)
     return diff_reports(report, other), "A is what was shown, B is the file"
 
 
@@ -208,7 +212,7 @@ def _compared_files(
     return diff_reports(_report(base, given), _report(other, given)), "two files"
 
 
-def _report(path: Path, given: "Given | None" = None) -> Report:
+def _report(path: Path, given: "Given | None") -> Report:
     from decodescope.analyzer import Given, analyze, load
 
     return analyze(load(path), given or Given()).report

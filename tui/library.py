@@ -4,6 +4,7 @@ import contextlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.app import App
 from textual.message import Message
@@ -24,6 +25,9 @@ from decodescope.tui.model.shelf import (
 )
 from decodescope.tui.model.sources import ReplaySource, Source, TraceSource, source_for
 from decodescope.tui.model.view import Clock, Window
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.reports.given import Given
 
 
 @dataclass
@@ -49,12 +53,20 @@ class FilesRead(Message):
 
 
 class Library:
-    """Keeps `Focus.shelf`; whoever calls it paints."""
+    """Keeps `Focus.shelf`; whoever calls it paints. What was given beside the files of `begun`, the
+    source that the app began with, counts for these files whenever they are opened."""
 
     def __init__(
-        self, app: App[None], focus: Focus, memory: Memory, clock: Clock, folder: Path | None
+        self,
+        app: App[None],
+        focus: Focus,
+        memory: Memory,
+        clock: Clock,
+        folder: Path | None,
+        begun: Source,
     ) -> None:
         self._app = app
+        self._begun = begun
         self._focus = focus
         self._memory = memory
         self._clock = clock
@@ -213,17 +225,22 @@ class Library:
         found = tuple(path if path.exists() else growing_file(path) or path for path in paths)
         source = source_for(found[0]) if len(found) == 1 else TraceSource(found)
         if not isinstance(source, ReplaySource):
+            at, given = self._clock.monotonic(), self._given(found)
+            source = TraceSource(found, given)
             if len(paths) > 1:
                 with contextlib.suppress(InputError):
-                    window = analyse_files(found, self._clock.monotonic())
+                    window = analyse_files(found, at, given=given)
                     return FilesRead(paths, source, window, len(paths))
-            progress = reporter(self._app, None)
-            window = analyse_files(found[:1], self._clock.monotonic(), progress)
+            window = analyse_files(found[:1], at, reporter(self._app, None), given)
             return FilesRead(paths, source, window)
         from decodescope.analyzer.recordings.recording import read_recording
 
         read_recording(source.path)
         return FilesRead(paths, source)
+
+    def _given(self, paths: tuple[Path, ...]) -> "Given | None":
+        begun = self._begun
+        return begun.given_for(paths) if isinstance(begun, TraceSource) else None
 
 
 def window_health(window: Window) -> str:

@@ -1,5 +1,8 @@
 """Which of the given capture profiles fit a trace: only their graphs become its reference."""
 
+from collections import Counter
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 
@@ -14,13 +17,16 @@ from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Trace
 
 NOT_USED = "capture_not_used"
+TELLS_NOTHING = "capture_tells_nothing"
+# The share of nodes that have the same path as most of their graph.
+_ONE_PATH = 0.9
 
 
 def choose_captures(
     timeline: Timeline, captures: tuple[Trace, ...]
 ) -> tuple[GraphReference | None, tuple[Finding, ...]]:
     """The trace's reference with the captured graphs that it replays, and a finding for each
-    profile that is not used.
+    profile that is not used, or whose paths do not tell the ops of a graph apart.
 
     A reference of the same step stays as it is; annotated nodes stay behind those of the graphs.
 
@@ -54,7 +60,33 @@ def choose_captures(
             findings.append(_unused(file, why))
     annotated = () if own is None else tuple(op for op in own.ops if op.node is not None)
     kept = _only(given, {given.graphs[one].group for one in used}, annotated)
+    findings += _telling_nothing(kept)
     return kept if used else own, tuple(findings)
+
+
+def _telling_nothing(reference: GraphReference) -> Iterator[Finding]:
+    """A finding for each file whose nodes have one path in each graph, or nearly all: something was
+    open around the whole capture and nothing below it, as with torch.compile's CUDA graphs. Graphs
+    of one node have nothing to tell apart."""
+    nodes: Counter[str] = Counter()
+    alike: Counter[str] = Counter()
+    around: dict[str, str] = {}
+    for graph in reference.graphs:
+        if graph.ops > 1:
+            ops = reference.ops[graph.first : graph.first + graph.ops]
+            ((path, number),) = Counter(op.path for op in ops).most_common(1)
+            nodes[graph.file] += graph.ops
+            alike[graph.file] += number
+            around.setdefault(graph.file, path.rsplit("/", 1)[-1])
+    for file, number in alike.items():
+        if number >= _ONE_PATH * nodes[file]:
+            what = f"nothing below {around[file]}" if around[file] else "nothing"
+            yield Finding(
+                TELLS_NOTHING,
+                f"the capture {file} names {what} for {number:,} of {nodes[file]:,} nodes, so it "
+                "does not tell the ops of a graph apart; for modules, record trace and capture "
+                "without torch.compile and with Python stacks",
+            )
 
 
 def _only(

@@ -4,7 +4,6 @@ from msgspec import UNSET, Struct
 
 from decodescope.analyzer.formatting import sampling_words
 from decodescope.analyzer.schema.report import Finding, Report
-from decodescope.analyzer.schema.structure_report import StepKindReport
 
 _FIELDS = (
     "model", "weights", "dtype", "batch", "context", "tokens", "sampling", "device", "device_name"
@@ -40,7 +39,7 @@ def _word(workload: Struct, name: str) -> str:
 def step_differences(one: Report, two: Report) -> tuple[str, ...]:
     """Each difference between the steps that stand for two traces, as "batch 32 against 1": their
     kind, batch and KV length (over 10 %), as far as both are known."""
-    kinds = _standing_kind(one), _standing_kind(two)
+    kinds = one.standing_kind, two.standing_kind
     if kinds[0] is None or kinds[1] is None:
         return ()
     first, second = kinds[0], kinds[1]
@@ -55,14 +54,6 @@ def step_differences(one: Report, two: Report) -> tuple[str, ...]:
         if longer - shorter > _SIMILAR_KV * longer:
             found.append(f"{lengths[0]:,} KV tokens against {lengths[1]:,}")
     return tuple(found)
-
-
-def _standing_kind(report: Report) -> StepKindReport | None:
-    """What is known of the step that stands for a trace; None if it may be of several kinds."""
-    decode = [row for row in report.step_kinds if row.kind == "decode"]
-    if decode:
-        return decode[0]
-    return report.step_kinds[0] if len(report.step_kinds) == 1 else None
 
 
 def structure_findings(names: tuple[str, str], windows: tuple[Report, Report]) -> list[Finding]:

@@ -72,6 +72,7 @@ def _environment() -> Environment:
         "causes": words.gap_causes,
         "overlap": words.overlap_words,
         "layers": words.layers_words,
+        "step_sizes": words.step_sizes,
         "role_rate": words.role_rate,
         "role_limit": words.role_limit,
         "role_of_limit": words.role_of_limit,

@@ -26,11 +26,6 @@ class Matrix:
     copies: int = 1
     used: int = 1
 
-    @property
-    def parameters(self) -> int:
-        """Elements of all copies, biases included."""
-        return self.copies * self.rows * (self.columns + self.bias)
-
 
 @dataclass(frozen=True, slots=True)
 class Vector:
@@ -78,20 +73,6 @@ def head_matrix(shape: ModelShape, tensor_parallel: int = 1) -> Matrix:
     """lm_head on one device."""
     rows = _Split(shape, tensor_parallel).vocabulary
     return Matrix("head", "head", rows, shape.hidden)
-
-
-def parameter_count(shape: ModelShape) -> int:
-    """Number of weights, biases and norms included; a table tied to the head counts once.
-
-    Layers for the prediction of further tokens (`num_nextn_predict_layers`) do not count.
-    """
-    total = (1 if shape.tied else 2) * shape.vocabulary * shape.hidden + norm_size(shape)
-    kinds = shape.kinds()
-    for kind in set(kinds):
-        weights = layer_weights(shape, kinds.index(kind))
-        size = sum(one.parameters for one in weights.matrices)
-        total += kinds.count(kind) * (size + sum(one.size for one in weights.vectors))
-    return total
 
 
 class _Split:

@@ -322,6 +322,14 @@ class Report(Struct, frozen=True):
         return self.kernels_ranked_by == "critical_ns"
 
     @property
+    def standing_kind(self) -> StepKindReport | None:
+        """The kind of the step that stands for the trace; None if it may be of several kinds."""
+        decode = [row for row in self.step_kinds if row.kind == "decode"]
+        if decode:
+            return decode[0]
+        return self.step_kinds[0] if len(self.step_kinds) == 1 else None
+
+    @property
     def on_cpu(self) -> bool:
         """Whether leaf operators of a CPU count as GPU ops."""
         return any(device.device == "cpu" for device in self.devices)

@@ -19,7 +19,11 @@ from decodescope.analyzer.schema.held_up_report import SteadyState
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
 from decodescope.analyzer.schema.step_change_report import StepPartChange
-from decodescope.analyzer.schema.structure_report import RoleReport, StructureReport
+from decodescope.analyzer.schema.structure_report import (
+    RoleReport,
+    StepKindReport,
+    StructureReport,
+)
 
 _BOUND_WORDS = {"kernels": "kernels below the bandwidth", "unknown": "bound unknown"}
 _PART_WORDS = {
@@ -208,6 +212,18 @@ def layers_words(structure: StructureReport) -> str:
         f"before and {count(structure.epilogue_ops)} after them, "
         f"{_LAYERS_BY.get(structure.source, structure.source)}{certainty}"
     )
+
+
+def step_sizes(row: StepKindReport, report: Report) -> tuple[str, str]:
+    """Batch and KV tokens of a kind of steps. Where the trace does not say them, those that the
+    user gave, marked so: they count for the step that stands for the trace only."""
+    cost = report.step_cost if row == report.standing_kind else None
+    given = (None, None) if cost is None else (cost.batch, cost.kv_tokens)
+    return _said_or_given(row.batch, given[0]), _said_or_given(row.kv_tokens, given[1])
+
+
+def _said_or_given(said: int | None, given: int | None) -> str:
+    return count(said) if said is not None or given is None else f"{count(given)} given"
 
 
 def role_rate(role: RoleReport) -> str:

@@ -33,7 +33,7 @@ from decodescope.analyzer.views.table_parts import (
     plain_table,
     times_text,
 )
-from decodescope.analyzer.views.words import ops_word
+from decodescope.analyzer.views.words import ops_word, step_sizes
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _NAMES_CELLS = len("call to start") + 4
@@ -118,16 +118,12 @@ def step_kinds_table(report: Report, width: int) -> Table:
     columns: list[Column[StepKindReport]] = [
         Column("kind", lambda row: row.kind, text=True),
         Column("steps", lambda row: count(row.steps)),
-        Column("batch", lambda row: _known(row.batch)),
-        Column("tokens computed", lambda row: _known(row.query_tokens), width >= MEDIUM_WIDTH),
-        Column("KV tokens", lambda row: _known(row.kv_tokens)),
+        Column("batch", lambda row: step_sizes(row, report)[0]),
+        Column("tokens computed", lambda row: count(row.query_tokens), width >= MEDIUM_WIDTH),
+        Column("KV tokens", lambda row: step_sizes(row, report)[1]),
         Column("median step", lambda row: duration(row.median_ns)),
     ]
     return columns_table(columns, report.step_kinds, _STEP_ROWS, "kinds of steps")
-
-
-def _known(value: int | None) -> str:
-    return UNKNOWN if value is None else count(value)
 
 
 def _name(width: int, step: StepReport) -> str:

@@ -1,6 +1,8 @@
 """Where what the app shows comes from: a worker, a recording or trace files."""
 
+import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,6 +65,11 @@ class TraceSource:
 
     paths: tuple[Path, ...]
     given: "Given | None" = None
+
+    def given_for(self, paths: Iterable[Path]) -> "Given | None":
+        """What was given, if it was given with all of `paths`: it says nothing about others."""
+        mine = {os.path.realpath(path) for path in self.paths}
+        return self.given if all(os.path.realpath(path) in mine for path in paths) else None
 
 
 Source = LiveSource | ReplaySource | TraceSource

@@ -9,9 +9,9 @@ import torch
 import transformers
 
 from decodescope.analyzer.modelling.config import model_shape, read_model_config
-from decodescope.analyzer.modelling.matrices import parameter_count
 from decodescope.analyzer.modelling.names import bundled_models
 from decodescope.variants.model.presets import PRESETS
+from tests.helpers.modelling.parameters import parameter_count
 
 # Millions of parameters, and where they are published. Where a document rounds to billions, the
 # figure is as exact as it gives.

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.config import read_model_config
-from decodescope.analyzer.modelling.matrices import parameter_count
 from decodescope.analyzer.modelling.names import bundled_models
 from decodescope.analyzer.modelling.role_work import step_bytes, step_flops
 from decodescope.analyzer.modelling.step import StepShape
@@ -23,6 +22,7 @@ from decodescope.analyzer.modelling.weights import model_weights
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.schema.report import CaptureInfo
+from tests.helpers.modelling.parameters import parameter_count
 
 # `--weights` for the formats of our variants, which quantise lm_head as well.
 _WEIGHTS = {

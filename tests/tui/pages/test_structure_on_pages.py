@@ -282,21 +282,6 @@ def test_every_size_of_roles_is_drawn_and_nothing_is_wider(variant, brush, width
         assert max(map(len, lines)) <= width
 
 
-async def test_the_page_of_limits_shows_roles_before_a_roofline_of_little_work(
-    inferred: Path,
-) -> None:
-    app = app_of(inferred)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await press(pilot, "6")
-        text = text_of(app)
-        assert "Busy time of a step by role" in text
-        assert " norm " in text
-        assert "Roofline" in text
-        await press(pilot, "y")
-        assert "gate_up\t4\t" in app.clipboard
-
-
 # Names are data
 
 

@@ -31,9 +31,11 @@ Cell = tuple[str, Style]
 
 @dataclass(frozen=True, slots=True)
 class RooflineData:
-    """The points and ceilings of a window, and the name of the selected kernel."""
+    """The points and ceilings of a window, whether its step is one of a capture of ours, and the
+    name of the selected kernel."""
 
     model: "RooflineModel"
+    of_capture: bool
     selected: str | None
 
 
@@ -69,13 +71,16 @@ class RooflinePanel(Panel[RooflineData]):
         model, chosen = self._model, view.selection.pick
         if not model.points and model.step is None:
             return Empty(TITLE, "this trace says of no kernel how many bytes and FLOPs it has")
-        return RooflineData(model, chosen.name if isinstance(chosen, KernelPick) else None)
+        cost = window.report.step_cost
+        of_capture = model.step is not None and cost is not None and cost.source == "capture"
+        selected = chosen.name if isinstance(chosen, KernelPick) else None
+        return RooflineData(model, of_capture, selected)
 
     def wanted_rows(self, width: int) -> int | None:
         if isinstance(self._data, Empty):
             return 1
         model = self._data.model
-        little = model.step is None and _LITTLE * len(model.points) < model.unknown
+        little = not self._data.of_capture and _LITTLE * len(model.points) < model.unknown
         return _FEW_ROWS if little else None
 
     def as_text(self, data: RooflineData) -> list[str]:

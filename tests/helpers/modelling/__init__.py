@@ -1,0 +1,1 @@
+"""What models consist of, for tests."""
