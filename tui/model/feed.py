@@ -238,9 +238,11 @@ class Feed:
         elif self.windows.of(index) is not None:
             self._set(state="trace", detail="", banner=None)
         else:
-            self._set(state="reading", detail="", banner=None)
             paths = self.source.paths
-            self.windows.expect(paths if index == len(paths) else (paths[index],), index, now)
+            merged = index == len(paths)
+            detail = f"{len(paths)} files" if merged else ""
+            self._set(state="reading", detail=detail, banner=None)
+            self.windows.expect(paths if merged else (paths[index],), index, now)
 
     def read_so_far(self, share: float) -> None:
         """This share of the file that is being opened was read."""
@@ -267,12 +269,12 @@ class Feed:
         if self.kind == "trace":
             self.windows.unreadable[job.index] = error
             if job.index == self._state.current:
+                if self._tried_merging and len(job.paths) > 1:
+                    self._tried_merging = False
+                    self.note("warning", error)
+                    self.select_file(0, job.at)
+                    return
                 self._set(state="unreadable", detail="")
-            if self._tried_merging and job.index == len(self._state.choices) - 1:
-                self._tried_merging = False
-                self.note("warning", error)
-                self.select_file(0, job.at)
-                return
         if error:
             self.alarm(error)
 
