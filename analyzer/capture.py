@@ -4,12 +4,11 @@ The only module of the analyzer that imports torch; it runs in the process of th
 """
 
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +17,7 @@ import torch
 from torch.profiler import ProfilerActivity, record_function
 from torch.profiler.profiler import _KinetoProfile
 
+from decodescope.analyzer.annotated_nodes import with_node_paths
 from decodescope.analyzer.files import replacing_stream
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
@@ -30,6 +30,7 @@ LEAD_RANGE = "decode_lead"
 NVTX_DOMAIN = "decodescope"
 
 _GZIP_LEVEL = 2
+_PIECE_BYTES = 1 << 20
 # About 10 ms on the device; in that time the host can queue several bursts.
 _BURST_DELAY_CYCLES = 20_000_000
 _BURST_KERNELS = 200
@@ -96,6 +97,7 @@ class ProfilerSession:
         warm_steps: int = 0,
         reference: GraphReference | None = None,
         record_shapes: bool = False,
+        node_paths: Callable[[], Mapping[int, str]] = dict,
     ) -> None:
         """Profile `steps` calls of `step`, each in a range `decode_step`, and write them to `path`.
 
@@ -104,7 +106,9 @@ class ProfilerSession:
         after the recording, so that no op is cut off. `info.lead_steps` calls, each in a range
         `decode_lead`, are recorded first, so that the device has reached its steady state when the
         first step begins; readers leave them out. `record_shapes` records the shapes of operators'
-        inputs, which makes profiled steps slower.
+        inputs, which makes profiled steps slower. `node_paths` is asked after the last step for the
+        paths of graph nodes by their numbers: each op of such a node has its path under its
+        argument `str`, as `torch.cuda._annotate_cuda_graph_trace` writes texts.
 
         The file is Chrome trace JSON, compressed if `path` ends in ".gz", with `info` under its key
         "decodescope" and `reference`, if there is one, under `REFERENCE_KEY`; it appears under its
@@ -131,7 +135,7 @@ class ProfilerSession:
                 if not recording:
                     profiler.start_trace()
                 profiler.stop_trace()
-        _write(profiler, path, info, reference)
+        _write(profiler, path, info, reference, node_paths())
 
     def _measured_floor_ns(self) -> int | None:
         x = torch.zeros(1, device="cuda")
@@ -173,7 +177,11 @@ def _queue_burst(x: torch.Tensor) -> None:
 
 
 def _write(
-    profiler: _KinetoProfile, path: Path, info: CaptureInfo, reference: GraphReference | None
+    profiler: _KinetoProfile,
+    path: Path,
+    info: CaptureInfo,
+    reference: GraphReference | None,
+    node_paths: Mapping[int, str],
 ) -> None:
     members: dict[str, CaptureInfo | GraphReference] = {CAPTURE_KEY: info}
     if reference is not None:
@@ -182,19 +190,20 @@ def _write(
         exported = Path(folder, "window.json")
         profiler.export_chrome_trace(str(exported))
         with exported.open("rb") as events:
-            _copy_with(members, events, target)
+            for piece in with_node_paths(_with_members(members, events), node_paths):
+                target.write(piece)
 
 
-def _copy_with(members: Mapping[str, object], events: BinaryIO, target: BinaryIO) -> None:
-    """Copy a trace, with `members` as its first members.
+def _with_members(members: Mapping[str, object], events: BinaryIO) -> Iterator[bytes]:
+    """The text of a trace, with `members` as its first members.
 
     The profiler's own function for adding metadata replaces every backslash by a slash, which
     breaks the JSON of a name that contains a quotation mark.
     """
     before, brace, rest = events.read(1 << 10).partition(b"{")
     assert brace == b"{" + before.strip(), "a Chrome trace is one JSON object"
-    target.write(msgspec.json.encode(members)[:-1] + b"," + rest)
-    shutil.copyfileobj(events, target, 1 << 20)
+    yield msgspec.json.encode(members)[:-1] + b"," + rest
+    yield from iter(partial(events.read, _PIECE_BYTES), b"")
 
 
 @contextmanager

@@ -7,12 +7,14 @@ import msgspec
 import pytest
 
 torch = pytest.importorskip("torch")
+from torch.profiler import profiler  # noqa: E402
 
 from decodescope.analyzer.capture import ProfilerSession, annotate  # noqa: E402
 from decodescope.analyzer.errors import InputError  # noqa: E402
 from decodescope.analyzer.readers.reading import load  # noqa: E402
 from decodescope.analyzer.reference import GraphReference, ReferenceOp  # noqa: E402
 from decodescope.analyzer.schema.report import CaptureInfo  # noqa: E402
+from tests.helpers.kineto_events import document, op  # noqa: E402
 
 INFO = CaptureInfo(
     device="cpu",
@@ -130,6 +132,34 @@ def test_a_reference_travels_with_its_window(session: ProfilerSession, tmp_path:
     session.capture(step, 1, path, INFO)
     assert load(path).reference is None
     assert "decodescope_reference" not in read(path)
+
+
+@pytest.mark.parametrize("name", ["w.json", "w.json.gz"])
+def test_ops_of_named_nodes_have_their_paths_in_a_window(
+    session: ProfilerSession, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's profiler writes a trace with graph nodes; the steps run before their names exist."""
+    nodes = [op(10 * k, 10 * k + 5, 1, **{"graph node id": 7 << 32 | k}) for k in range(4)]
+    kineto = b" \n" + document(nodes)
+    monkeypatch.setattr(
+        profiler._KinetoProfile,
+        "export_chrome_trace",
+        lambda self, path: Path(path).write_bytes(kineto),
+    )
+    path, named = tmp_path / name, {}
+
+    def named_by_step() -> None:
+        named.update({7 << 32 | 1: "model/layer.0/mlp", 7 << 32 | 3: 'a "b"\\c', 1: "other"})
+
+    session.capture(named_by_step, 1, path, INFO, node_paths=lambda: named)
+    texts = [event["args"].get("str") for event in read(path)["traceEvents"]]
+    assert texts == [None, "model/layer.0/mlp", None, 'a "b"\\c']
+
+    session.capture(lambda: None, 1, path, INFO)
+    data = path.read_bytes()
+    data = gzip.decompress(data) if path.suffix == ".gz" else data
+    described = msgspec.json.encode({"decodescope": INFO})[:-1]
+    assert data == described + b"," + kineto.strip().removeprefix(b"{")
 
 
 @pytest.mark.parametrize("record_shapes", [False, True])

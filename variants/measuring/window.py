@@ -107,7 +107,8 @@ def capture_window(
 ) -> None:
     """Profile the window of `step`, with ranges on its parts, and write it to `path`.
 
-    `take` is called with the ids of every step. `reference` is stored in the same file.
+    `take` is called with the ids of every step. `reference` is stored in the same file, and the
+    ops of graph replays have the paths of `step.node_paths`.
 
     Raises:
         InputError: `path` cannot be written.
@@ -117,7 +118,14 @@ def capture_window(
     step.annotate_layers(True)
     try:
         profiler.capture(
-            lambda: take(step.step()), plan.steps, path, info, plan.warm, reference, shapes
+            lambda: take(step.step()),
+            plan.steps,
+            path,
+            info,
+            plan.warm,
+            reference,
+            shapes,
+            step.node_paths,
         )
     finally:
         step.annotate_layers(False)

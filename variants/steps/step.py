@@ -1,6 +1,7 @@
 """The base class of every variant's decode step."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -165,6 +166,12 @@ class DecodeStep(ABC):
         before it goes on. May raise anything; replays then go without paths.
         """
         return None
+
+    def node_paths(self) -> Mapping[int, str]:
+        """The range path of each named node of the step's CUDA graphs (`model/layer.0/mlp`), by its
+        number in profiles (`graph node id`). Empty without graphs, or where torch names no nodes.
+        """
+        return {}
 
     def call_sites(self) -> tuple[CallSite, ...]:
         """Where the kernel calls of an `ungraphed` step's generated code come from, in their order.

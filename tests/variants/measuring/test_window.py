@@ -1,8 +1,18 @@
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.profiler import profiler
 
-from decodescope.variants.measuring.window import WindowPlan, window_plan
+from decodescope.analyzer.capture import ProfilerSession
+from decodescope.variants.measuring.window import WindowPlan, capture_window, window_plan
+from tests.helpers.kineto_events import document, op
+from tests.helpers.recordings import capture
 
 
 @given(st.integers(1, 50), st.integers(1, 10))
@@ -23,3 +33,25 @@ def test_short_plans_drop_steps_then_the_lead_then_the_warm_step(
     left: int, expected: tuple[int, int, int]
 ) -> None:
     assert window_plan(left, 3) == WindowPlan(*expected)
+
+
+def test_the_nodes_that_a_step_has_named_are_named_in_its_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kineto = document([op(0, 5, 1, **{"graph node id": 7})])
+    monkeypatch.setattr(
+        profiler._KinetoProfile,
+        "export_chrome_trace",
+        lambda self, path: Path(path).write_bytes(kineto),
+    )
+    named: dict[int, str] = {}
+    step: Any = SimpleNamespace(
+        step=lambda: named.update({7: "model/layer.0"}),
+        node_paths=lambda: named,
+        annotate_layers=lambda enabled: None,
+    )
+    info = msgspec.structs.replace(capture(), lead_steps=0)
+    path, plan = tmp_path / "window.json", WindowPlan(0, 0, 1)
+    capture_window(step, plan, info, path, ProfilerSession("cpu"), None, lambda ids: None)
+    (event,) = json.loads(path.read_bytes())["traceEvents"]
+    assert event["args"]["str"] == "model/layer.0"

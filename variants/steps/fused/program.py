@@ -1,6 +1,6 @@
 """The operations of one step as they run: launched, replayed one by one, or as one CUDA graph."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -10,8 +10,13 @@ import torch
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.operation import Operation
 from decodescope.variants.steps.annotations import LayerRanges
-
-Path = tuple[str, ...]
+from decodescope.variants.steps.fused.node_annotations import (
+    Call,
+    NodeMarks,
+    Path,
+    TorchAnnotations,
+    torch_annotations,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class StepProgram:
     The first run launches them through Triton. Later runs replay these launches, which costs the
     host far less, unless PyTorch's operators are among them. With `pdl` all launches but the first
     may overlap with their predecessor, so what was queued before a run completes before it starts.
+    `node_paths` are the paths of the nodes of its CUDA graph, by their numbers in profiles.
     """
 
     def __init__(
@@ -36,20 +42,23 @@ class StepProgram:
         self._operations = operations
         self._ranges = ranges
         self._pdl = pdl
-        self._replays: list[tuple[Path, Callable[[], object]]] = []
+        self._replays: list[tuple[Path, Call]] = []
+        self.node_paths: Mapping[int, str] = {}
 
     def run(self) -> None:
         """Run every operation once. The host waits for nothing."""
-        if not self._replays:
-            self._launch()
-        elif self._ranges.enabled:
-            self._call_within_ranges(self._replays)
-        else:
+        if self._replays and not self._ranges.enabled:
             for _, replay in self._replays:
                 replay()
+        else:
+            self._call_within_ranges(self._calls())
 
-    def _launch(self) -> None:
-        replays: list[tuple[Path, Callable[[], object]]] = []
+    def _calls(self) -> Iterator[tuple[Path, Call]]:
+        """What runs the operations: their replays, else their launches, which are kept."""
+        if self._replays:
+            yield from self._replays
+            return
+        replays: list[tuple[Path, Call]] = []
         replayable = True
 
         def launch(index: int, placed: PlacedOperation) -> None:
@@ -58,14 +67,12 @@ class StepProgram:
             replays.extend((placed.path, launch) for launch in launches)
             replayable = replayable and bool(launches)
 
-        self._call_within_ranges(
-            (placed.path, partial(launch, index, placed))
-            for index, placed in enumerate(self._operations)
-        )
+        for index, placed in enumerate(self._operations):
+            yield placed.path, partial(launch, index, placed)
         if replayable:
             self._replays = replays
 
-    def _call_within_ranges(self, calls: Iterable[tuple[Path, Callable[[], object]]]) -> None:
+    def _call_within_ranges(self, calls: Iterable[tuple[Path, Call]]) -> None:
         opened: list[AbstractContextManager[None]] = []
         inside: Path = ()
         try:
@@ -94,14 +101,21 @@ class StepGraph(StepProgram):
 
     The first run launches the operations, then captures them; later runs replay the graph. It has
     a memory pool of its own and keeps the addresses of the operations' memory: other graphs affect
-    it only through memory that they share. `variant` is named in errors.
+    it only through memory that they share. `variant` is named in errors. Where torch offers
+    annotations of nodes (`annotations` says what it does), the capture names them.
     """
 
     def __init__(
-        self, operations: Sequence[PlacedOperation], ranges: LayerRanges, pdl: bool, variant: str
+        self,
+        operations: Sequence[PlacedOperation],
+        ranges: LayerRanges,
+        pdl: bool,
+        variant: str,
+        annotations: Callable[[], TorchAnnotations | None] = torch_annotations,
     ) -> None:
         super().__init__(operations, ranges, pdl)
         self._variant = variant
+        self._annotations = annotations
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def run(self) -> None:
@@ -120,10 +134,10 @@ class StepGraph(StepProgram):
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
+        offered = self._annotations()
+        marks = None if offered is None else NodeMarks(offered)
         try:
-            # Other threads (a profiler's) may use the device during the capture.
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                super().run()
+            self._capture_into(graph, marks)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -133,4 +147,22 @@ class StepGraph(StepProgram):
                 f"variant {self._variant}: its step cannot be captured as a CUDA graph "
                 f"({reason}); choose the variant without +graph"
             ) from error
+        if marks is not None:
+            self.node_paths = marks.paths_of(graph)
         return graph
+
+    def _capture_into(self, graph: torch.cuda.CUDAGraph, marks: NodeMarks | None) -> None:
+        # Other threads (a profiler's) may use the device during the capture.
+        capture = torch.cuda.graph(graph, capture_error_mode="thread_local")
+        if marks is None:
+            with capture:
+                super().run()
+            return
+        marks.begin()
+        try:
+            with capture:
+                self._call_within_ranges(marks.around(self._calls()))
+                marks.resolve()
+        except BaseException:
+            marks.discard()
+            raise

@@ -121,6 +121,11 @@ class FusedStep(DecodeStep):
             return None
         return FusedStep(self._loaded, self._workload, self._plan)
 
+    def node_paths(self) -> dict[int, str]:
+        """As `DecodeStep.node_paths`: those of the graphs captured so far."""
+        programs = self._programs.values()
+        return {node: path for one in programs for node, path in one.node_paths.items()}
+
     def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
         buffers, context = self._plan.buffers, self._workload.context
         prompt, first = buffers.tokens[:, :context], buffers.tokens[:, context]

@@ -15,6 +15,8 @@ from decodescope.analyzer.capture import ProfilerSession
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.kernels.host.launch import Launch
+from decodescope.kernels.host.operation import Operation
 from decodescope.variants.comparing.accuracy_run import forced_logits
 from decodescope.variants.comparing.accuracy_text import scored_text
 from decodescope.variants.measuring.graph_reference import capture_reference
@@ -26,7 +28,9 @@ from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import PARTS
 from decodescope.variants.steps.eager import EagerStep
-from decodescope.variants.steps.fused.program import StepProgram
+from decodescope.variants.steps.fused import step as fused_step
+from decodescope.variants.steps.fused.operations import step_operations
+from decodescope.variants.steps.fused.program import PlacedOperation
 from tests.helpers.fused_steps import (
     assert_logits_agree,
     decoded,
@@ -280,16 +284,22 @@ def attention_alone(dtype: torch.dtype) -> LoadedModel:
     return LoadedModel(model.to("cuda"), None, "random", "attention", None)
 
 
-def test_a_failed_capture_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded = load_family("llama2", "cuda")
-    run = StepProgram.run
+class FailsInCaptures(Operation):
+    """Launches nothing, and cannot be captured."""
 
-    def fails_when_captured(program: StepProgram) -> None:
-        run(program)
+    def run(self, pdl: bool) -> tuple[Launch, ...]:
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError("operation not permitted when stream is capturing\nand more")
+        return ()
 
-    monkeypatch.setattr(StepProgram, "run", fails_when_captured)
+
+def test_a_failed_capture_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_family("llama2", "cuda")
+
+    def with_a_failing_one(*of: Any) -> tuple[PlacedOperation, ...]:
+        return (*step_operations(*of), PlacedOperation(("model",), FailsInCaptures()))
+
+    monkeypatch.setattr(fused_step, "step_operations", with_a_failing_one)
     with pytest.raises(MissingRequirement, match="cannot be captured") as caught:
         fused(loaded, DecodeWorkload(1, 5, 3, "fp32"), "fused+graph")
     assert "\n" not in str(caught.value)

@@ -1,0 +1,171 @@
+"""Names the nodes of captured CUDA graphs through torch, so that traces of replays have paths.
+
+torch (2.13 and later, with `cuda-bindings` and a driver of CUDA 13.1) notes which nodes a part of a
+capture adds, under the numbers that profilers give them (`graph node id`). Its module is private
+and may change, so an error of it costs the names, never the graph.
+
+torch keeps the notes of all graphs in one dictionary for as long as the process runs, and the
+number of a graph may come again once it is gone. So the notes of a capture are taken out of it, and
+live as long as their graph.
+"""
+
+import importlib
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+_MODULE = "torch.cuda._graph_annotations"
+_USED = (
+    "enable_annotations",
+    "mark_kernels",
+    "resolve_pending_annotations",
+    "remap_to_exec_graph",
+    "get_kernel_annotations",
+)
+Call = Callable[[], object]
+Path = tuple[str, ...]
+_Given = TypeVar("_Given")
+
+
+class TorchAnnotations(Protocol):
+    """What is used of `torch.cuda._graph_annotations`."""
+
+    def enable_annotations(self) -> None: ...
+
+    def mark_kernels(self, annotation: str) -> AbstractContextManager[object]: ...
+
+    def resolve_pending_annotations(self) -> None: ...
+
+    def remap_to_exec_graph(self, torch_cuda_graph: Any) -> None: ...
+
+    def get_kernel_annotations(self) -> dict[int, list[Any]]: ...
+
+
+def torch_annotations() -> TorchAnnotations | None:
+    """torch's module if it can name the nodes of a capture here; else None, and nothing is said.
+
+    Asks the driver, so it is for code that uses CUDA already. A torch without CUDA is not asked.
+    """
+    if torch.version.cuda is None:
+        return None
+    try:
+        module: Any = importlib.import_module(_MODULE)
+    except Exception:  # it is private: whatever it raises, there are no names
+        return None
+    return module if offered_by(module) else None
+
+
+def offered_by(module: Any) -> bool:
+    """Whether `module` has what is used of it and says that it can name nodes."""
+    try:
+        with _silenced():
+            usable = not module._is_tools_id_unavailable()
+    except Exception:
+        return False
+    return usable and all(hasattr(module, name) for name in _USED)
+
+
+class NodeMarks:
+    """Names the nodes of one capture by the paths of the calls that add them.
+
+    `begin` before the capture, then inside it `around` its calls and `resolve` behind them, then
+    `paths_of` the graph; `discard` if the capture fails. The first error of torch's module ends
+    the naming: the calls go on, and no node has a name.
+    """
+
+    def __init__(self, annotations: TorchAnnotations) -> None:
+        self._torch = annotations
+        self._failed = False
+        self._names: set[str] = set()
+        # How many notes each node has that others named, None before `begin`.
+        self._others: dict[int, int] | None = None
+
+    def begin(self) -> None:
+        """Get ready for a capture."""
+        self._attempt(self._torch.enable_annotations)
+        self._others = self._attempt(self._counted)
+        # A capture that failed elsewhere may have left scopes, which would count as of this one.
+        self._attempt(self._torch.resolve_pending_annotations)
+        self._taken()
+
+    def around(self, calls: Iterable[tuple[Path, Call]]) -> Iterator[tuple[Path, Call]]:
+        """The calls, each of which names the nodes that it adds."""
+        for path, call in calls:
+            yield path, partial(self._named, "/".join(path), call)
+
+    def resolve(self) -> None:
+        """Call inside the capture, behind its last call."""
+        self._attempt(self._torch.resolve_pending_annotations)
+
+    def paths_of(self, graph: Any) -> dict[int, str]:
+        """The path of each named node of `graph`, which the capture has made, by its number in
+        profiles of replays; none after an error. torch's module keeps nothing of them."""
+        self._attempt(partial(self._torch.remap_to_exec_graph, graph))
+        if self._failed:
+            self.discard()
+            return {}
+        return self._taken()
+
+    def discard(self) -> None:
+        """Leave nothing of a failed capture in torch's module."""
+        with suppress(Exception), _silenced():
+            self._torch.resolve_pending_annotations()
+        self._taken()
+
+    def _named(self, name: str, call: Call) -> None:
+        scope = self._attempt(partial(self._opened, name))
+        # An error of the call drops the scope unclosed: the capture is lost, and the error is its.
+        call()
+        if scope is not None:
+            self._attempt(partial(scope.__exit__, None, None, None))
+
+    def _opened(self, name: str) -> AbstractContextManager[object]:
+        self._names.add(name)
+        scope = self._torch.mark_kernels(name)
+        scope.__enter__()
+        return scope
+
+    def _counted(self) -> dict[int, int]:
+        return {node: len(notes) for node, notes in self._torch.get_kernel_annotations().items()}
+
+    def _taken(self) -> dict[int, str]:
+        """Take the notes that are not of others out of torch's dictionary."""
+        found: dict[int, str] = {}
+        others = self._others
+        if others is None:
+            return found
+        with suppress(Exception):
+            notes = self._torch.get_kernel_annotations()
+            for node in [one for one in notes if len(notes[one]) > others.get(one, 0)]:
+                # Earlier notes are of a graph that is gone, whose number this one has.
+                note = notes.pop(node)[-1]
+                name = note.get("str") if isinstance(note, dict) else None
+                if name in self._names:
+                    found[node] = name
+        return found
+
+    def _attempt(self, call: Callable[[], _Given]) -> _Given | None:
+        """What `call` gives; None after an error, and from then on."""
+        if self._failed:
+            return None
+        try:
+            with _silenced():
+                return call()
+        except Exception:
+            self._failed = True
+            return None
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Keep what torch's module logs from the terminal: the app draws there."""
+    logger = logging.getLogger(_MODULE)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
