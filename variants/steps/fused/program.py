@@ -116,6 +116,9 @@ class StepGraph(StepProgram):
         super().__init__(operations, ranges, pdl)
         self._variant = variant
         self._annotations = annotations
+        outermost = {name for placed in operations for name in placed.path[:1]}
+        # A replay is one call, so its range must be around every operation.
+        self._around = outermost.pop() if len(outermost) == 1 else None
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def run(self) -> None:
@@ -125,7 +128,10 @@ class StepGraph(StepProgram):
             MissingRequirement: the step cannot be captured here.
         """
         if self._graph is not None:
-            with self._ranges.open("model"):
+            if self._around is None:
+                self._graph.replay()
+                return
+            with self._ranges.open(self._around):
                 self._graph.replay()
             return
         # Loads every kernel, which must not happen during a capture.

@@ -1,7 +1,7 @@
 """When a step is launched, captured and replayed; no device is needed to see that."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,10 +30,10 @@ class Device(Operation):
         self.log.append("captured" if self.capturing else "launched")
         return ()
 
-    def step(self) -> StepGraph:
-        """A step that launches once."""
-        placed = PlacedOperation(("model",), self)
-        return StepGraph([placed], LayerRanges(None), False, "fused+graph")
+    def step(self, *paths: tuple[str, ...], ranges: LayerRanges | None = None) -> StepGraph:
+        """A step that launches once for each path, without any once."""
+        placed = [PlacedOperation(path, self) for path in paths or (("model",),)]
+        return StepGraph(placed, ranges or LayerRanges(None), False, "fused+graph")
 
     @contextmanager
     def capture(self, graph: Any, capture_error_mode: str) -> Iterator[None]:
@@ -58,6 +58,29 @@ def test_the_first_step_is_launched_and_all_later_ones_are_replays(cuda: Device)
     for _ in range(3):
         step.run()
     assert cuda.log == ["launched", "captured", "replay of captured", "replay of captured"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "around"),
+    [
+        ([("model", "layer.0"), ("model", "lm_head")], ["model"]),
+        ([("model", "layer.0"), ("sampling",)], []),
+    ],
+)
+def test_a_replay_is_in_the_range_that_is_around_every_operation(
+    cuda: Device, paths: list[tuple[str, ...]], around: list[str]
+) -> None:
+    class Opened(LayerRanges):
+        def open(self, name: str) -> AbstractContextManager[None]:
+            opened.append(name)
+            return nullcontext()
+
+    opened: list[str] = []
+    step = cuda.step(*paths, ranges=Opened(None))
+    step.run()
+    opened.clear()
+    step.run()
+    assert opened == around
 
 
 def test_a_failed_capture_is_said_in_one_line(cuda: Device) -> None:

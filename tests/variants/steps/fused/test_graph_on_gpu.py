@@ -202,18 +202,41 @@ def test_a_token_is_one_launch_call_and_every_op_has_its_range(
     assert f"decode_step/model/{head}" in paths
 
 
+@pytest.mark.parametrize(
+    ("variant", "sampling"),
+    [("fused+graph", SamplingSettings(0.8, 40, 0.9, 7)), ("fused+graph-head", None)],
+)
+def test_what_follows_the_model_has_its_range_too(
+    variant: str, sampling: SamplingSettings | None, session: ProfilerSession, tmp_path: Path
+) -> None:
+    loaded = load_family("llama2", "cuda", torch.bfloat16)
+    path = tmp_path / "window.json"
+    report = measured_window(loaded, 1, session, path, variant, sampling).report
+    attribution = report.attribution
+    assert attribution is not None
+    assert (attribution.partial, attribution.none) == (0, 0)
+    paths = {one.path: one for one in report.ranges}
+    for known in ("decode_step/sampling", "decode_step/model/layer.1/post_attention_norm+mlp"):
+        assert paths[known].confidence == "exact"
+
+
 def measured_window(
-    loaded: LoadedModel, batch: int, session: ProfilerSession, path: Path
+    loaded: LoadedModel,
+    batch: int,
+    session: ProfilerSession,
+    path: Path,
+    variant: str = "fused+graph",
+    sampling: SamplingSettings | None = None,
 ) -> Analysis:
-    """The profiled window of a run of `fused+graph`, with its reference."""
-    workload = DecodeWorkload(batch, 11, 40)
-    step = build_variant("fused+graph", loaded, workload, "cuda")
-    subject, prompt = Subject(loaded, workload, "cuda", "fused+graph"), prompt_of(loaded, workload)
+    """The profiled window of a run of a graph, with its reference."""
+    workload = DecodeWorkload(batch, 11, 40, sampling=sampling)
+    step = build_variant(variant, loaded, workload, "cuda")
+    subject, prompt = Subject(loaded, workload, "cuda", variant), prompt_of(loaded, workload)
     ungraphed = step.ungraphed()
     assert ungraphed is not None
     reference = capture_reference(ungraphed, subject, prompt, session)
     measured = measure_run(step, subject, prompt, session, path, reference)
-    again = build_variant("fused", loaded, workload, "cuda")
+    again = build_variant(variant.replace("+graph", ""), loaded, workload, "cuda")
     again.prefill(prompt)
     expected = decoded(again, 39).tolist()
     assert [ids[1:] for ids in measured.output_token_ids] == expected
