@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Literal
 
 from decodescope.analyzer.chrome.export import export_chrome
-from decodescope.analyzer.collectives.op_waits import OpWaits
 from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.reports.analysis import Analysis
@@ -23,16 +22,15 @@ def export_analysis(
     path: Path,
     by: str = "kernel",
     ranks: RanksReport | None = None,
-    waits: OpWaits | None = None,
 ) -> None:
     """Write `path`, whole or not at all; `by` is what each row of a CSV describes. If the analysis
-    is of merged `ranks`, a page also says who waits for whom, and a Chrome trace when (`waits`).
+    is of merged `ranks`, a page also says who waits for whom.
 
     Raises:
         InputError: the file cannot be written.
     """
     if target == "chrome":
-        export_chrome(analysis, path, waits)
+        export_chrome(analysis, path)
     elif target == "html":
         name = source_name(analysis) if ranks is None else "all ranks"
         title = name if ranks is None else ranks_title(ranks)
@@ -53,7 +51,7 @@ def export_ranks(across: RanksAnalysis, target: Target, path: Path, by: str = "k
         write_atomically(path, ranks_page(across).encode(errors="replace"))
         return
     merged = across.all_merged(target)
-    export_analysis(merged, target, path, by, across.report, across.op_waits())
+    export_analysis(merged, target, path, by, across.report)
 
 
 def ranks_page(across: RanksAnalysis) -> str:

@@ -200,8 +200,8 @@ class Trace:
     is the rank of the recorded process in its distributed run, if the file names it. `shapes` holds
     the distinct launch shapes of its kernels, `messages` what its collectives exchange,
     `call_kernels` the kernels that calls name. Merged ranks number their devices anew;
-    `device_labels` holds what each is called; they have no `messages`. `overhead` holds the
-    profiler's own pauses, where the file tells them; they belong to no thread.
+    `device_labels` holds what each is called. `overhead` holds the profiler's own pauses, where the
+    file tells them; they belong to no thread.
     """
 
     source: Source

@@ -94,7 +94,7 @@ class Background:
         def write() -> Path:
             from decodescope.analyzer.exporting import export_analysis
 
-            export_analysis(window.analysis, target, path, by, window.ranks, window.waits)
+            export_analysis(window.analysis, target, path, by, window.ranks)
             return path
 
         self._run("export", write)
@@ -233,16 +233,14 @@ def analyse_files(
     from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
     analysis, across = _analysis(paths, progress, given)
-    waits = across.op_waits() if across is not None else None
     shown = analysis.report.kernels[:KERNELS_SHOWN]
     return Window(
         path=paths[0],
         analysis=analysis,
-        lanes=find_lanes(analysis, waits),
+        lanes=find_lanes(analysis),
         families=tuple(FAMILIES[kernel_family(kernel.name)] for kernel in shown),
         at=at,
         ranks=across.report if across is not None else None,
-        waits=waits,
     )
 
 

@@ -20,7 +20,6 @@ from decodescope.analyzer.chrome.devices import (
 )
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.tracks import as_drawn, first_fit
-from decodescope.analyzer.collectives.op_waits import OpWaits
 from decodescope.analyzer.files import replacing_stream
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, work_rows
 from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY
@@ -32,14 +31,13 @@ _FIRST_FREE_PID = 10_000_000
 _EVENTS_PER_WRITE = 4096
 
 
-def export_chrome(analysis: Analysis, path: Path | str, waits: OpWaits | None = None) -> None:
-    """Write `path` (.json, or .json.gz compressed), whole or not at all; `waits` are those of the
-    ops of merged ranks.
+def export_chrome(analysis: Analysis, path: Path | str) -> None:
+    """Write `path` (.json, or .json.gz compressed), whole or not at all.
 
     Tracks: host threads with ranges, operators and API calls; the profiler's own pauses; each
     stream of each device, below the ranges of its graph replays and the layers and roles that were
     inferred from names, and with extra tracks for ops that overlap on it; the gaps of each device
-    with their classes, what held it up, and its waiting for other ranks; counters of queue depth
+    with their classes, what held it up, and its waiting for others; counters of queue depth
     and busy time. Arrows go from launch calls to their ops.
 
     Raises:
@@ -47,7 +45,7 @@ def export_chrome(analysis: Analysis, path: Path | str, waits: OpWaits | None = 
     """
     trace = analysis.trace
     origin_ns = _earliest(trace)
-    events = _events(analysis, EventText(trace.names, origin_ns), waits)
+    events = _events(analysis, EventText(trace.names, origin_ns))
     with replacing_stream(Path(path)) as file:
         file.write(_head(trace, origin_ns))
         separator = b"\n"
@@ -83,8 +81,8 @@ def _earliest(trace: Trace) -> int:
     return min((int(group.start_ns[0]) for group in groups if len(group)), default=0)
 
 
-def _events(analysis: Analysis, text: EventText, waits: OpWaits | None) -> Iterator[str]:
-    trace = analysis.trace
+def _events(analysis: Analysis, text: EventText) -> Iterator[str]:
+    trace, waits = analysis.trace, analysis.op_waits()
     groups = (trace.ranges, trace.cpu_ops, trace.calls)
     drawn = as_drawn(HostEvents.concatenate(groups))
     yield from _host_events(text, drawn, np.repeat(np.arange(3), [len(one) for one in groups]))

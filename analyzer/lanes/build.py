@@ -1,4 +1,4 @@
-"""The lanes of an analysis: host threads, ranges, streams, waiting for other ranks, gaps and what
+"""The lanes of an analysis: host threads, ranges, streams, waiting for other devices, gaps and what
 held devices up, of all devices on one clock."""
 
 import re
@@ -24,10 +24,11 @@ class Lanes:
     """All lanes of an analysis, from top to bottom, and what they have in common.
 
     `names` are the trace's, then those of the range paths' nodes, then why devices were held up and
-    which rank was waited for. `world` spans everything in the trace, `home` what to look at first:
-    the last step, else all ops, else everything; each is (start, end). `steps` are the GPU spans
-    of the steps that launched something, in order of their start, each until the next one of its
-    thread, `step` their indices. `busy` is the time in which any device was busy, as a lane.
+    which device was waited for. `world` spans everything in the trace, `home` what to look at
+    first: the last step, else all ops, else everything; each is (start, end). `steps` are the GPU
+    spans of the steps that launched something, in order of their start, each until the next one of
+    its thread, `step` their indices. `busy` is the time in which any device was busy, as a lane.
+    `waits` is how long ops waited for other devices, None without two devices that communicate.
     """
 
     analysis: Analysis
@@ -38,6 +39,7 @@ class Lanes:
     steps: Intervals
     step: Int64s
     busy: Lane
+    waits: OpWaits | None
 
     def find(self, key: LaneKey | None) -> int | None:
         """The place of a lane, None if there is no such lane."""
@@ -49,10 +51,9 @@ class Lanes:
         return paths[node] if 0 <= node < len(paths) else None
 
 
-def find_lanes(analysis: Analysis, waits: OpWaits | None = None) -> Lanes:
-    """Index a whole trace: O(n log n), in a thread. Nothing on a screen needs to sort again.
-    `waits` are those of the ops of merged ranks."""
-    trace, steps = analysis.trace, analysis.steps
+def find_lanes(analysis: Analysis) -> Lanes:
+    """Index a whole trace: O(n log n), in a thread. Nothing on a screen needs to sort again."""
+    trace, steps, waits = analysis.trace, analysis.steps, analysis.op_waits()
     world = _extent(trace.ops, trace.calls, trace.cpu_ops, trace.ranges)
     launched = np.flatnonzero(steps.gpu_ops > 0)
     launched = launched[np.argsort(steps.span.start_ns[launched], kind="stable")]
@@ -66,16 +67,15 @@ def find_lanes(analysis: Analysis, waits: OpWaits | None = None) -> Lanes:
         analysis=analysis,
         lanes=tuple(_ordered(analysis, waits)),
         names=(
-            *trace.names,
-            *analysis.ranges.tree.names,
-            *_whys(analysis),
-            *_waited_for(waits).values(),
+            *(*trace.names, *analysis.ranges.tree.names),
+            *(*_whys(analysis), *_waited_for(trace, waits)),
         ),
         world=world,
         home=home,
         steps=marked,
         step=launched,
         busy=_nameless(LaneKey("busy", 0), "busy", _busy(analysis)),
+        waits=waits,
     )
 
 
@@ -150,14 +150,15 @@ def _overlap_lane(analysis: Analysis, device: int, ops: Int64s, prefix: str) -> 
         yield _nameless(LaneKey("overlap", device), prefix + "over", found)
 
 
-def _waited_for(waits: OpWaits | None) -> dict[int, str]:
-    """The name of each rank that was waited for; -1 is several that entered last at once."""
-    found = () if waits is None else np.unique(waits.last).tolist()
-    return {rank: f"rank {rank}" if rank >= 0 else "several ranks" for rank in found}
+def _waited_for(trace: Trace, waits: OpWaits | None) -> list[str]:
+    """The short name of each device that was waited for, in order; -1 is several that entered last
+    at once."""
+    found = [] if waits is None else np.unique(waits.last).tolist()
+    return [_prefix(trace.device_label(one)).strip() if one >= 0 else "several" for one in found]
 
 
 def _wait_lane(analysis: Analysis, waits: OpWaits, device: int, prefix: str) -> Iterator[Lane]:
-    """When ops of the device waited for other ranks, if any did."""
+    """When ops of the device waited for other devices, if any did."""
     trace = analysis.trace
     start_ns = trace.ops.start_ns[waits.op]
     waited = (trace.ops.device[waits.op] == device) & (waits.own_start_ns > start_ns)
@@ -165,7 +166,6 @@ def _wait_lane(analysis: Analysis, waits: OpWaits, device: int, prefix: str) -> 
         return
     mine = waits.take(waited)
     first = len(trace.names) + len(analysis.ranges.paths) + len(_whys(analysis))
-    # Sorted, as the names are.
     label = first + np.unique(waits.last).searchsorted(mine.last)
     slices = Slices(start_ns[waited], mine.own_start_ns, label, mine.op,
                     np.zeros(len(mine), dtype=np.int8))  # fmt: skip

@@ -13,7 +13,16 @@ import numpy as np
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding, Source
-from decodescope.analyzer.trace import GpuOps, HostEvents, Int32s, Int64s, OperatorWork, Trace
+from decodescope.analyzer.trace import (
+    CollectiveMessage,
+    GpuOps,
+    HostEvents,
+    Int32s,
+    Int64s,
+    Messages,
+    OperatorWork,
+    Trace,
+)
 
 # Later times (since 2001) without a base are wall-clock times, as old Kineto wrote them.
 _WALL_CLOCK_NS = 10**18
@@ -27,14 +36,13 @@ _COLLECTIVE = re.compile(r"(?:nccl|rccl)\w*Kernel_(AllReduce|AllGather|ReduceSca
 class Ranks:
     """The trace of each rank, in order of rank, and all of them merged.
 
-    `merged` has one device for each (rank, device), numbered in `devices`, and is None if the
-    traces share no clock; `findings` lists what is wrong with the set.
+    `merged` has one device for each (rank, device) and is None if the traces share no clock;
+    `findings` lists what is wrong with the set.
     """
 
     ranks: tuple[tuple[int, Trace], ...]
     merged: Trace | None
     findings: tuple[Finding, ...]
-    devices: dict[tuple[int, int], int]
 
 
 def merge_ranks(traces: Sequence[Trace]) -> Ranks:
@@ -51,19 +59,9 @@ def merge_ranks(traces: Sequence[Trace]) -> Ranks:
     numbered = _numbered(traces, findings)
     if why := _why_apart(numbered):
         findings.append(Finding("no_common_clock", f"the ranks are not merged: {why}"))
-        return Ranks(tuple(numbered), None, tuple(findings), {})
+        return Ranks(tuple(numbered), None, tuple(findings))
     findings += _clock_findings(numbered)
-    devices = _devices(numbered)
-    merged = _merge(numbered, findings, devices)
-    return Ranks(tuple(numbered), merged, tuple(findings), devices)
-
-
-def _devices(ranks: Sequence[tuple[int, Trace]]) -> dict[tuple[int, int], int]:
-    """The number of each (rank, device) in the merged trace."""
-    every = [
-        (rank, device) for rank, trace in ranks for device in np.unique(trace.ops.device).tolist()
-    ]
-    return {one: number for number, one in enumerate(every)}
+    return Ranks(tuple(numbered), _merge(numbered, findings), tuple(findings))
 
 
 def _refuse_copies(traces: Sequence[Trace]) -> None:
@@ -199,11 +197,7 @@ class _Part:
         return np.where((ids > 0) & (ids < 1 << _ID_SHIFT), ids + (self.place << _ID_SHIFT), ids)
 
 
-def _merge(
-    ranks: Sequence[tuple[int, Trace]],
-    findings: Sequence[Finding],
-    devices: dict[tuple[int, int], int],
-) -> Trace:
+def _merge(ranks: Sequence[tuple[int, Trace]], findings: Sequence[Finding]) -> Trace:
     traces = [trace for _, trace in ranks]
     base_ns = min(trace.base_ns for trace in traces)
     names = tuple(sorted({name for trace in traces for name in trace.names}))
@@ -217,7 +211,8 @@ def _merge(
             _Part(rank, trace, place, trace.base_ns - base_ns, renamed, reshaped.astype(np.int32))
         )
     calls, call_order = _hosts(parts, [trace.calls for trace in traces])
-    own_devices = {rank: trace.device_names for rank, trace in ranks}
+    ops, device_names, device_labels = _ops(parts, call_order)
+    messages, message_table = _messages(parts)
     rank_findings = [
         msgspec.structs.replace(finding, message=f"rank {rank}: {finding.message}")
         for rank, trace in ranks
@@ -237,10 +232,8 @@ def _merge(
             events=sum(trace.source.events for trace in traces),
         ),
         names=names,
-        device_names={
-            number: own_devices[rank].get(device, "") for (rank, device), number in devices.items()
-        },
-        ops=_ops(parts, call_order, devices),
+        device_names=device_names,
+        ops=ops,
         calls=calls,
         cpu_ops=_hosts(parts, [trace.cpu_ops for trace in traces])[0],
         ranges=_hosts(parts, [trace.ranges for trace in traces])[0],
@@ -248,11 +241,11 @@ def _merge(
         capture=None,
         base_ns=base_ns,
         work=work.take(np.argsort(work.external_id, kind="stable")),
-        device_labels={
-            number: f"rank {rank} GPU {device}" for (rank, device), number in devices.items()
-        },
+        device_labels=device_labels,
         shapes=tuple(shapes),
         overhead=_hosts(parts, [trace.overhead for trace in traces])[0],
+        messages=messages,
+        message_table=message_table,
     )
 
 
@@ -268,27 +261,55 @@ def _hosts(parts: Sequence[_Part], events: Sequence[HostEvents]) -> tuple[HostEv
     return joined.take(order), order
 
 
-def _ops(parts: Sequence[_Part], call_order: Int64s, devices: dict[tuple[int, int], int]) -> GpuOps:
-    """The ops of all parts, in the order of `GpuOps`, each on its device of the merged trace."""
+def _ops(
+    parts: Sequence[_Part], call_order: Int64s
+) -> tuple[GpuOps, dict[int, str], dict[int, str]]:
+    """The ops of all parts, with one device for each (rank, device), and the devices' names and
+    labels."""
     launch_moved = np.argsort(call_order)
+    names: dict[int, str] = {}
+    labels: dict[int, str] = {}
     moved = []
     calls_before = 0
     for part in parts:
         ops = part.trace.ops
-        own, index = np.unique(ops.device, return_inverse=True)
-        numbers = np.array([devices[part.rank, one] for one in own.tolist()], dtype=np.int64)
+        devices, index = np.unique(ops.device, return_inverse=True)
         launch = np.full(len(ops), -1, dtype=np.int64)
         linked = ops.launch >= 0
         launch[linked] = launch_moved[ops.launch[linked] + calls_before]
         moved.append(
             replace(
                 part.moved(ops),
-                device=numbers[index],
+                device=index + len(names),
                 launch=launch,
                 shape=part.shapes[ops.shape],
             )
         )
+        for device in devices.tolist():
+            labels[len(names)] = f"rank {part.rank} GPU {device}"
+            names[len(names)] = part.trace.device_names.get(device, "")
         calls_before += len(part.trace.calls)
     joined = GpuOps.concatenate(moved)
     keys = (joined.stream, joined.device, joined.end_ns, joined.start_ns)
-    return joined.take(np.lexsort(keys))
+    return joined.take(np.lexsort(keys)), names, labels
+
+
+def _messages(parts: Sequence[_Part]) -> tuple[Messages, tuple[CollectiveMessage, ...]]:
+    """What the collectives of all parts exchange, on the devices that `_ops` numbers."""
+    table: dict[CollectiveMessage, int] = {}
+    moved = []
+    devices_before = 0
+    for part in parts:
+        own, devices = part.trace.messages, np.unique(part.trace.ops.device)
+        numbers = [table.setdefault(one, len(table)) for one in part.trace.message_table]
+        moved.append(
+            Messages(
+                start_ns=own.start_ns + part.later_ns,
+                device=devices.searchsorted(own.device) + devices_before,
+                stream=own.stream,
+                message=np.array([*numbers, -1], dtype=np.int64)[own.message],
+            )
+        )
+        devices_before += len(devices)
+    joined = Messages.concatenate(moved)
+    return joined.take(np.lexsort((joined.stream, joined.device, joined.start_ns))), tuple(table)

@@ -7,6 +7,7 @@ import msgspec
 
 from decodescope.analyzer.attribution.capture_choice import choose_captures
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
+from decodescope.analyzer.collectives.op_waits import OpWaits
 from decodescope.analyzer.reports.device_report import device_reports
 from decodescope.analyzer.reports.gap_report import idle_by_name, largest_gaps
 from decodescope.analyzer.reports.given import NOTHING, Given
@@ -21,6 +22,7 @@ from decodescope.analyzer.reports.structure_reports import (
     role_reports,
     structure_report,
 )
+from decodescope.analyzer.reports.waiting import waiting_report, waits_of
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
@@ -60,6 +62,11 @@ class Analysis(Timeline):
     def step_timeline(self, index: int = -1) -> StepTimeline | None:
         """What ran when in one step, None if there is no such step or it launched nothing."""
         return step_timeline(self, index)
+
+    def op_waits(self) -> OpWaits | None:
+        """How long each op waited for other devices, None without two that communicate; computed
+        anew by every call."""
+        return waits_of(self)
 
 
 def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
@@ -122,6 +129,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         step_cost=costs.step,
         held_up=held_reports,
         steady=kept.state,
+        waiting=waiting_report(timeline),
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
     return Analysis(

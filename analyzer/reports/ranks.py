@@ -1,16 +1,15 @@
 """Reads and analyses the traces of several ranks of one run, one file for each."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from decodescope.analyzer.collectives.op_waits import OpWaits, find_op_waits
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.reports.given import NOTHING, Given
-from decodescope.analyzer.reports.rank_figures import RankFigures, rank_figures
+from decodescope.analyzer.reports.rank_figures import rank_figures
 from decodescope.analyzer.reports.rank_reading import read_ranks
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
 from decodescope.analyzer.schema.report import SCHEMA_VERSION
@@ -19,15 +18,11 @@ from decodescope.analyzer.trace import Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RanksAnalysis:
-    """The report, the trace of each rank as (rank, trace), the analysis of the merged trace, whose
-    device of each (rank, device) is in `devices`, and the figures that the report was built from.
-    """
+    """The report, the trace of each rank as (rank, trace), and the analysis of the merged trace."""
 
     report: RanksReport
     traces: tuple[tuple[int, Trace], ...]
     merged: Analysis | None
-    devices: Mapping[tuple[int, int], int]
-    figures: RankFigures
     given: Given = NOTHING
 
     def alone(self) -> tuple[tuple[int, Analysis], ...]:
@@ -44,14 +39,6 @@ class RanksAnalysis:
             reasons = "; ".join(finding.message for finding in self.report.findings)
             raise InputError(f"{wanted}: {reasons}; give one file")
         return self.merged
-
-    def op_waits(self) -> OpWaits | None:
-        """How long each op of the merged trace waited for other ranks, None without that trace;
-        computed anew by every call."""
-        if self.merged is None:
-            return None
-        found = self.figures
-        return find_op_waits(self.merged.trace, self.devices, found.participants, found.waits)
 
 
 def analyze_ranks(paths: Sequence[Path | str], given: Given = NOTHING) -> RanksAnalysis:
@@ -72,7 +59,7 @@ def analyze_ranks(paths: Sequence[Path | str], given: Given = NOTHING) -> RanksA
     alone = [(rank, trace, of_trace[id(trace)]) for rank, trace in ranks.ranks]
     across = rank_figures(
         [(rank, trace, one.steps) for rank, trace, one in alone],
-        [RankReport(rank, one.report) for rank, _, one in alone],
+        [RankReport(rank, report=one.report) for rank, _, one in alone],
         common_clock=merged is not None,
     )
     report = RanksReport(
@@ -86,7 +73,7 @@ def analyze_ranks(paths: Sequence[Path | str], given: Given = NOTHING) -> RanksA
         collectives=across.collectives,
         skew=across.skew,
     )
-    return RanksAnalysis(report, ranks.ranks, merged, ranks.devices, across, given)
+    return RanksAnalysis(report, ranks.ranks, merged, given)
 
 
 def _refuse_twice(paths: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from decodescope.analyzer.schema.structure_report import (
     StepKindReport,
     StructureReport,
 )
+from decodescope.analyzer.schema.waiting_report import WaitingReport
 
 SCHEMA_VERSION = 1
 
@@ -290,7 +291,8 @@ class Report(Struct, frozen=True):
     holds the ten longest gaps of all devices, longest first; `waterfall` is that of the step with
     the median time. `held_up` is what was not of the steps; `steady` holds the figures without it,
     null on a CPU and without GPU ops. The verdict, `waterfall` and the profiled step of `observer`
-    are of the steady state; all else is of the whole trace.
+    are of the steady state; all else is of the whole trace. `waiting` says who waits for whom among
+    several GPUs of one trace; null of merged ranks (see `RanksReport`) and without communication.
     """
 
     schema_version: int
@@ -315,6 +317,7 @@ class Report(Struct, frozen=True):
     step_cost: StepCost | None = None
     held_up: tuple[HeldUpReport, ...] = ()
     steady: SteadyState | None = None
+    waiting: WaitingReport | None = None
 
     @property
     def overlapping(self) -> bool:

@@ -6,11 +6,10 @@ from functools import partial
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.formatting import bytes_size, count, duration, percent
+from decodescope.analyzer.formatting import count, duration, percent
 from decodescope.analyzer.reports.per_step import communication_fraction, idle_fraction
 from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.schema.ranks_report import (
-    CollectiveReport,
     RankReport,
     RanksReport,
     SkewReport,
@@ -26,10 +25,11 @@ from decodescope.analyzer.views.table_parts import (
     columns_table,
     section,
 )
-from decodescope.analyzer.views.words import bound_words, straggler_text
+from decodescope.analyzer.views.waiting_table import p50_text, waiting_sections
+from decodescope.analyzer.views.words import bound_words
 
 _FILE_CELLS = 24
-_MAX_COLLECTIVES, _MAX_STEPS = 12, 5
+_MAX_STEPS = 5
 
 
 def ranks_table(report: RanksReport, by: str = "kernel") -> RenderableType:
@@ -58,8 +58,7 @@ def _parts(report: RanksReport, by: str, width: int) -> RenderResult:
     yield columns_table(columns, report.ranks)
     yield from (Text(finding.message, style="yellow") for finding in report.findings)
     if report.collectives:
-        yield from section("Who waits for whom", *_waiting(report, width))
-        yield from section("Collectives", *_collectives(report, width))
+        yield from waiting_sections(report, width)
     if report.skew is not None:
         yield from section("Skew of the steps", *_skew(report.skew, width))
     if report.merged is not None:
@@ -70,79 +69,6 @@ def _file_name(rank: RankReport, cells: int) -> str:
     return cut_middle(rank.report.source.path.rpartition("/")[2], cells)
 
 
-def _waiting(report: RanksReport, width: int) -> Iterator[RenderableType]:
-    medium = width >= MEDIUM_WIDTH
-    unsplit = any(one.communication_unsplit_ns for one in report.ranks)
-    columns: list[Column[RankReport]] = [
-        Column("rank", lambda one: f"{one.rank}"),
-        Column("own", lambda one: duration(one.communication_own_ns)),
-        Column("waiting", lambda one: duration(one.communication_waiting_ns)),
-        Column("not split", lambda one: duration(one.communication_unsplit_ns), unsplit),
-        Column(
-            "exposed own" if width >= ROOMY_WIDTH else "exp. own",
-            lambda one: duration(one.exposed_own_ns),
-            medium,
-        ),
-        Column(
-            "exposed waiting" if width >= ROOMY_WIDTH else "exp. waiting",
-            lambda one: duration(one.exposed_waiting_ns),
-            medium,
-        ),
-        Column("exposed", _exposed, not medium),
-        Column("last in %", lambda one: percent(_last_share(one))),
-        Column("late p50", lambda one: _p50(one.lateness_ns), width >= ROOMY_WIDTH),
-    ]
-    yield Text(straggler_text(report), style="bold" if report.straggler else "")
-    if report.clock == "durations":
-        yield Text("waiting is found from durations: the clocks do not agree", style="dim")
-    yield columns_table(columns, report.ranks)
-
-
-def _exposed(one: RankReport) -> str:
-    return duration(one.exposed_own_ns + one.exposed_waiting_ns + one.exposed_unsplit_ns)
-
-
-def _last_share(one: RankReport) -> float | None:
-    return one.last_entries / one.collectives if one.collectives else None
-
-
-def _p50(found: Percentiles | None) -> str:
-    return duration(None if found is None else found.p50)
-
-
-def _collectives(report: RanksReport, width: int) -> Iterator[RenderableType]:
-    roomy = width >= ROOMY_WIDTH
-    sized = width >= MEDIUM_WIDTH and any(one.message_bytes for one in report.collectives)
-    columns: list[Column[CollectiveReport]] = [
-        Column("operation", lambda one: one.operation, text=True),
-        Column("kind", lambda one: one.kind, width >= MEDIUM_WIDTH, text=True),
-        Column("ranks", lambda one: f"{len(one.ranks)}"),
-        Column("matched", lambda one: count(one.matched)),
-        Column("unmatched", lambda one: count(one.unmatched), width >= ROOMY_WIDTH),
-        Column("own p50", lambda one: _p50(one.own_ns)),
-        Column("waiting p50", lambda one: _p50(one.waiting_ns)),
-        Column(
-            "p99",
-            lambda one: duration(None if one.waiting_ns is None else one.waiting_ns.p99),
-            width >= ROOMY_WIDTH,
-        ),
-        Column("message", lambda one: bytes_size(one.message_bytes), sized),
-        Column("bus rate", lambda one: _rate(one.bus_bytes_per_s), sized and roomy),
-    ]
-    yield columns_table(columns, report.collectives, _MAX_COLLECTIVES, "operations")
-    if any(one.own_ns is None for one in report.collectives):
-        yield Text(
-            "without own and waiting: matched on no other rank, or no operation for which all "
-            "ranks wait",
-            style="dim",
-        )
-
-
-def _rate(bytes_per_s: float | None) -> str:
-    text = bytes_size(bytes_per_s)
-    return text if bytes_per_s is None else f"{text}/s"
-
-
 def _skew(skew: SkewReport, width: int) -> Iterator[RenderableType]:
     spreads: list[tuple[str, Percentiles | None]] = [
         ("starts", skew.start_spread_ns),
@@ -151,7 +77,7 @@ def _skew(skew: SkewReport, width: int) -> Iterator[RenderableType]:
     ]
     columns: list[Column[tuple[str, Percentiles | None]]] = [
         Column("last - first", lambda row: row[0], text=True),
-        Column("p50", lambda row: _p50(row[1])),
+        Column("p50", lambda row: p50_text(row[1])),
         Column("p90", lambda row: duration(None if row[1] is None else row[1].p90)),
         Column("max", lambda row: duration(None if row[1] is None else row[1].max)),
     ]

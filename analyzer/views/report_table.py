@@ -24,6 +24,7 @@ from decodescope.analyzer.views.table_parts import (
     verdict_text,
     waterfall_section,
 )
+from decodescope.analyzer.views.waiting_table import waiting_sections
 from decodescope.analyzer.views.words import device_words, overlap_words
 from decodescope.analyzer.views.work_tables import (
     attribution_line,
@@ -124,6 +125,8 @@ def _idle(report: Report, by: str, width: int) -> RenderResult:
         yield from section("Threads" if report.on_cpu else "Streams", streams_table(report))
     if any(device.communication_ns for device in report.devices):
         yield from section("Communication", communication_table(report))
+    if report.waiting is not None:
+        yield from waiting_sections(report.waiting, width)
     yield from section("Idle gaps", gaps_table(report, width))
     if by == "gap":
         if report.steps:

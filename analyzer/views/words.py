@@ -24,6 +24,7 @@ from decodescope.analyzer.schema.structure_report import (
     StepKindReport,
     StructureReport,
 )
+from decodescope.analyzer.schema.waiting_report import WaitingReport
 
 _BOUND_WORDS = {"kernels": "kernels below the bandwidth", "unknown": "bound unknown"}
 _PART_WORDS = {
@@ -87,15 +88,21 @@ def speed_text(speed: SpeedRatio) -> str:
     return f"{text}, {verdict_words(speed.verdict)}"
 
 
-def straggler_text(report: RanksReport) -> str:
-    """The rank that the others wait for and what it costs them, or why there is none."""
-    one = report.straggler
+def member_word(found: RanksReport | WaitingReport) -> str:
+    """What waits for each other: "rank", or "GPU" in one trace."""
+    return "GPU" if isinstance(found, WaitingReport) else "rank"
+
+
+def straggler_text(found: RanksReport | WaitingReport) -> str:
+    """Which one the others wait for and what it costs them, or why there is none."""
+    one, member = found.straggler, member_word(found)
     if one is None:
-        return f"no straggler: {report.no_straggler}"
+        return f"no straggler: {found.no_straggler}"
     return (
-        f"straggler: rank {one.rank} entered {count(one.last_entries)} of {count(one.collectives)} "
-        f"collectives last ({one.even_entries:.0f} by chance); then each other rank waited "
-        f"{duration(one.cost_ns)} in all, {percent(one.cost_share)} % of the window"
+        f"straggler: {member} {one.rank} entered {count(one.last_entries)} of "
+        f"{count(one.collectives)} collectives last ({one.even_entries:.0f} by chance); then each "
+        f"other {member} waited {duration(one.cost_ns)} in all, {percent(one.cost_share)} % of the "
+        "window"
     )
 
 

@@ -115,9 +115,9 @@ def test_who_waits_for_whom_is_in_every_output(decodescope: Command, tmp_path: P
     merged = tmp_path / "all.json"
     assert decodescope("export", *paths, "--to", "chrome", "-o", str(merged)).code == 0
     written = json.loads(merged.read_bytes())["traceEvents"]
-    waits = [one for one in written if one.get("cat") == "rank_wait"]
+    waits = [one for one in written if one.get("cat") == "collective_wait"]
     assert sum(round(1000 * one["dur"]) for one in waits) == 24_000 + 20_000
-    assert {one["name"] for one in waits} == {"waits for rank 1"}
+    assert {one["name"] for one in waits} == {"waits for rank 1 GPU 0"}
     # It reads back as what it was merged from.
     again = msgspec.json.decode(decodescope("analyze", str(merged), "--json").out, type=Report)
     assert ranks.merged is not None

@@ -4,6 +4,7 @@ import msgspec
 
 from decodescope.analyzer.reports.analysis import Analysis, analyze
 from decodescope.analyzer.schema.report import DeviceReport, Report
+from decodescope.analyzer.schema.waiting_report import WaitingReport
 from decodescope.analyzer.trace import Trace
 
 
@@ -43,7 +44,23 @@ def check_report(report: Report) -> None:
     if report.waterfall:
         assert report.observer is not None
         assert sum(part.ns for part in report.waterfall) == report.observer.profiled_step_ns
+    if report.waiting is not None:
+        _check_waiting(report, report.waiting)
     assert all("\n" not in finding.message for finding in report.health.findings)
+
+
+def _check_waiting(report: Report, waiting: WaitingReport) -> None:
+    """Own, waiting and unsplit times of each GPU add up to its communication, and to its exposed
+    one."""
+    devices = {device.device: device for device in report.devices}
+    for one in waiting.ranks:
+        device = devices[one.rank]
+        parts = one.communication_own_ns, one.communication_waiting_ns, one.communication_unsplit_ns
+        exposed = one.exposed_own_ns, one.exposed_waiting_ns, one.exposed_unsplit_ns
+        assert sum(parts) == one.communication_ns == device.communication_ns
+        assert sum(exposed) == device.exposed_communication_ns
+        assert all(0 <= part <= whole for part, whole in zip(exposed, parts, strict=True))
+        assert one.last_entries <= one.collectives
 
 
 def _check_device(device: DeviceReport) -> None:

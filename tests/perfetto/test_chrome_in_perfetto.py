@@ -131,7 +131,7 @@ def test_what_merged_ranks_waited(tmp_path: Path) -> None:
     events = json.loads(target.read_bytes(), parse_float=Decimal)["traceEvents"]
     with loaded(target) as taken:
         assert_taken_whole(taken, events)
-        waits = "select count(*), sum(dur) from slice where name = 'waits for rank 1'"
+        waits = "select count(*), sum(dur) from slice where name = 'waits for rank 1 GPU 0'"
         entered = run.start_ns.max(axis=0)
         waited = int((entered - run.start_ns[0]).sum() + (entered - run.start_ns[2]).sum())
         assert taken.query(waits) == [(80, waited)]

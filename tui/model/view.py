@@ -17,9 +17,9 @@ from decodescope.tui.model.shelf import NO_FILES, Shelf
 
 if TYPE_CHECKING:
     from decodescope.analyzer import Analysis
-    from decodescope.analyzer.collectives.op_waits import OpWaits
     from decodescope.analyzer.lanes.build import Lanes
     from decodescope.analyzer.schema.ranks_report import RanksReport
+    from decodescope.analyzer.schema.waiting_report import WaitingReport
 
 Kind = Literal["live", "replay", "trace"]
 # What a starting run has to report first: statistics, and an analysed window.
@@ -64,7 +64,7 @@ class Window:
     """One analysed window, announced at monotonic second `at`.
 
     `lanes` index all of its time, `families` are the kinds of work that the report's first kernels
-    do. Of merged ranks, `ranks` says who waits for whom, and `waits` how long each op waited.
+    do. Of merged ranks, `ranks` says who waits for whom.
     """
 
     path: Path
@@ -73,12 +73,16 @@ class Window:
     families: tuple[str, ...]
     at: float
     ranks: "RanksReport | None" = None
-    waits: "OpWaits | None" = None
 
     @property
     def report(self) -> Report:
         """Every figure of the window."""
         return self.analysis.report
+
+    @property
+    def waiting(self) -> "RanksReport | WaitingReport | None":
+        """Who waits for whom: among merged ranks, or the GPUs of one trace."""
+        return self.ranks or self.report.waiting
 
     @property
     def per(self) -> str:

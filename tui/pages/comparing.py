@@ -3,6 +3,7 @@
 from decodescope.tui.model.view import COMPARISON_PAGE
 from decodescope.tui.pages.layout import Band, Page, Room, edge_rows
 from decodescope.tui.panels.comparing.collectives import CollectivesPanel
+from decodescope.tui.panels.comparing.gpus import WaitingGpusPanel
 from decodescope.tui.panels.comparing.kernels import ComparisonKernelsPanel
 from decodescope.tui.panels.comparing.ranges import ComparisonRangesPanel
 from decodescope.tui.panels.comparing.setup import ComparisonSetupPanel
@@ -14,7 +15,7 @@ from decodescope.tui.panels.comparing.waterfalls import ComparisonWaterfallsPane
 
 SIDE_BY_SIDE_WIDTH = 130
 _STATUS_MOST = 4
-_OF_RANKS = ("collectives", "skew")
+_OF_RANKS = ("gpus", "collectives", "skew")
 _TABLES = ("ab_step", "ab_ranges", "ab_kernels")
 
 
@@ -48,7 +49,7 @@ def bands(room: Room) -> list[Band]:
 
 
 def _ranks(room: Room, edge: int) -> list[Band]:
-    """The tables of merged ranks; they go first where a result needs the room."""
+    """The tables of ranks or GPUs that wait; they go first where a result needs the room."""
     wanted = {name: room.wanted.get(name, 0) for name in _OF_RANKS}
     shown = [name for name in _OF_RANKS if wanted[name]]
     if room.width >= SIDE_BY_SIDE_WIDTH and len(shown) > 1:
@@ -69,6 +70,7 @@ PAGE = Page(
     (
         ComparisonSetupPanel,
         ComparisonStatusPanel,
+        WaitingGpusPanel,
         CollectivesPanel,
         SkewPanel,
         ComparisonSidesPanel,

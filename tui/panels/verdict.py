@@ -41,9 +41,9 @@ def _about_the_step(report: Report) -> list[str]:
     return found
 
 
-def _about_the_ranks(window: Window) -> list[str]:
-    """Which rank the others wait for, of merged ranks."""
-    return [] if window.ranks is None else [straggler_text(window.ranks)]
+def _who_waits(window: Window) -> list[str]:
+    """Which rank or GPU the others wait for, where they communicate."""
+    return [] if window.waiting is None else [straggler_text(window.waiting)]
 
 
 class VerdictPanel(Panel[VerdictData]):
@@ -68,7 +68,7 @@ class VerdictPanel(Panel[VerdictData]):
             found = tuple(finding.message for finding in report.health.findings)
             return VerdictData("no GPU activity", found or ("the trace holds no GPU events",), True)
         verdict = report.verdict
-        reasons = (*verdict.because, *_about_the_ranks(view.window), *_about_the_step(report))
+        reasons = (*verdict.because, *_who_waits(view.window), *_about_the_step(report))
         return VerdictData(bound_words(verdict.bound), reasons, verdict.bound in _BAD, verdict.next)
 
     def as_text(self, data: VerdictData) -> list[str]:

@@ -33,7 +33,7 @@ _RANGE_CATEGORIES = ("user_annotation",)
 _UNUSED_CATEGORIES = frozenset(
     (
         *("gpu_user_annotation", "cuda_sync", "cuda_event", "external_correlation", "Trace"),
-        *("model_range", "inferred_range", "gap", "held_up", "rank_wait"),  # our own exports
+        *("model_range", "inferred_range", "gap", "held_up", "collective_wait"),  # our own exports
     )
 )
 _NO_CATEGORY = "(no category)"

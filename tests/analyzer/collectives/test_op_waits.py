@@ -8,19 +8,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, analyze_ranks
-from decodescope.analyzer.collectives.op_waits import OpWaits, find_op_waits
+from decodescope.analyzer.collectives.op_waits import OpWaits
 from decodescope.analyzer.lanes.build import find_lanes
 from decodescope.analyzer.readers.ranks import merge_ranks
 from decodescope.analyzer.trace import Trace
-from tests.helpers.ranks.runs import ALL_REDUCE, Run, a_run, figures, rank_files, rank_trace
+from tests.helpers.ranks.runs import ALL_REDUCE, Run, a_run, rank_files, rank_trace
 
 _Op = tuple[int, int]
 
 
-def op_waits(traces: list[Trace]) -> tuple[Trace, OpWaits]:
-    ranks, found = merge_ranks(traces), figures(traces)
-    assert ranks.merged is not None
-    return ranks.merged, find_op_waits(ranks.merged, ranks.devices, found.participants, found.waits)
+def waits_in(traces: list[Trace]) -> tuple[Trace, OpWaits]:
+    """The merged trace and what is found of its ops."""
+    merged = merge_ranks(traces).merged
+    assert merged is not None
+    found = analyze(merged).op_waits()
+    assert found is not None
+    return merged, found
 
 
 def by_hand(run: Run) -> dict[_Op, tuple[int, int, int]]:
@@ -48,13 +51,12 @@ def test_every_op_waits_until_the_last_rank_enters(
     run = a_run(ranks, collectives, seed=seed)
     # Files need not be in the order of ranks.
     order = np.random.default_rng(seed).permutation(ranks).tolist()
-    merged, waits = op_waits([rank_trace(run, rank, beside_ns=beside_ns) for rank in order])
+    merged, waits = waits_in([rank_trace(run, rank, beside_ns=beside_ns) for rank in order])
     assert len(waits) == ranks * collectives
     assert (np.diff(waits.op) > 0).all()
     ops = merged.ops.take(waits.op)
     assert {merged.names[name] for name in ops.name.tolist()} == {ALL_REDUCE}
     # Each rank has one GPU, so the devices of the merged trace are the ranks.
-    assert waits.rank.tolist() == ops.device.tolist()
     assert set(waits.members.tolist()) == {ranks}
     columns = zip(ops.device.tolist(), ops.start_ns.tolist(), waits.own_start_ns.tolist(),
                   waits.last.tolist(), waits.caused_ns.tolist(), strict=True)  # fmt: skip
@@ -66,7 +68,7 @@ def test_every_op_waits_until_the_last_rank_enters(
 def test_of_clocks_that_disagree_the_shortest_op_is_all_transfer() -> None:
     run = a_run(3, 40, np.array([0, 0, 9_000]))
     clocks = (0, 60_000, -45_000)
-    merged, waits = op_waits(
+    merged, waits = waits_in(
         [rank_trace(run, rank, clock_ns=clock) for rank, clock in enumerate(clocks)]
     )
     ops = merged.ops.take(waits.op)
@@ -78,16 +80,15 @@ def test_of_clocks_that_disagree_the_shortest_op_is_all_transfer() -> None:
 
 def test_what_is_no_matched_collective_waits_for_nobody() -> None:
     run = a_run(2, 20)
-    merged, waits = op_waits([rank_trace(run, 0, without=(3, 7)), rank_trace(run, 1)])
+    merged, waits = waits_in([rank_trace(run, 0, without=(3, 7)), rank_trace(run, 1)])
     assert len(waits) == 2 * 18
     for row in range(len(merged.ops)):
         place = waits.of_op(row)
         assert (place is not None) == (row in waits.op.tolist())
         assert place is None or int(waits.op[place]) == row
-    alone, none = op_waits([rank_trace(run, 0)])
-    assert len(none) == 0
-    assert none.of_op(0) is None
-    assert not [one for one in find_lanes(analyze(alone), none).lanes if one.key.kind == "wait"]
+    alone = analyze(rank_trace(run, 0))
+    assert alone.op_waits() is None
+    assert not [one for one in find_lanes(alone).lanes if one.key.kind == "wait"]
 
 
 @pytest.mark.parametrize("tied", [False, True])
@@ -97,15 +98,14 @@ def test_the_lane_of_each_gpu_shows_when_it_waited(tmp_path: Path, tied: bool) -
         run.start_ns[2] = run.start_ns[1]
     across = analyze_ranks(rank_files(tmp_path, run))
     assert across.merged is not None
-    lanes = find_lanes(across.merged, across.op_waits())
+    lanes = find_lanes(across.merged)
     shown = {one.title: one for one in lanes.lanes if one.key.kind == "wait"}
     assert list(shown) == (["r0g0 wait"] if tied else ["r0g0 wait", "r2g0 wait"])
     (lane, *_) = shown.values()
     entered = run.start_ns.max(axis=0).tolist()
     assert lane.slices.start_ns.tolist() == run.start_ns[0].tolist()
     assert lane.slices.end_ns.tolist() == entered
-    whom = "several ranks" if tied else "rank 1"
+    whom = "several" if tied else "r1g0"
     assert {lanes.names[label] for label in lane.slices.label.tolist()} == {whom}
     ops = across.merged.trace.ops
     assert ops.start_ns[lane.slices.row].tolist() == lane.slices.start_ns.tolist()
-    assert not [one for one in find_lanes(across.merged).lanes if one.key.kind == "wait"]

@@ -174,7 +174,7 @@ def test_ranks_show_the_share_of_communication_where_there_is_any() -> None:
     work, shared = [op(0, 100)], op(100, 400, name="ncclDevKernel_AllReduce", stream=8)
     reports = [analyze(trace_of(*events)).report for events in (work, [*work, shared])]
     for chosen, head in ((reports, True), (reports[:1], False)):
-        ranks = tuple(RankReport(rank, report) for rank, report in enumerate(chosen))
+        ranks = tuple(RankReport(rank, report=report) for rank, report in enumerate(chosen))
         text = text_of(ranks_table(RanksReport(1, ranks, None, ())))
         assert ("comm %" in text) == head
         assert ("75.0" in text) == head
@@ -189,7 +189,7 @@ def test_no_cell_of_the_ranks_is_cut_short(width: int) -> None:
         source=msgspec.structs.replace(one.source, path="/runs/trace_of_a_rank_with_a_name.json"),
         verdict=msgspec.structs.replace(one.verdict, bound="kernels"),
     )
-    ranks = RanksReport(1, (RankReport(0, longest), RankReport(1, longest)), None, ())
+    ranks = RanksReport(1, (RankReport(0, report=longest), RankReport(1, report=longest)), None, ())
     text = text_of(ranks_table(ranks), width)
     assert not CUT_CELL.search(text)
     assert text.count("kernels below the bandwidth") == 2

@@ -49,42 +49,58 @@ def a_run(
     return Run(start_ns, end_ns)
 
 
-def rank_document(
+def rank_events(
     run: Run,
     rank: int,
     *,
-    clock_ns: int = 0,
+    device: int = 0,
     first: int = 0,
     without: Sequence[int] = (),
     until: int | None = None,
     name: str = ALL_REDUCE,
     beside_ns: int = 0,
     said: Mapping[str, object] | None = None,
-) -> bytes:
-    """The trace file of one rank of `run`, whose clock is `clock_ns` ahead. It holds collectives
-    `first` to `until` except `without`, a step for each 8 of them (counted over the whole run), and
-    the work before each. `beside_ns` of work on another stream run beside the begin of each one.
-    `said` is what the kernels say of their messages."""
+) -> list[Event]:
+    """The events of one rank of `run` on `device`. They are of collectives `first` to `until`
+    except `without`, a step for each 8 of them (counted over the whole run), and the work before
+    each. `beside_ns` of work on another stream run beside the begin of each one. `said` is what the
+    kernels say of their messages."""
     events: list[Event] = []
     last = run.start_ns.shape[1] if until is None else until
     left = [0, *run.end_ns.tolist()]
+    tid = device + 1
     for k in range(first, last):
         ids = 2 * k + 10**6 * rank
         at, start, end = left[k], int(run.start_ns[rank, k]), left[k + 1]
         if k % PER_STEP == 0 or k == first:
             to = left[min((k // PER_STEP + 1) * PER_STEP, last)]
-            events.append(span(at, to - 1, f"decode_step_{k // PER_STEP}"))
-        events.append(call(at + 10, at + 20, ids + 1))
-        events.append(op(at + 1_000, start - 100, ids + 1, name="gemm"))
+            events.append(span(at, to - 1, f"decode_step_{k // PER_STEP}", tid=tid))
+        events.append(call(at + 10, at + 20, ids + 1, tid=tid))
+        events.append(op(at + 1_000, start - 100, ids + 1, name="gemm", device=device))
         if k not in without:
-            events.append(call(at + 30, at + 40, ids + 2))
-            events.append(op(start, end, ids + 2, name=name, **(said or {})))
+            events.append(call(at + 30, at + 40, ids + 2, tid=tid))
+            events.append(op(start, end, ids + 2, name=name, device=device, **(said or {})))
             if beside_ns:
-                events.append(
-                    op(start, start + min(beside_ns, end - start), ids + 2, name="side", stream=9)
-                )
+                beside = start, start + min(beside_ns, end - start), ids + 2
+                events.append(op(*beside, name="side", device=device, stream=9))
+    return events
+
+
+def rank_document(run: Run, rank: int, *, clock_ns: int = 0, **changes: Any) -> bytes:
+    """The trace file of one rank of `run`, whose clock is `clock_ns` ahead."""
     info = {"backend": "nccl", "rank": rank, "world_size": len(run.start_ns)}
+    events = rank_events(run, rank, **changes)
     return document(events, baseTimeNanoseconds=BASE + clock_ns, distributedInfo=info)
+
+
+def gpus_document(run: Run, **changes: Any) -> bytes:
+    """One trace file of all ranks of `run`, each with the GPU of its number."""
+    events = [
+        one
+        for rank in range(len(run.start_ns))
+        for one in rank_events(run, rank, device=rank, **changes)
+    ]
+    return document(events, baseTimeNanoseconds=BASE)
 
 
 def rank_trace(run: Run, rank: int, **changes: Any) -> Trace:
@@ -106,6 +122,6 @@ def figures(traces: Sequence[Trace]) -> RankFigures:
     analyses = [(rank, analyze(trace)) for rank, trace in ranks.ranks]
     return rank_figures(
         [(rank, one.trace, one.steps) for rank, one in analyses],
-        [RankReport(rank, one.report) for rank, one in analyses],
+        [RankReport(rank, report=one.report) for rank, one in analyses],
         ranks.merged is not None,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decodescope.analyzer import analyze_ranks
+from decodescope.analyzer import analyze, analyze_ranks, load
 from decodescope.analyzer.formatting import duration
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.describe import describe
@@ -14,7 +14,14 @@ from decodescope.tui.model.picks import KernelPick, OpPick, Selection, SpanPick
 from decodescope.tui.model.view import Window
 from decodescope.tui.panels.table import TablePanel
 from decodescope.tui.style.terminal import TerminalTraits
-from tests.helpers.ranks.runs import ALL_REDUCE, Run, a_run, rank_document, rank_files
+from tests.helpers.ranks.runs import (
+    ALL_REDUCE,
+    Run,
+    a_run,
+    gpus_document,
+    rank_document,
+    rank_files,
+)
 from tests.helpers.scripted import settle, text_of
 from tests.tui.comparing.page import TALL, Page
 
@@ -127,7 +134,8 @@ def test_the_details_of_a_launch_say_for_whom_it_waited(files: list[Path], run: 
     late, early = (lines_of(window, OpPick(int(by_rank[rank][5]))) for rank in (LATE, 0))
     entered = run.start_ns[:, 5]
     assert early["waited"] == (
-        f"{duration(int(entered[LATE] - entered[0]))} for rank {LATE}, which entered last of 4 GPUs"
+        f"{duration(int(entered[LATE] - entered[0]))} for rank {LATE} GPU 0, "
+        "which entered last of 4 GPUs"
     )
     assert early["transfer"] == late["transfer"] == duration(8_000)
     assert late["waited"].startswith("not at all: it entered last; the others of 4 GPUs waited")
@@ -143,10 +151,10 @@ def test_the_details_of_a_collective_say_how_much_of_it_is_waiting(files: list[P
     waited = sum(one.communication_waiting_ns for one in window.ranks.ranks)
     every = sum(one.communication_ns for one in window.ranks.ranks)
     assert lines_of(window, KernelPick(ALL_REDUCE))["waited"] == (
-        f"{duration(waited)} for other ranks, {100 * waited / every:.1f} % of 256 collectives' time"
+        f"{duration(waited)} for other GPUs, {100 * waited / every:.1f} % of 256 collectives' time"
     )
     alone = analyse_files(files[:1], 0.0)
-    assert (alone.ranks, alone.waits) == (None, None)
+    assert (alone.ranks, alone.waiting, alone.lanes.waits) == (None, None, None)
     assert "waited" not in lines_of(alone, KernelPick(ALL_REDUCE))
 
 
@@ -163,6 +171,33 @@ async def test_the_exported_page_says_who_waits(tmp_path: Path, files: list[Path
     assert "Who waits for whom" in text
     assert f"straggler: rank {LATE}" in text
     assert "4 ranks" in text
+
+
+async def test_the_gpus_of_one_trace_are_shown_too(tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "node.json"
+    path.write_bytes(gpus_document(run))
+    page, report = Page(tmp_path, path), analyze(load(path)).report
+    assert report.waiting is not None
+    async with page.app.run_test(size=(160, 50)) as pilot:
+        await page.open(pilot)
+        shown = text_of(page.app)
+        rows = table(page, "gpus").as_text(table(page, "gpus")._shown)[2:]
+        assert f"straggler: GPU {LATE} entered 64 of 64 collectives last" in shown
+        assert "GPUs: who waits for whom" in shown
+        assert "all_reduce" in shown
+        for gpu, row in zip(report.waiting.ranks, rows, strict=True):
+            assert {f"{gpu.rank}", duration(gpu.communication_waiting_ns)} <= set(row)
+        await pilot.press("2")
+        await settle(pilot)
+        assert "g0 wait" in text_of(page.app)
+    window = analyse_files([path], 0.0)
+    waited = lines_of(window, KernelPick(ALL_REDUCE))["waited"]
+    assert waited.startswith(
+        duration(sum(w.communication_waiting_ns for w in report.waiting.ranks))
+    )
+    names = {window.lanes.names[label] for one in window.lanes.lanes if one.key.kind == "wait"
+             for label in one.slices.label.tolist()}  # fmt: skip
+    assert names == {f"g{LATE}"}
 
 
 @pytest.mark.parametrize("traits", [TerminalTraits(), PLAIN])

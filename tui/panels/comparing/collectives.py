@@ -1,10 +1,11 @@
-"""The collectives of merged ranks: how long they transfer, and how long ranks wait in them."""
+"""The collectives of ranks or GPUs: how long they transfer, and how long others wait in them."""
 
 from collections.abc import Hashable
 
 from decodescope.analyzer.formatting import bytes_size, count, duration
 from decodescope.analyzer.schema.launch_report import Percentiles
-from decodescope.analyzer.schema.ranks_report import CollectiveReport
+from decodescope.analyzer.schema.waiting_report import CollectiveReport
+from decodescope.analyzer.views.words import member_word
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.panel import Empty
@@ -15,18 +16,18 @@ _TITLE = "Collectives"
 
 
 class CollectivesPanel(ComparisonTable):
-    """One row for each operation of each group of ranks, the one with most time first."""
+    """One row for each operation of each group, the one with most time first."""
 
     NAME = "collectives"
 
     def source(self, view: View, moment: Moment) -> object:
-        return None if view.window is None else view.window.ranks
+        return None if view.window is None else view.window.waiting
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        ranks = None if view.window is None else view.window.ranks
-        if ranks is None or not ranks.collectives:
+        found = None if view.window is None else view.window.waiting
+        if found is None or not found.collectives:
             return Empty(_TITLE, "no collectives")
-        return table_of(_FIELDS, ranks.collectives, _key, _text)
+        return table_of(_fields(member_word(found)), found.collectives, _key, _text)
 
     def title(self) -> str:
         return _TITLE
@@ -40,7 +41,7 @@ def _key(one: CollectiveReport) -> Hashable:
 
 
 def _text(one: CollectiveReport) -> str:
-    return f"{one.operation} {one.kind} ranks {_ranks(one)}"
+    return f"{one.operation} {one.kind} {_ranks(one)}"
 
 
 def _ranks(one: CollectiveReport) -> str:
@@ -67,24 +68,26 @@ def _rate(one: CollectiveReport) -> str:
     return text if one.bus_bytes_per_s is None else f"{text}/s"
 
 
-_FIELDS: tuple[Field[CollectiveReport], ...] = (
-    Field(Column("operation", "left", first="up", flexible=True, least=10),
-          lambda one: one.operation, plain(lambda one: one.operation)),
-    Field(Column("kind", "left", first="up", priority=6), lambda one: one.kind,
-          dim(lambda one: one.kind)),
-    Field(Column("ranks", first="up"), lambda one: len(one.ranks), plain(_ranks)),
-    Field(Column("matched", priority=2), lambda one: one.matched,
-          plain(lambda one: count(one.matched))),
-    Field(Column("unmatched", priority=7), lambda one: one.unmatched or None,
-          dim(lambda one: count(one.unmatched))),
-    Field(Column("total", priority=3), lambda one: one.total_ns,
-          plain(lambda one: duration(one.total_ns))),
-    Field(Column("own p50"), lambda one: _p50(one.own_ns),
-          plain(lambda one: duration(_p50(one.own_ns)))),
-    Field(Column("waiting p50"), lambda one: _p50(one.waiting_ns),
-          plain(lambda one: duration(_p50(one.waiting_ns)))),
-    Field(Column("p99", priority=5), _p99_waiting, plain(lambda one: duration(_p99_waiting(one)))),
-    Field(Column("message", priority=4), lambda one: one.message_bytes,
-          plain(lambda one: bytes_size(one.message_bytes))),
-    Field(Column("bus rate", priority=1), lambda one: one.bus_bytes_per_s, plain(_rate)),
-)  # fmt: skip
+def _fields(member: str) -> tuple[Field[CollectiveReport], ...]:
+    return (
+        Field(Column("operation", "left", first="up", flexible=True, least=10),
+              lambda one: one.operation, plain(lambda one: one.operation)),
+        Field(Column("kind", "left", first="up", priority=6), lambda one: one.kind,
+              dim(lambda one: one.kind)),
+        Field(Column(f"{member}s", first="up"), lambda one: len(one.ranks), plain(_ranks)),
+        Field(Column("matched", priority=2), lambda one: one.matched,
+              plain(lambda one: count(one.matched))),
+        Field(Column("unmatched", priority=7), lambda one: one.unmatched or None,
+              dim(lambda one: count(one.unmatched))),
+        Field(Column("total", priority=3), lambda one: one.total_ns,
+              plain(lambda one: duration(one.total_ns))),
+        Field(Column("own p50"), lambda one: _p50(one.own_ns),
+              plain(lambda one: duration(_p50(one.own_ns)))),
+        Field(Column("waiting p50"), lambda one: _p50(one.waiting_ns),
+              plain(lambda one: duration(_p50(one.waiting_ns)))),
+        Field(Column("p99", priority=5), _p99_waiting,
+              plain(lambda one: duration(_p99_waiting(one)))),
+        Field(Column("message", priority=4), lambda one: one.message_bytes,
+              plain(lambda one: bytes_size(one.message_bytes))),
+        Field(Column("bus rate", priority=1), lambda one: one.bus_bytes_per_s, plain(_rate)),
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from decodescope.analyzer.formatting import age
 from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.waiting_report import WaitingReport
 from decodescope.analyzer.views.comparison_sections import summary_of
 from decodescope.analyzer.views.words import straggler_text
 from decodescope.tui.model.comparing import ComparisonState
@@ -44,8 +45,8 @@ class ComparisonStatusPanel(Panel[tuple[Line, ...]]):
         state = view.comparison
         if state.result is not self._said[0]:
             self._said = (state.result, tuple(_about(state)))
-        ranks = None if view.window is None else view.window.ranks
-        return (*_progress(state, moment.now), *_waiting(ranks), *self._said[1])
+        waiting = None if view.window is None else view.window.waiting
+        return (*_progress(state, moment.now), *_waiting(waiting), *self._said[1])
 
     def wanted_rows(self, width: int) -> int:
         data = self._data
@@ -111,13 +112,14 @@ def _doing(state: ComparisonState, now: float) -> Line:
     return Line(f"{left}{state.progress.describe()}", "strong", share)
 
 
-def _waiting(ranks: RanksReport | None) -> list[Line]:
-    """Which rank the others wait for, and what limits what is known of it."""
-    if ranks is None:
+def _waiting(found: RanksReport | WaitingReport | None) -> list[Line]:
+    """Which one the others wait for, and what limits what is known of it."""
+    if found is None:
         return []
-    lines = [Line(straggler_text(ranks), "strong" if ranks.straggler else "text")]
-    lines += [Line(f"note: {finding.message}", "warn") for finding in ranks.findings]
-    if ranks.clock == "durations":
+    lines = [Line(straggler_text(found), "strong" if found.straggler else "text")]
+    if isinstance(found, RanksReport):
+        lines += [Line(f"note: {finding.message}", "warn") for finding in found.findings]
+    if found.clock == "durations":
         lines.append(Line("waiting is found from durations: the clocks do not agree", "dim"))
     return lines
 

@@ -1,0 +1,237 @@
+"""Who waits for whom among ranks or the GPUs of one trace: communication split, the straggler."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+import msgspec
+import numpy as np
+
+from decodescope.analyzer.collectives.matching import Group, find_groups
+from decodescope.analyzer.collectives.op_waits import OpWaits, op_waits
+from decodescope.analyzer.collectives.operations import Operation, bus_factor, message_bytes
+from decodescope.analyzer.collectives.participants import Participant, find_participants
+from decodescope.analyzer.collectives.stragglers import Entries, entries, find_straggler
+from decodescope.analyzer.collectives.waits import (
+    SplitCommunication,
+    Waits,
+    find_waits,
+    own_starts,
+    split_communication,
+)
+from decodescope.analyzer.reports.distributions import percentiles
+from decodescope.analyzer.schema.waiting_report import (
+    ClockSource,
+    CollectiveReport,
+    RankWaiting,
+    Straggler,
+    WaitingReport,
+)
+from decodescope.analyzer.timing.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WaitingFigures:
+    """What is found of `participants`; `groups` run the same collectives, and `waits` are those of
+    the groups with matched ones."""
+
+    participants: tuple[Participant, ...]
+    groups: tuple[Group, ...]
+    waits: tuple[Waits, ...]
+    clock: ClockSource | None
+    straggler: Straggler | None
+    no_straggler: str
+    collectives: tuple[CollectiveReport, ...]
+    _parts: tuple[SplitCommunication, ...]
+    _entries: tuple[Entries, ...]
+    _clocks: tuple[int | None, ...]
+
+    @property
+    def by_durations(self) -> bool:
+        """Whether waiting is found from durations."""
+        return self.clock == "durations"
+
+    def of_rank(self, rank: int) -> Mapping[str, object]:
+        """The fields of `RankWaiting` for one rank: sums over its devices."""
+        mine = [place for place, one in enumerate(self.participants) if one.rank == rank]
+        sums = {
+            one.name: sum(getattr(self._parts[place], one.name) for place in mine)
+            for one in fields(SplitCommunication)
+        }
+        found = [self._entries[place] for place in mine]
+        late = [one.late_ns for one in found]
+        clocks = [self._clocks[place] for place in mine]
+        return {
+            "communication_ns": sums["own_ns"] + sums["waiting_ns"] + sums["unsplit_ns"],
+            "communication_own_ns": sums["own_ns"],
+            "communication_waiting_ns": sums["waiting_ns"],
+            "communication_unsplit_ns": sums["unsplit_ns"],
+            "exposed_own_ns": sums["exposed_own_ns"],
+            "exposed_waiting_ns": sums["exposed_waiting_ns"],
+            "exposed_unsplit_ns": sums["exposed_unsplit_ns"],
+            "collectives": sum(one.collectives for one in found),
+            "last_entries": sum(one.last for one in found),
+            "caused_waiting_ns": sum(one.caused_ns for one in found),
+            "lateness_ns": percentiles(np.concatenate([*late, np.zeros(0, dtype=np.int64)])),
+            "clock_offset_ns": next((one for one in clocks if one is not None), None),
+        }
+
+
+def waiting_figures(
+    operations: Sequence[Operation], participants: Sequence[Participant], common_clock: bool
+) -> WaitingFigures:
+    """Compute them. `common_clock` says whether the wall clocks of the participants are one."""
+    groups = find_groups(participants, operations, common_clock)
+    waits = [find_waits(group, common_clock) for group in groups]
+    matched = [one for one in waits if len(one.own_ns)]
+    by_durations = any(one.by_durations for one in matched)
+    found = entries(len(participants), matched)
+    starts = own_starts(participants, matched)
+    parts = [split_communication(one, own) for one, own in zip(participants, starts, strict=True)]
+    straggler, why_none = _straggler(participants, found, parts)
+    return WaitingFigures(
+        participants=tuple(participants),
+        groups=tuple(groups),
+        waits=tuple(matched),
+        clock=_clock_source(by_durations) if matched else None,
+        straggler=straggler,
+        no_straggler=why_none,
+        collectives=_collectives(operations, participants, waits),
+        _parts=tuple(parts),
+        _entries=tuple(found),
+        _clocks=tuple(_clocks(len(participants), matched)),
+    )
+
+
+def waiting_report(timeline: Timeline) -> WaitingReport | None:
+    """The communication of each GPU as if it were a rank. None without two that communicate, and
+    of merged ranks, where `RanksReport` says it."""
+    if timeline.trace.device_labels or (found := _figures(timeline)) is None:
+        return None
+    ranks = [RankWaiting(one.rank) for one in found.participants]
+    return WaitingReport(
+        ranks=tuple(msgspec.structs.replace(one, **found.of_rank(one.rank)) for one in ranks),
+        clock=found.clock,
+        straggler=found.straggler,
+        no_straggler=found.no_straggler,
+        collectives=found.collectives,
+    )
+
+
+def waits_of(timeline: Timeline) -> OpWaits | None:
+    """How long each op waited for other GPUs, also of merged ranks; None without two GPUs that
+    communicate. For views that draw time: computed anew by every call."""
+    found = _figures(timeline)
+    return None if found is None else op_waits(timeline.trace, found.participants, found.waits)
+
+
+def _figures(timeline: Timeline) -> WaitingFigures | None:
+    """The figures of the trace's devices, each as a rank with its number."""
+    if len(timeline.busy) < 2:
+        return None
+    operations, participants = find_participants([(0, timeline.trace, timeline.steps)])
+    if len(participants) < 2:
+        return None
+    ranks = [replace(one, rank=one.device) for one in participants]
+    return waiting_figures(operations, ranks, common_clock=True)
+
+
+def _clock_source(by_durations: bool) -> ClockSource:
+    return "durations" if by_durations else "common"
+
+
+def _straggler(
+    participants: Sequence[Participant],
+    found: Sequence[Entries],
+    parts: Sequence[SplitCommunication],
+) -> tuple[Straggler | None, str]:
+    """The straggler, its cost as a share of the median window of the devices; else why none."""
+    windows = [int(one.ops.end_ns.max() - one.ops.start_ns[0]) for one in participants]
+    window_ns = int(np.median(windows)) if windows else 0
+    shared = [one.own_ns + one.waiting_ns + one.unsplit_ns for one in parts]
+    number, why_none = find_straggler(found, int(np.median(shared)) if shared else 0)
+    if number is None:
+        return None, why_none
+    one = found[number]
+    return (
+        Straggler(
+            rank=participants[number].rank,
+            collectives=one.collectives,
+            last_entries=one.last,
+            even_entries=one.even,
+            caused_waiting_ns=one.caused_ns,
+            cost_ns=one.cost_ns,
+            cost_share=one.cost_ns / window_ns if window_ns else 0.0,
+        ),
+        "",
+    )
+
+
+def _clocks(participants: int, waits: Sequence[Waits]) -> list[int | None]:
+    """Of each participant, its clock's offset in the group with the most collectives."""
+    clocks: list[int | None] = [None] * participants
+    for one in sorted(waits, key=lambda one: len(one.own_ns)):
+        for member, clock_ns in zip(one.group.members, one.group.clock_ns.tolist(), strict=True):
+            clocks[member] = clock_ns
+    return clocks
+
+
+def _collectives(
+    operations: Sequence[Operation], participants: Sequence[Participant], waits: Sequence[Waits]
+) -> tuple[CollectiveReport, ...]:
+    rows = []
+    for place, operation in enumerate(operations):
+        users = [number for number, one in enumerate(participants) if place in one.operation]
+        mine = [one for one in waits if one.group.operation == operation]
+        grouped = {number for one in mine for number in one.group.members}
+        for one in mine:
+            rows.append(_collective(operation, place, participants, one.group.members, one))
+        if alone := [number for number in users if number not in grouped]:
+            rows.append(_collective(operation, place, participants, alone, None))
+    rows.sort(key=lambda row: (-row.total_ns, row.operation, row.kind, row.ranks))
+    return tuple(rows)
+
+
+def _collective(
+    operation: Operation,
+    place: int,
+    participants: Sequence[Participant],
+    members: Sequence[int],
+    waits: Waits | None,
+) -> CollectiveReport:
+    lengths = []
+    for number in members:
+        one = participants[number]
+        lengths.append(one.times(np.flatnonzero(one.operation == place)).length_ns)
+    matched = 0 if waits is None else len(waits.own_ns)
+    message_bytes, bus_bytes_per_s = _bandwidth(operation, participants, waits)
+    return CollectiveReport(
+        operation=operation.name,
+        kind=operation.kind,
+        ranks=tuple(sorted({participants[number].rank for number in members})),
+        matched=matched,
+        unmatched=sum(map(len, lengths)) - matched * len(members),
+        total_ns=int(sum(int(length.sum()) for length in lengths)),
+        own_ns=None if waits is None else percentiles(waits.own_ns),
+        waiting_ns=None if waits is None else percentiles(waits.waiting_ns.ravel()),
+        clock=None if waits is None or not matched else _clock_source(waits.by_durations),
+        group=operation.group,
+        message_bytes=message_bytes,
+        bus_bytes_per_s=bus_bytes_per_s,
+    )
+
+
+def _bandwidth(
+    operation: Operation, participants: Sequence[Participant], waits: Waits | None
+) -> tuple[int | None, float | None]:
+    """The median size of the matched messages and the median of their bus bandwidth."""
+    if waits is None:
+        return None, None
+    group = waits.group
+    given = participants[group.members[0]].bytes[group.op[0]]
+    size = message_bytes(operation.name, given, len(group.members))
+    known = (size > 0) & (waits.own_ns > 0)
+    factor = bus_factor(operation.name, len(group.members))
+    if not known.any() or factor is None:
+        return None, None
+    rates = size[known] / waits.own_ns[known] * 1e9 * factor
+    return int(np.median(size[known])), float(np.median(rates))

@@ -1,0 +1,104 @@
+"""Who waits for whom as tables for a terminal: among ranks, or the GPUs of one trace."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType, RenderResult
+from rich.text import Text
+
+from decodescope.analyzer.formatting import bytes_size, count, duration, percent
+from decodescope.analyzer.schema.launch_report import Percentiles
+from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.schema.waiting_report import (
+    CollectiveReport,
+    RankWaiting,
+    WaitingReport,
+)
+from decodescope.analyzer.views.table_parts import (
+    MEDIUM_WIDTH,
+    ROOMY_WIDTH,
+    Column,
+    columns_table,
+    section,
+)
+from decodescope.analyzer.views.words import member_word, straggler_text
+
+_MAX_COLLECTIVES = 12
+
+
+def waiting_sections(found: RanksReport | WaitingReport, width: int) -> RenderResult:
+    """Sections with the straggler, each rank's own and waiting time, and the collectives."""
+    yield from section("Who waits for whom", *_waiting(found, width))
+    yield from section("Collectives", *_collectives(found, width))
+
+
+def p50_text(of: Percentiles | None) -> str:
+    """The median of times that may be unknown."""
+    return duration(None if of is None else of.p50)
+
+
+def _waiting(found: RanksReport | WaitingReport, width: int) -> Iterator[RenderableType]:
+    medium = width >= MEDIUM_WIDTH
+    unsplit = any(one.communication_unsplit_ns for one in found.ranks)
+    columns: list[Column[RankWaiting]] = [
+        Column(member_word(found), lambda one: f"{one.rank}"),
+        Column("own", lambda one: duration(one.communication_own_ns)),
+        Column("waiting", lambda one: duration(one.communication_waiting_ns)),
+        Column("not split", lambda one: duration(one.communication_unsplit_ns), unsplit),
+        Column(
+            "exposed own" if width >= ROOMY_WIDTH else "exp. own",
+            lambda one: duration(one.exposed_own_ns),
+            medium,
+        ),
+        Column(
+            "exposed waiting" if width >= ROOMY_WIDTH else "exp. waiting",
+            lambda one: duration(one.exposed_waiting_ns),
+            medium,
+        ),
+        Column("exposed", _exposed, not medium),
+        Column("last in %", lambda one: percent(_last_share(one))),
+        Column("late p50", lambda one: p50_text(one.lateness_ns), width >= ROOMY_WIDTH),
+    ]
+    yield Text(straggler_text(found), style="bold" if found.straggler else "")
+    if found.clock == "durations":
+        yield Text("waiting is found from durations: the clocks do not agree", style="dim")
+    yield columns_table(columns, found.ranks)
+
+
+def _exposed(one: RankWaiting) -> str:
+    return duration(one.exposed_own_ns + one.exposed_waiting_ns + one.exposed_unsplit_ns)
+
+
+def _last_share(one: RankWaiting) -> float | None:
+    return one.last_entries / one.collectives if one.collectives else None
+
+
+def _collectives(found: RanksReport | WaitingReport, width: int) -> Iterator[RenderableType]:
+    roomy = width >= ROOMY_WIDTH
+    sized = width >= MEDIUM_WIDTH and any(one.message_bytes for one in found.collectives)
+    columns: list[Column[CollectiveReport]] = [
+        Column("operation", lambda one: one.operation, text=True),
+        Column("kind", lambda one: one.kind, width >= MEDIUM_WIDTH, text=True),
+        Column(f"{member_word(found)}s", lambda one: f"{len(one.ranks)}"),
+        Column("matched", lambda one: count(one.matched)),
+        Column("unmatched", lambda one: count(one.unmatched), width >= ROOMY_WIDTH),
+        Column("own p50", lambda one: p50_text(one.own_ns)),
+        Column("waiting p50", lambda one: p50_text(one.waiting_ns)),
+        Column(
+            "p99",
+            lambda one: duration(None if one.waiting_ns is None else one.waiting_ns.p99),
+            width >= ROOMY_WIDTH,
+        ),
+        Column("message", lambda one: bytes_size(one.message_bytes), sized),
+        Column("bus rate", lambda one: _rate(one.bus_bytes_per_s), sized and roomy),
+    ]
+    yield columns_table(columns, found.collectives, _MAX_COLLECTIVES, "operations")
+    if any(one.own_ns is None for one in found.collectives):
+        yield Text(
+            "without own and waiting: matched on no other one, or no operation for which all wait",
+            style="dim",
+        )
+
+
+def _rate(bytes_per_s: float | None) -> str:
+    text = bytes_size(bytes_per_s)
+    return text if bytes_per_s is None else f"{text}/s"

@@ -1,0 +1,28 @@
+"""The GPUs of one trace: who waits for whom."""
+
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.comparing.rank_rows import gpu_rows
+from decodescope.tui.panels.comparing.table import ComparisonTable
+from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.table_rows import Rows
+
+_TITLE = "GPUs: who waits for whom"
+
+
+class WaitingGpusPanel(ComparisonTable):
+    """One row for each GPU that communicates, where one trace has several."""
+
+    NAME = "gpus"
+
+    def source(self, view: View, moment: Moment) -> object:
+        return None if view.window is None else view.window.report.waiting
+
+    def rows(self, view: View, moment: Moment) -> Rows | Empty:
+        found = None if view.window is None else view.window.report.waiting
+        return Empty(_TITLE, "no GPUs that communicate") if found is None else gpu_rows(found)
+
+    def title(self) -> str:
+        return _TITLE
+
+    def wanted_rows(self, width: int) -> int | None:
+        return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
