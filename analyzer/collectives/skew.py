@@ -1,7 +1,7 @@
 """How far apart the ranks are in each step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,14 +13,13 @@ from decodescope.analyzer.trace import Bools, Int64s, Trace
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankSteps:
-    """The GPU spans of one rank's steps on its wall clock; `clock_ns` is how far that clock is
-    ahead. Steps without ops have no span, `used` is False for them."""
+    """The GPU spans of one rank's steps on the wall clock. Steps without ops have no span, `used`
+    is False for them."""
 
     rank: int
     start_ns: Int64s
     end_ns: Int64s
     used: Bools
-    clock_ns: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,45 +55,63 @@ def _spread(times_ns: Int64Table) -> Int64s:
     return spread
 
 
+def rank_steps(rank: int, trace: Trace, steps: Steps) -> RankSteps:
+    """The steps of one rank's trace."""
+    start_ns, end_ns = steps.span.start_ns + trace.base_ns, steps.span.end_ns + trace.base_ns
+    return RankSteps(rank, start_ns, end_ns, steps.gpu_ops > 0)
+
+
+def steps_by_device(
+    trace: Trace, steps: Steps, participants: Sequence[Participant]
+) -> tuple[list[RankSteps], list[Participant]]:
+    """The steps of each participant's device, as if it were a rank with the steps that launched
+    most of their ops to it; and the participants, whose steps are numbered in these."""
+    every = rank_steps(0, trace, steps)
+    spans, renumbered = [], []
+    for one in participants:
+        mine = np.flatnonzero((steps.device == one.device) & every.used)
+        number = np.full(len(steps) + 1, -1, dtype=np.int64)
+        number[mine] = np.arange(len(mine))
+        own = RankSteps(one.rank, every.start_ns[mine], every.end_ns[mine], every.used[mine])
+        spans.append(own)
+        renumbered.append(replace(one, step=number[one.step]))
+    return spans, renumbered
+
+
 def find_skew(
-    ranks: Sequence[tuple[int, Trace, Steps]],
+    spans: Sequence[RankSteps],
     participants: Sequence[Participant],
     groups: Sequence[Group],
     by_durations: bool,
     common_clock: bool,
 ) -> Skew | None:
     """The skew over the steps of the largest group (of equally large ones, with the most
-    collectives).
+    collectives). `spans` are the steps of each rank.
 
     A step of one rank is that of another in which most of their matched collectives are. Without
     collectives, steps are matched in order if all ranks have equally many. `by_durations` takes the
     differences of the clocks off. None if no step is matched.
     """
-    numbered = {rank: place for place, (rank, _, _) in enumerate(ranks)}
     largest = max(groups, key=lambda group: (len(group.members), group.op.shape[1]), default=None)
     if largest is None:
-        spans = [_rank_steps(*one, 0) for one in ranks]
         if len({len(one.start_ns) for one in spans}) > 1 or len(spans) < 2:
             return None
         return _skew(spans, [0] * len(spans), common_clock)
-    spans, offsets = [], []
+    of_rank = {one.rank: one for one in spans}
+    chosen: list[RankSteps] = []
+    offsets = []
     first = _steps_of(participants, largest, 0)
     for member, number in enumerate(largest.members):
         rank = participants[number].rank
         offset = _offset(first, _steps_of(participants, largest, member))
-        if offset is not None and rank not in [one.rank for one in spans]:
+        if offset is not None and rank not in [one.rank for one in chosen]:
             clock_ns = int(largest.clock_ns[member]) if by_durations else 0
-            spans.append(_rank_steps(*ranks[numbered[rank]], clock_ns))
+            own = of_rank[rank]
+            chosen.append(
+                replace(own, start_ns=own.start_ns - clock_ns, end_ns=own.end_ns - clock_ns)
+            )
             offsets.append(offset)
-    return _skew(spans, offsets, True) if len(spans) > 1 else None
-
-
-def _rank_steps(rank: int, trace: Trace, steps: Steps, clock_ns: int) -> RankSteps:
-    later_ns = trace.base_ns - clock_ns
-    span = steps.span
-    return RankSteps(
-        rank, span.start_ns + later_ns, span.end_ns + later_ns, steps.gpu_ops > 0, clock_ns
-    )
+    return _skew(chosen, offsets, True) if len(chosen) > 1 else None
 
 
 def _steps_of(participants: Sequence[Participant], group: Group, member: int) -> Int64s:

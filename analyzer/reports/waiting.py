@@ -10,6 +10,7 @@ from decodescope.analyzer.collectives.matching import Group, find_groups
 from decodescope.analyzer.collectives.op_waits import OpWaits, op_waits
 from decodescope.analyzer.collectives.operations import Operation, bus_factor, message_bytes
 from decodescope.analyzer.collectives.participants import Participant, find_participants
+from decodescope.analyzer.collectives.skew import Skew, find_skew, steps_by_device
 from decodescope.analyzer.collectives.stragglers import Entries, entries, find_straggler
 from decodescope.analyzer.collectives.waits import (
     SplitCommunication,
@@ -23,10 +24,15 @@ from decodescope.analyzer.schema.waiting_report import (
     ClockSource,
     CollectiveReport,
     RankWaiting,
+    SkewReport,
+    StepSkew,
     Straggler,
     WaitingReport,
 )
 from decodescope.analyzer.timing.timeline import Timeline
+from decodescope.analyzer.trace import Int64s
+
+MAX_STEPS = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,12 +114,17 @@ def waiting_report(timeline: Timeline) -> WaitingReport | None:
     if timeline.trace.device_labels or (found := _figures(timeline)) is None:
         return None
     ranks = [RankWaiting(one.rank) for one in found.participants]
+    trace = timeline.trace
+    spans, members = steps_by_device(trace, timeline.steps, found.participants)
+    skew = find_skew(spans, members, found.groups, found.by_durations, common_clock=True)
+    first_op_ns = trace.base_ns + int(trace.ops.start_ns[0])
     return WaitingReport(
         ranks=tuple(msgspec.structs.replace(one, **found.of_rank(one.rank)) for one in ranks),
         clock=found.clock,
         straggler=found.straggler,
         no_straggler=found.no_straggler,
         collectives=found.collectives,
+        skew=None if skew is None else skew_report(skew, first_op_ns),
     )
 
 
@@ -235,3 +246,47 @@ def _bandwidth(
         return None, None
     rates = size[known] / waits.own_ns[known] * 1e9 * factor
     return int(np.median(size[known])), float(np.median(rates))
+
+
+def skew_report(skew: Skew, first_op_ns: int) -> SkewReport:
+    """The report of the skew; `first_op_ns` is when the first op began, on the wall clock."""
+    start_ns, end_ns, length_ns = skew.start_spread_ns, skew.end_spread_ns, skew.length_spread_ns
+    key_ns = start_ns if skew.comparable else length_ns
+    worst = np.sort(np.argsort(-key_ns, kind="stable")[:MAX_STEPS])
+    began_ns, ended_ns = skew.start_ns.min(axis=0), skew.end_ns.max(axis=0)
+    last_to_start, last_to_end = skew.start_ns.argmax(axis=0), skew.end_ns.argmax(axis=0)
+    counts = np.bincount(last_to_start[start_ns > 0], minlength=len(skew.ranks)).tolist()
+    return SkewReport(
+        ranks=skew.ranks,
+        steps=len(skew.index),
+        start_spread_ns=percentiles(start_ns) if skew.comparable else None,
+        end_spread_ns=percentiles(end_ns) if skew.comparable else None,
+        duration_spread_ns=percentiles(length_ns),
+        last_to_start={
+            rank: count
+            for rank, count in zip(skew.ranks, counts, strict=True)
+            if count and skew.comparable
+        },
+        worst=tuple(
+            StepSkew(
+                index=int(skew.index[step]),
+                start_spread_ns=_value(start_ns, step, skew.comparable),
+                end_spread_ns=_value(end_ns, step, skew.comparable),
+                duration_spread_ns=int(length_ns[step]),
+                last_to_start=_rank(skew, last_to_start, start_ns, step),
+                last_to_end=_rank(skew, last_to_end, end_ns, step),
+                at_ns=_value(began_ns - first_op_ns, step, skew.comparable),
+                length_ns=_value(ended_ns - began_ns, step, skew.comparable),
+            )
+            for step in worst.tolist()
+        ),
+    )
+
+
+def _value(values_ns: Int64s, step: int, known: bool) -> int | None:
+    return int(values_ns[step]) if known else None
+
+
+def _rank(skew: Skew, last: Int64s, spread_ns: Int64s, step: int) -> int | None:
+    """The rank that was last, None if all were at once or there is no common clock."""
+    return skew.ranks[int(last[step])] if skew.comparable and spread_ns[step] else None

@@ -1,4 +1,4 @@
-"""Who waits for whom: communication split into transfers and waiting, and the straggler."""
+"""Who waits for whom: transfers and waiting apart, the straggler, the skew of the steps."""
 
 from typing import Literal
 
@@ -79,13 +79,45 @@ class CollectiveReport(Struct, frozen=True):
     bus_bytes_per_s: float | None = None
 
 
+class StepSkew(Struct, frozen=True):
+    """One step over all ranks: last - first start and end of its GPU spans, longest - shortest
+    span, and the ranks that start and end it last. It lasts for `length_ns` from its first start,
+    `at_ns` after the first op of all ranks, to its last end. What needs a common clock is null
+    without one.
+    """
+
+    index: int
+    start_spread_ns: int | None
+    end_spread_ns: int | None
+    duration_spread_ns: int
+    last_to_start: int | None
+    last_to_end: int | None
+    at_ns: int | None = None
+    length_ns: int | None = None
+
+
+class SkewReport(Struct, frozen=True):
+    """The skew of the `steps` that all of `ranks` recorded. `worst` holds those with the widest
+    starts (durations, without a common clock), at most 20, in order of index on the first rank;
+    `last_to_start` counts the steps that each rank, by number, starts last."""
+
+    ranks: tuple[int, ...]
+    steps: int
+    start_spread_ns: Percentiles | None
+    end_spread_ns: Percentiles | None
+    duration_spread_ns: Percentiles | None
+    last_to_start: dict[int, int]
+    worst: tuple[StepSkew, ...]
+
+
 class WaitingReport(Struct, frozen=True):
     """The GPUs of one trace that communicate, as ranks.
 
     `clock` says how waiting was found: from starts ("common"), or, where the GPUs' times disagree,
     from "durations", with the ends of each collective taken as simultaneous; null without matched
     collectives. If `straggler` is null, `no_straggler` says why. `collectives` are in order of
-    their ops' total time.
+    their ops' total time. The steps of a GPU are those that launched most of their ops to it;
+    `skew` is null if none is matched.
     """
 
     ranks: tuple[RankWaiting, ...]
@@ -93,3 +125,4 @@ class WaitingReport(Struct, frozen=True):
     straggler: Straggler | None = None
     no_straggler: str = ""
     collectives: tuple[CollectiveReport, ...] = ()
+    skew: SkewReport | None = None

@@ -11,6 +11,8 @@ from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.waiting_report import (
     CollectiveReport,
     RankWaiting,
+    SkewReport,
+    StepSkew,
     WaitingReport,
 )
 from decodescope.analyzer.views.table_parts import (
@@ -22,17 +24,20 @@ from decodescope.analyzer.views.table_parts import (
 )
 from decodescope.analyzer.views.words import member_word, straggler_text
 
-_MAX_COLLECTIVES = 12
+_MAX_COLLECTIVES, _MAX_STEPS = 12, 5
 
 
 def waiting_sections(found: RanksReport | WaitingReport, width: int) -> RenderResult:
-    """Sections with the straggler, each rank's own and waiting time, and the collectives."""
-    yield from section("Who waits for whom", *_waiting(found, width))
-    yield from section("Collectives", *_collectives(found, width))
+    """Sections with the straggler, each rank's own and waiting time, the collectives, and the skew
+    of the steps."""
+    if found.collectives:
+        yield from section("Who waits for whom", *_waiting(found, width))
+        yield from section("Collectives", *_collectives(found, width))
+    if found.skew is not None:
+        yield from section("Skew of the steps", *_skew(found.skew, member_word(found), width))
 
 
-def p50_text(of: Percentiles | None) -> str:
-    """The median of times that may be unknown."""
+def _p50(of: Percentiles | None) -> str:
     return duration(None if of is None else of.p50)
 
 
@@ -56,7 +61,7 @@ def _waiting(found: RanksReport | WaitingReport, width: int) -> Iterator[Rendera
         ),
         Column("exposed", _exposed, not medium),
         Column("last in %", lambda one: percent(_last_share(one))),
-        Column("late p50", lambda one: p50_text(one.lateness_ns), width >= ROOMY_WIDTH),
+        Column("late p50", lambda one: _p50(one.lateness_ns), width >= ROOMY_WIDTH),
     ]
     yield Text(straggler_text(found), style="bold" if found.straggler else "")
     if found.clock == "durations":
@@ -81,8 +86,8 @@ def _collectives(found: RanksReport | WaitingReport, width: int) -> Iterator[Ren
         Column(f"{member_word(found)}s", lambda one: f"{len(one.ranks)}"),
         Column("matched", lambda one: count(one.matched)),
         Column("unmatched", lambda one: count(one.unmatched), width >= ROOMY_WIDTH),
-        Column("own p50", lambda one: p50_text(one.own_ns)),
-        Column("waiting p50", lambda one: p50_text(one.waiting_ns)),
+        Column("own p50", lambda one: _p50(one.own_ns)),
+        Column("waiting p50", lambda one: _p50(one.waiting_ns)),
         Column(
             "p99",
             lambda one: duration(None if one.waiting_ns is None else one.waiting_ns.p99),
@@ -102,3 +107,44 @@ def _collectives(found: RanksReport | WaitingReport, width: int) -> Iterator[Ren
 def _rate(bytes_per_s: float | None) -> str:
     text = bytes_size(bytes_per_s)
     return text if bytes_per_s is None else f"{text}/s"
+
+
+def _skew(skew: SkewReport, member: str, width: int) -> Iterator[RenderableType]:
+    spreads: list[tuple[str, Percentiles | None]] = [
+        ("starts", skew.start_spread_ns),
+        ("ends", skew.end_spread_ns),
+        ("durations", skew.duration_spread_ns),
+    ]
+    columns: list[Column[tuple[str, Percentiles | None]]] = [
+        Column("last - first", lambda row: row[0], text=True),
+        Column("p50", lambda row: _p50(row[1])),
+        Column("p90", lambda row: duration(None if row[1] is None else row[1].p90)),
+        Column("max", lambda row: duration(None if row[1] is None else row[1].max)),
+    ]
+    recorded = f"{count(skew.steps)} steps that {len(skew.ranks)} {member}s recorded"
+    yield Text(f"{recorded}{_starters(skew, member)}")
+    yield columns_table(columns, spreads)
+    if any(one.start_spread_ns for one in skew.worst):
+        steps: list[Column[StepSkew]] = [
+            Column("step", lambda one: f"{one.index}"),
+            Column("starts", lambda one: duration(one.start_spread_ns)),
+            Column("ends", lambda one: duration(one.end_spread_ns)),
+            Column("durations", lambda one: duration(one.duration_spread_ns)),
+            Column("last to start", lambda one: _member(one.last_to_start, member), text=True),
+            Column("to end", lambda one: _member(one.last_to_end, member), width >= MEDIUM_WIDTH,
+                   text=True),
+        ]  # fmt: skip
+        worst = sorted(skew.worst, key=lambda one: -(one.start_spread_ns or 0))[:_MAX_STEPS]
+        yield columns_table(steps, worst)
+
+
+def _starters(skew: SkewReport, member: str) -> str:
+    """Which one starts most steps last."""
+    if not skew.last_to_start:
+        return ""
+    rank, steps = max(skew.last_to_start.items(), key=lambda item: (item[1], -item[0]))
+    return f"; {member} {rank} starts {count(steps)} of them last"
+
+
+def _member(rank: int | None, member: str) -> str:
+    return "none" if rank is None else f"{member} {rank}"

@@ -15,7 +15,17 @@ from decodescope.analyzer.trace import Trace
 from decodescope.analyzer.views.report_table import report_table
 from decodescope.analyzer.views.words import straggler_text
 from tests.helpers.kineto_events import call, op, read, trace_of
-from tests.helpers.ranks.runs import Run, a_run, gpus_document, rank_files, rank_trace
+from tests.helpers.ranks.runs import (
+    BASE,
+    PER_STEP,
+    Run,
+    a_run,
+    gpus_document,
+    rank_document,
+    rank_events,
+    rank_files,
+    rank_trace,
+)
 from tests.helpers.rich_report import text_of
 
 LATE = 1
@@ -42,23 +52,44 @@ def test_each_gpu_waits_as_the_rank_that_it_is(tmp_path: Path, run: Run, beside_
     assert found.straggler.rank == LATE
     assert (found.straggler, found.clock) == (ranks.straggler, "common")
     assert found.collectives == ranks.collectives
+    assert found.skew == ranks.skew
     assert [one.communication_waiting_ns for one in found.ranks] == [
         int((run.start_ns.max(axis=0) - mine).sum()) for mine in run.start_ns
     ]
 
 
+def later(trace: Trace, device: int, by_ns: int) -> Trace:
+    """The trace with all ops of one device that much later."""
+    ops, moved = trace.ops, np.where(trace.ops.device == device, by_ns, 0)
+    ops = replace(ops, start_ns=ops.start_ns + moved, end_ns=ops.end_ns + moved)
+    order = np.lexsort((ops.stream, ops.device, ops.end_ns, ops.start_ns))
+    return replace(trace, ops=ops.take(order))
+
+
 def test_times_of_gpus_that_disagree_are_split_by_durations(run: Run) -> None:
     """The profiler's clocks of two GPUs are 60 µs apart, a transfer takes 8."""
-    trace = read(gpus_document(run))
-    later = np.where(trace.ops.device == 2, 60_000, 0)
-    ops = replace(trace.ops, start_ns=trace.ops.start_ns + later, end_ns=trace.ops.end_ns + later)
-    order = np.lexsort((ops.stream, ops.device, ops.end_ns, ops.start_ns))
-    found = analyze(replace(trace, ops=ops.take(order))).report.waiting
+    found = analyze(later(read(gpus_document(run)), 2, 60_000)).report.waiting
     assert found is not None
     assert found.clock == "durations"
     assert [one.communication_waiting_ns for one in found.ranks] == [
         int((run.start_ns.max(axis=0) - mine).sum()) for mine in run.start_ns
     ]
+
+
+def test_the_skew_of_gpus_is_that_of_ranks(tmp_path: Path, run: Run) -> None:
+    """GPU 2 is 3 µs late in all; its first step is missing."""
+    paths = rank_files(tmp_path, run)
+    paths[2].write_bytes(rank_document(run, 2, clock_ns=3_000, first=PER_STEP))
+    ranks = analyze_ranks(paths).report
+    events = [*rank_events(run, 0), *rank_events(run, 1, device=1),
+              *rank_events(run, 2, device=2, first=PER_STEP)]  # fmt: skip
+    found = analyze(later(trace_of(*events, baseTimeNanoseconds=BASE), 2, 3_000)).report.waiting
+    assert found is not None
+    assert found.skew is not None
+    assert found.skew.steps == 7
+    assert found.skew.last_to_start == {2: 7}
+    assert [one.start_spread_ns for one in found.skew.worst] == [3_000] * 7
+    assert found.skew == ranks.skew
 
 
 def nothing_waits() -> list[Trace]:
@@ -118,8 +149,10 @@ def test_table_and_page_say_it(run: Run) -> None:
         shown = " ".join(text_of(report_table(analysis.report), width).split())
         assert said in shown
         assert "Who waits for whom" in shown
+        assert "8 steps that 3 GPUs recorded" in shown
     page = html_page("a trace", {"a trace": analysis})
     assert said in page
     assert ">GPU<" in page
+    assert "Skew of the 8 steps" in page
     again = msgspec.json.decode(msgspec.json.encode(analysis.report), type=type(analysis.report))
     assert again.waiting == waiting

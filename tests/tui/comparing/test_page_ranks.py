@@ -185,6 +185,7 @@ async def test_the_gpus_of_one_trace_are_shown_too(tmp_path: Path, run: Run) -> 
         assert f"straggler: GPU {LATE} entered 64 of 64 collectives last" in shown
         assert "GPUs: who waits for whom" in shown
         assert "all_reduce" in shown
+        assert "Skew of the steps" in shown
         for gpu, row in zip(report.waiting.ranks, rows, strict=True):
             assert {f"{gpu.rank}", duration(gpu.communication_waiting_ns)} <= set(row)
         await pilot.press("2")

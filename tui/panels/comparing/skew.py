@@ -1,9 +1,10 @@
-"""How far apart the ranks are in the steps where that is most."""
+"""How far apart ranks or GPUs are in the steps where that is most."""
 
 from collections.abc import Hashable
 
 from decodescope.analyzer.formatting import UNKNOWN, count, duration
-from decodescope.analyzer.schema.ranks_report import SkewReport, StepSkew
+from decodescope.analyzer.schema.waiting_report import SkewReport, StepSkew
+from decodescope.analyzer.views.words import member_word
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import SpanPick
 from decodescope.tui.model.view import Moment, View, Window
@@ -33,11 +34,12 @@ class SkewPanel(ComparisonTable):
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
         self._window = view.window
-        ranks = None if view.window is None else view.window.ranks
-        if ranks is None or ranks.skew is None:
-            return Empty(_TITLE, "no steps that all ranks recorded")
-        self._note = _note(ranks.skew)
-        return table_of(_FIELDS, sorted(ranks.skew.worst, key=_widest), _key, _text)
+        found = None if view.window is None else view.window.waiting
+        if found is None or found.skew is None:
+            return Empty(_TITLE, "no steps that all recorded")
+        member = member_word(found)
+        self._note = _note(found.skew, member)
+        return table_of(_fields(member), sorted(found.skew.worst, key=_widest), _key, _text)
 
     def title(self) -> str:
         return _TITLE
@@ -49,25 +51,24 @@ class SkewPanel(ComparisonTable):
         return 1 + len(self._shown) if isinstance(self._shown, Rows) else 0
 
     def opened(self, key: Hashable) -> None:
-        rows, window = self._shown, self._window
-        place = rows.place(key) if isinstance(rows, Rows) else None
-        if window is None or window.ranks is None or window.ranks.skew is None or place is None:
+        window = self._window
+        if window is None or window.waiting is None or window.waiting.skew is None:
             return
-        step = next(one for one in window.ranks.skew.worst if one.index == key)
+        step = next(one for one in window.waiting.skew.worst if one.index == key)
         if step.at_ns is not None and step.length_ns is not None:
             start_ns = int(window.analysis.trace.ops.start_ns[0]) + step.at_ns
             self.post_message(Choose(SpanPick(start_ns, start_ns + step.length_ns)))
             self.post_message(Turn("timeline"))
 
 
-def _note(skew: SkewReport) -> str:
-    """The median over all steps, and which rank starts most of them last."""
+def _note(skew: SkewReport, member: str) -> str:
+    """The median over all steps, and which one starts most of them last."""
     parts = [f"{count(skew.steps)} steps"]
     if skew.start_spread_ns is not None:
         parts.append(f"starts p50 {duration(skew.start_spread_ns.p50)}")
     if skew.last_to_start:
         rank, steps = max(skew.last_to_start.items(), key=lambda item: (item[1], -item[0]))
-        parts.append(f"rank {rank} starts {count(steps)} last")
+        parts.append(f"{member} {rank} starts {count(steps)} last")
     return " · ".join(parts)
 
 
@@ -80,23 +81,23 @@ def _key(one: StepSkew) -> Hashable:
 
 
 def _text(one: StepSkew) -> str:
-    return f"step {one.index} rank {one.last_to_start} rank {one.last_to_end}"
+    return f"step {one.index} last {one.last_to_start} {one.last_to_end}"
 
 
-def _rank(rank: int | None) -> str:
-    return UNKNOWN if rank is None else f"rank {rank}"
+def _fields(member: str) -> tuple[Field[StepSkew], ...]:
+    def named(rank: int | None) -> str:
+        return UNKNOWN if rank is None else f"{member} {rank}"
 
-
-_FIELDS: tuple[Field[StepSkew], ...] = (
-    Field(Column("step", first="up"), lambda one: one.index, plain(lambda one: f"{one.index}")),
-    Field(Column("starts"), lambda one: one.start_spread_ns,
-          plain(lambda one: duration(one.start_spread_ns))),
-    Field(Column("ends", priority=2), lambda one: one.end_spread_ns,
-          plain(lambda one: duration(one.end_spread_ns))),
-    Field(Column("durations", priority=3), lambda one: one.duration_spread_ns,
-          plain(lambda one: duration(one.duration_spread_ns))),
-    Field(Column("last to start", "left", priority=1, first="up", flexible=True, least=8),
-          lambda one: one.last_to_start, plain(lambda one: _rank(one.last_to_start))),
-    Field(Column("last to end", "left", priority=4, first="up"), lambda one: one.last_to_end,
-          plain(lambda one: _rank(one.last_to_end))),
-)  # fmt: skip
+    return (
+        Field(Column("step", first="up"), lambda one: one.index, plain(lambda one: f"{one.index}")),
+        Field(Column("starts"), lambda one: one.start_spread_ns,
+              plain(lambda one: duration(one.start_spread_ns))),
+        Field(Column("ends", priority=2), lambda one: one.end_spread_ns,
+              plain(lambda one: duration(one.end_spread_ns))),
+        Field(Column("durations", priority=3), lambda one: one.duration_spread_ns,
+              plain(lambda one: duration(one.duration_spread_ns))),
+        Field(Column("last to start", "left", priority=1, first="up", flexible=True, least=8),
+              lambda one: one.last_to_start, plain(lambda one: named(one.last_to_start))),
+        Field(Column("last to end", "left", priority=4, first="up"), lambda one: one.last_to_end,
+              plain(lambda one: named(one.last_to_end))),
+    )  # fmt: skip
