@@ -12,7 +12,6 @@ DecodescopeError
 import errno
 import os
 import signal
-from importlib.metadata import entry_points
 from traceback import walk_tb
 
 # Entry points of the packages that add variants.
@@ -85,6 +84,9 @@ def known_error(error: Exception) -> DecodescopeError:
 
 def _failed_package(error: Exception) -> str | None:
     """The package with a variant in whose code, or below it, `error` arose; None if it was ours."""
+    # Every command imports this module, and this one takes as long as an eighth of it.
+    from importlib.metadata import entry_points
+
     packages = {_first_word(entry.value) for entry in entry_points(group=VARIANTS_GROUP)}
     for frame, _ in reversed(list(walk_tb(error.__traceback__))):
         name = _first_word(frame.f_globals.get("__name__") or "")

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from decodescope.analyzer.attribution.capture_choice import choose_captures
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
-from decodescope.analyzer.collectives.op_waits import OpWaits
 from decodescope.analyzer.reports.device_report import device_reports
 from decodescope.analyzer.reports.gap_report import idle_by_name, largest_gaps
 from decodescope.analyzer.reports.given import NOTHING, Given
@@ -22,7 +21,6 @@ from decodescope.analyzer.reports.structure_reports import (
     role_reports,
     structure_report,
 )
-from decodescope.analyzer.reports.waiting import waiting_report, waits_of
 from decodescope.analyzer.roofline.roofline import OpWork, op_work
 from decodescope.analyzer.roofline.verdict import Evidence, verdict
 from decodescope.analyzer.roofline.waterfall import waterfall
@@ -34,6 +32,7 @@ from decodescope.analyzer.schema.report import (
     WaterfallPart,
 )
 from decodescope.analyzer.schema.step_cost import StepCost
+from decodescope.analyzer.schema.waiting_report import WaitingReport
 from decodescope.analyzer.structure.find import Structure, find_structure
 from decodescope.analyzer.structure.name_rules import bundled_rules
 from decodescope.analyzer.structure.paths import with_inferred_paths
@@ -44,6 +43,9 @@ from decodescope.analyzer.timing.step_kinds import decode_steps, step_kinds
 from decodescope.analyzer.timing.step_timeline import StepTimeline, step_timeline
 from decodescope.analyzer.timing.timeline import Timeline, find_timeline, step_idle_ns
 from decodescope.analyzer.trace import Trace
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.collectives.op_waits import OpWaits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,10 +65,12 @@ class Analysis(Timeline):
         """What ran when in one step, None if there is no such step or it launched nothing."""
         return step_timeline(self, index)
 
-    def op_waits(self) -> OpWaits | None:
+    def op_waits(self) -> "OpWaits | None":
         """How long each op waited for other devices, None without two that communicate; computed
         anew by every call."""
-        return waits_of(self)
+        from decodescope.analyzer.reports.waiting import waits_of
+
+        return waits_of(self) if len(self.busy) > 1 else None
 
 
 def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
@@ -129,7 +133,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         step_cost=costs.step,
         held_up=held_reports,
         steady=kept.state,
-        waiting=waiting_report(timeline),
+        waiting=_waiting(timeline),
     )
     columns = {one.name: getattr(timeline, one.name) for one in fields(timeline)}
     return Analysis(
@@ -144,10 +148,22 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
 
 
 def _with_captures(timeline: Timeline, captures: tuple[Trace, ...]) -> Timeline:
+    # Few traces come with captures, and every command pays for what this module imports.
+    from decodescope.analyzer.attribution.capture_choice import choose_captures
+
     trace = timeline.trace
     reference, findings = choose_captures(timeline, captures)
     trace = replace(trace, reference=reference, findings=(*trace.findings, *findings))
     return replace(timeline, trace=trace)
+
+
+def _waiting(timeline: Timeline) -> WaitingReport | None:
+    if len(timeline.busy) < 2:
+        return None
+    # As with captures: most traces are of one GPU.
+    from decodescope.analyzer.reports.waiting import waiting_report
+
+    return waiting_report(timeline)
 
 
 def _step_reports(timeline: Timeline) -> tuple[StepReport, ...]:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from decodescope.analyzer.attribution.capture_choice import NOT_USED, TELLS_NOTHING
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
 from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.reports.identity import identity_findings
@@ -20,7 +19,7 @@ from decodescope.analyzer.trace import Trace
 _HARMLESS = (
     *("profiler_overhead", "cpu_capture", "no_steps", "empty_steps", "distorted_window"),
     *("missing_ranks", "profiler_errors", "inferred_steps", "coarse_timestamps", "held_up"),
-    *(NOT_USED, TELLS_NOTHING),
+    *("capture_not_used", "capture_tells_nothing"),
 )
 
 _INFERRED = {

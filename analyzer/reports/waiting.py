@@ -137,8 +137,6 @@ def waits_of(timeline: Timeline) -> OpWaits | None:
 
 def _figures(timeline: Timeline) -> WaitingFigures | None:
     """The figures of the trace's devices, each as a rank with its number."""
-    if len(timeline.busy) < 2:
-        return None
     operations, participants = find_participants([(0, timeline.trace, timeline.steps)])
     if len(participants) < 2:
         return None
