@@ -1,7 +1,8 @@
 """Run by `make wheel` in an environment with only the wheel and its base dependencies.
 
-Every module of `analyzer` (except capture), `tui` and `cli` must import without torch. The kernels,
-the bundled model and the recordings must be present, and the command must analyse a recording.
+Every module of `analyzer` (except capture), `tui` and `cli` (except the server of the extra
+`serve`) must import without torch. The kernels, the bundled model and the recordings must be
+present, and the command must analyse a recording.
 """
 
 import importlib
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import decodescope
 
-NEEDS_TORCH = {"decodescope.analyzer.capture"}
+NEED_EXTRAS = {"decodescope.analyzer.capture", "decodescope.cli.app_server"}
 
 
 def modules_of(room: str) -> list[str]:
@@ -29,7 +30,7 @@ def main() -> None:
     assert "site-packages" in str(decodescope.__file__), decodescope.__file__
     for room in ("analyzer", "tui", "cli"):
         for name in modules_of(room):
-            if name not in NEEDS_TORCH:
+            if name not in NEED_EXTRAS:
                 importlib.import_module(name)
     heavy = {"torch", "triton", "transformers"} & set(sys.modules)
     assert not heavy, heavy
