@@ -105,9 +105,13 @@ def _started(paths: Sequence[str], share: _Share) -> AbstractContextManager[_Pro
 def _say(process: _Process, given: Given) -> None:
     """Send what is given beside the files, and leave the pipe open."""
     assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it ended; its exit status says why
+    try:
         process.stdin.write(framed(given))
         process.stdin.flush()
+    except BrokenPipeError:  # it ended; its exit status says why
+        # What is left would be sent at the end of the process, and fail again.
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
 
 
 def _results(

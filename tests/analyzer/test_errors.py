@@ -6,7 +6,6 @@ from types import ModuleType
 
 import pytest
 
-from decodescope.analyzer import errors
 from decodescope.analyzer.errors import (
     VARIANTS_GROUP,
     InputError,
@@ -45,7 +44,7 @@ def test_an_error_is_the_innermost_packages(
     callers: tuple[ModuleType, ...], whose: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = EntryPoint("mine", "my_steps.decode:VARIANT", VARIANTS_GROUP)
-    monkeypatch.setattr(errors, "entry_points", lambda group: [entry])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry])
     run = callers[-1].fail
     for caller in reversed(callers[:-1]):
         run = lambda caller=caller, run=run: caller.call(run)  # noqa: E731

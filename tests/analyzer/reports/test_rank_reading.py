@@ -1,6 +1,7 @@
 """The files of ranks are read in processes, which leave nothing behind."""
 
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from decodescope.analyzer import analyze_ranks
 from decodescope.analyzer.errors import DecodescopeError, TraceError
 from decodescope.analyzer.reports import rank_reading
+from decodescope.analyzer.reports.given import NOTHING
 from decodescope.analyzer.reports.rank_reading import read_ranks
 from tests.helpers.kineto_events import call, document, op, span
 from tests.helpers.processes import children, gone
@@ -71,6 +73,14 @@ def test_one_broken_file_of_sixteen_ends_all(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"rank 11\.json: ends before its first complete event"):
         read_ranks(paths)
     assert all(gone(pid) for pid in started_here(before))
+
+
+def test_what_a_dead_process_was_not_sent_is_not_sent_again() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ""], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        process.wait()
+        rank_reading._say(process, NOTHING)
 
 
 @pytest.mark.usefixtures("processes")
