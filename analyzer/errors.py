@@ -84,7 +84,7 @@ def known_error(error: Exception) -> DecodescopeError:
 
 def _failed_package(error: Exception) -> str | None:
     """The package with a variant in whose code, or below it, `error` arose; None if it was ours."""
-    # Every command imports this module, and this one takes as long as an eighth of it.
+    # Every command imports this module, and only a failure needs that one.
     from importlib.metadata import entry_points
 
     packages = {_first_word(entry.value) for entry in entry_points(group=VARIANTS_GROUP)}
