@@ -6,8 +6,6 @@ security policy of the page forbids every request and every script except its ow
 
 import base64
 import hashlib
-import html
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,11 @@ from markupsafe import Markup
 
 from decodescope.analyzer import formatting
 from decodescope.analyzer.formatting import UNKNOWN, percent, significant
+from decodescope.analyzer.html.tables import breakable, table_html
 from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.vocabulary import words
 from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,
@@ -84,6 +84,8 @@ def _environment() -> Environment:
     }
     environment.globals |= {
         "share": share,
+        "table": table_html,
+        "kernels_table": kernels_table,
         "standings_note": words.STANDINGS_NOTE,
         "step_note": words.STEP_NOTE,
         "unknown": UNKNOWN,
@@ -109,11 +111,6 @@ def _policy_hash(script: str) -> str:
     """A script's name in a content security policy: the base64 of its SHA-256."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
-
-
-def breakable(name: str) -> Markup:
-    """A name from code with line breaks allowed between its parts."""
-    return Markup(re.sub(r"(::|[/_])", r"\1<wbr>", html.escape(plain_line(name))))
 
 
 def share(part: float | None, whole: float | None) -> str:

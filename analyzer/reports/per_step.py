@@ -50,20 +50,6 @@ def communication_fraction(report: Report) -> float | None:
     return sum(device.communication_ns for device in report.devices) / window_ns
 
 
-def kernel_rows(report: Report) -> tuple[KernelRow, ...]:
-    """The kernels in the report's order."""
-    steps, critical = len(report.steps) or 1, report.overlapping
-    return tuple(
-        KernelRow(
-            name=kernel.name,
-            count=kernel.count / steps,
-            ns=(kernel.critical_ns if critical else kernel.total_ns) / steps,
-            share=kernel.critical_share if critical else kernel.share,
-        )
-        for kernel in report.kernels
-    )
-
-
 def gap_rows(report: Report) -> tuple[GapRow, ...]:
     """The gap classes that occurred, over all devices, largest total first."""
     steps = len(report.steps) or 1

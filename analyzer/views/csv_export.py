@@ -9,14 +9,17 @@ Text is `plain_line`, and follows an apostrophe where a spreadsheet would read i
 import csv
 import io
 from collections.abc import Iterable
+from typing import TypeVar
 
 from msgspec import Struct
 
 from decodescope.analyzer.formatting import extent_text
 from decodescope.analyzer.plain import plain_line
-from decodescope.analyzer.schema.kernel_report import LaunchShape, Roofline
 from decodescope.analyzer.schema.report import Report, StreamReport
+from decodescope.analyzer.tables.columns import Table
+from decodescope.analyzer.tables.kernels_table import kernels_table
 
+Row = TypeVar("Row")
 _Cell = str | int | float | None
 _Row = Iterable[_Cell]
 
@@ -55,17 +58,13 @@ def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:
 
 
 def _kernels(report: Report) -> tuple[_Row, list[_Row]]:
-    header: tuple[str, ...] = ("name", "count", "short_calls", "total_ns", "mean_ns", "share")
-    header += ("critical_ns", "critical_share", "shapes")
-    shape, fields = LaunchShape.__struct_fields__, Roofline.__struct_fields__
-    return (*header, *shape, *(f"roofline_{name}" for name in fields)), [
-        (
-            *_figures(kernel, header),
-            *map(_extent, _figures(kernel.shape, shape)),
-            *_figures(kernel.roofline, fields),
-        )
-        for kernel in report.kernels
-    ]
+    return _of_table(kernels_table(report.kernels, critical=report.overlapping))
+
+
+def _of_table(table: Table[Row]) -> tuple[_Row, list[_Row]]:
+    """A column for each figure of a table, under its key."""
+    header = [column.key.replace(".", "_") for column in table.columns]
+    return header, [[_extent(column.figure(row)) for column in table.columns] for row in table.rows]
 
 
 def _extent(value: _Cell | tuple[int, int, int]) -> _Cell:

@@ -8,6 +8,7 @@ from rich.text import Text
 from decodescope.analyzer.formatting import count, duration, weights_note
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.views.held_up_table import held_up_parts
 from decodescope.analyzer.views.idle_tables import (
     communication_table,
@@ -17,6 +18,7 @@ from decodescope.analyzer.views.idle_tables import (
     steps_idle_table,
     streams_table,
 )
+from decodescope.analyzer.views.rich_tables import rich_table
 from decodescope.analyzer.views.structure_tables import cost_line, layers_line, roles_table
 from decodescope.analyzer.views.table_parts import (
     Fitted,
@@ -27,7 +29,6 @@ from decodescope.analyzer.views.table_parts import (
 from decodescope.analyzer.views.waiting_table import waiting_sections
 from decodescope.analyzer.views.work_tables import (
     attribution_line,
-    kernels_table,
     launches_table,
     ranges_table,
     step_kinds_table,
@@ -69,7 +70,10 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
         rows = _FOCUS_ROWS if by == "kernel" else _OTHER_ROWS
         title = "Leaf operators" if report.on_cpu else "Kernels"
         line = [Text(words, style="dim")] if (words := overlap_words(report)) else []
-        yield from section(title, *line, kernels_table(report, width, rows))
+        table = kernels_table(
+            report.kernels, critical=report.overlapping, on_cpu=report.on_cpu, most=rows
+        )
+        yield from section(title, *line, rich_table(table, width))
     if report.ranges:
         rows = _FOCUS_ROWS if by == "range" else _OTHER_ROWS
         attribution = report.attribution

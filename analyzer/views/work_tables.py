@@ -1,7 +1,7 @@
 """Tables of launch calls, steps, kernels and ranges."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from rich.table import Table
@@ -13,11 +13,8 @@ from decodescope.analyzer.formatting import (
     duration,
     number,
     percent,
-    significant,
 )
-from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.names.names import RangeRow, cut_middle, range_rows
-from decodescope.analyzer.schema.kernel_report import KernelReport, Roofline
 from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
 from decodescope.analyzer.schema.report import (
     Attribution,
@@ -27,7 +24,6 @@ from decodescope.analyzer.schema.report import (
 from decodescope.analyzer.schema.structure_report import StepKindReport
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
-    ROOMY_WIDTH,
     Column,
     columns_table,
     plain_table,
@@ -137,45 +133,6 @@ def _idle_share(step: StepReport) -> float | None:
     if step.idle_ns is None or not step.gpu_span_ns:
         return None
     return step.idle_ns / step.gpu_span_ns
-
-
-def kernels_table(report: Report, width: int, rows: int) -> Table:
-    """The first `rows` kernels; if ops overlap, critical times stand in place of total durations.
-    Narrow tables show either the mean or the roofline, roomy ones add how many calls were short and
-    which peak limits the kernel."""
-    shown, critical = report.kernels[:rows], report.overlapping
-    known = any(kernel.roofline is not None for kernel in shown)
-    with_mean = width >= MEDIUM_WIDTH or not known
-    roomy = width >= ROOMY_WIDTH
-    with_short = roomy and any(kernel.short_calls for kernel in shown)
-    taken = 30 + critical + 10 * with_mean + 9 * with_short + (17 + 9 * roomy) * known
-    names = short_kernels((kernel.name for kernel in shown), max(width - taken, 13))
-    columns: list[Column[KernelReport]] = [
-        Column("name", lambda kernel: names[kernel.name], text=True),
-        Column("calls", lambda kernel: count(kernel.count)),
-        Column("short", lambda kernel: count(kernel.short_calls), with_short),
-        Column("total", lambda kernel: duration(kernel.total_ns), not critical),
-        Column("critical", lambda kernel: duration(kernel.critical_ns), critical),
-        Column("mean", lambda kernel: duration(kernel.mean_ns), with_mean),
-        Column("share", partial(_share, critical)),
-        Column("GB/s", partial(_roofline, lambda of: significant(of.bytes_per_s / 1e9)), known),
-        Column("of limit", partial(_roofline, _share_of_limit), known),
-        Column("limit", partial(_roofline, lambda of: of.limit or UNKNOWN), known and roomy),
-    ]
-    return columns_table(columns, report.kernels, rows, "kernels")
-
-
-def _share(critical: bool, kernel: KernelReport) -> str:
-    return f"{percent(kernel.critical_share if critical else kernel.share)} %"
-
-
-def _roofline(text: Callable[[Roofline], str], kernel: KernelReport) -> str:
-    return text(kernel.roofline) if kernel.roofline else ""
-
-
-def _share_of_limit(found: Roofline) -> str:
-    share = found.share_of_limit
-    return UNKNOWN if share is None else f"{percent(share)} %"
 
 
 def ranges_table(report: Report, width: int, rows: int) -> Table:

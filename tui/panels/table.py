@@ -13,7 +13,7 @@ from decodescope.tui.panels.messages import Choose
 from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
 from decodescope.tui.panels.prompt import Prompt, Prompting
 from decodescope.tui.panels.table_layout import TableLayout
-from decodescope.tui.panels.table_rows import Rows, smart_pattern
+from decodescope.tui.panels.table_rows import Rows, smart_pattern, text_lines
 
 TABLE_COMMANDS = (
     Command("find", "slash", "Search", "Move to the next row that matches", "search", 3, "/"),
@@ -129,10 +129,8 @@ class TablePanel(Prompting, Panel[Rows]):
         return typed
 
     def as_text(self, data: Rows) -> list[TextLine]:
-        lines: list[TextLine] = [self.title(), tuple(column.title for column in data.columns)]
-        for row in self._order[:_MOST_COPIED]:
-            cells = data.cells(row, self._brush.inks, 1 << 16)
-            lines.append(tuple(cell.text for cell in cells))
+        copied = self._order[:_MOST_COPIED]
+        lines: list[TextLine] = [self.title(), *text_lines(data, self._brush.inks, copied)]
         if len(self._order) > _MOST_COPIED:
             lines.append(f"and {len(self._order) - _MOST_COPIED:,} more rows")
         return lines
@@ -195,7 +193,7 @@ class TablePanel(Prompting, Panel[Rows]):
             if column is not None and column == self._sorted:
                 self._down = not self._down
             else:
-                self._down = column is None or self._shown.columns[column].first == "down"
+                self._down = column is None or self._shown.columns[column].order == "down"
             self._sorted = column
             self._apply()
 
@@ -233,7 +231,7 @@ class TablePanel(Prompting, Panel[Rows]):
         if not isinstance(rows, Rows):
             self._order = ()
             return
-        if not isinstance(old, Rows) or old.columns != rows.columns:
+        if not isinstance(old, Rows) or _headings(old) != _headings(rows):
             self._sorted, self._down = None, True
             self._layout.forget()
         self._arrange()
@@ -307,6 +305,10 @@ class TablePanel(Prompting, Panel[Rows]):
         elif len(self._order) > self._body:
             parts.append(f"{self._cursor + 1:,}/{len(self._order):,}")
         return " · ".join(part for part in parts if part)
+
+
+def _headings(rows: Rows) -> list[str]:
+    return [column.heading for column in rows.columns]
 
 
 def _index(order: Sequence[int], row: int) -> int | None:

@@ -2,29 +2,42 @@
 
 import re
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from rich.style import Style
 
+from decodescope.analyzer.tables.columns import DETAIL, Mark, Table, Tone
+from decodescope.analyzer.tables.columns import Column as Declared
+from decodescope.analyzer.tables.units import TEXT
+from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
+from decodescope.tui.panels.panel import TextLine
+from decodescope.tui.style.glyphs import UNICODE, Glyphs, horizontal_bar
 from decodescope.tui.style.palette import Inks
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column; `priority` 0 is never dropped, the highest is dropped first if room is short.
 
-    `first` is the order at the first sort: "down" is largest first. A `flexible` column takes the
+    `order` is the order at the first sort: "down" is largest first. A `flexible` column takes the
     cells that the others leave, at least `least`.
     """
 
-    title: str
+    heading: str
     align: Literal["left", "right"] = "right"
     priority: int = 0
     first: Literal["up", "down"] = "down"
     flexible: bool = False
     least: int = 1
+
+    @property
+    def order(self) -> Literal["up", "down"]:
+        return self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,9 @@ class Cell:
     style: Style | None = None
 
 
+Drawing: TypeAlias = Callable[[Record, Inks, int], Cell]
+
+
 class Rows:
     """The rows of one table, numbered from 0 in their natural order.
 
@@ -42,7 +58,7 @@ class Rows:
     the same data are the same object: identity decides whether a table is drawn again.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[Any, ...]
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -115,6 +131,125 @@ class Records(Rows):
         if not self._places:
             self._places = {self.key(row): row for row in range(len(self))}
         return self._places.get(key)
+
+
+class TableRows(Rows, Generic[Record]):
+    """The rows of a declared table, with a swatch of each row's mark and a bar beside a share.
+
+    Bars are of the largest share of their column.
+    """
+
+    def __init__(
+        self, table: Table[Record], glyphs: Callable[[], Glyphs] = lambda: UNICODE
+    ) -> None:
+        self.table = table
+        drawn: list[tuple[Declared[Record], Drawing[Record]]] = []
+        if table.mark is not None:
+            drawn.append(_swatches(table.mark, glyphs))
+        for column in table.shown():
+            drawn.append((column, _texts(column, table.tone)))
+            if column.bar:
+                most = max((column.figure(record) or 0.0 for record in table.rows), default=0.0)
+                drawn.append(_bars(column, most, table.mark, glyphs))
+        self.columns = tuple(column for column, _ in drawn)
+        self._drawings = tuple(drawing for _, drawing in drawn)
+
+    def __len__(self) -> int:
+        return len(self.table.rows)
+
+    def key(self, row: int) -> Hashable:
+        return self.table.key(self.table.rows[row])
+
+    def place(self, key: Hashable) -> int | None:
+        return self._places.get(key)
+
+    def text(self, row: int) -> str:
+        record = self.table.rows[row]
+        if self.table.search is not None:
+            return self.table.search(record)
+        return " ".join(column.cell(record) for column in self.table.columns if column.shown)
+
+    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
+        record = self.table.rows[row]
+        return [drawing(record, inks, room) for drawing in self._drawings]
+
+    def values(self, column: int) -> Sequence[object]:
+        declared = self.columns[column]
+        return [declared.sorted_by(record) for record in self.table.rows]
+
+    @cached_property
+    def _places(self) -> dict[Hashable, int]:
+        return {self.table.key(record): row for row, record in enumerate(self.table.rows)}
+
+
+def _texts(column: Declared[Record], of_row: Callable[[Record], Tone] | None) -> Drawing[Record]:
+    """Draws the cells of a column, in their own tone or else in that of the row."""
+
+    def draw(record: Record, inks: Inks, room: int) -> Cell:
+        tone = column.tone_of(record)
+        if tone == "plain" and of_row is not None:
+            tone = of_row(record)
+        return Cell(column.cell(record, room), tone_style(tone, inks))
+
+    return draw
+
+
+def _swatches(
+    mark: Callable[[Record], Mark], glyphs: Callable[[], Glyphs]
+) -> tuple[Declared[Record], Drawing[Record]]:
+    column: Declared[Record] = Declared(
+        "mark", "", TEXT, "The colour of its kind.", lambda record: mark(record).name
+    )
+    return column, lambda record, inks, room: swatch(mark(record), inks, glyphs())
+
+
+def _bars(
+    column: Declared[Record],
+    most: float,
+    mark: Callable[[Record], Mark] | None,
+    glyphs: Callable[[], Glyphs],
+) -> tuple[Declared[Record], Drawing[Record]]:
+    """A bar beside a share, in the colour of the row's mark; `most` fills it."""
+
+    def draw(record: Record, inks: Inks, room: int) -> Cell:
+        share = (column.figure(record) or 0.0) / most if most else 0.0
+        style = None if mark is None else mark_style(mark(record), inks)
+        return Cell(horizontal_bar(share, column.bar, glyphs()), style)
+
+    bar: Declared[Record] = Declared(
+        f"{column.key}.bar",
+        column.title,
+        TEXT,
+        column.help,
+        column.figure,
+        first="down",
+        priority=DETAIL,
+    )
+    return bar, draw
+
+
+def text_lines(rows: Rows, inks: Inks, order: Iterable[int] | None = None) -> list[TextLine]:
+    """The titles and the rows as text, with whole names."""
+    shown = range(len(rows)) if order is None else order
+    lines = (tuple(cell.text for cell in rows.cells(row, inks, 1 << 16)) for row in shown)
+    return [tuple(column.heading for column in rows.columns), *lines]
+
+
+def tone_style(tone: Tone, inks: Inks) -> Style | None:
+    """The style of a tone; None is the table's plain text."""
+    style: Style | None = None if tone == "plain" else getattr(inks, tone)
+    return style
+
+
+def mark_style(mark: Mark, inks: Inks) -> Style:
+    """The colour of a mark."""
+    return inks.family(mark.name) if mark.kind == "family" else inks.gap(mark.name)
+
+
+def swatch(mark: Mark, inks: Inks, glyphs: Glyphs) -> Cell:
+    """A mark in one cell: its colour, or its letter where colours do not tell."""
+    letters = FAMILY_LETTERS if mark.kind == "family" else GAP_LETTERS
+    return Cell(inks.mark(letters.get(mark.name, "?"), glyphs.swatch), mark_style(mark, inks))
 
 
 def smart_pattern(text: str) -> re.Pattern[str]:

@@ -3,33 +3,38 @@
 from dataclasses import dataclass
 
 from decodescope.analyzer.formatting import duration, microseconds, number, percent
-from decodescope.analyzer.names.kernel_names import short_kernels
-from decodescope.analyzer.reports.per_step import GapRow, KernelRow, gap_rows, kernel_rows
+from decodescope.analyzer.reports.per_step import GapRow, KernelRow, gap_rows
+from decodescope.analyzer.schema.kernel_report import KernelReport
+from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
-from decodescope.tui.style.glyphs import horizontal_bar
+from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
+from decodescope.tui.panels.table_layout import table_lines
+from decodescope.tui.panels.table_rows import TableRows, text_lines
+from decodescope.tui.style.glyphs import Glyphs
 from decodescope.tui.style.palette import Inks
 
 _NAME_CELLS = 17
 _MEANING_CELLS = 31
+_MOST_KERNELS, _LEAST_NAME = 60, 12
 
 
 Cells = tuple[int, int, int]
 
 
+_TOP_KERNELS = ("name", "count", "total_ns", "critical_ns", "share", "critical_share")
+
+
 @dataclass(frozen=True, slots=True)
 class KernelTable:
-    """`families` of `rows`; counts and times are per `per` ("step" or "trace"). `critical`: times
-    and shares are of critical time, because ops overlap."""
+    """The first kernels, per `per` ("step" or "trace"). `critical`: their times and shares are
+    critical time, because ops overlap."""
 
-    noun: str
+    rows: TableRows[KernelReport]
     critical: bool
     note: str
     per: str
-    rows: tuple[KernelRow, ...]
-    families: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,54 +62,68 @@ def _text_numbers(row: KernelRow) -> str:
     return f"{row.count:>9.1f} {row.ns / 1e3:>12.1f} {row.share:>7.1%}"
 
 
+def _noun(view: View) -> str:
+    return "operators" if view.on_cpu else "kernels"
+
+
 def _steps_note(window: Window) -> str:
     steps = len(window.report.steps)
     return f"mean of {steps} steps" if steps > 1 else "one step" if steps else "whole trace"
 
 
 class KernelsPanel(Panel[KernelTable]):
-    """Name, count and µs per step, share of the kernel time, and a bar of it."""
+    """The kernels that take most time."""
 
     NAME = "kernels_top"
     PART = "window"
 
-    def pick(self, view: View, moment: Moment) -> KernelTable | Empty:
-        noun, window = "operator" if view.on_cpu else "kernel", view.window
-        if window is None:
-            return Empty(f"Top {noun}s", view.waiting)
-        rows = kernel_rows(window.report)[: len(window.families)]
-        if not rows:
-            return Empty(f"Top {noun}s", f"no {noun}s in this window", _steps_note(window))
-        critical, note = window.report.overlapping, _steps_note(window)
-        return KernelTable(noun, critical, note, window.per, rows, window.families)
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._window: Window | None = None
+        self._picked: KernelTable | Empty = Empty("", "")
+        super().__init__(brush, view, moment)
 
-    def as_text(self, data: KernelTable) -> list[str]:
-        time = "critical time" if data.critical else "kernel time"
-        head = f"top {data.noun}s ({data.note}): count and µs of {time} per {data.per}, share of it"
-        return [head, *(f"  {_text_numbers(row)}  {row.name}" for row in data.rows)]
+    def pick(self, view: View, moment: Moment) -> KernelTable | Empty:
+        if view.window is None:
+            return Empty(f"Top {_noun(view)}", view.waiting)
+        if view.window is not self._window:
+            self._window = view.window
+            self._picked = self._table(view.window, view.on_cpu)
+        return self._picked
+
+    def _table(self, window: Window, on_cpu: bool) -> KernelTable | Empty:
+        report = window.report
+        table = kernels_table(
+            report.kernels,
+            critical=report.overlapping,
+            on_cpu=on_cpu,
+            steps=len(report.steps),
+            most=_MOST_KERNELS,
+        )
+        if not table.rows:
+            return Empty(
+                f"Top {table.noun}", f"no {table.noun} in this window", _steps_note(window)
+            )
+        not_ranked_by = "total_ns" if report.overlapping else "critical_ns"
+        keys = [key for key in _TOP_KERNELS if key != not_ranked_by]
+        rows = TableRows(table.only(*keys, least=_LEAST_NAME), self._glyphs)
+        return KernelTable(rows, report.overlapping, _steps_note(window), window.per)
+
+    def as_text(self, data: KernelTable) -> list[TextLine]:
+        return [
+            self._title(data, f" per {data.per} ({data.note})"),
+            *text_lines(data.rows, self._brush.inks),
+        ]
 
     def draw(self, data: KernelTable, width: int, height: int) -> Sheet:
-        inks = self._brush.inks
-        bar = 0 if width < 44 else min(12, width // 7)
-        cells = number_cells(width)
-        names = max(width - sum(cells) - (bar + 1 if bar else 0), 6)
-        head = Row().left(data.noun, names, inks.dim).right(f"/{data.per}", cells[0], inks.dim)
-        unit = "crit. µs" if data.critical and cells[1] > len("crit. µs") else "µs"
-        head.right(unit, cells[1], inks.dim).right("share", cells[2], inks.dim)
-        rows = [head]
-        largest = max(row.share for row in data.rows)
-        shown = list(zip(data.families, data.rows, strict=True))[: max(height - 1, 0)]
-        short = short_kernels((kernel.name for _, kernel in shown), names - 1)
-        for family, kernel in shown:
-            row = Row().left(short[kernel.name], names, inks.text)
-            _numbers(row, cells, kernel, inks)
-            if bar:
-                share = kernel.share / largest if largest > 0 else 0.0
-                piece = horizontal_bar(share, bar, self._brush.glyphs)
-                row.add(" ", inks.text).add(piece, inks.family(family))
-            rows.append(row)
+        rows = table_lines(data.rows, width, height, self._brush)
+        return Sheet(rows, self._title(data, ""), data.note)
+
+    def _title(self, data: KernelTable, more: str) -> str:
         by = " by critical time" if data.critical else ""
-        return Sheet(rows, f"Top {data.noun}s{by}", data.note)
+        return f"Top {data.rows.table.noun}{by}{more}"
+
+    def _glyphs(self) -> Glyphs:
+        return self._brush.glyphs
 
 
 class GapsPanel(Panel[GapTable]):

@@ -45,7 +45,7 @@ class ChangesTable(ComparisonTable):
         rows = self.changes(pair, (first.window, side.window), names)
         if not len(rows):
             return Empty(title, f"no {self.WHAT} to compare in these windows")
-        what = rows.columns[0].title.capitalize()
+        what = rows.columns[0].heading.capitalize()
         self._title = f"{what}s: {first.name} to {side.name}"
         return rows
 

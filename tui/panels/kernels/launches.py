@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.formatting import UNKNOWN, extent_text, microseconds
 from decodescope.analyzer.names.names import cut_middle
-from decodescope.tui.panels.kernels.rows import blocks_of
+from decodescope.analyzer.tables.kernels_table import blocks_of
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
 from decodescope.tui.style.palette import Inks
 
@@ -132,7 +132,8 @@ class LaunchRows(Rows):
 
     def _column(self, column: int) -> "Int64s":
         device = (self._device,) if self._several else ()
-        blocks = (*(blocks_of(shape.grid) for shape in self._analysis.trace.shapes), -1)
+        grids = (shape.grid for shape in self._analysis.trace.shapes)
+        blocks = (*(-1 if grid is None else blocks_of(grid) for grid in grids), -1)
         columns: tuple[Int64s, ...] = (
             *(self._at_ns, self._step, *self._times, *device, self._stream),
             *(_ranked(self._shape, blocks), _ranked(self._node, self._paths)),
