@@ -16,10 +16,22 @@ from markupsafe import Markup
 from decodescope.analyzer import formatting
 from decodescope.analyzer.formatting import UNKNOWN, percent, significant
 from decodescope.analyzer.html.tables import breakable, table_html
-from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.tables.communication_table import communication_table
+from decodescope.analyzer.tables.devices_table import devices_table, streams_table
+from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
+from decodescope.analyzer.tables.gaps_table import longest_gaps_table
+from decodescope.analyzer.tables.interruptions_table import (
+    interruptions_table,
+    median_steps_table,
+    steady_table,
+)
 from decodescope.analyzer.tables.kernels_table import kernels_table
+from decodescope.analyzer.tables.launch_calls_table import launch_apis_table, launch_times_table
+from decodescope.analyzer.tables.ranges_table import ranges_table
+from decodescope.analyzer.tables.roles_table import roles_table
+from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
 from decodescope.analyzer.vocabulary import words
 from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,
@@ -30,6 +42,27 @@ from decodescope.analyzer.vocabulary.class_colors import (
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"
+# The tables that the templates draw, by their names there.
+_TABLES = {
+    table.__name__: table
+    for table in (
+        communication_table,
+        devices_table,
+        gap_classes_table,
+        interruptions_table,
+        kernels_table,
+        launch_apis_table,
+        launch_times_table,
+        longest_gaps_table,
+        median_steps_table,
+        ranges_table,
+        roles_table,
+        steady_table,
+        step_kinds_table,
+        steps_table,
+        streams_table,
+    )
+}
 
 
 def render_page(**values: Any) -> str:
@@ -58,24 +91,16 @@ def _environment() -> Environment:
         "percent": formatting.percent,
         "rate": formatting.rate,
         "cut": cut_middle,
-        "extent": formatting.extent_text,
-        "short_kernels": short_kernels,
         "breakable": breakable,
         "beaten": words.beaten_text,
         "bound": words.bound_words,
-        "flops": formatting.flops_rate,
         "change": words.change_text,
         "exact": words.exact_microseconds,
         "exact_change": words.exact_change,
         "step_part": words.step_part_words,
         "interval": lambda found: formatting.interval_text(found, significant),
-        "causes": words.gap_causes,
         "overlap": words.overlap_words,
         "layers": words.layers_words,
-        "step_sizes": words.step_sizes,
-        "role_rate": words.role_rate,
-        "role_limit": words.role_limit,
-        "role_of_limit": words.role_of_limit,
         "part": words.part_words,
         "speed": words.speed_text,
         "straggler": words.straggler_text,
@@ -85,7 +110,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "share": share,
         "table": table_html,
-        "kernels_table": kernels_table,
+        "t": _TABLES,
         "standings_note": words.STANDINGS_NOTE,
         "step_note": words.STEP_NOTE,
         "unknown": UNKNOWN,

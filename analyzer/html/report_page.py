@@ -17,7 +17,6 @@ from decodescope.analyzer.html.svg_roles import roles_svg
 from decodescope.analyzer.html.svg_standings import standings_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import Bar, composition_svg, waterfalls_svg
-from decodescope.analyzer.names.names import RangeRow, range_rows
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.comparison_report import (
     Comparison,
@@ -69,7 +68,6 @@ class _ViewPage(VariantView):
     launch_charts: tuple[Captioned, ...]
     queue_chart: Markup | None
     roles_chart: Markup | None
-    ranges: list[RangeRow]
 
     @property
     def gap_classes(self) -> list[str]:
@@ -156,7 +154,6 @@ def _view_page(number: int, view: VariantView, bounds: Sequence[int]) -> _ViewPa
         launch_charts=_launch_charts(view.name, report.launches),
         queue_chart=queue_svg(view.name, queue) if queue is not None else None,
         roles_chart=roles_svg(view.name, report.roles),
-        ranges=range_rows(report.ranges),
     )
 
 

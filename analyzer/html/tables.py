@@ -10,7 +10,7 @@ from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
 
 Row = TypeVar("Row")
-_CODE_CELLS = 60
+_CODE_CELLS, _INDENT_PX = 60, 16
 _ROW_CLASSES: dict[Tone, str] = {"dim": "sub", "strong": "total"}
 
 
@@ -41,7 +41,8 @@ def breakable(name: str) -> Markup:
 def _row(table: Table[Row], columns: tuple[Column[Row], ...], row: Row) -> str:
     tone = table.tone(row) if table.tone is not None else "plain"
     cells = "".join(_cell(table, column, row, place == 0) for place, column in enumerate(columns))
-    return f"<tr{_class(_ROW_CLASSES.get(tone, ''))}>{cells}</tr>\n"
+    depth = f" data-depth='{table.depth(row)}'" if table.depth is not None else ""
+    return f"<tr{_class(_ROW_CLASSES.get(tone, ''))}{depth}>{cells}</tr>\n"
 
 
 def _cell(table: Table[Row], column: Column[Row], row: Row, first: bool) -> str:
@@ -51,13 +52,16 @@ def _cell(table: Table[Row], column: Column[Row], row: Row, first: bool) -> str:
     if column.code and isinstance(figure, str):
         attributes = f" title='{_text(figure)}'"
     if first:
+        if table.depth is not None:
+            padding = f"padding-left:{table.depth(row) * _INDENT_PX}px"
+            shown = Markup(f"<span class='label' style='{padding}'>{shown}</span>")
         swatch = _swatch(table.mark(row)) if table.mark is not None else ""
         name = "name" if column.code else "n" if column.unit.number else ""
         return f"<th scope='row'{_class(name)}{attributes}>{swatch}{shown}</th>"
     if column.code:
         return f"<td class='name'{attributes}>{shown}</td>"
     if not column.unit.number:
-        return f"<td class='nowrap'>{shown}</td>"
+        return f"<td>{shown}</td>" if column.wrap else f"<td class='nowrap'>{shown}</td>"
     value = column.sorted_by(row)
     attributes = "" if value is None else f" data-v='{value}'"
     if column.bar:
@@ -68,6 +72,8 @@ def _cell(table: Table[Row], column: Column[Row], row: Row, first: bool) -> str:
 
 
 def _swatch(mark: Mark) -> str:
+    if not mark.name:
+        return ""
     kind = "f" if mark.kind == "family" else "g"
     return (
         "<svg class='swatch' viewBox='0 0 14 12' aria-hidden='true'>"

@@ -31,6 +31,7 @@ class Column(Generic[Row]):
     column takes the room that the others leave, at least `least` cells. A column with `shown` False
     is in CSV only; one in which no row has a figure is on no screen. `bar` is how many cells a bar
     of a share has, 0 for none. `code`: names from code, which may break between their parts.
+    `wrap`: the texts of a flexible column continue on the next line, where an output has one.
     """
 
     key: str
@@ -49,6 +50,7 @@ class Column(Generic[Row]):
     tone: Tone | Callable[[Row], Tone] = "plain"
     bar: int = 0
     code: bool = False
+    wrap: bool = False
 
     @property
     def heading(self) -> str:
@@ -105,7 +107,8 @@ class Table(Generic[Row]):
 
     `noun` is what rows are, in the plural. Where `rows` are only the first ones, `total` is how
     many there are. `key` is what stays the same if the rows are replaced by later ones, `search`
-    the text that a filter looks in (the cells, without it), `tone` that of a whole row.
+    the text that a filter looks in (the cells, without it), `tone` that of a whole row, `depth` how
+    deep a row is in a tree.
     """
 
     noun: str
@@ -116,6 +119,7 @@ class Table(Generic[Row]):
     search: Callable[[Row], str] | None = None
     mark: Callable[[Row], Mark] | None = None
     tone: Callable[[Row], Tone] | None = None
+    depth: Callable[[Row], int] | None = None
 
     @property
     def more(self) -> int:

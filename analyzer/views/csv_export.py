@@ -15,9 +15,11 @@ from msgspec import Struct
 
 from decodescope.analyzer.formatting import extent_text
 from decodescope.analyzer.plain import plain_line
-from decodescope.analyzer.schema.report import Report, StreamReport
+from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.columns import Table
+from decodescope.analyzer.tables.gap_classes_table import stream_gaps_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
+from decodescope.analyzer.tables.ranges_table import ranges_table
 
 Row = TypeVar("Row")
 _Cell = str | int | float | None
@@ -72,28 +74,12 @@ def _extent(value: _Cell | tuple[int, int, int]) -> _Cell:
 
 
 def _ranges(report: Report) -> tuple[_Row, list[_Row]]:
-    header: tuple[str, ...] = ("path", "kind", "gpu_ns", "idle_ns", "gpu_ops", "launch_calls")
-    header += ("confidence", "matched", "critical_ns")
-    return header, [_figures(one, header) for one in report.ranges]
+    return _of_table(ranges_table(report))
+
+
+def _gaps(report: Report) -> tuple[_Row, list[_Row]]:
+    return _of_table(stream_gaps_table(report))
 
 
 def _figures(found: Struct | None, names: Iterable[str]) -> _Row:
     return [None if found is None else getattr(found, name) for name in names]
-
-
-def _gaps(report: Report) -> tuple[_Row, list[_Row]]:
-    header = ("device", "stream", "class", "label", "count", "total_ns", "max_ns")
-    return header, [
-        (device.device, stream.stream, *row)
-        for device in report.devices
-        for stream in device.streams
-        for row in _stream_gaps(stream)
-    ]
-
-
-def _stream_gaps(stream: StreamReport) -> Iterable[tuple[str | int, ...]]:
-    for name, total in stream.gaps.items():
-        split = stream.host_wait if name == "host_wait" else {"": total}
-        for label, part in split.items():
-            if part.count:
-                yield (name, label, part.count, part.total_ns, part.max_ns)

@@ -20,21 +20,26 @@ def rich_table(table: Table[Row], width: int) -> RenderableType:
     """The columns that fit in `width`, the least important dropped first; a last line says how many
     rows are left out. A flexible column has the room that the others leave."""
     columns = [*table.shown(), *_bars(table)]
-    cells = [[column.cell(row, width) for row in table.rows] for column in columns]
+    cells = [_cells(table, column, width) for column in columns]
     natural = [
         max(map(cell_len, (column.heading, *texts)))
         for column, texts in zip(columns, cells, strict=True)
     ]
     shown = _fitting(columns, natural, width)
     fixed = sum(natural[place] for place in shown if not columns[place].flexible)
-    room = width - fixed - _GAP * (len(shown) - 1)
-    flexible = sum(columns[place].flexible for place in shown)
+    flexible = [place for place in shown if columns[place].flexible]
+    room = (width - fixed - _GAP * (len(shown) - 1)) // max(len(flexible), 1)
     drawn = plain_table()
     for place in shown:
         column = columns[place]
-        drawn.add_column(column.heading, justify=column.align, no_wrap=True)
-        if column.flexible and natural[place] > room // flexible:
-            cells[place] = [column.cell(row, room // flexible) for row in table.rows]
+        drawn.add_column(
+            column.heading,
+            justify=column.align,
+            no_wrap=not column.wrap,
+            max_width=room if column.wrap else None,
+        )
+        if column.flexible and natural[place] > room:
+            cells[place] = _cells(table, column, room)
     for number, row in enumerate(table.rows):
         style = _STYLES.get(table.tone(row)) if table.tone is not None else None
         drawn.add_row(*(Text(cells[place][number]) for place in shown), style=style)
@@ -43,18 +48,26 @@ def rich_table(table: Table[Row], width: int) -> RenderableType:
     return Group(drawn, Text(f"and {table.more} more {table.noun}", style="dim"))
 
 
+def _cells(table: Table[Row], column: Column[Row], room: int) -> list[str]:
+    """The texts of a column; in a tree, the first one is indented."""
+    if table.depth is None or column is not table.columns[0]:
+        return [column.cell(row, None if column.wrap else room) for row in table.rows]
+    indents = ("  " * table.depth(row) for row in table.rows)
+    return [
+        indent + column.cell(row, max(room - len(indent), 1))
+        for indent, row in zip(indents, table.rows, strict=True)
+    ]
+
+
 def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int) -> list[int]:
     """The places of the columns to show: details only where no flexible column is cut for them."""
 
-    def need(least: int) -> list[int]:
-        return [
-            min(cells, max(least, 1)) if column.flexible else cells
-            for column, cells in zip(columns, natural, strict=True)
-        ]
-
     whole = kept_columns(columns, natural, width, _GAP)
-    least = max(width // 4, 1)
-    kept = kept_columns(columns, need(least), width, _GAP)
+    need = [
+        min(cells, column.least, width // 4) if column.flexible else cells
+        for column, cells in zip(columns, natural, strict=True)
+    ]
+    kept = kept_columns(columns, need, width, _GAP)
     details = {place for place in whole if columns[place].priority >= DETAIL}
     return [place for place in kept if columns[place].priority < DETAIL or place in details]
 

@@ -5,38 +5,22 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from decodescope.analyzer.formatting import UNKNOWN, count, duration, percent
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import RangeKind
+from decodescope.analyzer.tables.ranges_table import table_of_lines
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.panel import Brush, Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
-from decodescope.tui.panels.table_rows import Cell, Column, Rows
+from decodescope.tui.panels.table_rows import Cell, Rows, drawing_of
 from decodescope.tui.style.palette import Inks
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.views.folded_ranges import RangeLine
+    from decodescope.analyzer.tables.range_lines import RangeLine
 
 TITLE = "Ranges"
-_CERTAINTY = {"exact": 2, "partial": 1, "none": 0}
-
-
-def columns(critical: bool, on_cpu: bool) -> tuple[Column, ...]:
-    """The columns; the time is critical time where ops overlap."""
-    return (
-        Column("range", "left", first="up", flexible=True, least=24),
-        Column("critical" if critical else "time" if on_cpu else "GPU time", least=7),
-        Column("share", priority=1, least=6),
-        Column("idle", priority=2, least=7),
-        Column("launches", priority=4),
-        Column("ops" if on_cpu else "GPU ops", priority=5),
-        Column("each", priority=3, least=7),
-        Column("spread", priority=6),
-        Column("attributed", "left", priority=7, first="up"),
-    )
 
 
 class RangeRows(Rows):
@@ -46,8 +30,9 @@ class RangeRows(Rows):
         self, lines: Sequence["RangeLine"], closed: frozenset[str], window: Window,
         within: str | None,
     ) -> None:  # fmt: skip
-        report = window.report
-        self.columns = columns(report.overlapping, report.on_cpu)
+        table = table_of_lines(lines, window.report, folded=True)
+        self.columns = table.shown()
+        self._drawings = [drawing_of(column) for column in self.columns[1:]]
         hidden: set[str] = set()
         self.lines: list[RangeLine] = []
         for line in lines:
@@ -80,26 +65,14 @@ class RangeRows(Rows):
         style = _style(found.kind, inks)
         if self._within == found.path:
             style = inks.accent
-        matched = "" if found.matched is None else f" {found.matched:.0%}"
-        sure = inks.dim if found.confidence == "exact" else inks.warn
-        spread = UNKNOWN if line.spread is None else f"{line.spread:.0%}"
-        return (
-            Cell(f"{indent}{sign} {label}{many}", style),
-            Cell(duration(line.time_ns), inks.strong),
-            Cell(f"{percent(line.share)} %"),
-            Cell(duration(found.idle_ns)),
-            Cell(count(found.launch_calls)),
-            Cell(count(found.gpu_ops)),
-            Cell(duration(line.mean_ns) if several else "", inks.dim),
-            Cell(spread if several else "", inks.dim),
-            Cell("inferred" if found.kind == "inferred" else found.confidence + matched, sure),
-        )
+        first = Cell(f"{indent}{sign} {label}{many}", style)
+        return [first, *(draw(line, inks, room) for draw in self._drawings)]
 
     def text(self, row: int) -> str:
         return self.lines[row].found.path
 
     def values(self, column: int) -> Sequence[object]:
-        return [_values(line)[column] for line in self.lines]
+        return [self.columns[column].sorted_by(line) for line in self.lines]
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         if column is None:
@@ -109,7 +82,10 @@ class RangeRows(Rows):
             below.setdefault(line.above, []).append(row)
         values = self.values(column)
         for siblings in below.values():
-            siblings.sort(key=lambda row: values[row], reverse=down)  # type: ignore[arg-type,return-value]
+            known = [row for row in siblings if values[row] is not None]
+            lost = [row for row in siblings if values[row] is None]
+            known.sort(key=lambda row: values[row], reverse=down)  # type: ignore[arg-type,return-value]
+            siblings[:] = known + lost
         ordered: list[int] = []
         pending = below.get(None, [])[::-1]
         while pending:
@@ -148,7 +124,7 @@ class RangeTreePanel(TablePanel):
         return view.window, view.waiting, view.selection.within, self._folded, self._by_layer
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        from decodescope.analyzer.views.folded_ranges import range_lines
+        from decodescope.analyzer.tables.range_lines import range_lines
 
         window = view.window
         if window is None:
@@ -235,18 +211,3 @@ def _style(kind: RangeKind, inks: Inks) -> Style:
     if kind == "operator":
         return inks.dim
     return inks.text + Style(italic=True) if kind == "inferred" else inks.text
-
-
-def _values(line: "RangeLine") -> tuple[str | float, ...]:
-    found = line.found
-    return (
-        line.label,
-        line.time_ns,
-        line.share or 0.0,
-        found.idle_ns,
-        found.launch_calls,
-        found.gpu_ops,
-        line.mean_ns,
-        line.spread or 0.0,
-        _CERTAINTY[found.confidence],
-    )

@@ -50,6 +50,21 @@ class TableLayout:
             lines = [(row, data.cells(row, brush.inks, room)) for row in visible]
         return lines
 
+    def lines(self, rows: Rows, width: int, height: int, brush: Brush) -> list[Row]:
+        """The titles and the first rows."""
+        fitted = self.fit(rows, range(min(len(rows), max(height - 1, 0))), width, None, brush)
+        lines = [self.titles(rows.columns, None, True, brush)]
+        for _, cells in fitted:
+            lines.append(self.line(rows.columns, cells, False, False, width, brush))
+        return lines
+
+    def shows(self, rows: Rows, key: str) -> bool:
+        """Whether the last lines have room for a column."""
+        return any(
+            cells and column.key == key
+            for column, cells in zip(rows.columns, self._cells, strict=True)
+        )
+
     def titles(self, columns: Columns, by: int | None, down: bool, brush: Brush) -> Row:
         """The line of titles; the column that rows are sorted `by` has an arrow."""
         inks, row = brush.inks, Row()
@@ -106,10 +121,4 @@ class TableLayout:
 
 def table_lines(rows: Rows, width: int, height: int, brush: Brush) -> list[Row]:
     """The titles and the first rows of a table that does not scroll."""
-    layout = TableLayout()
-    lines = layout.fit(rows, range(min(len(rows), max(height - 1, 0))), width, None, brush)
-    titles = layout.titles(rows.columns, None, True, brush)
-    return [
-        titles,
-        *(layout.line(rows.columns, cells, False, False, width, brush) for _, cells in lines),
-    ]
+    return TableLayout().lines(rows, width, height, brush)

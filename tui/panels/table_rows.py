@@ -147,7 +147,7 @@ class TableRows(Rows, Generic[Record]):
         if table.mark is not None:
             drawn.append(_swatches(table.mark, glyphs))
         for column in table.shown():
-            drawn.append((column, _texts(column, table.tone)))
+            drawn.append((column, drawing_of(column, table.tone)))
             if column.bar:
                 most = max((column.figure(record) or 0.0 for record in table.rows), default=0.0)
                 drawn.append(_bars(column, most, table.mark, glyphs))
@@ -182,7 +182,9 @@ class TableRows(Rows, Generic[Record]):
         return {self.table.key(record): row for row, record in enumerate(self.table.rows)}
 
 
-def _texts(column: Declared[Record], of_row: Callable[[Record], Tone] | None) -> Drawing[Record]:
+def drawing_of(
+    column: Declared[Record], of_row: Callable[[Record], Tone] | None = None
+) -> Drawing[Record]:
     """Draws the cells of a column, in their own tone or else in that of the row."""
 
     def draw(record: Record, inks: Inks, room: int) -> Cell:

@@ -2,25 +2,17 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.formatting import duration, microseconds, number, percent
-from decodescope.analyzer.reports.per_step import GapRow, KernelRow, gap_rows
 from decodescope.analyzer.schema.kernel_report import KernelReport
+from decodescope.analyzer.tables.gap_classes_table import GapClassRow, idle_by_class_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
-from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
-from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
-from decodescope.tui.panels.table_layout import table_lines
+from decodescope.tui.panels.table_layout import TableLayout, table_lines
 from decodescope.tui.panels.table_rows import TableRows, text_lines
 from decodescope.tui.style.glyphs import Glyphs
-from decodescope.tui.style.palette import Inks
 
-_NAME_CELLS = 17
-_MEANING_CELLS = 31
+_GAPS_TITLE = "Idle gaps"
 _MOST_KERNELS, _LEAST_NAME = 60, 12
-
-
-Cells = tuple[int, int, int]
 
 
 _TOP_KERNELS = ("name", "count", "total_ns", "critical_ns", "share", "critical_share")
@@ -39,27 +31,11 @@ class KernelTable:
 
 @dataclass(frozen=True, slots=True)
 class GapTable:
-    """`meanings` of the gap classes in plain words."""
+    """The classes of gaps, per `per`."""
 
+    rows: TableRows[GapClassRow]
     note: str
     per: str
-    rows: tuple[GapRow, ...]
-    meanings: dict[str, str]
-
-
-def number_cells(width: int) -> Cells:
-    """Cells of the columns count, µs and share in a table of `width` cells."""
-    return (7, 9, 8) if width >= 46 else (6, 7, 7)
-
-
-def _numbers(row: Row, cells: Cells, table_row: KernelRow, inks: Inks) -> Row:
-    row.right(number(table_row.count), cells[0], inks.text)
-    row.right(microseconds(table_row.ns), cells[1], inks.strong)
-    return row.right(f"{percent(table_row.share)} %", cells[2], inks.text)
-
-
-def _text_numbers(row: KernelRow) -> str:
-    return f"{row.count:>9.1f} {row.ns / 1e3:>12.1f} {row.share:>7.1%}"
 
 
 def _noun(view: View) -> str:
@@ -127,43 +103,44 @@ class KernelsPanel(Panel[KernelTable]):
 
 
 class GapsPanel(Panel[GapTable]):
-    """Class, meaning, gaps and time per step, share of the window, the largest gap."""
+    """The classes of gaps; their meaning stands beside them, or below where rows are left."""
 
     NAME = "gaps_top"
     PART = "window"
 
+    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
+        self._window: Window | None = None
+        self._picked: GapTable | Empty = Empty("", "")
+        super().__init__(brush, view, moment)
+
     def pick(self, view: View, moment: Moment) -> GapTable | Empty:
         if view.window is None:
-            return Empty("Idle gaps", view.waiting)
-        note, rows = _steps_note(view.window), gap_rows(view.window.report)
-        if not rows:
-            return Empty("Idle gaps", "no gaps in this window", note)
-        return GapTable(
-            note, view.window.per, rows, CPU_GAP_MEANINGS if view.on_cpu else GAP_MEANINGS
-        )
+            return Empty(_GAPS_TITLE, view.waiting)
+        if view.window is not self._window:
+            self._window = view.window
+            self._picked = self._table(view.window)
+        return self._picked
 
-    def as_text(self, data: GapTable) -> list[str]:
-        head = f"idle gaps ({data.note}): gaps and µs per {data.per}, share of the window"
-        return [head, *(f"  {gap.name:<16} {_text_numbers(gap)}" for gap in data.rows)]
+    def _table(self, window: Window) -> GapTable | Empty:
+        table = idle_by_class_table(window.report, len(window.report.steps))
+        if not table.rows:
+            return Empty(_GAPS_TITLE, "no gaps in this window", _steps_note(window))
+        return GapTable(TableRows(table, self._glyphs), _steps_note(window), window.per)
+
+    def as_text(self, data: GapTable) -> list[TextLine]:
+        title = f"{_GAPS_TITLE} per {data.per} ({data.note})"
+        return [title, *text_lines(data.rows, self._brush.inks)]
 
     def draw(self, data: GapTable, width: int, height: int) -> Sheet:
-        inks, cells = self._brush.inks, number_cells(width)
-        largest = 10 if width >= _NAME_CELLS + sum(cells) + 10 else 0
-        meaning = width - _NAME_CELLS - sum(cells) - largest
-        meaning = meaning if meaning >= _MEANING_CELLS else 0
-        names = width - sum(cells) - largest - meaning
-        head = Row().left("idle because", names, inks.dim).left(" meaning", meaning, inks.dim)
-        head.right(f"/{data.per}", cells[0], inks.dim).right("µs", cells[1], inks.dim)
-        head.right("window", cells[2], inks.dim).right("largest", largest, inks.dim)
+        layout = TableLayout()
+        head, *lines = layout.lines(data.rows, width, height, self._brush)
+        if layout.shows(data.rows, "meaning") or height <= 2 * len(lines):
+            return Sheet([head, *lines], _GAPS_TITLE, data.note)
+        meaning = next(column for column in data.rows.table.columns if column.key == "meaning")
         rows = [head]
-        for gap in data.rows[: max(height - 1, 0)]:
-            words = data.meanings.get(gap.name, "")
-            letter = GAP_LETTERS.get(gap.name, "?")
-            swatch = inks.mark(letter, self._brush.glyphs.swatch)
-            row = Row().add(f"{swatch} ", inks.gap(gap.name))
-            row.left(gap.name, names - 2, inks.text).left(f" {words}", meaning, inks.dim)
-            _numbers(row, cells, gap, inks).right(duration(gap.max_ns), largest, inks.dim)
-            rows.append(row)
-            if not meaning and height > 2 * len(data.rows):
-                rows.append(Row().to(2).add(words, inks.faint))
-        return Sheet(rows, "Idle gaps", data.note)
+        for line, gaps in zip(lines, data.rows.table.rows, strict=False):
+            rows += [line, Row().to(2).add(meaning.cell(gaps), self._brush.inks.faint)]
+        return Sheet(rows, _GAPS_TITLE, data.note)
+
+    def _glyphs(self) -> Glyphs:
+        return self._brush.glyphs

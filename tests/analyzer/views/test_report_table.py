@@ -69,7 +69,7 @@ def line_with(text: str, start: str) -> str:
 def test_rooflines_are_shown_beside_their_kernels() -> None:
     text = table_text(rich_report(), "kernel", 100)
     assert line_with(text, "vectorized").split()[-3:] == ["2,400", "50.0", "memory"]
-    assert "of limit" in line_with(table_text(rich_report(), "kernel", 60), "kernel")
+    assert "of limit" in line_with(table_text(rich_report(), "kernel", 60), "kernel  ")
     bare = [msgspec.structs.replace(k, roofline=None) for k in rich_report().kernels]
     assert "of limit" not in table_text(msgspec.structs.replace(rich_report(), kernels=bare))
 
