@@ -17,9 +17,9 @@ from markupsafe import Markup
 
 from decodescope.analyzer import formatting
 from decodescope.analyzer.formatting import UNKNOWN, percent, significant
+from decodescope.analyzer.names.kernel_names import short_kernels
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.plain import plain_line
-from decodescope.analyzer.views.kernel_names import short_kernels
-from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.vocabulary import words
 from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,

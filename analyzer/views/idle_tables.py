@@ -7,6 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.names.kernel_names import short_kernels
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     DeviceReport,
@@ -16,8 +18,6 @@ from decodescope.analyzer.schema.report import (
     StepReport,
     StreamReport,
 )
-from decodescope.analyzer.views.kernel_names import short_kernels
-from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table
 from decodescope.analyzer.vocabulary.words import device_words, gap_causes, ops_word
 
