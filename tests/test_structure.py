@@ -17,7 +17,7 @@ WRITERS = {
     "from_ansi": set(),
 }
 # What makes a temporary folder, and where: there, one that was left by a killed process is removed.
-FOLDERS = {"mkdtemp": {"analyzer/work_folders.py"}, "TemporaryDirectory": set()}
+FOLDERS = {"mkdtemp": {"analyzer/io/work_folders.py"}, "TemporaryDirectory": set()}
 MAX_FILES, MAX_LINES, MAX_PARAMETERS = 25, 80, 8
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

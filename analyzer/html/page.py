@@ -15,9 +15,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from decodescope.analyzer import formatting
-from decodescope.analyzer.formatting import UNKNOWN, percent, significant
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text import formatting
+from decodescope.analyzer.text.formatting import UNKNOWN, percent, significant
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views import words
 from decodescope.analyzer.views.class_colors import (
     FAMILY_COLORS,

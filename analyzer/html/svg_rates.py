@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from decodescope.analyzer.formatting import rate
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
 from decodescope.analyzer.schema.comparison_report import (
     ChangeVerdict,
@@ -13,6 +12,7 @@ from decodescope.analyzer.schema.comparison_report import (
     SpeedRatio,
     VariantRates,
 )
+from decodescope.analyzer.text.formatting import rate
 from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.words import speed_text
 

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from decodescope.analyzer.formatting import rate
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
 from decodescope.analyzer.schema.comparison_report import Standing, VariantRates
+from decodescope.analyzer.text.formatting import rate
 from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.words import beaten_text
 

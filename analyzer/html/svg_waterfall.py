@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from decodescope.analyzer.formatting import duration, percent
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
 from decodescope.analyzer.schema.report import WaterfallPart
+from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.words import part_words
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, percent
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     DeviceReport,
@@ -16,6 +15,7 @@ from decodescope.analyzer.schema.report import (
     StepReport,
     StreamReport,
 )
+from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.views.kernel_names import short_kernels
 from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table

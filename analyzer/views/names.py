@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.report import RangeReport
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.mangled import readable_kernel
 
 NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\bat::native::|\bat::|\bc10::|^void ")

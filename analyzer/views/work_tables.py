@@ -7,14 +7,6 @@ from functools import partial
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import (
-    UNKNOWN,
-    count,
-    duration,
-    number,
-    percent,
-    significant,
-)
 from decodescope.analyzer.schema.kernel_report import KernelReport, Roofline
 from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
 from decodescope.analyzer.schema.report import (
@@ -23,6 +15,14 @@ from decodescope.analyzer.schema.report import (
     StepReport,
 )
 from decodescope.analyzer.schema.structure_report import StepKindReport
+from decodescope.analyzer.text.formatting import (
+    UNKNOWN,
+    count,
+    duration,
+    number,
+    percent,
+    significant,
+)
 from decodescope.analyzer.views.kernel_names import short_kernels
 from decodescope.analyzer.views.names import RangeRow, cut_middle, range_rows
 from decodescope.analyzer.views.table_parts import (

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
+from decodescope.analyzer.schema.launch_report import Percentiles
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
     count,
@@ -12,8 +14,6 @@ from decodescope.analyzer.formatting import (
     percent,
     significant,
 )
-from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
-from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.views.mangled import readable_kernel
 from decodescope.analyzer.views.words import device_words
 from decodescope.tui.model.details.line import DetailLine

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.formatting import count, duration, percent
 from decodescope.analyzer.schema.report import RangeReport, Report
+from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.views.kernel_names import short_kernels
 from decodescope.analyzer.views.words import INFERRED_NOTE, ops_word
 from decodescope.tui.model.details.line import DetailLine

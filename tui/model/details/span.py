@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.views.mangled import readable_kernel
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window

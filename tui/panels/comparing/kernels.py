@@ -3,9 +3,9 @@
 from functools import partial
 
 from decodescope.analyzer.comparing.kernel_changes import KernelChange, kernel_changes
-from decodescope.analyzer.formatting import microseconds, number
 from decodescope.analyzer.schema.comparison_report import Pair
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.text.formatting import microseconds, number
 from decodescope.analyzer.views.kernel_names import ShortNames
 from decodescope.analyzer.views.words import change_text
 from decodescope.tui.panels.comparing.changes import (

@@ -4,8 +4,8 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.schema.report import GapReport
+from decodescope.analyzer.text.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.views.class_colors import GAP_LETTERS
 from decodescope.analyzer.views.kernel_names import ShortNames
 from decodescope.analyzer.views.names import cut_middle, cut_start

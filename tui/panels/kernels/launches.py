@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import UNKNOWN, extent_text, microseconds
+from decodescope.analyzer.text.formatting import UNKNOWN, extent_text, microseconds
 from decodescope.analyzer.views.names import cut_middle
 from decodescope.tui.panels.kernels.rows import blocks_of
 from decodescope.tui.panels.table_rows import Cell, Column, Rows

@@ -4,7 +4,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.schema.kernel_report import KernelReport
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     extent_text,
     microseconds,
@@ -12,7 +13,6 @@ from decodescope.analyzer.formatting import (
     percent,
     significant,
 )
-from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.views.class_colors import FAMILY_LETTERS
 from decodescope.analyzer.views.kernel_names import ShortNames
 from decodescope.analyzer.views.mangled import readable_kernel
