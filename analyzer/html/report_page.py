@@ -31,7 +31,7 @@ from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.timing.op_families import FAMILIES, op_families
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.views.names import RangeRow, range_rows
-from decodescope.analyzer.views.words import ops_word
+from decodescope.analyzer.vocabulary.words import ops_word
 
 _SIMILAR = 0.6
 _LAUNCH_CHART_PX = 362.0

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing
 from decodescope.analyzer.schema.structure_report import RoleReport
 from decodescope.analyzer.text.formatting import duration, percent
-from decodescope.analyzer.views.class_colors import ROLE_FAMILIES
+from decodescope.analyzer.vocabulary.class_colors import ROLE_FAMILIES
 
 _BAR_PX, _LETTER_PX = 30.0, 6.6
 

@@ -8,7 +8,7 @@ from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
 from decodescope.analyzer.schema.report import WaterfallPart
 from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.analyzer.views.names import cut_middle
-from decodescope.analyzer.views.words import part_words
+from decodescope.analyzer.vocabulary.words import part_words
 
 _LEFT, _RIGHT = 150.0, 80.0
 _PLOT = CHART_WIDTH - _LEFT - _RIGHT

@@ -34,7 +34,12 @@ from decodescope.analyzer.views.pair_sections import (
     speed_section,
 )
 from decodescope.analyzer.views.step_change_sections import step_change_sections
-from decodescope.analyzer.views.words import STANDINGS_NOTE, beaten_text, device_words, part_words
+from decodescope.analyzer.vocabulary.words import (
+    STANDINGS_NOTE,
+    beaten_text,
+    device_words,
+    part_words,
+)
 
 _UNPROFILED_STEP, _PROFILED_STEP = "step, unprofiled", "step, profiled"
 

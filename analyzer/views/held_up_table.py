@@ -11,7 +11,7 @@ from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table
-from decodescope.analyzer.views.words import device_words
+from decodescope.analyzer.vocabulary.words import device_words
 
 _ROWS, _KINDS = 10, 6
 _FIGURES_CELLS = 62

@@ -12,7 +12,7 @@ from decodescope.analyzer.text.formatting import (
     number,
     ratio_text,
 )
-from decodescope.analyzer.views.words import change_text, verdict_words
+from decodescope.analyzer.vocabulary.words import change_text, verdict_words
 
 _RANGE_ROWS = 12
 

@@ -22,7 +22,7 @@ from decodescope.analyzer.views.table_parts import (
     section,
 )
 from decodescope.analyzer.views.waiting_table import waiting_sections
-from decodescope.analyzer.views.words import bound_words
+from decodescope.analyzer.vocabulary.words import bound_words
 
 _FILE_CELLS = 24
 

@@ -25,7 +25,6 @@ from decodescope.analyzer.views.table_parts import (
     waterfall_section,
 )
 from decodescope.analyzer.views.waiting_table import waiting_sections
-from decodescope.analyzer.views.words import device_words, overlap_words
 from decodescope.analyzer.views.work_tables import (
     attribution_line,
     kernels_table,
@@ -34,6 +33,7 @@ from decodescope.analyzer.views.work_tables import (
     step_kinds_table,
     steps_table,
 )
+from decodescope.analyzer.vocabulary.words import device_words, overlap_words
 
 _FOCUS_ROWS, _OTHER_ROWS = 30, 10
 

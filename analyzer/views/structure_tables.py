@@ -13,7 +13,7 @@ from decodescope.analyzer.views.table_parts import (
     Column,
     columns_table,
 )
-from decodescope.analyzer.views.words import (
+from decodescope.analyzer.vocabulary.words import (
     ROLE_KNOWN_BY,
     layers_words,
     role_limit,

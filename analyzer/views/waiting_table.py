@@ -22,7 +22,7 @@ from decodescope.analyzer.views.table_parts import (
     columns_table,
     section,
 )
-from decodescope.analyzer.views.words import member_word, straggler_text
+from decodescope.analyzer.vocabulary.words import member_word, straggler_text
 
 _MAX_COLLECTIVES, _MAX_STEPS = 12, 5
 

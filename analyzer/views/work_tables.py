@@ -33,7 +33,7 @@ from decodescope.analyzer.views.table_parts import (
     plain_table,
     times_text,
 )
-from decodescope.analyzer.views.words import ops_word, step_sizes
+from decodescope.analyzer.vocabulary.words import ops_word, step_sizes
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _NAMES_CELLS = len("call to start") + 4

@@ -13,7 +13,7 @@ from decodescope.analyzer.protocol.framing import encode_frame
 from decodescope.analyzer.protocol.messages import Log, Meters, Stats, WorkerMessage
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter
-from decodescope.analyzer.views.ascii_text import to_ascii
+from decodescope.analyzer.vocabulary.ascii_text import to_ascii
 from decodescope.tui.link import worker
 from decodescope.tui.link.base import Jumped
 from decodescope.tui.link.replay import ReplayLink

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.words import (
+from decodescope.analyzer.vocabulary.words import (
     bound_words,
     held_up_words,
     layers_words,

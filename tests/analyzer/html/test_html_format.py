@@ -12,7 +12,7 @@ from decodescope.analyzer.html.page import (
 from decodescope.analyzer.schema.comparison_report import Interval, SpeedRatio
 from decodescope.analyzer.text.formatting import UNKNOWN, flops_rate, signed_duration
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.views.words import speed_text
+from decodescope.analyzer.vocabulary.words import speed_text
 
 
 def test_figures_as_text() -> None:

@@ -15,7 +15,7 @@ from decodescope.analyzer.text.formatting import (
     significant,
 )
 from decodescope.analyzer.views.mangled import readable_kernel
-from decodescope.analyzer.views.words import device_words
+from decodescope.analyzer.vocabulary.words import device_words
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.details.roles import kernel_role_lines, op_role_lines
 from decodescope.tui.model.details.waiting import kernel_waiting_lines, op_waiting_lines

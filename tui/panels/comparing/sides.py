@@ -14,7 +14,7 @@ from decodescope.analyzer.text.formatting import (
     significant,
 )
 from decodescope.analyzer.views.sides import Side, sides_of
-from decodescope.analyzer.views.words import verdict_words
+from decodescope.analyzer.vocabulary.words import verdict_words
 from decodescope.tui.model.view import Kind, Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison

@@ -10,7 +10,7 @@ from textual import events
 
 from decodescope.analyzer.schema.report import GapTotal, Report
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
-from decodescope.analyzer.views.class_colors import GAP_LETTERS
+from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import GapFilter
 from decodescope.tui.model.view import Moment, View, Window

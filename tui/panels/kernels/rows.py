@@ -13,9 +13,9 @@ from decodescope.analyzer.text.formatting import (
     percent,
     significant,
 )
-from decodescope.analyzer.views.class_colors import FAMILY_LETTERS
 from decodescope.analyzer.views.kernel_names import ShortNames
 from decodescope.analyzer.views.mangled import readable_kernel
+from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
 from decodescope.tui.style.glyphs import Glyphs, horizontal_bar
 from decodescope.tui.style.palette import Inks
