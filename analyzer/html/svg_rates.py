@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.comparison_report import (
     ChangeVerdict,
     Pair,
@@ -13,7 +14,6 @@ from decodescope.analyzer.schema.comparison_report import (
     VariantRates,
 )
 from decodescope.analyzer.text.formatting import rate
-from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.vocabulary.words import speed_text
 
 _LEFT, _ROW_PX, _AXIS_PX = 150.0, 34.0, 24.0

@@ -6,6 +6,8 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
+from decodescope.analyzer.names.kernel_names import short_kernels
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     DeviceReport,
@@ -16,8 +18,6 @@ from decodescope.analyzer.schema.report import (
     StreamReport,
 )
 from decodescope.analyzer.text.formatting import count, duration, percent
-from decodescope.analyzer.views.kernel_names import short_kernels
-from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table
 from decodescope.analyzer.vocabulary.words import device_words, gap_causes, ops_word
 

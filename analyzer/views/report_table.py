@@ -5,6 +5,7 @@ from functools import partial
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import count, duration, weights_note
 from decodescope.analyzer.views.held_up_table import held_up_parts
@@ -16,7 +17,6 @@ from decodescope.analyzer.views.idle_tables import (
     steps_idle_table,
     streams_table,
 )
-from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.structure_tables import cost_line, layers_line, roles_table
 from decodescope.analyzer.views.table_parts import (
     Fitted,

@@ -7,6 +7,8 @@ from functools import partial
 from rich.table import Table
 from rich.text import Text
 
+from decodescope.analyzer.names.kernel_names import short_kernels
+from decodescope.analyzer.names.names import RangeRow, cut_middle, range_rows
 from decodescope.analyzer.schema.kernel_report import KernelReport, Roofline
 from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
 from decodescope.analyzer.schema.report import (
@@ -23,8 +25,6 @@ from decodescope.analyzer.text.formatting import (
     percent,
     significant,
 )
-from decodescope.analyzer.views.kernel_names import short_kernels
-from decodescope.analyzer.views.names import RangeRow, cut_middle, range_rows
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     ROOMY_WIDTH,

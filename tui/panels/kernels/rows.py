@@ -4,6 +4,8 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from decodescope.analyzer.names.kernel_names import ShortNames
+from decodescope.analyzer.names.mangled import readable_kernel
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
@@ -13,8 +15,6 @@ from decodescope.analyzer.text.formatting import (
     percent,
     significant,
 )
-from decodescope.analyzer.views.kernel_names import ShortNames
-from decodescope.analyzer.views.mangled import readable_kernel
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
 from decodescope.tui.style.glyphs import Glyphs, horizontal_bar
