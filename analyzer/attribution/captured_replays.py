@@ -23,7 +23,7 @@ from decodescope.analyzer.attribution.graph_match import (
 )
 from decodescope.analyzer.attribution.range_tree import folded_name
 from decodescope.analyzer.names.rule_files import kernel_meaning
-from decodescope.analyzer.reference import CapturedGraph, GraphReference
+from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Int64s, Trace, grouped
 
 _MEMORY_NODES = {"copy": MEMCPY_NODE, "fill": MEMSET_NODE}

@@ -15,11 +15,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from decodescope.analyzer import formatting
-from decodescope.analyzer.formatting import UNKNOWN, percent, significant
 from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text import formatting
+from decodescope.analyzer.text.formatting import UNKNOWN, percent, significant
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary import words
 from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,

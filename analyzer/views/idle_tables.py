@@ -6,7 +6,6 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, percent
 from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import (
@@ -18,6 +17,7 @@ from decodescope.analyzer.schema.report import (
     StepReport,
     StreamReport,
 )
+from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table
 from decodescope.analyzer.vocabulary.words import device_words, gap_causes, ops_word
 

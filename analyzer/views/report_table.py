@@ -5,9 +5,9 @@ from functools import partial
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, weights_note
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.text.formatting import count, duration, weights_note
 from decodescope.analyzer.views.held_up_table import held_up_parts
 from decodescope.analyzer.views.idle_tables import (
     communication_table,

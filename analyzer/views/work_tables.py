@@ -7,14 +7,6 @@ from functools import partial
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import (
-    UNKNOWN,
-    count,
-    duration,
-    number,
-    percent,
-    significant,
-)
 from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.names.names import RangeRow, cut_middle, range_rows
 from decodescope.analyzer.schema.kernel_report import KernelReport, Roofline
@@ -25,6 +17,14 @@ from decodescope.analyzer.schema.report import (
     StepReport,
 )
 from decodescope.analyzer.schema.structure_report import StepKindReport
+from decodescope.analyzer.text.formatting import (
+    UNKNOWN,
+    count,
+    duration,
+    number,
+    percent,
+    significant,
+)
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     ROOMY_WIDTH,

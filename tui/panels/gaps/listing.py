@@ -4,10 +4,10 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.names.kernel_names import ShortNames
 from decodescope.analyzer.names.names import cut_middle, cut_start
 from decodescope.analyzer.schema.report import GapReport
+from decodescope.analyzer.text.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.analyzer.vocabulary.words import device_words
 from decodescope.tui.model.picks import GapFilter, GapPick, Pick

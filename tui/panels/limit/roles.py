@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.formatting import count, duration, percent
 from decodescope.analyzer.schema.structure_report import RoleReport
+from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, ROLE_FAMILIES
 from decodescope.analyzer.vocabulary.words import (
     ROLE_KNOWN_BY,
