@@ -19,8 +19,8 @@ import msgspec
 from platformdirs import user_cache_path
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
-from decodescope.analyzer.files import write_atomically
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.io.files import write_atomically
+from decodescope.analyzer.text.plain import plain_line
 
 HOST = "https://raw.githubusercontent.com"
 LIST = Path(__file__).resolve().parent.parent / "tests" / "data" / "foreign_traces.toml"

@@ -88,7 +88,7 @@ def _remember_types() -> None:
 
 
 def _remember_dtypes() -> None:
-    """The interpreter makes a table of NumPy's dtypes for every constant, and goes through the rules
+    """The interpreter makes a table of NumPy's dtypes for every constant, and goes through rules
     of promotion for every operation: a tenth of the time."""
     from triton.language.semantic import TritonSemantic
     from triton.runtime import interpreter
