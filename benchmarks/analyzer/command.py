@@ -4,7 +4,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from decodescope.analyzer.output_paths import check_writable
+from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.options import FILE, json_option, number_option, output_option
 from decodescope.cli.output import write_result
 

@@ -3,7 +3,7 @@
 from rich.console import RenderableType
 
 from benchmarks.block.report import BlockBenchmark, BlockFigures
-from decodescope.analyzer.formatting import UNKNOWN, microseconds
+from decodescope.analyzer.text.formatting import UNKNOWN, microseconds
 from decodescope.variants.tuning.result_table import names_and_figures, ratio_text, result_page
 
 

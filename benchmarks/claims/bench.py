@@ -16,7 +16,7 @@ from benchmarks.claims.report import (
 )
 from benchmarks.claims.watching import ClockWatch
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.meters import open_meters
+from decodescope.analyzer.machine.meters import open_meters
 from decodescope.analyzer.roofline.peaks import datasheet_peak
 from decodescope.variants.machine.clock import Clock
 from decodescope.variants.machine.environment import environment, gpu_uuid

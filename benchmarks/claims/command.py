@@ -5,7 +5,7 @@ from pathlib import Path
 import rich_click as click
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.output_paths import check_writable
+from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.options import json_option, output_option
 from decodescope.cli.output import library_output_to_stderr, progress, say, write_result
 

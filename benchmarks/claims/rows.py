@@ -6,7 +6,7 @@ Every explanation is computed from the figures of the same run, so it is true on
 from msgspec.structs import replace
 
 from benchmarks.claims.report import EntrantFigures, Race, Row
-from decodescope.analyzer.formatting import bytes_size, duration, number, percent, significant
+from decodescope.analyzer.text.formatting import bytes_size, duration, number, percent, significant
 from decodescope.variants.tuning.report import RoundSpread
 
 # Times within this factor of the bound are as good as at it.

@@ -14,7 +14,7 @@ from benchmarks.claims.report import (
     Row,
     Unit,
 )
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
     duration,

@@ -1,8 +1,8 @@
 """What the GPU's clock did while a claim was measured."""
 
 from benchmarks.claims.report import Clocks
-from decodescope.analyzer.meters import GpuMeters
-from decodescope.analyzer.protocol import Meters
+from decodescope.analyzer.machine.meters import GpuMeters
+from decodescope.analyzer.protocol.messages import Meters
 
 
 class ClockWatch:

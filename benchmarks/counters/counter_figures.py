@@ -16,7 +16,7 @@ from benchmarks.counters.counter_check import (
     KernelRow,
 )
 from benchmarks.harness.common import figures_table, share_cell
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
     duration,

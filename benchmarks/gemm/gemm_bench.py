@@ -31,7 +31,7 @@ from benchmarks.kernels.kernel_bench import (
     launches_per_replay,
 )
 from benchmarks.kernels.report import SCHEMA_VERSION
-from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.io.files import write_atomically
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.clock import Call, Clock

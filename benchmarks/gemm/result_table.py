@@ -5,7 +5,7 @@ from rich.console import RenderableType
 from benchmarks.gemm.gemm_report import PEERS, GemmBenchmark, GemmFigures
 from benchmarks.gemm.gemm_tiles import Candidate
 from benchmarks.kernels.result_table import share_text
-from decodescope.analyzer.formatting import UNKNOWN, bytes_size, microseconds, shorten
+from decodescope.analyzer.text.formatting import UNKNOWN, bytes_size, microseconds, shorten
 from decodescope.variants.tuning.result_table import names_and_figures, result_page, tile_text
 
 _REFUSAL_CELLS = 60

@@ -5,7 +5,7 @@ from pathlib import Path
 import rich_click as click
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.output_paths import check_writable
+from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.options import (
     checkpoint_files,
     dtype_option,

@@ -3,7 +3,7 @@
 from rich.console import RenderableType
 
 from benchmarks.kernels.report import KernelBenchmark, KernelFigures, LaunchTimes
-from decodescope.analyzer.formatting import UNKNOWN, bytes_size, microseconds, percent
+from decodescope.analyzer.text.formatting import UNKNOWN, bytes_size, microseconds, percent
 from decodescope.variants.tuning.result_table import names_and_figures, result_page
 
 

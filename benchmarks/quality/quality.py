@@ -33,8 +33,8 @@ from benchmarks.quality.corpus import Sources, digest_of, read_validation
 from benchmarks.quality.formats import BF16, DTYPE, PROMPT, Format, made_formats, score
 from benchmarks.quality.scores import Figures, Growth, Tally
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.formatting import bytes_size, percent
-from decodescope.analyzer.output_paths import check_writable, is_stdout, output_path
+from decodescope.analyzer.io.output_paths import check_writable, is_stdout, output_path
+from decodescope.analyzer.text.formatting import bytes_size, percent
 from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table
 from decodescope.variants.machine.environment import choose_device

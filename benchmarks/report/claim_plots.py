@@ -10,8 +10,8 @@ from benchmarks.claims.report import EntrantFigures, Race
 from benchmarks.claims.rms_norm.rows import COPY, copy_times
 from benchmarks.report.claims import Recorded, Section, gpu_word
 from benchmarks.report.drawing import Bar, Series, bars_file, lines_file
-from decodescope.analyzer.formatting import bytes_size, rate
 from decodescope.analyzer.roofline.peaks import datasheet_peak
+from decodescope.analyzer.text.formatting import bytes_size, rate
 
 # Claims of the same work at several sizes: the size in a race's name, and what it counts.
 _SIZES = {

@@ -19,7 +19,14 @@ from benchmarks.claims.report import (
 )
 from benchmarks.claims.table import row_name, spread_text, value_text
 from benchmarks.report.records import RESULTS, commit_text, machine_text
-from decodescope.analyzer.formatting import UNKNOWN, bytes_size, duration, number, percent, rate
+from decodescope.analyzer.text.formatting import (
+    UNKNOWN,
+    bytes_size,
+    duration,
+    number,
+    percent,
+    rate,
+)
 
 FOLDER = RESULTS / "claims"
 _MANY = 8

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from benchmarks.report.records import Record
-from decodescope.analyzer.formatting import UNKNOWN, duration, number, percent, rate
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.views.words import bound_words
+from decodescope.analyzer.text.formatting import UNKNOWN, duration, number, percent, rate
+from decodescope.analyzer.vocabulary.words import bound_words
 
 # An interval wider than this part of the mean says less than the rounds themselves.
 _WIDE = 0.3

@@ -16,7 +16,7 @@ from benchmarks.report.claims import Section, read_reports, sections
 from benchmarks.report.page import render
 from benchmarks.report.plots import plots
 from benchmarks.report.records import ROOT, Record, read_records
-from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.io.files import write_atomically
 from decodescope.cli.output import say
 
 COMMAND = "make results"

@@ -9,7 +9,7 @@ from benchmarks.claims.catalog import CLAIMS
 from benchmarks.claims.report import Row, Source
 from benchmarks.claims.table import value_text
 from benchmarks.report.claims import Recorded, Section, counted, gpu_word, gpus, is_reached
-from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.text.formatting import UNKNOWN
 
 # Records that were written before sources had names have none.
 _NAMES = {claim.source.url: claim.source.name for claim in CLAIMS}

@@ -8,7 +8,7 @@ from statistics import median
 from benchmarks.counters.counter_check import SLOWER
 from benchmarks.report.comparisons import dash
 from benchmarks.report.records import Record
-from decodescope.analyzer.formatting import UNKNOWN, microseconds, significant
+from decodescope.analyzer.text.formatting import UNKNOWN, microseconds, significant
 
 GEMM_PEERS = ("cublas_bf16", "scaled_mm_tensorwise", "scaled_mm_rowwise", "plain_triton")
 # What `scaling` varies, and the list of its record.

@@ -8,9 +8,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from benchmarks.report import claims, comparisons, glance, measured, peers, tuning
 from benchmarks.report.records import Record, origins
-from decodescope.analyzer import formatting
-from decodescope.analyzer.formatting import percent, significant
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text import formatting
+from decodescope.analyzer.text.formatting import percent, significant
+from decodescope.analyzer.text.plain import plain_line
 
 
 def render(template: str, records: Mapping[str, Record], **values: Any) -> str:

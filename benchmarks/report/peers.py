@@ -7,7 +7,7 @@ from benchmarks.claims.decode.peers import BESIDE, PEERS_1B, PEERS_8B, ours_over
 from benchmarks.claims.report import ClaimResult, EntrantFigures, Race
 from benchmarks.claims.table import spread_text, value_text
 from benchmarks.report.claims import Recorded, Section
-from decodescope.analyzer.formatting import UNKNOWN, number
+from decodescope.analyzer.text.formatting import UNKNOWN, number
 from decodescope.variants.tuning.report import RoundSpread
 
 _CLAIMS = (PEERS_1B.name, PEERS_8B.name)

@@ -6,7 +6,7 @@ from benchmarks.report import comparisons
 from benchmarks.report.drawing import Bar, Series, bars_file, lines_file
 from benchmarks.report.measured import AXES, axis_text, fixed_words
 from benchmarks.report.records import Record
-from decodescope.analyzer.formatting import rate
+from decodescope.analyzer.text.formatting import rate
 
 LIMIT = "bytes of a step ÷ read peak"
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from benchmarks.report.claims import gpu_word
 from benchmarks.report.comparisons import dash
 from benchmarks.report.records import Record
-from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.text.formatting import duration
 
 
 def tuned_rows(records: Mapping[str, Record]) -> list[list[str]]:

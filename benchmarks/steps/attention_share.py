@@ -33,7 +33,7 @@ from benchmarks.kernels.kernel_bench import (
 from benchmarks.kernels.kernel_cases import kernel_cases
 from benchmarks.kernels.operands import Operands
 from benchmarks.kernels.report import KernelFigures, LaunchTimes
-from decodescope.analyzer.formatting import UNKNOWN, bytes_size, microseconds
+from decodescope.analyzer.text.formatting import UNKNOWN, bytes_size, microseconds
 from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table
 from decodescope.kernels.device.overlap import can_overlap

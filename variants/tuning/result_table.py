@@ -5,8 +5,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import microseconds, shorten
 from decodescope.analyzer.schema.report import Environment
+from decodescope.analyzer.text.formatting import microseconds, shorten
 from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
 from decodescope.variants.steps.fused.tiling.tuner import Trial, TunedOperation
 from decodescope.variants.tuning.report import RoundSpread, TuningReport

@@ -9,7 +9,7 @@ import msgspec
 import torch
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.io.files import write_atomically
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.clock import Clock
 from decodescope.variants.machine.environment import environment

@@ -11,7 +11,7 @@ from benchmarks.claims.decode.measuring import Decoding, decode_race
 from benchmarks.claims.decode.rows import tokens_per_s
 from benchmarks.claims.report import Race, Row
 from benchmarks.claims.rows import speed_up
-from decodescope.analyzer.formatting import bytes_size, percent
+from decodescope.analyzer.text.formatting import bytes_size, percent
 from decodescope.variants.model.memory_need import model_bytes
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.quantize import quantization_of, quantized_bytes

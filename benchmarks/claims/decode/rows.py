@@ -2,7 +2,7 @@
 
 from benchmarks.claims.report import EntrantFigures, Race, Row
 from benchmarks.claims.rows import gpu_share
-from decodescope.analyzer.formatting import duration, number, percent
+from decodescope.analyzer.text.formatting import duration, number, percent
 
 
 def tokens_per_s(

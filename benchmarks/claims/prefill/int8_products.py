@@ -35,7 +35,7 @@ from benchmarks.gemm.gemm_tiles import (
 )
 from benchmarks.gemm.gemm_tuner import ranked
 from benchmarks.gemm.split_k_gemm import SplitKGemm
-from decodescope.analyzer.formatting import bytes_size, percent
+from decodescope.analyzer.text.formatting import bytes_size, percent
 from decodescope.kernels.host.launch import Launch
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.quantize import quantized_rows

@@ -20,9 +20,9 @@ from benchmarks.claims.qwen_block.projection import race_projection
 from benchmarks.claims.report import EntrantFigures, Race, Row, Source
 from benchmarks.claims.rows import speed_up
 from benchmarks.claims.traced import traced
-from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.formatting import duration
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
+from decodescope.analyzer.protocol.messages import WorkerConfig
+from decodescope.analyzer.text.formatting import duration
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.machine.clock import Call
 from decodescope.variants.measuring.run import run_variant

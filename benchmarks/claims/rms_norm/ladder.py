@@ -23,7 +23,7 @@ from benchmarks.claims.rms_norm.rows import (
 )
 from benchmarks.claims.rms_norm.rungs import Hint, RmsNormLooped, RmsNormRows, RowTile
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.formatting import bytes_size, percent
+from decodescope.analyzer.text.formatting import bytes_size, percent
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import RmsNorm, rms_norm_reference
 from decodescope.variants.machine.clock import Call

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from benchmarks.claims.report import EntrantFigures, Race, Row, Source
 from benchmarks.claims.rows import share_of_peak
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.formatting import bytes_size, duration, percent, ratio_text
+from decodescope.analyzer.text.formatting import bytes_size, duration, percent, ratio_text
 from decodescope.variants.tuning.report import RoundSpread
 
 SOURCE = Source(

@@ -23,8 +23,8 @@ from benchmarks.claims.rows import speed_up
 from benchmarks.claims.tk_gemm.source import SOURCE
 from benchmarks.claims.tk_gemm.toy_layer import LayerShape, ToyAttention
 from benchmarks.claims.traced import Traced, traced
-from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.formatting import duration, percent
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
+from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.steps.fused.model_parts import fused_model

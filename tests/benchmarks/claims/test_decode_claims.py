@@ -14,7 +14,7 @@ from benchmarks.claims.decode.megakernels import measure_megakernels
 from benchmarks.claims.decode.peers import LLAMA_1B, LLAMA_8B, importable, measure_peers
 from benchmarks.claims.report import Row
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.comparing import command
 from decodescope.variants.comparing.jobs import RunJob
 from decodescope.variants.comparing.process import run_job

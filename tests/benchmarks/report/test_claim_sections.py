@@ -10,7 +10,7 @@ from benchmarks.claims.table import row_name
 from benchmarks.report.claims import reached, read_reports, sections
 from benchmarks.report.documents import documents
 from benchmarks.report.records import read_records
-from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.text.formatting import UNKNOWN
 from tests.benchmarks.report.claim_reports import (
     BLOG,
     H100,

@@ -2,7 +2,7 @@
 
 from benchmarks.claims.report import ClaimsReport, Row
 from benchmarks.report.glance import common_words
-from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.text.formatting import UNKNOWN
 from tests.benchmarks.report.claim_reports import (
     BLOG,
     H100,

@@ -4,7 +4,7 @@ from benchmarks.claims.decode.peers import PEERS_1B, PEERS_8B
 from benchmarks.claims.report import ClaimResult, EntrantFigures, Race, Row
 from benchmarks.report.documents import documents
 from benchmarks.report.records import read_records
-from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.variants.tuning.report import RoundSpread
 from tests.benchmarks.report.claim_reports import (
     BLOG,

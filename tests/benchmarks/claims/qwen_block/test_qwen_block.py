@@ -23,7 +23,7 @@ from benchmarks.claims.qwen_block.projection import OURS, PYTORCH, race_projecti
 from benchmarks.claims.racing import Racing
 from benchmarks.claims.report import ClaimResult, ClaimsReport, Source
 from benchmarks.kernels import kernel_bench
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes

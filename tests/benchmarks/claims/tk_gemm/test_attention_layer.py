@@ -22,7 +22,7 @@ from benchmarks.claims.tk_gemm.toy_layer import LayerShape, ToyAttention
 from benchmarks.claims.traced import Traced, idle_between
 from benchmarks.kernels import kernel_bench
 from decodescope.analyzer import Analysis, analyze
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.variants.tuning.report import RoundSpread
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.kineto_events import Event, call, op, span, trace_of
