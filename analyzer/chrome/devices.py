@@ -12,10 +12,10 @@ from decodescope.analyzer.chrome.model_ranges import op_args, range_slices, slic
 from decodescope.analyzer.chrome.tracks import first_fit
 from decodescope.analyzer.chrome.waits import wait_slices
 from decodescope.analyzer.collectives.op_waits import OpWaits
-from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.text.formatting import weights_note
 from decodescope.analyzer.timing.gaps import HOST_WAIT
 from decodescope.analyzer.timing.held_up.comparing import HeldUp
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, HostWaits

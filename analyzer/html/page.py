@@ -13,11 +13,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from decodescope.analyzer import formatting
-from decodescope.analyzer.formatting import UNKNOWN, percent, significant
 from decodescope.analyzer.html.tables import breakable, table_html
 from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.tables.communication_table import communication_table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
@@ -32,6 +29,9 @@ from decodescope.analyzer.tables.launch_calls_table import launch_apis_table, la
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.roles_table import roles_table
 from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
+from decodescope.analyzer.text import formatting
+from decodescope.analyzer.text.formatting import UNKNOWN, percent, significant
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary import words
 from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,

@@ -6,8 +6,8 @@ from typing import TypeVar
 
 from markupsafe import Markup
 
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.tables.columns import Column, Mark, Table, Tone
+from decodescope.analyzer.text.plain import plain_line
 
 Row = TypeVar("Row")
 _CODE_CELLS, _INDENT_PX = 60, 16

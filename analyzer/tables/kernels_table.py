@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 
-from decodescope.analyzer.formatting import extent_text
 from decodescope.analyzer.names.kernel_names import ShortNames
 from decodescope.analyzer.names.mangled import readable_kernel
 from decodescope.analyzer.schema.kernel_report import KernelReport
@@ -20,6 +19,7 @@ from decodescope.analyzer.tables.units import (
     PERCENT,
     TEXT,
 )
+from decodescope.analyzer.text.formatting import extent_text
 
 
 def kernels_table(
@@ -217,9 +217,9 @@ def blocks_of(grid: tuple[int, int, int]) -> int:
 
 def family_of(name: str) -> str:
     """The family of ops that a kernel belongs to."""
-    from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
+    from decodescope.analyzer.names.rule_files import kernel_meaning
 
-    return FAMILIES[kernel_family(name)]
+    return kernel_meaning(name).family
 
 
 def _grid(kernel: KernelReport) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from decodescope.analyzer import formatting
-from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.text import formatting
+from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.analyzer.vocabulary.words import exact_change, exact_microseconds
 
 

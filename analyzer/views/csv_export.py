@@ -13,13 +13,13 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from decodescope.analyzer.formatting import extent_text
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.gap_classes_table import stream_gaps_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
+from decodescope.analyzer.text.formatting import extent_text
+from decodescope.analyzer.text.plain import plain_line
 
 Row = TypeVar("Row")
 _Cell = str | int | float | None

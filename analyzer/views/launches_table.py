@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     count,
     duration,
     number,
     percent,
 )
-from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     plain_table,

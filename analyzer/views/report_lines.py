@@ -2,11 +2,11 @@
 
 from rich.text import Text
 
-from decodescope.analyzer.formatting import bytes_size, count, percent
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.schema.step_cost import StepCost
 from decodescope.analyzer.schema.structure_report import StructureReport
+from decodescope.analyzer.text.formatting import bytes_size, count, percent
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary.words import (
     layers_words,
     ops_word,

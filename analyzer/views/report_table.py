@@ -6,7 +6,6 @@ from typing import Any
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, weights_note
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.held_up_report import SteadyState
 from decodescope.analyzer.schema.report import Report
@@ -28,6 +27,7 @@ from decodescope.analyzer.tables.steps_table import (
     step_kinds_table,
     steps_table,
 )
+from decodescope.analyzer.text.formatting import count, duration, weights_note
 from decodescope.analyzer.views.gap_blocks import gap_blocks
 from decodescope.analyzer.views.launches_table import launches_table
 from decodescope.analyzer.views.report_lines import attribution_line, cost_line, layers_line

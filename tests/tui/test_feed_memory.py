@@ -1,11 +1,11 @@
-"""What a feed remembers of a run is bounded; `benchmarks.app_memory` measures the whole app."""
+"""What a feed remembers of a run is bounded; `benchmarks.app.memory` measures the whole app."""
 
 import gc
 import tracemalloc
 
 import pytest
 
-from decodescope.analyzer.protocol import Heartbeat, Log, Meters, State
+from decodescope.analyzer.protocol.messages import Heartbeat, Log, Meters, State
 from decodescope.tui.model.feed import HISTORY_SAMPLES, open_feed
 from decodescope.tui.model.run_log import LOG_LINES
 from decodescope.tui.model.sources import LiveSource

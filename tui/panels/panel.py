@@ -13,7 +13,7 @@ from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command, bindings, rekeyed
 from decodescope.tui.model.view import Moment, Part, View
 from decodescope.tui.panels.wrapping import wrapped

@@ -4,7 +4,7 @@ import re
 
 from rich.cells import cell_len, chop_cells
 
-from decodescope.analyzer.plain import plain_text
+from decodescope.analyzer.text.plain import plain_text
 
 
 def wrapped_tail(text: str, width: int, height: int) -> list[str]:

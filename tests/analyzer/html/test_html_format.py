@@ -5,13 +5,13 @@ import html
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.formatting import UNKNOWN, flops_rate, signed_duration
 from decodescope.analyzer.html.page import (
     share,
 )
 from decodescope.analyzer.html.tables import breakable
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.comparison_report import Interval, SpeedRatio
+from decodescope.analyzer.text.formatting import UNKNOWN, flops_rate, signed_duration
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary.words import speed_text
 
 

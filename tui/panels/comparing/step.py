@@ -2,10 +2,10 @@
 
 from collections.abc import Hashable
 
-from decodescope.analyzer.formatting import count
 from decodescope.analyzer.schema.comparison_report import Change, Pair
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_change_report import StepPartChange
+from decodescope.analyzer.text.formatting import count
 from decodescope.analyzer.vocabulary.words import (
     change_text,
     exact_change,

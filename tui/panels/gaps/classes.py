@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from textual import events
 
-from decodescope.analyzer.formatting import UNKNOWN, duration, percent
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.columns import Column, kept_columns
 from decodescope.analyzer.tables.gap_classes_table import GapClassRow, gap_class_columns
+from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import GapFilter

@@ -4,10 +4,10 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import count, duration
 from decodescope.analyzer.names.kernel_names import ShortNames
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.tables.gaps_table import gap_columns
+from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.model.picks import GapFilter, GapPick, Pick
 from decodescope.tui.model.view import Moment, View, Window

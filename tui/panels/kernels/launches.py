@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import UNKNOWN, extent_text
 from decodescope.analyzer.tables.kernels_table import blocks_of
 from decodescope.analyzer.tables.launches_table import LaunchRow, launch_columns
+from decodescope.analyzer.text.formatting import UNKNOWN, extent_text
 from decodescope.tui.panels.table_rows import Cell, Rows, drawing_of
 from decodescope.tui.style.palette import Inks
 

@@ -8,8 +8,8 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 
-from decodescope.analyzer.formatting import flops_rate, percent, significant
 from decodescope.analyzer.names.names import shorten_kernel
+from decodescope.analyzer.text.formatting import flops_rate, percent, significant
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import KernelPick

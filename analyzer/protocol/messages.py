@@ -1,0 +1,236 @@
+"""The messages between the worker process and the app.
+
+Control messages are never dropped. Only the latest `Stats` matters, so the worker drops one when
+the channel is full and counts it in `dropped`. Bulk events never cross the channel: a captured
+window goes to a file and `TraceReady` names it. A recording (`analyzer/recordings/recording.py`)
+holds the worker's messages with their times.
+
+A new version only adds messages, and fields with a default, so recordings of every earlier version
+stay readable. Version 2 added settings, single steps, heartbeats, meters and expected times.
+"""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from decodescope.analyzer.schema.report import CaptureInfo, Environment, SamplingSettings, Weights
+
+PROTOCOL_VERSION = 2
+HEARTBEAT_S = 1.0
+
+WorkerState = Literal["loading", "building", "running", "capturing", "paused", "failed"]
+
+
+class WorkerConfig(Struct, frozen=True):
+    """What to decode and how; `run` uses it too. The worker reads it from a JSON file.
+
+    None leaves the choice to the process that imports torch: `model` is llama-3.2-1b@random on CUDA
+    and tiny on the CPU, `device` is CUDA if available, `dtype` bf16 on CUDA and fp32 on the CPU,
+    `context` the prompt's length, or 128 without a prompt. Without `sampling`, or at temperature 0,
+    decoding is greedy. Captured windows are written below `trace_dir`; if it is empty, the app's
+    link makes a temporary folder.
+    """
+
+    variant: str
+    batch: int
+    tokens: int
+    model: str | None = None
+    context: int | None = None
+    dtype: str | None = None
+    device: str | None = None
+    trace_dir: str = ""
+    prompt: str | None = None
+    prompt_ids: tuple[int, ...] | None = None
+    trust_remote_code: bool = False
+    sampling: SamplingSettings | None = None
+
+
+class Settings(Struct, frozen=True):
+    """The part of a `WorkerConfig` that can change while the worker runs; None as there."""
+
+    batch: int
+    tokens: int
+    model: str | None = None
+    context: int | None = None
+    prompt: str | None = None
+    prompt_ids: tuple[int, ...] | None = None
+    sampling: SamplingSettings | None = None
+
+
+def settings_of(config: WorkerConfig) -> Settings:
+    """The settings in `config`."""
+    return Settings(**{name: getattr(config, name) for name in Settings.__struct_fields__})
+
+
+def with_settings(config: WorkerConfig, settings: Settings) -> WorkerConfig:
+    """`config` with other settings."""
+    return msgspec.structs.replace(config, **msgspec.structs.asdict(settings))
+
+
+class ModelInfo(Struct, frozen=True):
+    """A model that can be chosen by name. `parameters` counts its weights."""
+
+    name: str
+    summary: str
+    parameters: int
+
+
+class VariantInfo(Struct, frozen=True):
+    """A selectable variant; `unavailable` is the reason why it cannot run here, or None. If
+    `interpreted`, it runs only in Triton's interpreter here."""
+
+    name: str
+    summary: str
+    unavailable: str | None = None
+    interpreted: bool = False
+
+
+class Hello(Struct, frozen=True, tag="hello"):
+    """What runs: the first message after loading, and sent again when the settings have changed.
+
+    `gpu_uuid` identifies the worker's GPU to NVML; None on the CPU. `settings` are what was asked
+    for, with the model's name; None in recordings of version 1.
+    """
+
+    protocol: int
+    pid: int
+    device: str
+    device_name: str
+    model: str
+    weights: Weights
+    dtype: str
+    batch: int
+    context: int
+    tokens: int
+    variants: tuple[VariantInfo, ...]
+    measured_peak_bytes_per_s: float | None
+    datasheet_peak_bytes_per_s: float | None
+    environment: Environment
+    sampling: SamplingSettings | None = None
+    models: tuple[ModelInfo, ...] = ()
+    settings: Settings | None = None
+    gpu_uuid: str | None = None
+
+
+class Progress(Struct, frozen=True, tag="progress"):
+    """The slow stage in progress ("importing torch", "loading weights", "compiling").
+
+    `expected_ns` is how long it took last time on this machine; None if that is unknown.
+    """
+
+    stage: str
+    detail: str = ""
+    expected_ns: int | None = None
+
+
+class State(Struct, frozen=True, tag="state"):
+    state: WorkerState
+    variant: str
+
+
+class Stats(Struct, frozen=True, tag="stats"):
+    """Figures over the unprofiled steps of about the last second; only the latest matters.
+
+    `tokens` counts all sequences since the worker started, `position` is the KV-cache length,
+    `round` counts generations since the variant was built (each starts again at the prompt), and
+    `text` is the tail of sequence 0 of this round ("" without a tokenizer).
+    """
+
+    seq: int
+    dropped: int
+    variant: str
+    tokens: int
+    position: int
+    round: int
+    steps: int
+    tokens_per_s: float
+    step_p50_ns: int
+    step_p99_ns: int
+    bytes_per_step: int
+    text: str
+
+
+class Heartbeat(Struct, frozen=True, tag="alive"):
+    """Sent every `HEARTBEAT_S` while nothing else is: paused, or without a variant."""
+
+
+class Meters(Struct, frozen=True, tag="meters"):
+    """What NVML reads of the worker's GPU; None for what this GPU or driver does not report.
+
+    `utilization_percent` is the share of the time in which a kernel ran. `throttle` names the
+    reasons why the clock is below what was asked for; a GPU that idles is not throttled.
+    """
+
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    sm_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    utilization_percent: int | None = None
+    throttle: tuple[str, ...] = ()
+
+
+class TraceReady(Struct, frozen=True, tag="trace"):
+    """A captured window is at `path` as uncompressed Kineto JSON; `requested` by a user or not."""
+
+    path: str
+    capture: CaptureInfo
+    requested: bool
+
+
+class Log(Struct, frozen=True, tag="log"):
+    level: Literal["info", "warning", "error"]
+    text: str
+
+
+class Failure(Struct, frozen=True, tag="failure"):
+    """An error; the worker continues (paused) unless `fatal`."""
+
+    message: str
+    exit_code: int
+    fatal: bool
+
+
+class Bye(Struct, frozen=True, tag="bye"):
+    reason: str
+
+
+WorkerMessage = (
+    Hello | Progress | State | Stats | Heartbeat | Meters | TraceReady | Log | Failure | Bye
+)
+
+
+class SwitchVariant(Struct, frozen=True, tag="switch"):
+    variant: str
+
+
+class Pause(Struct, frozen=True, tag="pause"):
+    pass
+
+
+class Resume(Struct, frozen=True, tag="resume"):
+    pass
+
+
+class CaptureTrace(Struct, frozen=True, tag="capture"):
+    """Capture one window now; it is announced with `TraceReady(requested=True)`."""
+
+
+class StepOnce(Struct, frozen=True, tag="step"):
+    """While paused: run one decode step, then send its figures. Ignored while running."""
+
+
+class ChangeSettings(Struct, frozen=True, tag="settings"):
+    """Continue with other settings: answered by a `Hello`, or by a `Failure` that is not fatal,
+    after which what ran before runs on."""
+
+    settings: Settings
+
+
+class Quit(Struct, frozen=True, tag="quit"):
+    pass
+
+
+AppMessage = SwitchVariant | Pause | Resume | StepOnce | CaptureTrace | ChangeSettings | Quit
