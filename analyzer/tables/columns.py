@@ -13,7 +13,7 @@ from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.tables.units import Unit
 
 Row = TypeVar("Row")
-Tone = Literal["plain", "strong", "dim", "key", "good", "warn", "bad"]
+Tone = Literal["plain", "strong", "dim", "faint", "key", "accent", "good", "warn", "bad"]
 # Columns from this priority on are details: a terminal table that cuts no name shows them.
 DETAIL = 10
 
@@ -29,9 +29,10 @@ class Column(Generic[Row]):
 
     `priority` 0 is never dropped, the highest is dropped first where room is short. A `flexible`
     column takes the room that the others leave, at least `least` cells. A column with `shown` False
-    is in CSV only; one in which no row has a figure is on no screen. `bar` is how many cells a bar
-    of a share has, 0 for none. `code`: names from code, which may break between their parts.
-    `wrap`: the texts of a flexible column continue on the next line, where an output has one.
+    is in CSV only; one in which no row has a figure is on no screen, unless `always`. `bar` is how
+    many cells a bar of a share has, 0 for none. `code`: names from code, which may break between
+    their parts. `wrap`: the texts of a flexible column continue on the next line, where an output
+    has one.
     """
 
     key: str
@@ -51,6 +52,7 @@ class Column(Generic[Row]):
     bar: int = 0
     code: bool = False
     wrap: bool = False
+    always: bool = False
 
     @property
     def heading(self) -> str:
@@ -131,14 +133,15 @@ class Table(Generic[Row]):
         return tuple(
             column
             for column in self.columns
-            if column.shown and any(column.figure(row) is not None for row in self.rows)
+            if column.shown
+            and (column.always or any(column.figure(row) is not None for row in self.rows))
         )
 
-    def only(self, *keys: str, least: int) -> "Table[Row]":
-        """The table with these of its columns, for a small place; flexible ones have `least`
-        cells."""
+    def only(self, *keys: str, least: int | None = None) -> "Table[Row]":
+        """The table with these of its columns; flexible ones have `least` cells, where that is
+        given."""
         columns = tuple(
-            replace(column, least=least) if column.flexible else column
+            replace(column, least=least) if column.flexible and least is not None else column
             for column in self.columns
             if column.key in keys
         )

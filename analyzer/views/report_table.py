@@ -38,7 +38,7 @@ from decodescope.analyzer.views.table_parts import (
     verdict_text,
     waterfall_section,
 )
-from decodescope.analyzer.views.waiting_table import waiting_sections
+from decodescope.analyzer.views.waiting_sections import waiting_sections
 from decodescope.analyzer.vocabulary.words import device_words, overlap_words
 
 _FOCUS_ROWS, _OTHER_ROWS = 30, 10

@@ -4,7 +4,6 @@ from decodescope.analyzer.schema.comparison_report import (
     Change,
     ChangeVerdict,
     SpeedRatio,
-    Standing,
 )
 from decodescope.analyzer.schema.held_up_report import SteadyState
 from decodescope.analyzer.schema.ranks_report import RanksReport
@@ -106,12 +105,15 @@ def straggler_text(found: RanksReport | WaitingReport) -> str:
     )
 
 
-def beaten_text(standing: Standing) -> str:
-    """Which variants beat one in speed and error: the fastest by name, the others counted."""
-    if not standing.beaten_by:
+def beaten_text(beaten_by: tuple[str, ...] | None) -> str:
+    """Which variants beat one in speed and error: the fastest by name, the others counted; None is
+    a variant that lacks one of the two."""
+    if beaten_by is None:
+        return "not ranked"
+    if not beaten_by:
         return "nothing"
-    first, *others = standing.beaten_by
-    return f"{first} and {len(others)} more" if others else first
+    first, *others = beaten_by
+    return f"{first} +{len(others)}" if others else first
 
 
 def change_text(change: Change) -> str:

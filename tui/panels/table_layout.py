@@ -6,11 +6,11 @@ from typing import Any
 from rich.cells import cell_len
 from rich.style import Style
 
-from decodescope.analyzer.tables.columns import kept_columns
+from decodescope.analyzer.tables.columns import Column, kept_columns
 from decodescope.tui.panels.panel import Brush, Row
 from decodescope.tui.panels.table_rows import Cell, Rows
 
-Columns = tuple[Any, ...]
+Columns = tuple[Column[Any], ...]
 _GAP = 1
 _ARROW = 2
 

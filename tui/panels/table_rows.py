@@ -3,14 +3,13 @@
 import re
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from rich.style import Style
 
-from decodescope.analyzer.tables.columns import DETAIL, Mark, Table, Tone
-from decodescope.analyzer.tables.columns import Column as Declared
+from decodescope.analyzer.tables.columns import DETAIL, Column, Mark, Table, Tone
 from decodescope.analyzer.tables.units import TEXT
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
 from decodescope.tui.panels.panel import TextLine
@@ -18,26 +17,6 @@ from decodescope.tui.style.glyphs import UNICODE, Glyphs, horizontal_bar
 from decodescope.tui.style.palette import Inks
 
 Record = TypeVar("Record")
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column; `priority` 0 is never dropped, the highest is dropped first if room is short.
-
-    `order` is the order at the first sort: "down" is largest first. A `flexible` column takes the
-    cells that the others leave, at least `least`.
-    """
-
-    heading: str
-    align: Literal["left", "right"] = "right"
-    priority: int = 0
-    first: Literal["up", "down"] = "down"
-    flexible: bool = False
-    least: int = 1
-
-    @property
-    def order(self) -> Literal["up", "down"]:
-        return self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +37,7 @@ class Rows:
     the same data are the same object: identity decides whether a table is drawn again.
     """
 
-    columns: tuple[Any, ...]
+    columns: tuple[Column[Any], ...]
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -99,40 +78,6 @@ class Rows:
         return {row for row in range(len(self)) if pattern.search(self.text(row))}
 
 
-@dataclass(eq=False)
-class Records(Rows):
-    """Rows of few records: `key`, `cells` and `text` of a record are given as functions, `values`
-    as one tuple a record."""
-
-    columns: tuple[Column, ...]
-    records: Sequence[object]
-    key_of: Callable[..., Hashable]
-    cells_of: Callable[..., Sequence[Cell]]
-    values_of: Callable[..., Sequence[object]]
-    text_of: Callable[..., str]
-    _places: dict[Hashable, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def key(self, row: int) -> Hashable:
-        return self.key_of(self.records[row])
-
-    def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
-        return self.cells_of(self.records[row], inks, room)
-
-    def text(self, row: int) -> str:
-        return self.text_of(self.records[row])
-
-    def values(self, column: int) -> Sequence[object]:
-        return [self.values_of(record)[column] for record in self.records]
-
-    def place(self, key: Hashable) -> int | None:
-        if not self._places:
-            self._places = {self.key(row): row for row in range(len(self))}
-        return self._places.get(key)
-
-
 class TableRows(Rows, Generic[Record]):
     """The rows of a declared table, with a swatch of each row's mark and a bar beside a share.
 
@@ -143,11 +88,12 @@ class TableRows(Rows, Generic[Record]):
         self, table: Table[Record], glyphs: Callable[[], Glyphs] = lambda: UNICODE
     ) -> None:
         self.table = table
-        drawn: list[tuple[Declared[Record], Drawing[Record]]] = []
+        drawn: list[tuple[Column[Record], Drawing[Record]]] = []
         if table.mark is not None:
             drawn.append(_swatches(table.mark, glyphs))
-        for column in table.shown():
-            drawn.append((column, drawing_of(column, table.tone)))
+        for place, column in enumerate(table.shown()):
+            depth = table.depth if place == 0 else None
+            drawn.append((column, drawing_of(column, table.tone, depth)))
             if column.bar:
                 most = max((column.figure(record) or 0.0 for record in table.rows), default=0.0)
                 drawn.append(_bars(column, most, table.mark, glyphs))
@@ -183,34 +129,39 @@ class TableRows(Rows, Generic[Record]):
 
 
 def drawing_of(
-    column: Declared[Record], of_row: Callable[[Record], Tone] | None = None
+    column: Column[Record],
+    of_row: Callable[[Record], Tone] | None = None,
+    depth: Callable[[Record], int] | None = None,
 ) -> Drawing[Record]:
-    """Draws the cells of a column, in their own tone or else in that of the row."""
+    """Draws the cells of a column, in their own tone or else in that of the row, and indented by
+    the depth of the row."""
 
     def draw(record: Record, inks: Inks, room: int) -> Cell:
         tone = column.tone_of(record)
         if tone == "plain" and of_row is not None:
             tone = of_row(record)
-        return Cell(column.cell(record, room), tone_style(tone, inks))
+        indent = "" if depth is None else "  " * depth(record)
+        text = indent + column.cell(record, max(room - len(indent), 1))
+        return Cell(text, tone_style(tone, inks))
 
     return draw
 
 
 def _swatches(
     mark: Callable[[Record], Mark], glyphs: Callable[[], Glyphs]
-) -> tuple[Declared[Record], Drawing[Record]]:
-    column: Declared[Record] = Declared(
+) -> tuple[Column[Record], Drawing[Record]]:
+    column: Column[Record] = Column(
         "mark", "", TEXT, "The colour of its kind.", lambda record: mark(record).name
     )
     return column, lambda record, inks, room: swatch(mark(record), inks, glyphs())
 
 
 def _bars(
-    column: Declared[Record],
+    column: Column[Record],
     most: float,
     mark: Callable[[Record], Mark] | None,
     glyphs: Callable[[], Glyphs],
-) -> tuple[Declared[Record], Drawing[Record]]:
+) -> tuple[Column[Record], Drawing[Record]]:
     """A bar beside a share, in the colour of the row's mark; `most` fills it."""
 
     def draw(record: Record, inks: Inks, room: int) -> Cell:
@@ -218,7 +169,7 @@ def _bars(
         style = None if mark is None else mark_style(mark(record), inks)
         return Cell(horizontal_bar(share, column.bar, glyphs()), style)
 
-    bar: Declared[Record] = Declared(
+    bar: Column[Record] = Column(
         f"{column.key}.bar",
         column.title,
         TEXT,

@@ -11,7 +11,7 @@ from decodescope.analyzer import analyze, load
 from decodescope.analyzer.schema.launch_report import QueueDepth
 from decodescope.analyzer.schema.ranks_report import RankReport, RanksReport
 from decodescope.analyzer.schema.report import Attribution, Report
-from decodescope.analyzer.views.ranks_table import ranks_table
+from decodescope.analyzer.views.ranks_report_table import ranks_report_table
 from decodescope.analyzer.views.report_table import report_table
 from tests.helpers.kineto_events import DATA, call, op, span, trace_of
 from tests.helpers.rich_report import rich_report, text_of
@@ -175,7 +175,7 @@ def test_ranks_show_the_share_of_communication_where_there_is_any() -> None:
     reports = [analyze(trace_of(*events)).report for events in (work, [*work, shared])]
     for chosen, head in ((reports, True), (reports[:1], False)):
         ranks = tuple(RankReport(rank, report=report) for rank, report in enumerate(chosen))
-        text = text_of(ranks_table(RanksReport(1, ranks, None, ())))
+        text = text_of(ranks_report_table(RanksReport(1, ranks, None, ())))
         assert ("comm %" in text) == head
         assert ("75.0" in text) == head
 
@@ -190,7 +190,7 @@ def test_no_cell_of_the_ranks_is_cut_short(width: int) -> None:
         verdict=msgspec.structs.replace(one.verdict, bound="kernels"),
     )
     ranks = RanksReport(1, (RankReport(0, report=longest), RankReport(1, report=longest)), None, ())
-    text = text_of(ranks_table(ranks), width)
+    text = text_of(ranks_report_table(ranks), width)
     assert not CUT_CELL.search(text)
     assert text.count("kernels below the bandwidth") == 2
 
