@@ -62,6 +62,7 @@ def changes_table(pair: Pair, step: str, ops: str) -> Table[FigureChange]:
             "How far the other side is from the base.",
             text=lambda row: change_text(row.change),
             sort=lambda row: changed_to(row.change),
+            always=True,
         ),
     )
     return Table("figures", columns, rows)
@@ -139,6 +140,7 @@ def step_part_columns(what: str, names: tuple[str, str]) -> tuple[Column[StepPar
             "The same in per cent, or as a factor.",
             lambda row: changed_to(Change(row.base_ns, row.other_ns)),
             text=lambda row: relative_change(Change(row.base_ns, row.other_ns)),
+            always=True,
             priority=3,
         ),
         Column("base_ops", "ops", COUNT, "Its ops in the base.", priority=5, tone="dim"),

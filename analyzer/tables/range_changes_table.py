@@ -16,6 +16,7 @@ def range_changes_table(
 ) -> Table[RangeChangeRow]:
     """`names` are those of the sides; `critical`: ops overlap, and times are critical times."""
     time = "critical time" if critical else "busy time"
+    base, other = (f"{name} crit." if critical else name for name in names)
     columns: tuple[Column[RangeChangeRow], ...] = (
         Column(
             "path",
@@ -29,7 +30,7 @@ def range_changes_table(
         ),
         Column(
             "time_ns.base",
-            names[0],
+            base,
             MICROSECONDS,
             f"Its {time} in a step of the base.",
             priority=1,
@@ -37,7 +38,7 @@ def range_changes_table(
         ),
         Column(
             "time_ns.other",
-            names[1],
+            other,
             MICROSECONDS,
             f"Its {time} in a step of the other side.",
             always=True,

@@ -35,7 +35,7 @@ _COLUMNS: tuple[Column[Pair], ...] = (
         "ratio",
         RATIO,
         "tokens/s of the other side ÷ those of the base.",
-        lambda pair: None if pair.speed is None else pair.speed.value,
+        always=True,
     ),
     Column(
         "speed.interval",

@@ -82,6 +82,7 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
             COUNT,
             "Requests of a step; “given”: as --batch says.",
             text=lambda row: step_sizes(row, report)[0],
+            always=True,
         ),
         Column(
             "query_tokens",
@@ -89,6 +90,7 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
             COUNT,
             "The tokens that a step computes, by the median.",
             priority=1,
+            always=True,
         ),
         Column(
             "kv_tokens",
@@ -96,6 +98,7 @@ def step_kinds_table(report: Report, most: int) -> Table[StepKindReport]:
             COUNT,
             "The KV lengths of all requests, by the median; “given”: as --context says.",
             text=lambda row: step_sizes(row, report)[1],
+            always=True,
         ),
         Column("median_ns", "median step", DURATION, "The median time of such a step."),
     )

@@ -42,9 +42,9 @@ def _list(texts: Iterable[str]) -> str:
 
 def _table(table: Table[Any]) -> str:
     columns = table.shown()
-    rules = ("--:" if column.unit.number else ":--" for column in columns)
-    heads = (_escaped(column.heading) for column in columns)
-    rows = ((_escaped(column.cell(row)) for column in columns) for row in table.rows)
+    rules = ["--:" if column.unit.number else ":--" for column in columns]
+    heads = [_escaped(column.heading) for column in columns]
+    rows = [[_escaped(column.cell(row)) for column in columns] for row in table.rows]
     return "\n".join(_row(row) for row in (heads, rules, *rows))
 
 

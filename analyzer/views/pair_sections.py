@@ -12,6 +12,15 @@ from decodescope.analyzer.tables.range_changes_table import range_changes_table
 from decodescope.analyzer.tables.speed_table import speed_table
 
 _RANGE_ROWS = 12
+_RANGE_COLUMNS = (
+    "path",
+    "time_ns.base",
+    "time_ns.other",
+    "moved_ns",
+    "change",
+    "idle_ns.base",
+    "idle_ns.other",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +57,10 @@ def range_section(pair: Pair) -> Section:
     notes += [f"{rest} more changed less"] if rest else []
     notes += ["critical times, because ops overlap"] if pair.overlapping else []
     rows = [range_change_row(row, figure, _range_name(row, prefix)) for row in moved]
+    table = range_changes_table(rows, (pair.base, pair.other), critical=pair.overlapping)
     return Section(
         f"Ranges that changed most: {pair.base} to {pair.other}",
-        range_changes_table(rows, (pair.base, pair.other), critical=pair.overlapping),
+        table.only(*_RANGE_COLUMNS),
         note="; ".join(notes),
     )
 

@@ -203,8 +203,8 @@ def test_communication_has_a_table_where_there_is_any() -> None:
     assert "Communication" not in alone
     shared = analyze(trace_of(*work, op(100, 400, name=name, stream=8))).report
     text = table_text(shared, width=60)
-    assert line_with(text, "NCCL/RCCL").split() == ["NCCL/RCCL", "300", "ns", *["75.0", "%"] * 2]
-    assert line_with(text, "exposed").endswith("250 ns     62.5 %   62.5 %")
+    assert line_with(text, "NCCL/RCCL").split() == ["NCCL/RCCL", "300", "ns", "75.0", "75.0"]
+    assert line_with(text, "exposed").split()[-4:] == ["250", "ns", "62.5", "62.5"]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
