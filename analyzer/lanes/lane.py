@@ -10,7 +10,7 @@ from decodescope.analyzer.timing.intervals import critical_ns
 from decodescope.analyzer.trace import Bools, Int8s, Int64s, Intervals
 
 LaneKind = Literal[
-    "host", "host_range", "range", "stream", "overlap", "wait", "gap", "held_up", "busy"
+    "host", "host_range", "range", "stream", "overlap", "wait", "gap", "interruption", "busy"
 ]
 NONE = -1
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from decodescope.analyzer.schema.held_up_report import HeldUpReport, SteadyState
+from decodescope.analyzer.schema.interruption_report import InterruptionReport, SteadyState
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.step_cost import StepCost
@@ -22,7 +22,7 @@ from decodescope.analyzer.schema.structure_report import (
 )
 from decodescope.analyzer.schema.waiting_report import WaitingReport
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 GAP_CLASSES = (
     "unlinked",
@@ -289,7 +289,7 @@ class Report(Struct, frozen=True):
     the durations of ops add up to over 2 % more than busy time, else "total_ns". Ranges beside each
     other are then in order of `critical_ns` too, else of `gpu_ns`. `largest_gaps`
     holds the ten longest gaps of all devices, longest first; `waterfall` is that of the step with
-    the median time. `held_up` is what was not of the steps; `steady` holds the figures without it,
+    the median time. `interruptions` are set apart; `steady` holds the figures without them,
     null on a CPU and without GPU ops. The verdict, `waterfall` and the profiled step of `observer`
     are of the steady state; all else is of the whole trace. `waiting` says who waits for whom among
     several GPUs of one trace; null of merged ranks (see `RanksReport`) and without communication.
@@ -315,7 +315,7 @@ class Report(Struct, frozen=True):
     roles: tuple[RoleReport, ...] = ()
     layers: tuple[LayerReport, ...] = ()
     step_cost: StepCost | None = None
-    held_up: tuple[HeldUpReport, ...] = ()
+    interruptions: tuple[InterruptionReport, ...] = ()
     steady: SteadyState | None = None
     waiting: WaitingReport | None = None
 

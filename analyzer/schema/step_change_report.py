@@ -24,7 +24,7 @@ class StepPartChange(Struct, frozen=True):
     - idle: idle time of one class, host_tail: the host's time after the last op (`waterfall`)
     - not_busy: idle time and host tail together
     - beyond_step: what roles and layers count, but the step's time does not (negative): ops that
-      ran while the next step did, or while the step was held up
+      ran while the next step did, or during an interruption
 
     Ops are null for time in which nothing runs.
     """

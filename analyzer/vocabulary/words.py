@@ -6,7 +6,7 @@ from decodescope.analyzer.schema.comparison_report import (
     SpeedRatio,
     Standing,
 )
-from decodescope.analyzer.schema.held_up_report import SteadyState
+from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
 from decodescope.analyzer.schema.step_change_report import StepPartChange
@@ -36,7 +36,7 @@ _PART_WORDS = {
 _STEP_PART_WORDS = {
     "host_tail": "host tail",
     "not_busy": "idle and host tail",
-    "beyond_step": "held up, or in the next step",
+    "beyond_step": "interrupted, or in the next step",
     "prologue": "before the layers",
     "epilogue": "after the layers",
     "outside": "in no layer",
@@ -69,7 +69,7 @@ STANDINGS_NOTE = (
     "shown worse in the other of the two"
 )
 STEP_NOTE = (
-    "the profiled step that stands for each side, without what held it up; the rows add up to "
+    "the profiled step that stands for each side, without interruptions; the rows add up to "
     "it; a kernel that does the work of several roles counts for one"
 )
 
@@ -198,11 +198,11 @@ def overlap_words(report: Report) -> str:
     return text
 
 
-def held_up_words(steady: SteadyState, times: int) -> str:
-    """For how long devices were held up, and how idle they are without that."""
+def interruption_words(steady: SteadyState, times: int) -> str:
+    """For how long devices were interrupted, and how idle they are without that."""
     often = "once" if times == 1 else f"{count(times)} times"
     return (
-        f"{often}, for {duration(steady.held_up_ns)} in all; without that, idle for "
+        f"{often}, for {duration(steady.interrupted_ns)} in all; without that, idle for "
         f"{percent(steady.idle_share)} % of {duration(steady.window_ns)}"
     )
 
