@@ -1,7 +1,7 @@
 """Where one step takes longer than another: by role and by layer, adding up exactly.
 
 step time = busy time of its ops + idle time of each class + host tail, as in `roofline.waterfall`.
-The critical times of the roles add up to the busy time of the whole GPU span, so a row
+The attributed times of the roles add up to the busy time of the whole GPU span, so a row
 `beyond_step` takes away what the waterfall does not count: ops that ran while the next step did, or
 during an interruption.
 """

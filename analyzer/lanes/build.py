@@ -1,5 +1,5 @@
-"""The lanes of an analysis: host threads, ranges, streams, waiting for other devices, gaps and what
-held devices up, of all devices on one clock."""
+"""The lanes of an analysis: host threads, ranges, streams, waits for other devices, gaps and
+interruptions, of all devices on one clock."""
 
 import re
 from collections.abc import Iterator
@@ -161,13 +161,13 @@ def _wait_lane(analysis: Analysis, waits: OpWaits, device: int, prefix: str) -> 
     """When ops of the device waited for other devices, if any did."""
     trace = analysis.trace
     start_ns = trace.ops.start_ns[waits.op]
-    waited = (trace.ops.device[waits.op] == device) & (waits.own_start_ns > start_ns)
+    waited = (trace.ops.device[waits.op] == device) & (waits.transfer_start_ns > start_ns)
     if not waited.any():
         return
     mine = waits.take(waited)
     first = len(trace.names) + len(analysis.ranges.paths) + len(_whys(analysis))
     label = first + np.unique(waits.last).searchsorted(mine.last)
-    slices = Slices(start_ns[waited], mine.own_start_ns, label, mine.op,
+    slices = Slices(start_ns[waited], mine.transfer_start_ns, label, mine.op,
                     np.zeros(len(mine), dtype=np.int8))  # fmt: skip
     yield lane_of(LaneKey("wait", device), prefix + "wait", slices)
 

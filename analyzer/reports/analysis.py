@@ -129,7 +129,7 @@ def analyze(trace: Trace, given: Given = NOTHING) -> Analysis:
         waterfall=()
         if no_verdict(found) or step is None or observer is None
         else _waterfall(timeline, observer, step, costs.step, interruptions),
-        kernels_ranked_by="critical_ns" if timeline.overlapping else "total_ns",
+        kernels_ranked_by="attributed_ns" if timeline.overlapping else "total_ns",
         step_kinds=step_kinds(timeline),
         structure=structured,
         roles=with_costs(roles, costs),

@@ -45,7 +45,7 @@ _STEP_PART_WORDS = {
 INFERRED_NOTE = "inferred from kernel names: no range of the model contains these ops"
 ROLE_KNOWN_BY = {"exact": "name", "partial": "place", "none": "unknown"}
 ROLES_NOTE = (
-    "Critical time in the median decode step: roles add up to its busy time; a role is known by "
+    "Attributed time in the median decode step: roles add up to its busy time; a role is known by "
     "its kernels' names, or by their place in the layer"
 )
 _LAYERS_BY = {
@@ -188,10 +188,10 @@ def overlap_words(report: Report) -> str:
     if not report.overlapping:
         return ""
     total_ns = sum(kernel.total_ns for kernel in report.kernels)
-    critical_ns = sum(kernel.critical_ns for kernel in report.kernels)
+    attributed_ns = sum(kernel.attributed_ns for kernel in report.kernels)
     text = (
-        f"ops overlap: their durations add up to {duration(total_ns)}, critical times to "
-        f"{duration(critical_ns)}; ranks and shares are of critical time"
+        f"ops overlap: their durations add up to {duration(total_ns)}, attributed times to "
+        f"{duration(attributed_ns)}; ranks and shares are of attributed time"
     )
     if any(kernel.roofline is not None for kernel in report.kernels):
         text += ", rates and the share of the limit of durations: lower bounds"

@@ -85,7 +85,7 @@ def test_details_of_an_inferred_layer(inferred: Path) -> None:
     folded = said(range_lines(shown, "step/layer.*"))
     assert folded["layers"] == "4, 1 motif: 4 of 10 ops"
     assert folded["roles"] == "norm 20.0 %, qkv 10.0 %, rope 10.0 %, kv_write 10.0 %, 5 more"
-    assert folded["attributed"] == "inferred: by the names of kernels and their order in the step"
+    assert folded["confidence"] == "inferred: by the names of kernels and their order in the step"
     one = list(range_lines(shown, "step/layer.2"))
     assert any(line.text.startswith("inferred from kernel names") for line in one)
     assert said(one)["layer"] == "2 of 4 (from 0), 10 ops"
@@ -99,7 +99,7 @@ def test_details_of_a_range_of_the_model_name_its_roles_but_infer_nothing() -> N
     shown = said(range_lines(window("eager"), "decode_step/model/layer.*"))
     assert shown["roles"].startswith("norm ")
     assert "layers" not in shown
-    assert shown["attributed"].startswith("exact")
+    assert shown["confidence"].startswith("exact")
 
 
 def test_details_of_kernels_and_ops_say_their_role(inferred: Path) -> None:
