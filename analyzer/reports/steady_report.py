@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
+from decodescope.analyzer.names.rule_files import kernel_meaning
 from decodescope.analyzer.reports.gap_report import idle_by_name
 from decodescope.analyzer.schema.interruption_report import (
     InterruptionReport,
@@ -15,7 +16,6 @@ from decodescope.analyzer.schema.interruption_report import (
     StepSummary,
 )
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StepReport
-from decodescope.analyzer.timing.communication import communication_kind
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
 from decodescope.analyzer.timing.interruptions.interruption import Interruption
 from decodescope.analyzer.timing.interruptions.steady import (
@@ -187,7 +187,8 @@ def _exposed_interrupted_ns(
     """How long single ops that communicate interrupted each device, while nothing else ran."""
     trace, exposed = timeline.trace, Counter[int]()
     for one in interruptions:
-        if one.cause == "long_op" and communication_kind(trace.names[trace.ops.name[one.op]]):
+        name = trace.names[trace.ops.name[one.op]]
+        if one.cause == "long_op" and kernel_meaning(name).communication:
             exposed[one.device] += one.length_ns
     return exposed
 

@@ -153,9 +153,7 @@ def test_a_long_wait_does_not_rank_a_kernel_first() -> None:
 
 
 @pytest.mark.parametrize(("overlap", "ranked_by"), [(20, "total_ns"), (21, "attributed_ns")])
-def test_over_two_percent_of_busy_time_ranks_by_attributed(
-    overlap: int, ranked_by: str
-) -> None:
+def test_over_two_percent_of_busy_time_ranks_by_attributed(overlap: int, ranked_by: str) -> None:
     start = 800 - overlap
     report = analyze(trace_of(op(0, 800, name="a"), op(start, 1_000, name="b"))).report
     assert report.devices[0].busy_ns == 1_000
