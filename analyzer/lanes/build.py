@@ -210,7 +210,7 @@ def _interruption_lane(analysis: Analysis, device: int, prefix: str) -> Iterator
     first = len(analysis.trace.names) + len(analysis.ranges.paths)
     label = np.array([first + causes.index(one.cause) for one in of_device], dtype=np.int64)
     slices = Slices(start_ns, end_ns, label, rows, np.zeros(len(rows), dtype=np.int8))
-    yield lane_of(LaneKey("interruption", device), prefix + "interruptions", slices)
+    yield lane_of(LaneKey("interruption", device), prefix + "interr.", slices)
 
 
 def _range_lanes(

@@ -179,7 +179,7 @@ def test_a_vllm_step_has_layers_and_roles_on_the_pages(foreign_traces: Path) -> 
 def test_a_lane_shows_interruptions(slow: Window) -> None:
     lanes = slow.lanes
     titles = [lane.title for lane in lanes.lanes]
-    assert titles[-2:] == ["gaps", "interruptions"]
+    assert titles[-2:] == ["gaps", "interr."]
     lane, place = lanes.lanes[-1], len(titles) - 1
     found = list(zip(lane.slices.start_ns.tolist(), lane.slices.end_ns.tolist(), strict=True))
     assert found == [(one.start_ns, one.end_ns) for one in slow.analysis.interruptions]
@@ -192,7 +192,7 @@ def test_a_lane_shows_interruptions(slow: Window) -> None:
     assert isinstance(long_op, OpPick)
     assert slow.analysis.trace.ops.length_ns[long_op.row] > 200_000_000
     clean = window_of(analyze(slow_layered()))
-    assert "interruptions" not in [lane.title for lane in clean.lanes.lanes]
+    assert "interr." not in [lane.title for lane in clean.lanes.lanes]
 
 
 def test_pieces_of_one_interrupted_gap_each_lead_to_it(slow: Window) -> None:
