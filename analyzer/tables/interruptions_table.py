@@ -1,33 +1,37 @@
-"""What held devices up, and the steady state beside the whole."""
+"""Interruptions, and the steady state beside the whole."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from decodescope.analyzer.schema.held_up_report import HeldUpReport, SteadyState, StepSummary
+from decodescope.analyzer.schema.interruption_report import (
+    InterruptionReport,
+    SteadyState,
+    StepSummary,
+)
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.columns import Column, Table
 from decodescope.analyzer.tables.devices_table import device_column
 from decodescope.analyzer.tables.units import COUNT, DURATION, PERCENT, PLACE, TEXT
 
 
-def interruptions_table(report: Report, most: int | None = None) -> Table[HeldUpReport]:
+def interruptions_table(report: Report, most: int | None = None) -> Table[InterruptionReport]:
     """The first `most` intervals in order of time."""
-    columns: tuple[Column[HeldUpReport], ...] = (
+    columns: tuple[Column[InterruptionReport], ...] = (
         device_column(report.devices),
         Column("at_ns", "at", DURATION, "When, after the device's first op."),
-        Column("ns", "held up", DURATION, "For how much longer than usual."),
+        Column("ns", "interrupted", DURATION, "For how much longer than usual."),
         Column(
-            "why",
-            "by",
+            "cause",
+            "cause",
             TEXT,
             "The cause.",
-            lambda held: held.why.replace("_", " "),
+            lambda one: one.cause.replace("_", " "),
         ),
         Column("step", "step", PLACE, "The step, if it was in one.", priority=2),
         Column("call", "call", TEXT, "The host call that took the time.", priority=3, code=True),
         Column(
             "evidence",
-            "what shows it",
+            "evidence",
             TEXT,
             "How it differs from the other steps.",
             flexible=True,
@@ -39,9 +43,9 @@ def interruptions_table(report: Report, most: int | None = None) -> Table[HeldUp
     return Table(
         "intervals",
         columns,
-        report.held_up[:most],
-        total=len(report.held_up),
-        key=lambda held: (held.device, held.at_ns),
+        report.interruptions[:most],
+        total=len(report.interruptions),
+        key=lambda one: (one.device, one.at_ns),
     )
 
 
@@ -60,7 +64,7 @@ def steady_table(report: Report, steady: SteadyState) -> Table[WindowRow]:
     """The whole window and what remains of it, of each device."""
     columns: tuple[Column[WindowRow], ...] = (
         device_column(report.devices),
-        Column("name", "", TEXT, "The whole window, or without what held the device up."),
+        Column("name", "", TEXT, "The whole window, or without interruptions."),
         Column("window_ns", "window", DURATION, "Its length."),
         Column("busy_ns", "busy", DURATION, "The time in which any op ran."),
         Column("idle_ns", "idle", DURATION, "Window minus busy."),
@@ -83,7 +87,7 @@ def _windows(report: Report, steady: SteadyState) -> Iterator[WindowRow]:
 
 
 def median_steps_table(steady: SteadyState, on_cpu: bool, most: int) -> Table[StepSummary]:
-    """The median step of each kind, without what held steps up."""
+    """The median step of each kind, without interruptions."""
     columns: tuple[Column[StepSummary], ...] = (
         Column(
             "kind",
@@ -95,7 +99,7 @@ def median_steps_table(steady: SteadyState, on_cpu: bool, most: int) -> Table[St
             priority=3,
         ),
         Column("steps", "steps", COUNT, "How many launched ops."),
-        Column("held_up", "held up", COUNT, "How many of them something held up."),
+        Column("interrupted_steps", "interrupted", COUNT, "How many of them were interrupted."),
         Column("time_ns", "time", DURATION, "From a step's start to that of the next one."),
         Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=4),
         Column(

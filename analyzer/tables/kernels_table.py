@@ -25,12 +25,12 @@ from decodescope.analyzer.text.formatting import extent_text
 def kernels_table(
     kernels: Sequence[KernelReport],
     *,
-    critical: bool,
+    attributed: bool,
     on_cpu: bool = False,
     steps: int | None = None,
     most: int | None = None,
 ) -> Table[KernelReport]:
-    """The first `most` kernels. `critical`: ops overlap, so that kernels are ranked by critical
+    """The first `most` kernels. `attributed`: ops overlap, so that kernels are ranked by attributed
     time, and shares are of it. With `steps`, counts and times are means of so many steps."""
     rows = kernels[:most]
     names = ShortNames(kernel.name for kernel in rows)
@@ -47,7 +47,7 @@ def kernels_table(
     )
     return Table(
         "operators" if on_cpu else "kernels",
-        (name, *_calls(kernels, critical, steps), *_shares(critical), *_ROOFLINE, *_SHAPE),
+        (name, *_calls(kernels, attributed, steps), *_shares(attributed), *_ROOFLINE, *_SHAPE),
         rows,
         total=len(kernels),
         search=lambda kernel: "\n".join(
@@ -58,7 +58,7 @@ def kernels_table(
 
 
 def _calls(
-    kernels: Sequence[KernelReport], critical: bool, steps: int | None
+    kernels: Sequence[KernelReport], attributed: bool, steps: int | None
 ) -> tuple[Column[KernelReport], ...]:
     """How often kernels ran and for how long, in all or per step."""
     count, time = (COUNT, DURATION) if steps is None else (NUMBER, MICROSECONDS)
@@ -73,18 +73,18 @@ def _calls(
             time,
             "The sum of the durations of its calls.",
             lambda kernel: per_step(kernel.total_ns),
-            priority=13 if critical else 0,
-            tone="dim" if critical else "plain",
+            priority=13 if attributed else 0,
+            tone="dim" if attributed else "plain",
         ),
         Column(
-            "critical_ns",
-            "critical",
+            "attributed_ns",
+            "attributed",
             time,
-            "Critical time: the time of its calls in which no op that began before still ran.",
-            lambda kernel: per_step(kernel.critical_ns),
-            priority=0 if critical else 13,
-            shown=any(kernel.critical_ns != kernel.total_ns for kernel in kernels),
-            tone="plain" if critical else "dim",
+            "Attributed time: the time of its calls in which no op that began before still ran.",
+            lambda kernel: per_step(kernel.attributed_ns),
+            priority=0 if attributed else 13,
+            shown=any(kernel.attributed_ns != kernel.total_ns for kernel in kernels),
+            tone="plain" if attributed else "dim",
         ),
     )
     return (
@@ -105,12 +105,12 @@ def _calls(
             priority=6,
             shown=any(kernel.short_calls for kernel in kernels),
         ),
-        *(reversed(times) if critical else times),
+        *(reversed(times) if attributed else times),
         Column("mean_ns", "mean", time, "The mean duration of a call.", priority=5),
     )
 
 
-def _shares(critical: bool) -> tuple[Column[KernelReport], ...]:
+def _shares(attributed: bool) -> tuple[Column[KernelReport], ...]:
     """The share that kernels are ranked by."""
     return (
         Column(
@@ -119,17 +119,17 @@ def _shares(critical: bool) -> tuple[Column[KernelReport], ...]:
             PERCENT,
             "Its part of the durations of all kernels.",
             priority=1,
-            shown=not critical,
+            shown=not attributed,
             tone="strong",
             bar=10,
         ),
         Column(
-            "critical_share",
+            "attributed_share",
             "share",
             PERCENT,
-            "Its part of the critical time of all kernels.",
+            "Its part of the attributed time of all kernels.",
             priority=1,
-            shown=critical,
+            shown=attributed,
             tone="strong",
             bar=10,
         ),

@@ -17,7 +17,7 @@ class LaunchRow:
     at_ns: int
     step: int | None
     length_ns: int
-    critical_ns: int
+    attributed_ns: int
     gap_ns: int | None
     queue_ns: int | None
     latency_ns: int | None
@@ -35,10 +35,10 @@ def launch_columns(*, several_devices: bool, overlapping: bool) -> tuple[Column[
         Column("step", "step", PLACE, "Its step.", priority=2, first="up"),
         Column("length_ns", "took", MICROSECONDS, "Its duration."),
         Column(
-            "critical_ns",
-            "critical",
+            "attributed_ns",
+            "attributed",
             MICROSECONDS,
-            "Critical time: the time in which no op that began before still ran.",
+            "Attributed time: the time in which no op that began before still ran.",
             priority=5 if overlapping else 8,
         ),
         Column(

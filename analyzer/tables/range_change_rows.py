@@ -11,7 +11,7 @@ from decodescope.analyzer.schema.report import Report
 class RangeChangeRow:
     """One aligned range, at its `depth`, or a `part` of the fused range above it: a range of one
     side, or of both, whose time the fused range's row contains. `time_ns` is busy time, or
-    critical time if ops overlap; `moved_ns` how much more `other` takes."""
+    attributed time if ops overlap; `moved_ns` how much more `other` takes."""
 
     path: str
     name: str
@@ -32,7 +32,7 @@ def range_change_rows(
     pair: Pair, base: Report | None, other: Report | None
 ) -> tuple[RangeChangeRow, ...]:
     """The ranges of `pair` in their order, each fused one followed by its parts."""
-    figure = "critical_ns" if pair.overlapping else "gpu_ns"
+    figure = "attributed_ns" if pair.overlapping else "gpu_ns"
     sums = tuple(
         layer_sums(window.ranges, len(window.steps) or 1) if window is not None else {}
         for window in (base, other)
@@ -48,7 +48,7 @@ def range_change_rows(
 
 
 def range_change_row(change: RangeChange, figure: str, name: str, depth: int = 0) -> RangeChangeRow:
-    """The row of one aligned range; `figure` is its time: "gpu_ns" or "critical_ns"."""
+    """The row of one aligned range; `figure` is its time: "gpu_ns" or "attributed_ns"."""
     return RangeChangeRow(
         path=change.path,
         name=name,

@@ -12,11 +12,11 @@ _OPS = Unit(lambda figure: "" if figure is None else f"{figure:,.0f}")
 
 
 def range_changes_table(
-    rows: Sequence[RangeChangeRow], names: tuple[str, str], *, critical: bool
+    rows: Sequence[RangeChangeRow], names: tuple[str, str], *, attributed: bool
 ) -> Table[RangeChangeRow]:
-    """`names` are those of the sides; `critical`: ops overlap, and times are critical times."""
-    time = "critical time" if critical else "busy time"
-    base, other = (f"{name} crit." if critical else name for name in names)
+    """`names` are those of the sides; `attributed`: ops overlap, and times are attributed times."""
+    time = "attributed time" if attributed else "busy time"
+    base, other = (f"{name} attr." if attributed else name for name in names)
     columns: tuple[Column[RangeChangeRow], ...] = (
         Column(
             "path",

@@ -39,7 +39,7 @@ def _tone(line: RangeLine) -> Tone:
 
 
 def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
-    critical = report.overlapping
+    attributed = report.overlapping
     return (
         Column(
             "path",
@@ -55,12 +55,12 @@ def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
             code=True,
         ),
         Column(
-            "critical_ns",
-            "critical",
+            "attributed_ns",
+            "attributed",
             DURATION,
-            "Critical time: the time of its ops in which no op that began before still ran.",
-            lambda line: line.found.critical_ns,
-            shown=critical,
+            "Attributed time: the time of its ops in which no op that began before still ran.",
+            lambda line: line.found.attributed_ns,
+            shown=attributed,
             tone="strong",
             least=7,
         ),
@@ -70,8 +70,8 @@ def _columns(report: Report, folded: bool) -> tuple[Column[RangeLine], ...]:
             DURATION,
             "The time in which any of its ops ran.",
             lambda line: line.found.gpu_ns,
-            priority=DETAIL if critical else 0,
-            tone="plain" if critical else "strong",
+            priority=DETAIL if attributed else 0,
+            tone="plain" if attributed else "strong",
             least=7,
         ),
         Column(

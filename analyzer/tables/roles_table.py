@@ -35,7 +35,7 @@ def _share_of_limit(role: RoleReport) -> float | None:
 _COLUMNS: tuple[Column[RoleReport], ...] = (
     Column("role", "role", TEXT, "What the ops compute."),
     Column("ops_per_step", "ops", COUNT, "The ops of the role.", priority=4, tone="dim"),
-    Column("ns_per_step", "time", DURATION, "Critical time of the ops.", tone="strong"),
+    Column("ns_per_step", "time", DURATION, "Attributed time of the ops.", tone="strong"),
     Column("share", "share", PERCENT, "Its part of the busy time of the step.", priority=1, bar=24),
     Column(
         "bytes_per_s",

@@ -60,7 +60,7 @@ def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:
 
 
 def _kernels(report: Report) -> tuple[_Row, list[_Row]]:
-    return _of_table(kernels_table(report.kernels, critical=report.overlapping))
+    return _of_table(kernels_table(report.kernels, attributed=report.overlapping))
 
 
 def _of_table(table: Table[Row]) -> tuple[_Row, list[_Row]]:

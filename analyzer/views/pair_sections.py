@@ -46,8 +46,8 @@ def change_section(pair: Pair, step: str, ops: str, per: str) -> Section:
 
 
 def range_section(pair: Pair) -> Section:
-    """The innermost ranges whose busy (if ops overlap: critical) and idle time changed most."""
-    figure = "critical_ns" if pair.overlapping else "gpu_ns"
+    """The innermost ranges whose busy (if ops overlap: attributed) and idle time changed most."""
+    figure = "attributed_ns" if pair.overlapping else "gpu_ns"
     outer = {prefix for row in pair.ranges for prefix in _prefixes(row.path)}
     innermost = [row for row in pair.ranges if row.path not in outer]
     moved = sorted(innermost, key=lambda row: -_moved_ns(row, figure))[:_RANGE_ROWS]
@@ -55,9 +55,9 @@ def range_section(pair: Pair) -> Section:
     rest = len(innermost) - len(moved)
     notes = [f"all in {prefix[:-1]}"] if prefix else []
     notes += [f"{rest} more changed less"] if rest else []
-    notes += ["critical times, because ops overlap"] if pair.overlapping else []
+    notes += ["attributed times, because ops overlap"] if pair.overlapping else []
     rows = [range_change_row(row, figure, _range_name(row, prefix)) for row in moved]
-    table = range_changes_table(rows, (pair.base, pair.other), critical=pair.overlapping)
+    table = range_changes_table(rows, (pair.base, pair.other), attributed=pair.overlapping)
     return Section(
         f"Ranges that changed most: {pair.base} to {pair.other}",
         table.only(*_RANGE_COLUMNS),

@@ -7,7 +7,7 @@ from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
 from decodescope.analyzer.names.names import cut_middle
-from decodescope.analyzer.schema.held_up_report import SteadyState
+from decodescope.analyzer.schema.interruption_report import SteadyState
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.tables.columns import Table
 from decodescope.analyzer.tables.communication_table import communication_table
@@ -42,7 +42,7 @@ from decodescope.analyzer.views.waiting_sections import waiting_sections
 from decodescope.analyzer.vocabulary.words import device_words, overlap_words
 
 _FOCUS_ROWS, _OTHER_ROWS = 30, 10
-_HELD_UP_ROWS, _KIND_ROWS, _STEP_ROWS, _STREAM_ROWS = 10, 6, 10, 12
+_INTERRUPTION_ROWS, _KIND_ROWS, _STEP_ROWS, _STREAM_ROWS = 10, 6, 10, 12
 _STEP_CELLS, _CLASS_CELLS = 24, 16
 
 
@@ -57,8 +57,8 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
     yield _verdict(report)
     yield from _health(report)
     yield from waterfall_section(report.waterfall, width)
-    if report.held_up and report.steady is not None:
-        yield from section("Held up", *_interruptions(report, report.steady, width))
+    if report.interruptions and report.steady is not None:
+        yield from section("Interruptions", *_interruptions(report, report.steady, width))
     if report.devices:
         yield from _idle(report, by, width)
     yield from _work(report, width)
@@ -67,7 +67,7 @@ def _parts(report: Report, by: str, width: int) -> RenderResult:
         line = [Text(words, style="dim")] if (words := overlap_words(report)) else []
         table = kernels_table(
             report.kernels,
-            critical=report.overlapping,
+            attributed=report.overlapping,
             on_cpu=report.on_cpu,
             most=_FOCUS_ROWS if by == "kernel" else _OTHER_ROWS,
         )
@@ -98,9 +98,9 @@ def _work(report: Report, width: int) -> RenderResult:
 
 
 def _interruptions(report: Report, steady: SteadyState, width: int) -> list[RenderableType]:
-    """What held devices up, the windows with and without it, and the median steps."""
+    """The interruptions, the windows with and without them, and the median steps."""
     tables: list[Table[Any]] = [
-        interruptions_table(report, _HELD_UP_ROWS),
+        interruptions_table(report, _INTERRUPTION_ROWS),
         steady_table(report, steady),
     ]
     if steady.steps:

@@ -34,15 +34,15 @@ def waiting_sections(found: RanksReport | WaitingReport, width: int) -> RenderRe
 def _waiting(found: RanksReport | WaitingReport, width: int) -> Iterator[RenderableType]:
     yield Text(straggler_text(found), style="bold" if found.straggler else "")
     if found.clock == "durations":
-        yield Text("waiting is found from durations: the clocks do not agree", style="dim")
+        yield Text("waits are found from durations: the clocks do not agree", style="dim")
     yield rich_table(waiting_table(found), width)
 
 
 def _collectives(found: RanksReport | WaitingReport, width: int) -> Iterator[RenderableType]:
     yield rich_table(collectives_table(found, _MAX_COLLECTIVES), width)
-    if any(one.own_ns is None for one in found.collectives):
+    if any(one.transfer_ns is None for one in found.collectives):
         yield Text(
-            "without own and waiting: matched on no other one, or no operation for which all wait",
+            "without transfer and wait: not matched on another one, or an operation without a wait",
             style="dim",
         )
 

@@ -15,16 +15,16 @@ _GAPS_TITLE = "Idle gaps"
 _MOST_KERNELS, _LEAST_NAME = 60, 12
 
 
-_TOP_KERNELS = ("name", "count", "total_ns", "critical_ns", "share", "critical_share")
+_TOP_KERNELS = ("name", "count", "total_ns", "attributed_ns", "share", "attributed_share")
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTable:
-    """The first kernels, per `per` ("step" or "trace"). `critical`: their times and shares are
-    critical time, because ops overlap."""
+    """The first kernels, per `per` ("step" or "trace"). `attributed`: their times and shares are
+    attributed time, because ops overlap."""
 
     rows: TableRows[KernelReport]
-    critical: bool
+    attributed: bool
     note: str
     per: str
 
@@ -70,7 +70,7 @@ class KernelsPanel(Panel[KernelTable]):
         report = window.report
         table = kernels_table(
             report.kernels,
-            critical=report.overlapping,
+            attributed=report.overlapping,
             on_cpu=on_cpu,
             steps=len(report.steps),
             most=_MOST_KERNELS,
@@ -79,7 +79,7 @@ class KernelsPanel(Panel[KernelTable]):
             return Empty(
                 f"Top {table.noun}", f"no {table.noun} in this window", _steps_note(window)
             )
-        not_ranked_by = "total_ns" if report.overlapping else "critical_ns"
+        not_ranked_by = "total_ns" if report.overlapping else "attributed_ns"
         keys = [key for key in _TOP_KERNELS if key != not_ranked_by]
         rows = TableRows(table.only(*keys, least=_LEAST_NAME), self._glyphs)
         return KernelTable(rows, report.overlapping, _steps_note(window), window.per)
@@ -95,7 +95,7 @@ class KernelsPanel(Panel[KernelTable]):
         return Sheet(rows, self._title(data, ""), data.note)
 
     def _title(self, data: KernelTable, more: str) -> str:
-        by = " by critical time" if data.critical else ""
+        by = " by attributed time" if data.attributed else ""
         return f"Top {data.rows.table.noun}{by}{more}"
 
     def _glyphs(self) -> Glyphs:

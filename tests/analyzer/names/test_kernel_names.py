@@ -64,7 +64,7 @@ def test_the_kernels_of_a_printed_table_can_be_told_apart(width: int) -> None:
     console = Console(width=width, record=True, file=None)
     with console.capture() as printed:
         kernels = analyze(trace_of(*events)).report.kernels
-        console.print(rich_table(kernels_table(kernels, critical=False, most=10), width))
+        console.print(rich_table(kernels_table(kernels, attributed=False, most=10), width))
     rows = [line.split()[0] for line in printed.get().splitlines()[1:] if line.strip()]
     assert len(set(rows)) == len(names)
 

@@ -18,4 +18,4 @@ class ComparisonRangesPanel(ChangesTable):
         self, pair: Pair, windows: tuple[Report, Report], names: tuple[str, str]
     ) -> Table[RangeChangeRow]:
         rows = range_change_rows(pair, *windows)
-        return range_changes_table(rows, names, critical=pair.overlapping)
+        return range_changes_table(rows, names, attributed=pair.overlapping)

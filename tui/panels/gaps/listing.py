@@ -41,11 +41,10 @@ class GapRows(Rows):
     """Gaps of one window; a key is the window's identity and the gap's row in its analysis."""
 
     def __init__(self, table: "GapTable", window: Window) -> None:
-        from decodescope.analyzer.timing.held_up.places import held_up_in_gaps
 
         self._table, self._window = table, id(window)
         trace, analysis = window.analysis.trace, window.analysis
-        self._held = held_up_in_gaps(analysis.gaps, analysis.held_up)
+        self._interruptions = interruptions_by_gap(analysis.gaps, analysis.interruptions)
         names = ShortNames(trace.names[name] for name in set(trace.ops.name.tolist()))
         declared = gap_columns(window.report.devices, names, _causes)
         self.columns = tuple(column for column in declared if column.shown)
@@ -69,8 +68,8 @@ class GapRows(Rows):
         gap = self._table.report(row)
         mark = f"{GAP_LETTERS.get(gap.gap_class, '?')} " if inks.letters else ""
         causes = Cell(f"{mark}{_causes(gap)}", inks.gap(gap.gap_class))
-        if int(self._table.rows[row]) in self._held:
-            causes = Cell(f"{mark}held up, {_causes(gap)}", inks.warn)
+        if int(self._table.rows[row]) in self._interruptions:
+            causes = Cell(f"{mark}interrupted, {_causes(gap)}", inks.warn)
         # Flexible columns share what is left, each above its least; `room` is that of the first.
         first = next(column.least for column in self.columns if column.flexible)
         rooms = (max(room - first + column.least, 1) for column in self.columns[1:])
@@ -79,7 +78,7 @@ class GapRows(Rows):
 
     def text(self, row: int) -> str:
         gap = self._table.report(row)
-        held = self._held_words(int(self._table.rows[row]))
+        held = self._interruption_words(int(self._table.rows[row]))
         return "\n".join((gap.gap_class, gap.prev, gap.next, gap.call or "", gap.range or "", held))
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
@@ -87,13 +86,13 @@ class GapRows(Rows):
         return range(len(self)) if field is None else self._table.order(field, down)
 
     def matching(self, pattern: re.Pattern[str]) -> set[int]:
-        held = (gap for gap in self._held if pattern.search(self._held_words(gap)))
+        held = (gap for gap in self._interruptions if pattern.search(self._interruption_words(gap)))
         places = {self._table.place(gap) for gap in held}
         return self._table.matching(pattern) | {one for one in places if one is not None}
 
-    def _held_words(self, gap: int) -> str:
-        whys = (one.why.replace("_", " ") for one in self._held.get(gap, ()))
-        return ", ".join(f"held up: {why}" for why in whys)
+    def _interruption_words(self, gap: int) -> str:
+        causes = (one.cause.replace("_", " ") for one in self._interruptions.get(gap, ()))
+        return ", ".join(f"interruption: {cause}" for cause in causes)
 
 
 class GapListPanel(TablePanel):

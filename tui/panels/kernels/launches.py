@@ -43,7 +43,7 @@ class LaunchRows(Rows):
         self._at_ns = launches.at_ns
         self._times = (
             launches.length_ns,
-            launches.critical_ns,
+            launches.attributed_ns,
             launches.gap_ns,
             launches.queue_ns,
             launches.latency_ns,
@@ -73,7 +73,7 @@ class LaunchRows(Rows):
         return [draw(launch, inks, room) for draw in self._drawings]
 
     def _launch(self, row: int) -> LaunchRow:
-        length_ns, critical_ns, *others = (int(column[row]) for column in self._times)
+        length_ns, attributed_ns, *others = (int(column[row]) for column in self._times)
         gap_ns, queue_ns, latency_ns = (None if ns < 0 else ns for ns in others)
         trace, step, node = self._analysis.trace, int(self._step[row]), int(self._node[row])
         shape = int(self._shape[row])
@@ -81,7 +81,7 @@ class LaunchRows(Rows):
             at_ns=int(self._at_ns[row]),
             step=step if step >= 0 else None,
             length_ns=length_ns,
-            critical_ns=critical_ns,
+            attributed_ns=attributed_ns,
             gap_ns=gap_ns,
             queue_ns=queue_ns,
             latency_ns=latency_ns,
