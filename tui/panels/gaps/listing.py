@@ -42,6 +42,8 @@ class GapRows(Rows):
 
     def __init__(self, table: "GapTable", window: Window) -> None:
 
+        from decodescope.analyzer.timing.interruptions.interruption import interruptions_by_gap
+
         self._table, self._window = table, id(window)
         trace, analysis = window.analysis.trace, window.analysis
         self._interruptions = interruptions_by_gap(analysis.gaps, analysis.interruptions)
