@@ -15,6 +15,8 @@ from markupsafe import Markup
 
 from decodescope.analyzer.html.tables import breakable, table_html
 from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.tables.changes_table import changes_table, whole_step_table
+from decodescope.analyzer.tables.collectives_table import collectives_table
 from decodescope.analyzer.tables.communication_table import communication_table
 from decodescope.analyzer.tables.devices_table import devices_table, streams_table
 from decodescope.analyzer.tables.gap_classes_table import gap_classes_table
@@ -26,11 +28,15 @@ from decodescope.analyzer.tables.interruptions_table import (
 )
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.analyzer.tables.launch_calls_table import launch_apis_table, launch_times_table
+from decodescope.analyzer.tables.range_changes_table import aligned_ranges_table
 from decodescope.analyzer.tables.ranges_table import ranges_table
 from decodescope.analyzer.tables.roles_table import roles_table
+from decodescope.analyzer.tables.runs_table import runs_table
+from decodescope.analyzer.tables.skew_table import spreads_table
 from decodescope.analyzer.tables.steps_table import step_kinds_table, steps_table
+from decodescope.analyzer.tables.waiting_table import waiting_table
 from decodescope.analyzer.text import formatting
-from decodescope.analyzer.text.formatting import UNKNOWN, percent, significant
+from decodescope.analyzer.text.formatting import UNKNOWN, percent
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.vocabulary import words
 from decodescope.analyzer.vocabulary.class_colors import (
@@ -46,6 +52,9 @@ _SCRIPT = "report.js"
 _TABLES = {
     table.__name__: table
     for table in (
+        aligned_ranges_table,
+        changes_table,
+        collectives_table,
         communication_table,
         devices_table,
         gap_classes_table,
@@ -57,10 +66,14 @@ _TABLES = {
         median_steps_table,
         ranges_table,
         roles_table,
+        runs_table,
+        spreads_table,
         steady_table,
         step_kinds_table,
         steps_table,
         streams_table,
+        waiting_table,
+        whole_step_table,
     )
 }
 
@@ -89,22 +102,14 @@ def _environment() -> Environment:
         "duration": formatting.duration,
         "number": formatting.number,
         "percent": formatting.percent,
-        "rate": formatting.rate,
         "cut": cut_middle,
         "breakable": breakable,
-        "beaten": words.beaten_text,
         "bound": words.bound_words,
-        "change": words.change_text,
-        "exact": words.exact_microseconds,
-        "exact_change": words.exact_change,
-        "step_part": words.step_part_words,
-        "interval": lambda found: formatting.interval_text(found, significant),
         "overlap": words.overlap_words,
         "layers": words.layers_words,
         "part": words.part_words,
         "speed": words.speed_text,
         "straggler": words.straggler_text,
-        "member": words.member_word,
         "signed": formatting.signed_duration,
     }
     environment.globals |= {

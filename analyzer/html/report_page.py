@@ -29,6 +29,12 @@ from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, Report
 from decodescope.analyzer.schema.run_report import RunReport
+from decodescope.analyzer.tables.sides import sides_of
+from decodescope.analyzer.tables.sides_table import (
+    accuracy_notes,
+    rates_and_accuracy_table,
+    standings_table,
+)
 from decodescope.analyzer.timing.op_families import op_families
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.vocabulary.words import ops_word
@@ -98,6 +104,7 @@ def html_report(
     bars: list[Bar] = [(v.name, v.report.waterfall) for v in views if v.report.waterfall]
     steps = [(view.step_name, view.timeline) for view in views if view.timeline is not None]
     changes = _changes(comparison, views)
+    sides = sides_of(comparison) if isinstance(comparison, Comparison) else ()
     runs = comparison.runs if isinstance(comparison, Comparison) else ()
     return render_page(
         title=title,
@@ -108,6 +115,9 @@ def html_report(
         rates=_rates(changes.variants) if changes else None,
         ratios=ratios_svg(changes.pairs) if changes else None,
         standings=standings_svg(changes.standings, changes.variants) if changes else None,
+        rates_table=rates_and_accuracy_table(sides),
+        standings_table=standings_table(sides, changes.standings if changes else ()),
+        accuracy_notes=accuracy_notes(sides),
         models=_models(views, runs),
         bars=bars,
         parts=_parts(bars),

@@ -95,6 +95,15 @@ def step_parts_table(
     )
 
 
+def whole_step_table(pair: Pair, what: str) -> Table[StepPartChange]:
+    """The parts of the step by role or by layer, and the step that they add up to."""
+    step = pair.step
+    assert step is not None
+    whole = StepPartChange("step", "role", step.base_ns, step.other_ns, step.change_ns)
+    rows = step.roles if what == "role" else step.layers
+    return step_parts_table((*rows, whole), what, (pair.base, pair.other))
+
+
 def step_part_columns(what: str, names: tuple[str, str]) -> tuple[Column[StepPartChange], ...]:
     """The columns of the parts of a step of two sides."""
     base, other = (name[:_NAME_CELLS] for name in names)

@@ -2,13 +2,25 @@
 
 from collections.abc import Sequence
 
+from decodescope.analyzer.schema.comparison_report import Pair, RangeChange
 from decodescope.analyzer.tables.changes_table import TEXT_OF_NUMBER, changed_to, moved_tone
 from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.range_change_rows import RangeChangeRow
+from decodescope.analyzer.tables.range_change_rows import RangeChangeRow, range_change_row
 from decodescope.analyzer.tables.units import MICROSECONDS, SIGNED_MICROSECONDS, TEXT, Unit
 from decodescope.analyzer.vocabulary.words import change_text
 
 _OPS = Unit(lambda figure: "" if figure is None else f"{figure:,.0f}")
+
+
+def aligned_ranges_table(pair: Pair) -> Table[RangeChangeRow]:
+    """Every aligned range by its whole path, with the ranges that a fused one replaces."""
+    figure = "attributed_ns" if pair.overlapping else "gpu_ns"
+    rows = [range_change_row(row, figure, _replacing(row)) for row in pair.ranges]
+    return range_changes_table(rows, (pair.base, pair.other), attributed=pair.overlapping)
+
+
+def _replacing(row: RangeChange) -> str:
+    return f"{row.path} (replaces {', '.join(row.replaced)})" if row.replaced else row.path
 
 
 def range_changes_table(

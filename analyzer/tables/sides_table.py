@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from decodescope.analyzer.schema.comparison_report import SpeedRatio
+from decodescope.analyzer.schema.comparison_report import SpeedRatio, Standing
 from decodescope.analyzer.tables.columns import Column, Table, Tone
 from decodescope.analyzer.tables.sides import Side
 from decodescope.analyzer.tables.units import (
@@ -40,6 +40,43 @@ def sides_table(sides: Sequence[Side]) -> Table[Side]:
         sides,
         search=lambda side: f"{side.name} {side.about}",
     )
+
+
+def rates_table(sides: Sequence[Side]) -> Table[Side]:
+    """The rates of the variants."""
+    return sides_table(sides).only("name", "tokens_per_s", "interval", "rounds")
+
+
+def rates_and_accuracy_table(sides: Sequence[Side]) -> Table[Side]:
+    """The rates of the variants beside their error."""
+    errors = (column.key for column in _ERROR if column.key != "beaten_by")
+    return sides_table(sides).only("name", "tokens_per_s", "interval", *errors)
+
+
+def accuracy_table(sides: Sequence[Side]) -> Table[Side]:
+    """The error of the variants for which it was measured."""
+    scored = [side for side in sides if side.accuracy is not None]
+    errors = (column.key for column in _ERROR if column.key != "beaten_by")
+    return sides_table(scored).only("name", *errors)
+
+
+def accuracy_notes(sides: Sequence[Side]) -> list[str]:
+    """What the error is against, and of what text."""
+    found = (side.accuracy for side in sides)
+    notes = (
+        f"against {one.reference}, {one.positions} positions of {one.text}"
+        for one in found
+        if one is not None
+    )
+    return list(dict.fromkeys(notes))
+
+
+def standings_table(sides: Sequence[Side], standings: Sequence[Standing]) -> Table[Side]:
+    """Speed beside error, in the order of `standings`; then the variants that lack one of the
+    two."""
+    ranks = {found.variant: rank for rank, found in enumerate(standings)}
+    ordered = sorted(sides, key=lambda side: ranks.get(side.name, len(ranks)))
+    return sides_table(ordered).only("name", "tokens_per_s", "accuracy.kl", "beaten_by")
 
 
 def _judged(side: Side) -> Tone:

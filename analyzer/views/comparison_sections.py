@@ -15,7 +15,12 @@ from decodescope.analyzer.schema.comparison_report import (
 )
 from decodescope.analyzer.schema.report import Finding, Report, WaterfallPart
 from decodescope.analyzer.tables.sides import Side, sides_of
-from decodescope.analyzer.tables.sides_table import sides_table
+from decodescope.analyzer.tables.sides_table import (
+    accuracy_notes,
+    accuracy_table,
+    rates_table,
+    standings_table,
+)
 from decodescope.analyzer.tables.waterfalls_table import waterfalls_table
 from decodescope.analyzer.text.formatting import (
     sampling_words,
@@ -34,16 +39,6 @@ from decodescope.analyzer.vocabulary.words import (
 )
 
 _UNPROFILED_STEP, _PROFILED_STEP = "step, unprofiled", "step, profiled"
-_RATES = ("name", "tokens_per_s", "interval", "rounds")
-_ACCURACY = (
-    "name",
-    "accuracy.logit_rel_error",
-    "accuracy.kl",
-    "accuracy.top1_agreement",
-    "accuracy.perplexity",
-    "accuracy.perplexity_ratio",
-)
-_STANDINGS = ("name", "tokens_per_s", "accuracy.kl", "beaten_by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +94,7 @@ def _comparison_summary(comparison: Comparison) -> Summary:
             *([f"interpreted, without times: {', '.join(untimed)}"] if untimed else ()),
         ),
         sections=(
-            _rates_section(sides),
+            Section("Tokens/s, unprofiled", rates_table(sides)),
             speed_section(result.pairs),
             *_accuracy_sections(sides),
             *_standing_sections(result, sides),
@@ -147,30 +142,17 @@ def _source_line(name: str, report: Report) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _rates_section(sides: Sequence[Side]) -> Section:
-    return Section("Tokens/s, unprofiled", sides_table(sides).only(*_RATES))
-
-
 def _accuracy_sections(sides: Sequence[Side]) -> tuple[Section, ...]:
-    scored = [side for side in sides if side.accuracy is not None]
-    if not scored or (first := scored[0].accuracy) is None:
+    table = accuracy_table(sides)
+    if not table.rows:
         return ()
-    return (
-        Section(
-            "Accuracy of the logits",
-            sides_table(scored).only(*_ACCURACY),
-            note=f"against {first.reference}, {first.positions} positions of {first.text}",
-        ),
-    )
+    return (Section("Accuracy of the logits", table, note=accuracy_notes(sides)[0]),)
 
 
 def _standing_sections(result: ComparisonResult, sides: Sequence[Side]) -> tuple[Section, ...]:
-    """Speed beside error, fastest first; then the variants that lack one of the two."""
     if not result.standings:
         return ()
-    ranks = {found.variant: rank for rank, found in enumerate(result.standings)}
-    ordered = sorted(sides, key=lambda side: ranks.get(side.name, len(ranks)))
-    table = sides_table(ordered).only(*_STANDINGS)
+    table = standings_table(sides, result.standings)
     return (Section("Speed beside error", table, note=STANDINGS_NOTE),)
 
 
