@@ -29,10 +29,10 @@ class Column(Generic[Row]):
 
     `priority` 0 is never dropped, the highest is dropped first where room is short. A `flexible`
     column takes the room that the others leave, at least `least` cells. A column with `shown` False
-    is in CSV only; one in which no row has a figure is on no screen, unless `always`. `bar` is how
-    many cells a bar of a share has, 0 for none. `code`: names from code, which may break between
-    their parts. `wrap`: the texts of a flexible column continue on the next line, where an output
-    has one.
+    is on no screen for this table, `csv_only` on none at all; nor is one in which no row has a
+    figure, unless `always`. `bar` is how many cells a bar of a share has, 0 for none. `code`: names
+    from code, which may break between their parts. `wrap`: the texts of a flexible column continue
+    on the next line, where an output has one.
     """
 
     key: str
@@ -46,6 +46,7 @@ class Column(Generic[Row]):
     first: Literal["up", "down"] | None = None
     priority: int = 0
     shown: bool = True
+    csv_only: bool = False
     flexible: bool = False
     least: int = 1
     tone: Tone | Callable[[Row], Tone] = "plain"
@@ -134,6 +135,7 @@ class Table(Generic[Row]):
             column
             for column in self.columns
             if column.shown
+            and not column.csv_only
             and (column.always or any(column.figure(row) is not None for row in self.rows))
         )
 

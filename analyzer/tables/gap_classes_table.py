@@ -102,7 +102,15 @@ def gap_class_columns(
             lambda row: per_step(row.total.total_ns),
             tone="strong",
         ),
-        Column("share", of, PERCENT, "That time ÷ the window, or the step.", priority=2, bar=12),
+        Column(
+            "window_share",
+            of,
+            PERCENT,
+            "That time ÷ the window, or the step.",
+            lambda row: row.share,
+            priority=2,
+            bar=12,
+        ),
         Column(
             "mean_ns",
             "mean",

@@ -160,15 +160,15 @@ _ROOFLINE: tuple[Column[KernelReport], ...] = (
     ),
     Column(
         "roofline.limit",
-        "limit",
+        "bound",
         TEXT,
         "Which takes longer at the peaks: the bytes (memory) or the FLOPs (compute).",
         priority=7,
     ),
-    Column("roofline.calls", "of calls", COUNT, "Calls with known bytes and FLOPs.", shown=False),
-    Column("roofline.total_ns", "for", DURATION, "The durations of those calls.", shown=False),
-    Column("roofline.bytes", "bytes", BYTES, "The bytes that they must move.", shown=False),
-    Column("roofline.flops", "FLOPs", NUMBER, "The FLOPs that they must do.", shown=False),
+    Column("roofline.calls", "of calls", COUNT, "Calls with known bytes and FLOPs.", csv_only=True),
+    Column("roofline.total_ns", "for", DURATION, "The durations of those calls.", csv_only=True),
+    Column("roofline.bytes", "bytes", BYTES, "The bytes that they must move.", csv_only=True),
+    Column("roofline.flops", "FLOPs", NUMBER, "The FLOPs that they must do.", csv_only=True),
 )
 _SHAPE: tuple[Column[KernelReport], ...] = (
     Column(
@@ -196,7 +196,7 @@ _SHAPE: tuple[Column[KernelReport], ...] = (
         EXTENT,
         "The launch block of most calls, in threads.",
         lambda kernel: kernel.shape and kernel.shape.block,
-        shown=False,
+        csv_only=True,
     ),
     Column(
         "shared_memory_bytes",
@@ -204,9 +204,9 @@ _SHAPE: tuple[Column[KernelReport], ...] = (
         BYTES,
         "The shared memory of a block.",
         lambda kernel: kernel.shape and kernel.shape.shared_memory_bytes,
-        shown=False,
+        csv_only=True,
     ),
-    Column("shapes", "shapes", COUNT, "How many launch shapes it has.", shown=False),
+    Column("shapes", "shapes", COUNT, "How many launch shapes it has.", csv_only=True),
 )
 
 

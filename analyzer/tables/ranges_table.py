@@ -175,7 +175,7 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         TEXT,
         "A range, an operator, or an inferred range.",
         lambda line: line.found.kind,
-        shown=False,
+        csv_only=True,
     ),
     Column(
         "matched",
@@ -183,6 +183,6 @@ _CONFIDENCE: tuple[Column[RangeLine], ...] = (
         PERCENT,
         "The share of a graph's replay that is known.",
         lambda line: line.found.matched,
-        shown=False,
+        csv_only=True,
     ),
 )

@@ -13,6 +13,7 @@ from decodescope.tui.model.view import LOG_PAGE
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.panels.messages import Choose, Narrow, Sift, Turn
 from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.table import TablePanel
 
 
 class LookActions(RunActions):
@@ -103,8 +104,9 @@ class LookActions(RunActions):
 
         focused = self._main.focused
         here = focused.commands if isinstance(focused, Panel) else ()
+        columns = focused.column_help() if isinstance(focused, TablePanel) else ()
         everywhere = rekeyed(offered(self._feed.view()), "app", self._keys)
-        self.push_screen(HelpScreen(self._inks(), here, reachable(here, everywhere)))
+        self.push_screen(HelpScreen(self._inks(), here, reachable(here, everywhere), columns))
 
 
 def no_markup(text: str) -> str:

@@ -121,6 +121,13 @@ class TablePanel(Prompting, Panel[Rows]):
             rows.append(self._foot())
         return Sheet(rows, self.title(), self._place_note())
 
+    def column_help(self) -> list[tuple[str, str]]:
+        """What each column says, for the help."""
+        if not isinstance(self._shown, Rows):
+            return []
+        columns = {column.heading: column.help for column in self._shown.columns}
+        return [(heading, text) for heading, text in columns.items() if heading]
+
     def forget_typed(self) -> bool:
         typed = bool(self._filter or self._search)
         if typed:
