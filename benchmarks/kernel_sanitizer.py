@@ -32,7 +32,7 @@ from decodescope.variants.bench.gemm_contenders import tuned_gemms
 from decodescope.variants.bench.gemm_operands import GemmOperands
 from decodescope.variants.bench.kernel_cases import kernel_cases
 from decodescope.variants.bench.operands import Operands
-from decodescope.variants.model.quantize import quantization_of, quantize_model
+from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.tiling.rules import default_tiles

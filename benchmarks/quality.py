@@ -38,7 +38,7 @@ from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table
 from decodescope.variants.machine.environment import choose_device
 from decodescope.variants.model.loading import LoadedModel, load_model
-from decodescope.variants.model.quantized_linear import weight_tensors
+from decodescope.variants.model.quantized_weights import weight_tensors
 from decodescope.variants.model.source import resolve_model, tiny_folder
 from decodescope.variants.spec import VariantSpec
 from tools.tiny_corpus import Sources, digest_of, read_validation

@@ -26,8 +26,7 @@ from decodescope.kernels.host.workspace import MAX_BATCH
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import read_peak
-from decodescope.variants.measuring.measure import WARM_UP_STEPS
-from decodescope.variants.measuring.pacing import step_pacer
+from decodescope.variants.measuring.measure import WARM_UP_STEPS, step_pacer
 from decodescope.variants.measuring.window import mean_bytes_read
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.prompts import make_prompt

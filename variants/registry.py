@@ -114,7 +114,7 @@ def build_variant(
 
     from decodescope.variants.machine.memory import memory_errors
     from decodescope.variants.model.loading import check_fits
-    from decodescope.variants.model.quantize import quantization_of
+    from decodescope.variants.model.quantized_weights import quantization_of
     from decodescope.variants.steps.step import DecodeStep
 
     if not loaded.can_store(quantization_of(variant.spec)):

@@ -31,7 +31,7 @@ from decodescope.variants.bench.report import (
 from decodescope.variants.machine.clock import Call, Clock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
-from decodescope.variants.model.loading import load_model
+from decodescope.variants.model.loading import find_files, load_model
 from decodescope.variants.model.source import ModelSource, resolve_model
 from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import fused_model
@@ -110,11 +110,9 @@ def one_layer_model(source: ModelSource, device: str, dtype: DType, batch: int) 
     """
     if source.kind == "random" and source.preset is not None:
         source = replace(source, preset=replace(source.preset, num_hidden_layers=1))
-
-    def check(name: str, fields: Mapping[str, object]) -> None:
-        require_support(name, fields, batch, device)
-
-    model = load_model(source, device, dtype, check=check).model
+    files = find_files(source)
+    require_support(source.name, files.config, batch, device)
+    model = load_model(source, device, dtype, files=files).model
     if source.kind == "random":
         spread_weights(model.model.layers[0])
     return model

@@ -10,6 +10,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.model.checkpoint import stored_tensors
 from decodescope.variants.model.loading import (
     LoadedModel,
     check_fits,
@@ -17,11 +18,10 @@ from decodescope.variants.model.loading import (
     loaded_model,
     torch_dtype,
 )
-from decodescope.variants.model.quantize import quantization_of, quantize_model
 from decodescope.variants.model.quantized_loading import find_quantized
+from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.source import ModelSource
-from decodescope.variants.model.weight_files import stored_tensors
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model

@@ -22,7 +22,7 @@ from decodescope.variants.comparing.jobs import ACCURACY_MISSING, AccuracyDone
 from decodescope.variants.machine.child_process import failure_of
 from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
-from decodescope.variants.model.quantize import Quantization, quantization_of
+from decodescope.variants.model.quantized_weights import Quantization, quantization_of
 from decodescope.variants.registry import build_variant, find_variant, is_interpreted
 from decodescope.variants.steps.eager import EagerStep
 from decodescope.variants.steps.step import DecodeStep

@@ -25,8 +25,7 @@ from decodescope.variants.live.generated_text import TokenTap
 from decodescope.variants.machine.environment import device_name, environment, gpu_uuid
 from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
-from decodescope.variants.measuring.graph_reference import try_reference
-from decodescope.variants.measuring.pacing import step_pacer
+from decodescope.variants.measuring.measure import step_pacer
 from decodescope.variants.measuring.preparation import (
     Prepared,
     check_change,
@@ -34,7 +33,13 @@ from decodescope.variants.measuring.preparation import (
     prepare_again,
     require_weights,
 )
-from decodescope.variants.measuring.window import Subject, WindowPlan, capture_info, capture_window
+from decodescope.variants.measuring.window import (
+    Subject,
+    WindowPlan,
+    capture_info,
+    capture_window,
+    try_reference,
+)
 from decodescope.variants.model.source import offered_models
 from decodescope.variants.registry import (
     available_variants,

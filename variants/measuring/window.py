@@ -1,5 +1,10 @@
-"""A profiled window: which steps it runs, its description, and its capture."""
+"""Profiled windows of decode steps, and the names that a window gives to the ops of graph replays.
 
+The ops of a graph replay have no ranges. They are named from a window of the same step without its
+CUDA graph.
+"""
+
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,14 +12,19 @@ from pathlib import Path
 import torch
 
 import decodescope
+from decodescope.analyzer import analyze, load
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
+from decodescope.analyzer.errors import first_line
+from decodescope.analyzer.io.work_folders import WorkFolder
+from decodescope.analyzer.reports.reference_ops import reference_from
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.machine.environment import device_name
 from decodescope.variants.machine.read_peak import ReadPeak
-from decodescope.variants.measuring.step_flops import StepFlops
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import StepFlops
+from decodescope.variants.steps.compiled.origin_paths import origin_paths
 from decodescope.variants.steps.step import DecodeStep
 
 WINDOW_STEPS = 3
@@ -129,3 +139,42 @@ def capture_window(
         )
     finally:
         step.annotate_layers(False)
+
+
+def try_reference(
+    step: DecodeStep,
+    subject: Subject,
+    prompt: torch.Tensor,
+    session: ProfilerSession,
+    say: Callable[[str], None],
+) -> GraphReference | None:
+    """The reference that attributes the graph replays of `step`; None if it replays none.
+
+    Also None if the step without its graph cannot be compiled or run; stderr says why. `step` must
+    be prefilled again afterwards.
+    """
+    try:
+        ungraphed = step.ungraphed()
+        if ungraphed is None:
+            return None
+        say("naming the kernels of the graph")
+        return capture_reference(ungraphed, subject, prompt, session)
+    except Exception as error:  # compilers raise anything, and only names are lost
+        sys.stderr.write(f"kernels of the graph stay without ranges: {first_line(error)}\n")
+        return None
+
+
+def capture_reference(
+    step: DecodeStep, subject: Subject, prompt: torch.Tensor, session: ProfilerSession
+) -> GraphReference:
+    """The ops of `step`, which has no graph, from `prompt` [batch, context], with their paths."""
+    step.prefill(prompt)
+    step.step()
+    step.reset(subject.workload.context)
+    plan = window_plan(subject.workload.new_tokens, 1)
+    info = capture_info(subject, step, plan, None)
+    with WorkFolder() as folder:
+        path = Path(folder, "ungraphed.json")
+        capture_window(step, plan, info, path, session, None, lambda ids: None)
+        analysis = analyze(load(path))
+    return reference_from(analysis, 0, origin_paths(analysis, 0, step.call_sites()))

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.model.weight_files import Shape, StoredTensor
+from decodescope.variants.model.checkpoint import Shape, StoredTensor
 
 _NARROW = {
     "F8_E4M3": torch.float8_e4m3fn,

@@ -9,8 +9,8 @@ import torch
 from decodescope.analyzer.errors import InputError, ModelError
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.step_bytes import KvBytes, weight_bytes_read
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import KvBytes, weight_bytes_read
 from decodescope.variants.steps.annotations import LayerRanges
 from decodescope.variants.steps.token_choice import token_choice
 

@@ -27,7 +27,7 @@ from decodescope.variants.bench.report import KernelBenchmark, KernelFigures, Ke
 from decodescope.variants.bench.result_tables import kernel_table
 from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.machine.read_peak import ReadPeak
-from decodescope.variants.model.quantize import quantization_of, quantize_model
+from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.spec import FUSIONS, VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model

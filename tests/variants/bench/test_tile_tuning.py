@@ -22,7 +22,7 @@ from decodescope.variants.bench.tile_tuning import (
     tune_in_passes,
 )
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.quantize import Quantization, is_quantized
+from decodescope.variants.model.quantized_weights import Quantization, is_quantized
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec

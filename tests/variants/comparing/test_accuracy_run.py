@@ -17,8 +17,11 @@ from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
 from decodescope.variants.comparing.jobs import AccuracyDone
 from decodescope.variants.measuring.preparation import Prepared
 from decodescope.variants.model.loading import load_model
-from decodescope.variants.model.quantize import Quantization, quantize_model
-from decodescope.variants.model.quantized_linear import stored_formats
+from decodescope.variants.model.quantized_weights import (
+    Quantization,
+    quantize_model,
+    stored_formats,
+)
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import Variant

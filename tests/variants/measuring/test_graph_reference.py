@@ -8,8 +8,7 @@ import torch
 
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.measuring.graph_reference import capture_reference, try_reference
-from decodescope.variants.measuring.window import Subject
+from decodescope.variants.measuring.window import Subject, capture_reference, try_reference
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import range_paths
 from decodescope.variants.steps.compiled.step import StaticStep

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from decodescope.variants.measuring import pacing
-from decodescope.variants.measuring.pacing import RUN_AHEAD_STEPS, step_pacer
+from decodescope.variants.measuring.measure import RUN_AHEAD_STEPS, step_pacer
 
 
 def test_host_clock_returns_each_step_at_once() -> None:

@@ -14,12 +14,16 @@ from decodescope.variants import registry
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.measuring import preparation
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
-from decodescope.variants.measuring.step_flops import StepFlops
 from decodescope.variants.model.loading import LoadedModel, load_model
-from decodescope.variants.model.quantize import Quantization, is_quantized, quantization_of
-from decodescope.variants.model.quantized_linear import stored_formats
+from decodescope.variants.model.quantized_weights import (
+    Quantization,
+    is_quantized,
+    quantization_of,
+    stored_formats,
+)
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import StepFlops
 from decodescope.variants.registry import Variant, build_variant, find_variant
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.eager import EagerStep

@@ -9,10 +9,10 @@ from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.model import memory_need
-from decodescope.variants.model.memory_need import model_bytes, require_memory
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import model_bytes, require_memory
 from decodescope.variants.spec import VariantSpec
 
 LLAMA = PRESETS["llama-3.1-8b"]

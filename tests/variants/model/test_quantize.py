@@ -13,21 +13,18 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.quantize import NARROW_DTYPES, NarrowFormat, quantized_rows
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.variants.model import quantize
-from decodescope.variants.model.memory_need import model_bytes
-from decodescope.variants.model.quantize import (
+from decodescope.variants.model.quantized_weights import (
     Quantization,
+    QuantizedEmbedding,
+    QuantizedLinear,
     is_quantized,
     quantization_of,
     quantize_model,
     quantized_bytes,
-)
-from decodescope.variants.model.quantized_linear import (
-    QuantizedEmbedding,
-    QuantizedLinear,
     stored_formats,
     weight_tensors,
 )
-from decodescope.variants.model.step_bytes import weight_bytes_read
+from decodescope.variants.model.workload_costs import model_bytes, weight_bytes_read
 from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
 

@@ -17,11 +17,11 @@ from decodescope.variants.measuring.preparation import prepare, require_weights
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.model import hub, memory_need
 from decodescope.variants.model.loading import LoadedModel, load_model
-from decodescope.variants.model.memory_need import model_bytes
-from decodescope.variants.model.quantized_linear import QuantizedLinear, stored_formats
+from decodescope.variants.model.quantized_weights import QuantizedLinear, stored_formats
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.stored_quantization import require_format
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import model_bytes
 from decodescope.variants.spec import VariantSpec
 from tests.helpers import families
 from tests.variants.model.broken_checkpoints import sharded, with_config

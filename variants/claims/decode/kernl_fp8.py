@@ -13,10 +13,10 @@ from decodescope.variants.claims.decode.measuring import Decoding, decode_race
 from decodescope.variants.claims.decode.rows import tokens_per_s
 from decodescope.variants.claims.report import Race, Row
 from decodescope.variants.claims.rows import speed_up
-from decodescope.variants.model.memory_need import model_bytes
 from decodescope.variants.model.presets import PRESETS
-from decodescope.variants.model.quantize import quantization_of, quantized_bytes
+from decodescope.variants.model.quantized_weights import quantization_of, quantized_bytes
 from decodescope.variants.model.random_weights import build_random
+from decodescope.variants.model.workload_costs import model_bytes
 from decodescope.variants.registry import find_variant
 
 FP16 = "fused+graph"

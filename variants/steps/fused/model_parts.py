@@ -14,8 +14,8 @@ from torch import nn
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
-from decodescope.variants.model.quantized_linear import QuantizedMatrix
-from decodescope.variants.model.step_bytes import layer_windows
+from decodescope.variants.model.quantized_weights import QuantizedMatrix
+from decodescope.variants.model.workload_costs import layer_windows
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import torch
 
 from decodescope.kernels.host.weights import WeightMatrix
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
-from decodescope.variants.model.quantized_linear import Convert, scaled
+from decodescope.variants.model.quantized_weights import Convert, scaled
 
 
 def weights_on(device: torch.device) -> Convert:

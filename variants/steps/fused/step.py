@@ -7,10 +7,13 @@ import torch
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.quantize import quantization_of, quantize_model
-from decodescope.variants.model.quantized_linear import converting_with
-from decodescope.variants.model.step_bytes import KvBytes
+from decodescope.variants.model.quantized_weights import (
+    converting_with,
+    quantization_of,
+    quantize_model,
+)
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import KvBytes
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.compile_failure import compile_failure
 from decodescope.variants.steps.fused.kv_cache import prefill

@@ -10,11 +10,11 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.kernels.host.workspace import MAX_BATCH
-from decodescope.variants.model.step_bytes import head_dim
 from decodescope.variants.model.stored_quantization import (
     declared_formats,
     unsupported_quantization,
 )
+from decodescope.variants.model.workload_costs import head_dim
 from decodescope.variants.spec import NARROW_WEIGHTS, VariantSpec
 
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")

@@ -12,9 +12,8 @@ from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.variants.machine import read_peak as read_peaks
 from decodescope.variants.machine.read_peak import ReadPeak, this_gpu
-from decodescope.variants.measuring.graph_reference import capture_reference, try_reference
 from decodescope.variants.measuring.measure import measure_run
-from decodescope.variants.measuring.window import Subject
+from decodescope.variants.measuring.window import Subject, capture_reference, try_reference
 from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant

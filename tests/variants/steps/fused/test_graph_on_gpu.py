@@ -19,9 +19,8 @@ from decodescope.kernels.host.launch import Launch
 from decodescope.kernels.host.operation import Operation
 from decodescope.variants.comparing.accuracy_run import forced_logits
 from decodescope.variants.comparing.accuracy_text import scored_text
-from decodescope.variants.measuring.graph_reference import capture_reference
 from decodescope.variants.measuring.measure import measure_run
-from decodescope.variants.measuring.window import Subject
+from decodescope.variants.measuring.window import Subject, capture_reference
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType

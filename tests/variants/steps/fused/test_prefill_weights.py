@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decodescope.kernels.host.quantize import NARROW_DTYPES, quantized_rows
-from decodescope.variants.model.quantized_linear import (
+from decodescope.variants.model.quantized_weights import (
     Convert,
     QuantizedLinear,
     converting_with,
