@@ -44,10 +44,10 @@ from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.fused_step import build_fused
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.plan import StepPlan
 from decodescope.variants.steps.fused.program import StepProgram
-from decodescope.variants.steps.fused.step import build_fused
 
 DTYPE: DType = "bf16"
 SHORT_POSITION = 1

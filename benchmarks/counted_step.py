@@ -24,9 +24,9 @@ from decodescope.kernels.host.operation import KernelOperation
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
 from decodescope.variants.measuring.window import WindowPlan, capture_info, try_reference
 from decodescope.variants.registry import build_variant
+from decodescope.variants.steps.decode_step import DecodeStep
+from decodescope.variants.steps.fused.fused_step import FusedStep
 from decodescope.variants.steps.fused.operations import step_operations
-from decodescope.variants.steps.fused.step import FusedStep
-from decodescope.variants.steps.step import DecodeStep
 
 CONTEXT, NEW_TOKENS = 128, 32
 WARM_UP_STEPS = 5

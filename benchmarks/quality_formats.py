@@ -22,7 +22,7 @@ from decodescope.variants.model.quantized_weights import (
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 DTYPE: DType = "bf16"
 BF16 = "bf16"

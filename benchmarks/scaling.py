@@ -33,7 +33,7 @@ from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 Axis = Literal["batch", "context", "model"]
 DEFAULTS: dict[Axis, str] = {

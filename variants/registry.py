@@ -35,7 +35,7 @@ from decodescope.variants.spec import (
 if TYPE_CHECKING:
     from decodescope.variants.model.loading import LoadedModel
     from decodescope.variants.model.workload import DecodeWorkload
-    from decodescope.variants.steps.step import DecodeStep
+    from decodescope.variants.steps.decode_step import DecodeStep
 
 SHORT_NAMES = {"fp8": "fused+graph+fp8_e4m3"}
 
@@ -115,7 +115,7 @@ def build_variant(
     from decodescope.variants.machine.memory import memory_errors
     from decodescope.variants.model.loading import check_fits
     from decodescope.variants.model.quantized_weights import quantization_of
-    from decodescope.variants.steps.step import DecodeStep
+    from decodescope.variants.steps.decode_step import DecodeStep
 
     if not loaded.can_store(quantization_of(variant.spec)):
         raise ModelError(
@@ -201,13 +201,13 @@ def find_variant(name: str) -> Variant:
 
 
 def _build_eager(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
-    from decodescope.variants.steps.eager import EagerStep
+    from decodescope.variants.steps.eager_step import EagerStep
 
     return EagerStep(loaded, workload)
 
 
 def _build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) -> DecodeStep:
-    from decodescope.variants.steps.compiled.step import build_compiled
+    from decodescope.variants.steps.compiled_step import build_compiled
 
     return build_compiled(loaded, workload, device)
 
@@ -215,7 +215,7 @@ def _build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) 
 def _build_fused(
     spec: VariantSpec, loaded: LoadedModel, workload: DecodeWorkload, device: str
 ) -> DecodeStep:
-    from decodescope.variants.steps.fused.step import build_fused
+    from decodescope.variants.steps.fused.fused_step import build_fused
 
     return build_fused(spec, loaded, workload, device)
 

@@ -19,8 +19,8 @@ from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.step import FusedStep, build_fused
 from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,

@@ -24,8 +24,8 @@ from decodescope.variants.machine.memory import free_memory, memory_errors
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
 from decodescope.variants.model.quantized_weights import Quantization, quantization_of
 from decodescope.variants.registry import build_variant, find_variant, is_interpreted
-from decodescope.variants.steps.eager import EagerStep
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 
 def score_variants(

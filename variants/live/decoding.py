@@ -7,7 +7,7 @@ from decodescope.analyzer.protocol.messages import Stats
 from decodescope.variants.live.figures import RecentSteps, StepFigures
 from decodescope.variants.live.generated_text import TextTail
 from decodescope.variants.live.session import TorchSession
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 COLLECT_NS = 1_000_000_000
 

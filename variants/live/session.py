@@ -47,7 +47,7 @@ from decodescope.variants.registry import (
     is_interpreted,
     require_runnable,
 )
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 
 class TorchSession:

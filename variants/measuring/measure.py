@@ -22,7 +22,7 @@ from decodescope.variants.measuring.window import (
     window_plan,
 )
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 WARM_UP_STEPS = 5
 MIN_TIMED_STEPS = 8
@@ -144,6 +144,10 @@ def _timed_steps(
     return (*times, *pacer.drain())
 
 
+def _timing_event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+
 def _synchronize(device: str) -> None:
     if device == "cuda":
         torch.cuda.synchronize()
@@ -217,7 +221,7 @@ class _CudaEvents:
         return [self._pop_step_ns() for _ in range(len(self._marks) - 1)]
 
     def _mark(self) -> None:
-        event = self._spare.pop() if self._spare else torch.cuda.Event(enable_timing=True)
+        event = self._spare.pop() if self._spare else _timing_event()
         event.record()
         self._marks.append(event)
 

@@ -35,7 +35,7 @@ from decodescope.variants.measuring.measure import Measurement, measure_run
 from decodescope.variants.measuring.preparation import Prepared, prepare, require_weights
 from decodescope.variants.measuring.window import mean_bytes_read, try_reference
 from decodescope.variants.registry import build_variant, is_interpreted
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
 
 
 def run_variant(

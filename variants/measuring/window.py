@@ -24,8 +24,8 @@ from decodescope.variants.machine.read_peak import ReadPeak
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops
-from decodescope.variants.steps.compiled.origin_paths import origin_paths
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.decode_step import DecodeStep
+from decodescope.variants.steps.inductor_origins import origin_paths
 
 WINDOW_STEPS = 3
 

@@ -26,7 +26,7 @@ from decodescope.variants.model.quantized_weights import Quantization, is_quanti
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.step import build_fused
+from decodescope.variants.steps.fused.fused_step import build_fused
 from decodescope.variants.steps.fused.tiling.choice import ChosenTiles
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (

@@ -26,8 +26,8 @@ from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import Variant
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.compiled.step import StaticStep
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.compiled_step import StaticStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 Load = Callable[..., Any]
 CONFIG = WorkerConfig(variant="eager", batch=2, tokens=4, model="tiny", device="cpu")

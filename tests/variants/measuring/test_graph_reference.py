@@ -11,9 +11,9 @@ from decodescope.analyzer.errors import ModelError
 from decodescope.variants.measuring.window import Subject, capture_reference, try_reference
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import range_paths
-from decodescope.variants.steps.compiled.step import StaticStep
-from decodescope.variants.steps.eager import EagerStep
-from decodescope.variants.steps.step import CallSite, DecodeStep
+from decodescope.variants.steps.compiled_step import StaticStep
+from decodescope.variants.steps.decode_step import CallSite, DecodeStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 WORKLOAD = DecodeWorkload(2, 7, 6, "fp32")
 

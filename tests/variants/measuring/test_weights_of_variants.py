@@ -26,7 +26,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops
 from decodescope.variants.registry import Variant, build_variant, find_variant
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 CONFIG = WorkerConfig(
     variant="eager", batch=1, tokens=3, model="tiny", device="cpu", context=4, dtype="bf16"

@@ -13,7 +13,7 @@ from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import StepFlops
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 
 def counted(loaded: Any, workload: DecodeWorkload, steps: int) -> list[int]:

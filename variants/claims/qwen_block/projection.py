@@ -14,7 +14,7 @@ from decodescope.variants.bench.kernel_bench import TOLERANCES
 from decodescope.variants.claims.entrants import pytorch
 from decodescope.variants.claims.racing import Racing, Tensors, Work, entrant_of
 from decodescope.variants.claims.report import Race
-from decodescope.variants.steps.fused.rope_tables import rope_table
+from decodescope.variants.steps.fused.model_parts import rope_table
 
 PYTORCH, OURS = "PyTorch", "norm_qkv_rope"
 # The projection, cosine and sine, both products, their sum.

@@ -1,11 +1,19 @@
-"""A transformers model as the fused kernels read it: the matrices, norms and window of each layer.
+"""A transformers model as the fused kernels read it: matrices, norms, windows and rotary tables.
 
 Q, K and V, and gate and up, are read as one matrix each. Nothing is stored twice: the parts are
 copied into one matrix, and the model's own parameters, or the elements and scales of its quantised
 modules, become views of its rows.
+
+The rotary tables have the rotations at each position, taken from the model's own rotary module.
+Most RoPE types have fixed frequencies. Two change them with the sequence length: `longrope` (long
+factors once it exceeds the original one) and `dynamic` (other frequencies at every length beyond
+the original one). A decode step at position p has sequence length p + 1, so row p of the table is
+the module's rotation for that length. Rows of the prompt are not used: prefill rotates those keys
+itself, with the frequencies of the prompt's length.
 """
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +22,7 @@ from torch import nn
 
 from decodescope.analyzer.errors import ModelError
 from decodescope.kernels.host.weights import Norm, QkNorm, WeightMatrix
+from decodescope.kernels.ops.rope import RopeTable
 from decodescope.variants.model.quantized_weights import QuantizedMatrix
 from decodescope.variants.model.workload_costs import layer_windows
 
@@ -184,3 +193,47 @@ def _are_consecutive(parts: Sequence[torch.Tensor]) -> bool:
             return False
         offset += part.numel()
     return True
+
+
+def rope_table(model: Any, positions: int, device: torch.device | str) -> RopeTable:
+    """cos and sin [positions, head_dim / 2] of decode steps at positions 0, 1, ..., in order.
+
+    float32, although the model rounds them to its dtype; attention scaling is multiplied in. The
+    model's rotary module does not change: it keeps the lengths that it has seen.
+    """
+    rotary = copy.deepcopy(model.model.rotary_emb).to(device)
+    half = int(model.model.layers[0].self_attn.head_dim) // 2
+    cos = torch.empty(positions, half, dtype=torch.float32, device=device)
+    sin = torch.empty_like(cos)
+    # A length of 1 resets a dynamic module to its original frequencies.
+    _rotation(rotary, range(1), device)
+    for span in _spans(rotary, positions):
+        rows = slice(span.start, span.stop)
+        cos[rows], sin[rows] = (both[:, :half] for both in _rotation(rotary, span, device))
+    return RopeTable(cos, sin)
+
+
+def _rotation(
+    rotary: Any, span: range, device: torch.device | str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """cos and sin [len(span), head_dim], both halves equal, at sequence length `span.stop`."""
+    like = torch.empty(0, dtype=torch.float32, device=device)
+    positions = torch.arange(span.start, span.stop, device=device)[None]
+    # `forward` itself: the copy carries the module's hooks, which trace the model's steps.
+    cos, sin = rotary.forward(like, positions)
+    return cos[0], sin[0]
+
+
+def _spans(rotary: Any, positions: int) -> Iterator[range]:
+    """The positions in ranges whose rows are all right at the length of the range's last step."""
+    if "dynamic" in rotary.rope_type:
+        fixed = min(positions, int(rotary.original_max_seq_len))
+        yield range(fixed)
+        yield from (range(position, position + 1) for position in range(fixed, positions))
+    elif rotary.rope_type == "longrope":
+        original = int(rotary.config.rope_parameters["original_max_position_embeddings"])
+        yield range(min(positions, original))
+        if positions > original:
+            yield range(original, positions)
+    else:
+        yield range(positions)

@@ -15,7 +15,7 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
 from tests.helpers.fused_steps import assert_logits_agree, fused, ids_of, prompt_of

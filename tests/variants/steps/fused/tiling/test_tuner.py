@@ -13,7 +13,7 @@ from decodescope.variants.machine.clock import Call, Clock
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.step import FusedStep, build_fused
+from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.tiling import tuner
 from decodescope.variants.steps.fused.tiling.candidates import candidates
 from decodescope.variants.steps.fused.tiling.rules import default_tiles

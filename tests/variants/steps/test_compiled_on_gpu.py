@@ -18,7 +18,7 @@ from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.annotations import range_paths
-from decodescope.variants.steps.compiled.compilers import TracedCompiler
+from decodescope.variants.steps.compiled_step import TracedCompiler
 
 pytestmark = [
     pytest.mark.gpu,
