@@ -15,7 +15,7 @@ from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.comparing.accuracy_run import score_variants
 from decodescope.variants.measuring.preparation import prepare, require_weights
 from decodescope.variants.measuring.run import run_variant
-from decodescope.variants.model import hub, memory_need
+from decodescope.variants.model import hub, workload_costs
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_weights import QuantizedLinear, stored_formats
 from decodescope.variants.model.source import resolve_model
@@ -215,9 +215,9 @@ def test_memory_is_that_of_the_8_bit_weights(
     # K and V, logits, activations, lists and one matrix in the run's dtype.
     enough = needed + 80_000
     assert enough < 0.7 * model_bytes(expected)
-    monkeypatch.setattr(memory_need, "free_host_bytes", lambda: enough)
+    monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: enough)
     assert torch.equal(loaded().model(ids).logits, expected(ids).logits)
-    monkeypatch.setattr(memory_need, "free_host_bytes", lambda: needed)
+    monkeypatch.setattr(workload_costs, "free_host_bytes", lambda: needed)
     with pytest.raises(MissingRequirement, match="not enough memory"):
         loaded()
 

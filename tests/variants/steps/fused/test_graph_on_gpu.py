@@ -27,7 +27,7 @@ from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.registry import build_variant
 from decodescope.variants.spec import PARTS
 from decodescope.variants.steps.eager_step import EagerStep
-from decodescope.variants.steps.fused import step as fused_step
+from decodescope.variants.steps.fused import fused_step
 from decodescope.variants.steps.fused.operations import step_operations
 from decodescope.variants.steps.fused.program import PlacedOperation
 from tests.helpers.fused_steps import (

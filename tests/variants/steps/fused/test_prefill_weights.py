@@ -11,7 +11,7 @@ from decodescope.variants.model.quantized_weights import (
     scaled,
 )
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.fused import step as fused_step
+from decodescope.variants.steps.fused import fused_step
 from decodescope.variants.steps.fused.fused_step import dequantized, weights_on
 from tests.helpers import families
 from tests.helpers.fused_steps import fused, load_family
