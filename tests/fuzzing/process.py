@@ -14,7 +14,7 @@ from typing import NoReturn
 from decodescope.analyzer.bench import benchmark
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.cli.main import main
-from decodescope.variants.comparing import process
+from decodescope.variants.comparing import job_process
 from decodescope.variants.measuring import run
 from tests.fuzzing.case import Case
 from tests.fuzzing.checks import check_end, check_files, check_output
@@ -104,7 +104,7 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 def _leave_out_measurements() -> None:
     """A command stops where it would measure: that takes seconds and depends on no input."""
     benchmark.run_analyzer_benchmark = _refuse
-    process._start = _refuse
+    job_process.running = _refuse
 
 
 @contextmanager

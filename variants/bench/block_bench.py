@@ -36,9 +36,9 @@ from decodescope.variants.model.source import ModelSource, resolve_model
 from decodescope.variants.model.workload import DType
 from decodescope.variants.steps.fused.model_parts import fused_model
 from decodescope.variants.steps.fused.support import require_support
-from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
-from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
 
 CACHE_LENGTHS = (64, 128, 256, 512)
 DTYPES: tuple[DType, ...] = ("bf16", "fp16")

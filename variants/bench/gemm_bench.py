@@ -39,13 +39,13 @@ from decodescope.variants.machine.clock import Call, Clock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import ReadPeak, read_peak
-from decodescope.variants.steps.fused.tiling.table import (
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_table import (
     TileEntry,
     encode_table,
     keep_tiles,
     table_with,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
 
 ROUNDS = 15
 REPLAYS = 3

@@ -26,8 +26,8 @@ from decodescope.variants.bench.gemm_tiles import (
     unsplit_candidates,
 )
 from decodescope.variants.bench.operands import relative_error
-from decodescope.variants.steps.fused.tiling.table import GemmKind
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_table import GemmKind
 
 Launch = Callable[[bool], object]
 Result = Callable[[], torch.Tensor]

@@ -30,9 +30,9 @@ from decodescope.variants.model.loading import torch_dtype
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.shapes import step_shapes
-from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
 
 COLD_L2_MULTIPLE = 4
 MAX_COPIES = 1024

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from decodescope.analyzer.schema.report import Environment
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.steps.fused.tiling.choice import TileSource
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, TiledOperation
+from decodescope.variants.steps.fused.tiling.tile_choice import TileSource
 from decodescope.variants.steps.fused.tiling.tuner import TunedOperation
 
 SCHEMA_VERSION = 1

@@ -21,7 +21,6 @@ from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.tiling.choice import tiles_for
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
     StepShapes,
@@ -29,7 +28,9 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     step_shapes,
 )
-from decodescope.variants.steps.fused.tiling.table import (
+from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_table import (
     TileTable,
     decode_table,
     encode_table,
@@ -37,7 +38,6 @@ from decodescope.variants.steps.fused.tiling.table import (
     table_with,
     tile_entries,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
 from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedOperation, tune_model
 
 # An operation's best tile may depend on its neighbours' tiles. The first pass compiles the kernels,

@@ -25,6 +25,7 @@ from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
+from decodescope.variants.comparing.job_process import run_job
 from decodescope.variants.comparing.jobs import (
     ACCURACY_MISSING,
     AccuracyDone,
@@ -34,7 +35,6 @@ from decodescope.variants.comparing.jobs import (
     RunDone,
     RunJob,
 )
-from decodescope.variants.comparing.process import run_job
 from decodescope.variants.machine.environment import choose_device
 from decodescope.variants.measuring.request import planned_run, read_request
 from decodescope.variants.registry import is_interpreted

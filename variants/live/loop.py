@@ -27,8 +27,7 @@ from decodescope.analyzer.protocol.messages import (
     WorkerState,
 )
 from decodescope.variants.live.channel import Channel
-from decodescope.variants.live.decoding import Decoding
-from decodescope.variants.live.figures import StepFigures
+from decodescope.variants.live.decoding import Decoding, StepFigures
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.live.stages import Stages
 from decodescope.variants.live.windows import WindowFiles, WindowSchedule

@@ -37,7 +37,7 @@ from decodescope.variants.bench.gemm_tiles import (
 from decodescope.variants.bench.gemm_tuner import FINAL_ROUNDS, FINALISTS, REPLAYS, ranked
 from decodescope.variants.bench.result_tables import gemm_table
 from decodescope.variants.machine.read_peak import ReadPeak
-from decodescope.variants.steps.fused.tiling.table import GemmKind, keep_tiles
+from decodescope.variants.steps.fused.tiling.tile_table import GemmKind, keep_tiles
 from tests.helpers.fake_clock import FakeClock
 from tests.helpers.sizes import H200
 from tests.helpers.triton_mode import launch_in_one_thread

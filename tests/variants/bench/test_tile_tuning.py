@@ -27,7 +27,6 @@ from decodescope.variants.model.source import ModelSource
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.fused_step import build_fused
-from decodescope.variants.steps.fused.tiling.choice import ChosenTiles
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
@@ -36,7 +35,8 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     step_shapes,
 )
-from decodescope.variants.steps.fused.tiling.table import (
+from decodescope.variants.steps.fused.tiling.tile_choice import ChosenTiles
+from decodescope.variants.steps.fused.tiling.tile_table import (
     cached_entries,
     decode_table,
     encode_table,

@@ -16,8 +16,8 @@ from decodescope.variants.claims.decode.megakernels import measure_megakernels
 from decodescope.variants.claims.decode.peers import LLAMA_1B, LLAMA_8B, importable, measure_peers
 from decodescope.variants.claims.report import Row
 from decodescope.variants.comparing import command
+from decodescope.variants.comparing.job_process import run_job
 from decodescope.variants.comparing.jobs import RunJob
-from decodescope.variants.comparing.process import run_job
 from decodescope.variants.measuring import request
 from decodescope.variants.peers import catalog
 from tests.variants.claims.scripted_runs import Scripted, ScriptedRuns, setup_with

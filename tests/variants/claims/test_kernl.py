@@ -13,9 +13,9 @@ from decodescope.variants.claims.kernl.layer import Layer
 from decodescope.variants.claims.kernl.sequences import PYTORCH, halved, paired, paired_rows
 from decodescope.variants.claims.racing import Racing
 from decodescope.variants.machine.clock import Clock
-from decodescope.variants.steps.fused.tiling.choice import ChosenTiles
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS, StepShapes
+from decodescope.variants.steps.fused.tiling.tile_choice import ChosenTiles
 from tests.helpers.fake_clock import FakeClock
 
 Measure = Callable[[Setup, Layer], Measured]

@@ -11,8 +11,8 @@ import torch
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants import registry
-from decodescope.variants.comparing import accuracy_run
-from decodescope.variants.comparing.accuracy_run import score_variants
+from decodescope.variants.comparing import accuracy as accuracy_module
+from decodescope.variants.comparing.accuracy import score_variants
 from decodescope.variants.comparing.accuracy_text import ScoredText, scored_text
 from decodescope.variants.comparing.jobs import AccuracyDone
 from decodescope.variants.measuring.preparation import Prepared
@@ -330,5 +330,5 @@ def score_small(loaded: Any, monkeypatch: pytest.MonkeyPatch, *variants: str) ->
     def prepared(config: WorkerConfig, say: Any) -> Prepared:
         return Prepared(config, "cpu", loaded, workload)
 
-    monkeypatch.setattr(accuracy_run, "prepare", prepared)
+    monkeypatch.setattr(accuracy_module, "prepare", prepared)
     return score_variants(CONFIG, variants, None, nothing)

@@ -12,7 +12,7 @@ from transformers.utils import hub as transformers_hub
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.variants.comparing.accuracy_run import score_variants
+from decodescope.variants.comparing.accuracy import score_variants
 from decodescope.variants.measuring.preparation import prepare, require_weights
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.model import hub, workload_costs

@@ -13,9 +13,9 @@ from decodescope.variants.bench.kernel_bench import TOLERANCES
 from decodescope.variants.claims.racing import Work
 from decodescope.variants.claims.report import Race, Row
 from decodescope.variants.claims.rows import speed_up
-from decodescope.variants.steps.fused.tiling.choice import ChosenTiles, TileSource, tiles_for
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes, TiledOperation
-from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_choice import ChosenTiles, TileSource, tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
 
 DTYPE = torch.float16
 SEED = 1234

@@ -48,7 +48,7 @@ from decodescope.variants.claims.rows import share_of_peak, speed_up
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.steps.fused.tiling.candidates import candidates
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
 
 CUBLAS, INT_MM, CONVERTED = "cublas_fp16", "int_mm", "converted_weights"
 

@@ -29,7 +29,7 @@ from decodescope.variants.claims.traced import Traced, traced
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.source import ModelSource
 from decodescope.variants.steps.fused.model_parts import fused_model
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
 
 EAGER, GRAPH = "one_by_one", "cuda_graph"
 _GEMM = "split_k_gemm"

@@ -31,7 +31,7 @@ from decodescope.variants.claims.rows import speed_up
 from decodescope.variants.claims.tk_gemm.first_launch import LaunchCosts, launch_costs
 from decodescope.variants.claims.tk_gemm.source import SOURCE
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
 
 SIZE = 8192
 

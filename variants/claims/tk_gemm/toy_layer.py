@@ -14,7 +14,7 @@ from decodescope.kernels.ops.split_k_gemm import SplitKGemm
 from decodescope.variants.bench.gemm_tiles import GemmWork, measured_tile, rule_tiles
 from decodescope.variants.bench.operands import SEED
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 
 DTYPE = torch.bfloat16
 

@@ -29,10 +29,10 @@ from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
 from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_workspace
 from decodescope.variants.steps.fused.program import StepGraph, StepProgram
-from decodescope.variants.steps.fused.tiling.choice import report_unmeasured, tiles_for
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
-from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_choice import report_unmeasured, tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
 
 # From Triton, from its compiler's passes, and from the driver that loads a kernel.
 _RUNTIME_ERRORS = ("Failed to find C", "PassManager::run", "kernel image", "PTX")

@@ -17,7 +17,7 @@ from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.kernels.host.launch import Launch
 from decodescope.kernels.host.operation import Operation
-from decodescope.variants.comparing.accuracy_run import forced_logits
+from decodescope.variants.comparing.accuracy import forced_logits
 from decodescope.variants.comparing.accuracy_text import scored_text
 from decodescope.variants.measuring.measure import measure_run
 from decodescope.variants.measuring.window import Subject, capture_reference

@@ -6,20 +6,20 @@ from itertools import product
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
-from decodescope.variants.steps.fused.tiling.limits import (
-    SHARED_REGISTERS,
-    SPLITTING,
-    fits,
-    shared_bytes,
-    with_blocks_ahead,
-)
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     StepShapes,
     TiledOperation,
     power_of_2_from,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import (
+    SHARED_REGISTERS,
+    SPLITTING,
+    TargetGpu,
+    fits,
+    shared_bytes,
+    with_blocks_ahead,
+)
 
 MAX_CANDIDATES = 24
 

@@ -9,7 +9,15 @@ from dataclasses import replace
 
 from decodescope.kernels.device.attention_splits import default_splits
 from decodescope.kernels.host.tile import MAX_REGISTERS, MIN_DOT, Tile, padded_tokens
-from decodescope.variants.steps.fused.tiling.limits import (
+from decodescope.variants.steps.fused.tiling.shapes import (
+    TILED_OPERATIONS,
+    StepShapes,
+    StepTiles,
+    TiledOperation,
+    power_of_2_from,
+    power_of_2_to,
+)
+from decodescope.variants.steps.fused.tiling.tile_limits import (
     LOAD_BYTES,
     MAX_COLUMNS,
     MAX_PRODUCT_SPLITS,
@@ -24,14 +32,6 @@ from decodescope.variants.steps.fused.tiling.limits import (
     shared_bytes,
     spills,
     with_blocks_ahead,
-)
-from decodescope.variants.steps.fused.tiling.shapes import (
-    TILED_OPERATIONS,
-    StepShapes,
-    StepTiles,
-    TiledOperation,
-    power_of_2_from,
-    power_of_2_to,
 )
 
 # Fewer leave multiprocessors without work, or with too few bytes in flight.

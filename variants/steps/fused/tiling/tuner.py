@@ -15,7 +15,7 @@ from decodescope.variants.machine.clock import Clock
 from decodescope.variants.machine.compile_ahead import launch_all
 from decodescope.variants.steps.fused.tiling.candidates import candidates
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes, StepTiles, TiledOperation
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 
 # By the bytes that they read in a step: the first one matters most.
 TUNING_ORDER: tuple[TiledOperation, ...] = ("head", "gate_up", "down", "qkv", "o", "attention")

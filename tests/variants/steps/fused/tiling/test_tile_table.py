@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.steps.fused.tiling import choice as tile_choice
-from decodescope.variants.steps.fused.tiling.choice import tiles_for
-from decodescope.variants.steps.fused.tiling.limits import fits
+from decodescope.variants.steps.fused.tiling import tile_choice
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import TILED_OPERATIONS, StepShapes, StepTiles
-from decodescope.variants.steps.fused.tiling.table import (
+from decodescope.variants.steps.fused.tiling.tile_choice import tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import fits
+from decodescope.variants.steps.fused.tiling.tile_table import (
     TileEntry,
     TileTable,
     cached_entries,

@@ -19,15 +19,14 @@ from decodescope.kernels.ops.linear_residual import (
 )
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.steps.fused.tiling.candidates import MAX_CANDIDATES, candidates
-from decodescope.variants.steps.fused.tiling.limits import fits, shared_bytes
 from decodescope.variants.steps.fused.tiling.rules import default_tiles, interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
     StepShapes,
     TiledOperation,
 )
-from decodescope.variants.steps.fused.tiling.table import tile_key
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, fits, shared_bytes
+from decodescope.variants.steps.fused.tiling.tile_table import tile_key
 from tests.helpers.sizes import H200, SMALL_GPU, any_shapes, preset_shapes
 
 

@@ -23,7 +23,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     step_shapes,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
+from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
 from decodescope.variants.steps.fused.tiling.tuner import (
     TUNING_ORDER,
     graph_step_ns,

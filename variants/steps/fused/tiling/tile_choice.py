@@ -15,21 +15,20 @@ from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.tiling.candidates import candidates
-from decodescope.variants.steps.fused.tiling.limits import fits
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
     StepShapes,
     StepTiles,
     TiledOperation,
 )
-from decodescope.variants.steps.fused.tiling.table import (
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, fits
+from decodescope.variants.steps.fused.tiling.tile_table import (
     TileEntry,
     TileKey,
     cached_entries,
     shipped_table,
     tile_key,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
 TileSource = Literal["cache", "table", "default"]
 

@@ -33,7 +33,7 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     power_of_2_from,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 
 # A GEMM by itself (`kernels/ops/split_k_gemm.py`): what x and the weights are.
 GemmKind = Literal["gemm_w8a8", "gemm_w8a16", "gemm_int8"]
