@@ -82,8 +82,8 @@ def available_variants(device: str) -> tuple[VariantInfo, ...]:
 
     A package's entry point that fails to load is listed with the reason and hides no other.
     """
-    found, broken = _installed()
-    return (*(_info(variant, device) for variant in (*_BUILT_IN, *found)), *broken)
+    installed, broken = _installed()
+    return (*(_info(variant, device) for variant in (*_BUILT_IN, *installed)), *broken)
 
 
 def available_peers(device: str) -> tuple[VariantInfo, ...]:
@@ -181,8 +181,8 @@ def find_variant(name: str) -> Variant:
         InputError: unknown (with the nearest known), not built here, or its package is broken.
     """
     name = SHORT_NAMES.get(name, name)
-    found, broken = _installed()
-    known = {variant.name: variant for variant in (*_BUILT_IN, *_PEERS, *found)}
+    installed, broken = _installed()
+    known = {variant.name: variant for variant in (*_BUILT_IN, *_PEERS, *installed)}
     if name in known:
         return known[name]
     for info in broken:
@@ -314,7 +314,7 @@ def _why_not(variant: Variant, device: str) -> str | None:
 def _installed() -> tuple[list[Variant], list[VariantInfo]]:
     """Variants of installed packages, and those that could not be loaded."""
     taken = {*(variant.name for variant in (*_BUILT_IN, *_PEERS)), *SHORT_NAMES}
-    found: list[Variant] = []
+    installed: list[Variant] = []
     broken: list[VariantInfo] = []
     for entry in sorted(entry_points(group=VARIANTS_GROUP), key=lambda entry: entry.name):
         variant, reason = _load(entry)
@@ -324,8 +324,8 @@ def _installed() -> tuple[list[Variant], list[VariantInfo]]:
             broken.append(VariantInfo(entry.name, f"from {entry.value}", reason))
             continue
         taken.add(variant.name)
-        found.append(variant)
-    return found, broken
+        installed.append(variant)
+    return installed, broken
 
 
 def _load(entry: EntryPoint) -> tuple[Variant | None, str | None]:

@@ -43,7 +43,7 @@ class Product(KernelOperation):
 
     @property
     def scales_of_x(self) -> Tensors:
-        """What a launch reads of the scales of x."""
+        """The scales of x that a launch reads."""
         return () if self.x_scale is None else (self.x_scale,)
 
 

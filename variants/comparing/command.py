@@ -45,7 +45,7 @@ RunJobs = Callable[[Job, Callable[[str], None]], Result]
 
 @dataclass(frozen=True, slots=True)
 class CompareRequest:
-    """What to compare. `config` says what is decoded; its `variant` is ignored.
+    """The variants to compare. `config` says what is decoded; its `variant` is ignored.
 
     `text` is scored for accuracy (None: `accuracy_text.scored_text` chooses one). Traces are kept
     in the folder `keep`, created if missing, as <variant>-round<i>.json.gz; with None they are

@@ -81,7 +81,7 @@ class TorchSession:
 
     @property
     def settings(self) -> Settings:
-        """What was asked for, with the model's name."""
+        """The requested settings, with the model's name."""
         return replace(settings_of(self._prepared.config), model=self._prepared.loaded.name)
 
     @property
@@ -94,7 +94,7 @@ class TorchSession:
         return self._prepared.prompt(generation)
 
     def hello(self) -> Hello:
-        """What runs, for the app: sent first of all, and when the settings have changed."""
+        """The run's description for the app, sent at the start and after a change of settings."""
         prepared = self._prepared
         on_cuda = prepared.device == "cuda"
         return Hello(

@@ -112,7 +112,7 @@ def check_change(prepared: Prepared, config: WorkerConfig) -> None:
 
 
 def prepare_again(prepared: Prepared, config: WorkerConfig, say: Callable[[str], None]) -> Prepared:
-    """What `prepare(config)` returns; a model that stays the same is not loaded again.
+    """As `prepare(config)`, but a model that stays the same is not loaded again.
 
     While another model is loaded the old one is kept, if there is room for both. If loading fails,
     `prepared` can still be used: `require_weights` loads what was freed.

@@ -152,7 +152,7 @@ def _untimed_report(
     output_token_ids: list[list[int]],
     bytes_per_step: int,
 ) -> RunReport:
-    """What was decoded and where, without figures of time."""
+    """The report of the decoded tokens and the environment, without figures of time."""
     loaded, workload = prepared.loaded, prepared.workload
     return RunReport(
         schema_version=SCHEMA_VERSION,

@@ -60,7 +60,7 @@ def window_plan(left: int, steps: int = WINDOW_STEPS) -> WindowPlan:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is measured: a variant of a model on a device, and figures measured on that device."""
+    """The subject of a measurement: a variant of a model on a device, and that device's figures."""
 
     loaded: LoadedModel
     workload: DecodeWorkload

@@ -163,10 +163,10 @@ def origin_paths(analysis: Analysis, step: int, sites: Sequence[CallSite]) -> di
     """
     operators = _operators(analysis, step, {site.operator for site in sites})
     trace = analysis.trace
-    found = [trace.names[name] for name in trace.cpu_ops.name[operators].tolist()]
-    seen = set(found)
+    operator_names = [trace.names[name] for name in trace.cpu_ops.name[operators].tolist()]
+    seen = set(operator_names)
     known = [site for site in sites if site.operator in seen]
-    if found != [site.operator for site in known]:
+    if operator_names != [site.operator for site in known]:
         return {}
     ranges = analysis.ranges
     paths = {}

@@ -92,7 +92,7 @@ class FusedStep(DecodeStep):
 
     @property
     def plan(self) -> StepPlan:
-        """What the step works on."""
+        """The memory and choices of the step."""
         return self._plan
 
     def kv_bytes_read(self, position: int) -> int:

@@ -46,7 +46,7 @@ class FusedLayer:
 
     @property
     def matrices(self) -> tuple[WeightMatrix, ...]:
-        """What its products read."""
+        """The matrices that its products read."""
         return self.qkv, self.o, self.gate_up, self.down
 
 
@@ -151,18 +151,18 @@ def _matrix(*modules: nn.Module) -> WeightMatrix:
     Raises:
         ModelError: modules that are not stored in one format.
     """
-    biases = [bias for one in modules if (bias := getattr(one, "bias", None)) is not None]
+    biases = [bias for part in modules if (bias := getattr(part, "bias", None)) is not None]
     bias = torch.cat(biases) if biases else None
-    stored = {one.stored if isinstance(one, QuantizedMatrix) else None for one in modules}
-    if len(stored) > 1:
+    formats = {part.stored if isinstance(part, QuantizedMatrix) else None for part in modules}
+    if len(formats) > 1:
+        names = ", ".join(str(format[0]) if format else "the run dtype" for format in formats)
         raise ModelError(
-            f"matrices of {', '.join(str(one[0]) if one else 'the run dtype' for one in stored)} "
-            "in one layer, which the fused kernels read as one matrix; choose eager or compiled, "
-            "or name the quantized format in the variant"
+            f"matrices of {names} in one layer, which the fused kernels read as one matrix; "
+            "choose eager or compiled, or name the quantized format in the variant"
         )
-    if stored == {None}:
+    if formats == {None}:
         return WeightMatrix(_merged(modules, "weight"), bias=bias)
-    scaled = all(one.scale is not None for one in modules)
+    scaled = all(part.scale is not None for part in modules)
     return WeightMatrix(
         _merged(modules, "data"), _merged(modules, "scale") if scaled else None, bias
     )
@@ -170,7 +170,7 @@ def _matrix(*modules: nn.Module) -> WeightMatrix:
 
 def _merged(modules: Sequence[nn.Module], name: str) -> torch.Tensor:
     """The tensors `name` of `modules` in one; they are, or become, views of it."""
-    tensors: list[torch.Tensor] = [getattr(one, name) for one in modules]
+    tensors: list[torch.Tensor] = [getattr(part, name) for part in modules]
     parts = [tensor.detach() for tensor in tensors]
     rows = [part.shape[0] for part in parts]
     if _are_consecutive(parts):

@@ -23,7 +23,7 @@ from decodescope.variants.steps.fused.torch_operators import VisibleRows
 
 @dataclass(frozen=True, slots=True)
 class StepBuffers:
-    """What operations pass on to each other, in the model's dtype unless stated otherwise.
+    """The tensors that operations pass on, in the model's dtype unless stated otherwise.
 
     Of the whole generation: `tokens` int64 [batch, capacity + 1], the id at each position, and
     `position` int32 [1], the number of tokens in the KV cache. Of one step: the residual stream `x`

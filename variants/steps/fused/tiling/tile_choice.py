@@ -1,4 +1,4 @@
-"""Which tiles a step uses: measured ones if there are any, else the defaults."""
+"""The choice of the tiles of a step: measured ones if there are any, else the defaults."""
 
 import shlex
 import sys
@@ -63,13 +63,13 @@ def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) ->
     sources: dict[TiledOperation, TileSource] = {}
     for operation in TILED_OPERATIONS:
         key = tile_key(operation, shapes)
-        found = (
+        fitting = (
             (source, entries[key])
             for source, entries in measured
             if key in entries and fits(entries[key], operation, shapes, gpu)
         )
         default: tuple[TileSource, Tile] = ("default", candidates(operation, shapes, gpu)[0])
-        sources[operation], tiles[operation] = next(found, default)
+        sources[operation], tiles[operation] = next(fitting, default)
     return ChosenTiles(StepTiles(**tiles), sources)
 
 

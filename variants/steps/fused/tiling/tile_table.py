@@ -40,7 +40,7 @@ GemmKind = Literal["gemm_w8a8", "gemm_w8a16", "gemm_int8"]
 
 
 class TileKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a tile was measured for; operations with the same key have the same best tile."""
+    """The case that a tile was measured for; operations with equal keys have the same best tile."""
 
     operation: TiledOperation | GemmKind
     rows: int
@@ -119,7 +119,7 @@ class _Kept(Struct, frozen=True):
 
 
 def cached_entries(gpu: TargetGpu, folder: Path) -> tuple[TileEntry, ...]:
-    """What was measured on this kind of GPU with this driver, Triton and decodescope.
+    """The tiles measured on this kind of GPU with this driver, Triton and decodescope.
 
     A file from other versions is ignored, and so is a damaged one, with a line on stderr.
     """

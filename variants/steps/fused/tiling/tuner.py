@@ -87,10 +87,10 @@ def tune(
     tuned = []
     for operation in TUNING_ORDER:
         if operation in choices:
-            found = _tune_one(operation, tiles, choices[operation], step_ns)
-            tiles = tiles.with_tile(operation, found.chosen)
-            tuned.append(found)
-            say(_said(found))
+            result = _tune_operation(operation, tiles, choices[operation], step_ns)
+            tiles = tiles.with_tile(operation, result.chosen)
+            tuned.append(result)
+            say(_summary(result))
     return TunedTiles(tiles, tuple(tuned))
 
 
@@ -126,7 +126,7 @@ def graph_step_ns(launch: Callable[[], None], clock: Clock) -> float:
     return median(clock.each_ns(clock.capture(launch), REPLAYS))
 
 
-def _tune_one(
+def _tune_operation(
     operation: TiledOperation, tiles: StepTiles, choices: Sequence[Tile], step_ns: StepTimer
 ) -> TunedOperation:
     before = tiles.of(operation)
@@ -161,12 +161,12 @@ def _rank(trial: Trial) -> float:
     return float("inf") if trial.step_ns is None else trial.step_ns
 
 
-def _said(found: TunedOperation) -> str:
-    refused = sum(trial.step_ns is None for trial in found.ranking)
+def _summary(result: TunedOperation) -> str:
+    refused = sum(trial.step_ns is None for trial in result.ranking)
     left_out = f", {refused} not possible" if refused else ""
-    outcome = "kept" if found.chosen == found.before else f"{found.gain:.1%} of the step saved"
-    tile = found.chosen
+    outcome = "kept" if result.chosen == result.before else f"{result.gain:.1%} of the step saved"
+    tile = result.chosen
     sizes = f"{tile.rows} x {tile.columns}, {tile.num_warps} warps, {tile.splits} splits"
     if tile.max_registers < MAX_REGISTERS:
         sizes += f", {tile.max_registers} registers"
-    return f"{found.operation}: {sizes} ({outcome}; {len(found.ranking)} measured{left_out})"
+    return f"{result.operation}: {sizes} ({outcome}; {len(result.ranking)} measured{left_out})"
