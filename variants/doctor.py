@@ -35,7 +35,7 @@ class Check:
     advice: str | None = None
 
 
-def doctor() -> tuple[Check, ...]:
+def doctor_checks() -> tuple[Check, ...]:
     """Check everything that running models needs; opening recorded traces needs none of it."""
     return (
         _check_packages(),

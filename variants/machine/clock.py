@@ -11,7 +11,7 @@ Call = Callable[[], object]
 WARM_UP_CALLS = 3
 
 
-class Clock:
+class DeviceClock:
     """Device timings on the current CUDA device. Tests replace it where there is no GPU."""
 
     def capture(self, body: Call) -> Call:

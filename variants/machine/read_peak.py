@@ -143,8 +143,8 @@ def _path(gpu: GpuIdentity, folder: Path) -> Path:
 def _bytes_per_s(x: torch.Tensor, programs: int) -> float:
     # Imported late: the kernel needs Triton, which is optional, and a CPU run times nothing here.
     from decodescope.kernels.ops.read_bandwidth import bytes_moved, partial_sums
-    from decodescope.variants.machine.clock import Clock
+    from decodescope.variants.machine.clock import DeviceClock
 
     partial = torch.empty(programs, dtype=torch.float32, device=x.device)
-    run_ns = median(Clock().each_ns(lambda: partial_sums(x, partial), RUNS))
+    run_ns = median(DeviceClock().each_ns(lambda: partial_sums(x, partial), RUNS))
     return bytes_moved(x, partial) / (run_ns / 1e9)

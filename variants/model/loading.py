@@ -43,7 +43,7 @@ from decodescope.variants.model.quantized_weights import (
     Quantization,
     Stored,
     is_quantized,
-    stored_formats,
+    quantized_formats,
     weight_tensors,
 )
 from decodescope.variants.model.random_weights import build_random
@@ -84,7 +84,7 @@ class LoadedModel:
         there: quantising frees what it quantises."""
         if self.model.device.type == "meta":
             return False
-        if stored_formats(self.model) == self.formats:
+        if quantized_formats(self.model) == self.formats:
             return True
         return quantization is not None and is_quantized(self.model, quantization)
 
@@ -237,7 +237,7 @@ def loaded_model(
     """`model` in evaluation mode, without gradients, and what the others need to know of it."""
     model.eval().requires_grad_(False)
     limit = getattr(model.config.get_text_config(decoder=True), "max_position_embeddings", None)
-    formats = stored_formats(model)
+    formats = quantized_formats(model)
     return LoadedModel(
         model, tokenizer, weights, name, limit, findings, formats, model_bytes(model)
     )

@@ -107,7 +107,7 @@ def converting_with(convert: Convert, model: nn.Module) -> Iterator[None]:
             linear.convert = scaled
 
 
-def stored_formats(model: nn.Module) -> dict[str, Stored]:
+def quantized_formats(model: nn.Module) -> dict[str, Stored]:
     """How each quantised matrix of `model` is stored, by the name of its module."""
     return {
         name: module.stored
@@ -158,7 +158,9 @@ def quantization_of(spec: VariantSpec | None) -> Quantization | None:
 
 def is_quantized(model: Any, quantization: Quantization) -> bool:
     """Whether exactly these weights of `model` are stored so."""
-    return stored_formats(model) == dict.fromkeys(_paths(model, quantization), quantization.stored)
+    return quantized_formats(model) == dict.fromkeys(
+        _paths(model, quantization), quantization.stored
+    )
 
 
 @torch.no_grad()

@@ -11,7 +11,7 @@ import torch
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.io.files import write_atomically
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.machine.clock import Clock
+from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.environment import environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.model.source import resolve_model
@@ -87,7 +87,7 @@ def run_tuning(
         launch_with = launches_of(step, position)
         tiles, passes = tune_in_passes(launch_with, start.tiles, operations, shapes, gpu, say)
         say("measuring the step before and after")
-        before_ns, after_ns = time_both(launch_with, start.tiles, tiles, Clock())
+        before_ns, after_ns = time_both(launch_with, start.tiles, tiles, DeviceClock())
     found = tile_entries(shapes, tiles, operations)
     if table is not None and known is not None:
         updated = table_with(known, gpu.name, found)
@@ -160,7 +160,7 @@ def tune_in_passes(
 
 
 def time_both(
-    launch_with: LaunchWith, before: StepTiles, after: StepTiles, clock: Clock
+    launch_with: LaunchWith, before: StepTiles, after: StepTiles, clock: DeviceClock
 ) -> tuple[RoundSpread, RoundSpread]:
     """Nanoseconds of the step with both tiles; each round times them in turn."""
     steps = [clock.capture(launch_with(tiles)) for tiles in (before, after)]

@@ -45,7 +45,7 @@ from decodescope.kernels.host.workspace import MAX_BATCH, new_workspace
 from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.kernels.ops.linear import Linear, linear_reference
 from decodescope.variants.machine.cache_folder import cache_folder
-from decodescope.variants.steps.fused.tiling.candidates import candidates
+from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes
 from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, this_target_gpu
 from decodescope.variants.tuning.report import RoundSpread
@@ -212,7 +212,7 @@ def _kernels(
         space = products.workspace
         return [SplitKGemm(x, None, weight, out, tile, space) for weight, out in copies]
 
-    unsplit = candidates("head", _shapes(rows, columns, tokens), gpu)
+    unsplit = tile_candidates("head", _shapes(rows, columns, tokens), gpu)
     for tiles, made in ((unsplit, linears), (split, splits)):
         tried = [Candidate(tile) for tile in tiles[:_TRIED]]
         tile = ranked(tried, lambda one: made(one.tile), racing.clock)[0].candidate.tile  # noqa: B023

@@ -20,7 +20,7 @@ from decodescope.variants.model.loading import load_model
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     quantize_model,
-    stored_formats,
+    quantized_formats,
 )
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload
@@ -77,7 +77,7 @@ QUANTISING = {"eight": "fused+int8", "eight-too": "fused+int8", "five": "fused+f
 
 
 def build_quantised(loaded: Any, workload: DecodeWorkload, device: str) -> Any:
-    assert stored_formats(loaded.model)
+    assert quantized_formats(loaded.model)
     return EagerStep(loaded, workload)
 
 
@@ -216,7 +216,7 @@ def test_the_reference_leaves_the_weights_as_they_were(
     parameters = {name: one.clone() for name, one in loaded.model.named_parameters()}
     buffers = {name: one.clone() for name, one in loaded.model.named_buffers()}
     assert set(score_small(loaded, monkeypatch, "eager", "eight").accuracies) == {"eager", "eight"}
-    assert stored_formats(loaded.model)
+    assert quantized_formats(loaded.model)
     for name, one in loaded.model.named_parameters():
         assert one.dtype == torch.bfloat16
         assert torch.equal(one, parameters[name])
@@ -240,7 +240,7 @@ def test_without_a_reference_nothing_is_quantised(
     assert [f.message for f in scores.findings if "fp32 reference" in f.message] == [
         f.message for f in scores.findings if f.code == "accuracy_missing"
     ]
-    assert stored_formats(loaded.model) == {}
+    assert quantized_formats(loaded.model) == {}
     assert {one.dtype for one in loaded.model.parameters()} == {torch.bfloat16}
 
 

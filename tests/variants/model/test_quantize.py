@@ -21,7 +21,7 @@ from decodescope.variants.model.quantized_weights import (
     quantization_of,
     quantize_model,
     quantized_bytes,
-    stored_formats,
+    quantized_formats,
     weight_tensors,
 )
 from decodescope.variants.model.workload_costs import model_bytes, weight_bytes_read
@@ -199,7 +199,7 @@ def test_large_matrices_are_quantised_in_blocks(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.undo()
     whole = quantized("llama2", Quantization("fp8_e4m3"))
     assert max(rows) == 50
-    for path in stored_formats(whole):
+    for path in quantized_formats(whole):
         one, other = model.get_submodule(path), whole.get_submodule(path)
         assert torch.equal(one.data.float(), other.data.float())
         assert torch.equal(one.scale, other.scale)

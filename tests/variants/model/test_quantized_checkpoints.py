@@ -17,7 +17,7 @@ from decodescope.variants.measuring.preparation import prepare, require_weights
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.model import hub, workload_costs
 from decodescope.variants.model.loading import LoadedModel, load_model
-from decodescope.variants.model.quantized_weights import QuantizedLinear, stored_formats
+from decodescope.variants.model.quantized_weights import QuantizedLinear, quantized_formats
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.stored_quantization import require_format
 from decodescope.variants.model.workload import DecodeWorkload
@@ -126,7 +126,7 @@ def test_matrices_of_different_formats_and_granularity_are_one_model(tmp_path: P
     loaded = load(tmp_path / "int8")
     ids = families.prompt_ids("llama2", 1, 5)
     assert torch.equal(loaded.model(ids).logits, int8(ids).logits)
-    assert {stored[0] for stored in stored_formats(loaded.model).values()} == {E4M3, INT8}
+    assert {stored[0] for stored in quantized_formats(loaded.model).values()} == {E4M3, INT8}
     (finding,) = loaded.findings
     assert finding.message == (
         "14 8-bit matrices of the checkpoint (float8_e4m3fn, int8) are read as they are; "
@@ -243,11 +243,11 @@ def test_the_checkpoint_comes_back_after_a_variant_that_quantizes_more(tmp_path:
         variant="eager", model=str(tmp_path), batch=1, tokens=4, context=4, device="cpu"
     )
     prepared = prepare(asked, lambda stage: None)
-    before = stored_formats(prepared.loaded.model)
+    before = quantized_formats(prepared.loaded.model)
     assert len(before) == 14
     more = require_weights(prepared, "fused+fp8_e5m2", lambda stage: None)
-    assert stored_formats(more.loaded.model).keys() - before.keys() == {"lm_head"}
+    assert quantized_formats(more.loaded.model).keys() - before.keys() == {"lm_head"}
     back = require_weights(more, "eager", lambda stage: None)
-    assert stored_formats(back.loaded.model) == before
+    assert quantized_formats(back.loaded.model) == before
     ids = families.prompt_ids("llama2", 1, 5)
     assert torch.equal(back.loaded.model(ids).logits, expected(ids).logits)

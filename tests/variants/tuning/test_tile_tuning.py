@@ -134,7 +134,7 @@ def tuned_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str) ->
     monkeypatch.setattr(tile_tuning, "this_target_gpu", lambda: H200)
     monkeypatch.setattr(tile_tuning, "tiles_for", measured_tiles)
     monkeypatch.setattr(tile_tuning, "ROUNDS", 2)
-    monkeypatch.setattr(tile_tuning, "Clock", lambda: FakeClock(3.0))
+    monkeypatch.setattr(tile_tuning, "DeviceClock", lambda: FakeClock(3.0))
     monkeypatch.setattr(tile_tuning, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(tile_tuning, "tune_model", Passes())
     return loaded

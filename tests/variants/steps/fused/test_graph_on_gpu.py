@@ -20,7 +20,7 @@ from decodescope.kernels.host.operation import Operation
 from decodescope.variants.comparing.accuracy import forced_logits
 from decodescope.variants.comparing.accuracy_text import scored_text
 from decodescope.variants.measuring.measure import measure_run
-from decodescope.variants.measuring.window import Subject, capture_reference
+from decodescope.variants.measuring.window import Subject, record_reference
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.source import resolve_model
 from decodescope.variants.model.workload import DecodeWorkload, DType
@@ -233,7 +233,7 @@ def measured_window(
     subject, prompt = Subject(loaded, workload, "cuda", variant), prompt_of(loaded, workload)
     ungraphed = step.ungraphed()
     assert ungraphed is not None
-    reference = capture_reference(ungraphed, subject, prompt, session)
+    reference = record_reference(ungraphed, subject, prompt, session)
     measured = measure_run(step, subject, prompt, session, path, reference)
     again = build_variant(variant.replace("+graph", ""), loaded, workload, "cuda")
     again.prefill(prompt)

@@ -14,14 +14,14 @@ from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.tiling.candidates import candidates
+from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
     StepShapes,
     StepTiles,
     TiledOperation,
 )
-from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, fits
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, tile_fits
 from decodescope.variants.steps.fused.tiling.tile_table import (
     TileEntry,
     TileKey,
@@ -66,9 +66,9 @@ def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) ->
         fitting = (
             (source, entries[key])
             for source, entries in measured
-            if key in entries and fits(entries[key], operation, shapes, gpu)
+            if key in entries and tile_fits(entries[key], operation, shapes, gpu)
         )
-        default: tuple[TileSource, Tile] = ("default", candidates(operation, shapes, gpu)[0])
+        default: tuple[TileSource, Tile] = ("default", tile_candidates(operation, shapes, gpu)[0])
         sources[operation], tiles[operation] = next(fitting, default)
     return ChosenTiles(StepTiles(**tiles), sources)
 

@@ -61,7 +61,7 @@ SHARED_REGISTERS = 128
 MAX_COLUMNS = 512
 
 
-def fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> bool:
+def tile_fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> bool:
     """Whether the kernel can run with this tile and one of its programs fits on the GPU."""
     if not least_rows(operation, shapes.batch) <= tile.rows <= most_rows(operation, shapes):
         return False

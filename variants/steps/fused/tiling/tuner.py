@@ -11,9 +11,9 @@ from statistics import median
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
-from decodescope.variants.machine.clock import Clock
+from decodescope.variants.machine.clock import DeviceClock
 from decodescope.variants.machine.compile_ahead import launch_all
-from decodescope.variants.steps.fused.tiling.candidates import candidates
+from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.shapes import StepShapes, StepTiles, TiledOperation
 from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 
@@ -110,18 +110,18 @@ def tune_model(
     Raises:
         MissingRequirement: no tile of an operation fits the GPU; names the limit.
     """
-    choices = {operation: candidates(operation, shapes, gpu) for operation in operations}
+    choices = {operation: tile_candidates(operation, shapes, gpu) for operation in operations}
     number = sum(len(tiles) for tiles in choices.values())
     say(f"compiling and measuring {number} tiles of {', '.join(choices)} on {gpu.name}")
     trials = (start.with_tile(name, tile) for name, tiles in choices.items() for tile in tiles)
     # The kernels that all steps share, first. What refuses a tile here does so again below.
     launch_with(start)()
     launch_all(trials, lambda tiles: launch_with(tiles)())
-    clock = Clock()
+    clock = DeviceClock()
     return tune(start, choices, lambda tiles: graph_step_ns(launch_with(tiles), clock), say)
 
 
-def graph_step_ns(launch: Callable[[], None], clock: Clock) -> float:
+def graph_step_ns(launch: Callable[[], None], clock: DeviceClock) -> float:
     """Nanoseconds of device time of one step: the median of `REPLAYS` replays of its graph."""
     return median(clock.each_ns(clock.capture(launch), REPLAYS))
 

@@ -9,13 +9,13 @@ import torch
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from decodescope.kernels.host.tile import Tile
-from decodescope.variants.machine.clock import Call, Clock
+from decodescope.variants.machine.clock import Call, DeviceClock
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.fused_step import FusedStep, build_fused
 from decodescope.variants.steps.fused.tiling import tuner
-from decodescope.variants.steps.fused.tiling.candidates import candidates
+from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.rules import default_tiles
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
@@ -35,7 +35,7 @@ from tests.helpers.sizes import H200, preset_shapes
 
 SHAPES = preset_shapes("llama-3.2-1b")
 START = default_tiles(SHAPES, 132)
-CHOICES = {operation: candidates(operation, SHAPES, H200) for operation in TILED_OPERATIONS}
+CHOICES = {operation: tile_candidates(operation, SHAPES, H200) for operation in TILED_OPERATIONS}
 
 
 def silent(_: str) -> None:
@@ -219,8 +219,8 @@ def test_a_real_step_is_tuned_and_decodes_the_same_tokens() -> None:
     step = build_fused(VariantSpec.parse("fused"), loaded, workload, "cuda")
     shapes = step_shapes(step.plan.parts, 1, workload.cache_length)
     gpu = this_target_gpu()
-    choices = {name: candidates(name, shapes, gpu)[:3] for name in TILED_OPERATIONS}
-    clock = Clock()
+    choices = {name: tile_candidates(name, shapes, gpu)[:3] for name in TILED_OPERATIONS}
+    clock = DeviceClock()
 
     def step_ns(tiles: StepTiles) -> float:
         return graph_step_ns(partial(step.with_tiles(tiles).launch_at, 20), clock)

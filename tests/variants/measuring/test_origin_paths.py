@@ -8,8 +8,9 @@ import pytest
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.reports.reference_ops import reference_from
+from decodescope.variants.measuring.window import origin_paths
 from decodescope.variants.steps.decode_step import CallSite
-from decodescope.variants.steps.inductor_origins import call_sites, origin_paths
+from decodescope.variants.steps.inductor_origins import call_sites
 from tests.helpers import compiled_code
 
 LAYERS = compiled_code.LAYERS
