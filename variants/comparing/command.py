@@ -253,7 +253,7 @@ class _Rounds:
             raise type(error)(f"variant {variant} failed: {error}") from error
         assert isinstance(done, RunDone)
         if self._request.baseline is not None:
-            # Only now is it known how many tokens a prompt's text has.
+            # The number of tokens of a prompt's text is known after the run.
             require_same_workload(self._request.baseline, done.report)
         if done.report.tokens_per_s is not None:
             self._last_rate[variant] = done.report.tokens_per_s

@@ -25,7 +25,7 @@ _NARROW = {
 _SCALES = ("weight_scale", "weight_scale_inv")
 _SCALE_TYPES = ("F32", "BF16", "F16", "F64")
 _FLOATS = (*_SCALE_TYPES, "I64", "I32", "BOOL")
-# What makes a weight more than codes times a scale, by the end of the tensor's name.
+# Ends of tensor names that mean more than codes times a scale.
 _OTHER_METHODS = {
     "weight_packed": "packed weights",
     "qweight": "packed weights",

@@ -36,7 +36,7 @@ def build_compiled(loaded: LoadedModel, workload: DecodeWorkload, device: str) -
     """
     if device != "cuda":
         raise MissingRequirement("variant compiled: CUDA graphs need a CUDA device")
-    # What an earlier build compiled would count against the limit of recompilations.
+    # Code compiled by an earlier build would count against the limit of recompilations.
     torch.compiler.reset()
     step = StaticStep(loaded, workload, reduce_overhead)
     compile_and_record(step, workload)

@@ -165,9 +165,9 @@ class DecodeStep(ABC):
         """The same step without its CUDA graph; None (the default) if it replays none.
 
         It launches the kernels of `step` under the same names in the same order on each stream, and
-        opens ranges once `annotate_layers(True)` was called. Whatever it compiles, it compiles at
-        its first step. It may share this step's KV cache: this step must be given a prompt again
-        before it goes on. May raise anything; replays then go without paths.
+        opens ranges once `annotate_layers(True)` was called. It compiles at its first step. It may
+        share this step's KV cache: this step needs a prompt again before it goes on. It may raise
+        any error; replays then have no paths.
         """
         return None
 

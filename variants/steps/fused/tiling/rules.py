@@ -37,7 +37,7 @@ from decodescope.variants.steps.fused.tiling.tile_limits import (
 # Fewer leave multiprocessors without work, or with too few bytes in flight.
 _PROGRAMS_PER_MULTIPROCESSOR = 2
 _MIN_BLOCK = 512
-# Of narrow weights: rows of the head for each multiprocessor from which on tiles of 32 win.
+# Rows of a head of narrow weights for each multiprocessor, from which tiles of 32 win.
 _MANY_ROWS = 128
 # Rows that a program reads whole, if each multiprocessor has that many such programs and a row has
 # that many columns.

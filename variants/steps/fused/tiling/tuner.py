@@ -20,7 +20,7 @@ from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 # By the bytes that they read in a step: the first one matters most.
 TUNING_ORDER: tuple[TiledOperation, ...] = ("head", "gate_up", "down", "qkv", "o", "attention")
 
-# Of two equal tiles measured four times each, one wins every time in 2 of 70 cases.
+# One of two equal tiles that are measured four times each wins every time in 2 of 70 cases.
 DUEL_ROUNDS = 4
 
 REPLAYS = 60
@@ -114,7 +114,7 @@ def tune_model(
     number = sum(len(tiles) for tiles in choices.values())
     say(f"compiling and measuring {number} tiles of {', '.join(choices)} on {gpu.name}")
     trials = (start.with_tile(name, tile) for name, tiles in choices.items() for tile in tiles)
-    # The kernels that all steps share, first. What refuses a tile here does so again below.
+    # The kernels that all steps share come first. A tile refused here is refused again below.
     launch_with(start)()
     launch_all(trials, lambda tiles: launch_with(tiles)())
     clock = DeviceClock()
