@@ -135,7 +135,7 @@ def _cublas(products: Products, x: torch.Tensor) -> Entrant:
 
 
 def _converted(products: Products, x: torch.Tensor) -> Entrant:
-    """As `prefill_weights` and a linear layer, but with a W of its own for each copy."""
+    """As `fused_step.weights_on` and a linear layer, but with a W of its own for each copy."""
     conversions = [
         DequantizeRows(narrow, torch.empty_like(dense))
         for narrow, dense in zip(products.narrow, products.dense, strict=True)
