@@ -68,7 +68,7 @@ class TunedTiles:
     operations: tuple[TunedOperation, ...]
 
 
-def tune(
+def tune_tiles(
     start: StepTiles,
     choices: Mapping[TiledOperation, Sequence[Tile]],
     step_ns: StepTimer,
@@ -118,7 +118,7 @@ def tune_model(
     launch_with(start)()
     launch_all(trials, lambda tiles: launch_with(tiles)())
     clock = DeviceClock()
-    return tune(start, choices, lambda tiles: graph_step_ns(launch_with(tiles), clock), say)
+    return tune_tiles(start, choices, lambda tiles: graph_step_ns(launch_with(tiles), clock), say)
 
 
 def graph_step_ns(launch: Callable[[], None], clock: DeviceClock) -> float:
