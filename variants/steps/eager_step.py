@@ -53,8 +53,8 @@ class EagerStep(TransformersStep):
     """A `DecodeStep` on the unmodified model with a cache that grows by one position a step.
 
     Cache layers that keep only a sliding window have lost the oldest positions once it is full.
-    What they held at the prompt's end is kept (growing makes new tensors, so this copies nothing),
-    and going back to it restores it. Without such layers nothing is kept.
+    Their rows at the prompt's end are kept (growing makes new tensors, so this copies nothing), and
+    going back to the prompt's end restores them. Without such layers nothing is kept.
     """
 
     def __init__(self, loaded: LoadedModel, workload: DecodeWorkload) -> None:
@@ -74,16 +74,16 @@ class EagerStep(TransformersStep):
         layers = self._cache.layers
         if all(_still_holds(layer, position) for layer in layers):
             for layer in layers:
-                rows = layer.keys[:, :, :position], layer.values[:, :, :position]
-                _restore(layer, *rows, position)
+                keys, values = layer.keys[:, :, :position], layer.values[:, :, :position]
+                _restore(layer, keys, values, position)
             return
         if position != self._workload.context:
             raise InputError(
                 f"reset to position {position}: the model's sliding window has passed it; "
                 f"only the prompt's end, {self._workload.context}, can be decoded again"
             )
-        for layer, rows in zip(layers, self._prompt_rows, strict=True):
-            _restore(layer, *rows, position)
+        for layer, (keys, values) in zip(layers, self._prompt_rows, strict=True):
+            _restore(layer, keys, values, position)
 
 
 def _still_holds(layer: Any, position: int) -> bool:

@@ -65,10 +65,18 @@ TileTable = Mapping[str, tuple[TileEntry, ...]]
 def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
     """The key of one operation of a step."""
     shape = shapes.shape(operation)
-    batch, size = power_of_2_from(shapes.batch), shapes.element_bytes(operation)
-    narrow = size == 1 and operation != "attention"
-    flags = shapes.int8 and narrow, shapes.fp8_x and narrow
-    return TileKey(operation, shape.rows, shape.columns, shape.unit, batch, size, *flags)
+    element_bytes = shapes.element_bytes(operation)
+    narrow = element_bytes == 1 and operation != "attention"
+    return TileKey(
+        operation,
+        shape.rows,
+        shape.columns,
+        shape.unit,
+        batch=power_of_2_from(shapes.batch),
+        element_bytes=element_bytes,
+        int8=shapes.int8 and narrow,
+        fp8_x=shapes.fp8_x and narrow,
+    )
 
 
 def tile_entries(
