@@ -74,49 +74,7 @@ def range_changes_table(
             priority=2,
             always=True,
         ),
-        Column(
-            "idle_ns.base",
-            "idle",
-            MICROSECONDS,
-            "The gaps that its ops ended, in a step of the base.",
-            priority=4,
-            tone="dim",
-        ),
-        Column(
-            "idle_ns.other",
-            "→ idle",
-            MICROSECONDS,
-            "The same in a step of the other side.",
-            priority=3,
-            tone="dim",
-        ),
-        Column(
-            "gpu_ops.base", "ops", _OPS, "Its ops in a step of the base.", priority=6, tone="dim"
-        ),
-        Column(
-            "gpu_ops.other",
-            "→ ops",
-            _OPS,
-            "Its ops in a step of the other side.",
-            priority=5,
-            tone="dim",
-        ),
-        Column(
-            "launch_calls.base",
-            "launches",
-            _OPS,
-            "Its launch calls in a step of the base.",
-            priority=8,
-            tone="dim",
-        ),
-        Column(
-            "launch_calls.other",
-            "→ launches",
-            _OPS,
-            "Its launch calls in a step of the other side.",
-            priority=7,
-            tone="dim",
-        ),
+        *_OTHERS,
     )
     return Table(
         "ranges",
@@ -127,3 +85,48 @@ def range_changes_table(
         tone=lambda row: "dim" if row.part else "plain",
         depth=lambda row: row.depth,
     )
+
+
+_OTHERS: tuple[Column[RangeChangeRow], ...] = (
+    Column(
+        "idle_ns.base",
+        "idle",
+        MICROSECONDS,
+        "The gaps that its ops ended, in a step of the base.",
+        priority=4,
+        tone="dim",
+    ),
+    Column(
+        "idle_ns.other",
+        "→ idle",
+        MICROSECONDS,
+        "The same in a step of the other side.",
+        priority=3,
+        tone="dim",
+    ),
+    Column("gpu_ops.base", "ops", _OPS, "Its ops in a step of the base.", priority=6, tone="dim"),
+    Column(
+        "gpu_ops.other",
+        "→ ops",
+        _OPS,
+        "Its ops in a step of the other side.",
+        priority=5,
+        tone="dim",
+    ),
+    Column(
+        "launch_calls.base",
+        "launches",
+        _OPS,
+        "Its launch calls in a step of the base.",
+        priority=8,
+        tone="dim",
+    ),
+    Column(
+        "launch_calls.other",
+        "→ launches",
+        _OPS,
+        "Its launch calls in a step of the other side.",
+        priority=7,
+        tone="dim",
+    ),
+)
