@@ -6,6 +6,7 @@ output adds (colours, bars, sorting) it derives from the declaration.
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -72,14 +73,11 @@ class Column(Generic[Row]):
 
     def figure(self, row: Row) -> Any:
         """The figure of a row, None if it is unknown."""
-        if self.value is not None:
-            return self.value(row)
-        found: Any = row
-        for part in self.key.split("."):
-            if found is None:
-                return None
-            found = getattr(found, part)
-        return found
+        return self.reader()(row)
+
+    def reader(self) -> Callable[[Row], Any]:
+        """What reads the figure of a row; many rows are read by the same one."""
+        return self.value or _path_reader(self.key)
 
     def sorted_by(self, row: Row) -> Any:
         """What the row is sorted by, None if it is unknown."""
@@ -87,14 +85,47 @@ class Column(Generic[Row]):
 
     def cell(self, row: Row, cells: int | None = None) -> str:
         """The text of a row; that of a flexible column in at most `cells` cells."""
-        if self.fit is not None and cells is not None:
-            return self.fit(row, cells)
-        text = self.unit.text(self.figure(row)) if self.text is None else self.text(row)
-        return text if cells is None or not self.flexible else cut_middle(text, cells)
+        return self.writer()(row, cells)
+
+    def writer(self) -> Callable[[Row, int | None], str]:
+        """What writes the text of a row; many rows are written by the same one."""
+        fit, flexible = self.fit, self.flexible
+        whole = self.text
+        if whole is None:
+            read, text_of = self.reader(), self.unit.text
+
+            def whole(row: Row) -> str:
+                return text_of(read(row))
+
+        def write(row: Row, cells: int | None) -> str:
+            if cells is None or not flexible:
+                return whole(row)
+            return cut_middle(whole(row), cells) if fit is None else fit(row, cells)
+
+        return write
 
     def tone_of(self, row: Row) -> Tone:
         """How much a cell stands out."""
         return self.tone(row) if callable(self.tone) else self.tone
+
+
+@cache
+def _path_reader(path: str) -> Callable[[Any], Any]:
+    """What follows a path of attributes; None if one of them is None."""
+    first, *others = path.split(".")
+    of_first = attrgetter(first)
+    if not others:
+        return of_first
+
+    def read(row: Any) -> Any:
+        found = of_first(row)
+        for part in others:
+            if found is None:
+                return None
+            found = getattr(found, part)
+        return found
+
+    return read
 
 
 class Mark(NamedTuple):

@@ -54,6 +54,13 @@ class RangeRows(Rows):
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
         line = self.lines[row]
+        return [self._name(row, inks, room), *(draw(line, inks, room) for draw in self._drawings)]
+
+    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
+        return [self._name(row, inks, room), *cells[1:]]
+
+    def _name(self, row: int, inks: Inks, room: int) -> Cell:
+        line = self.lines[row]
         found, several = line.found, len(line.each_ns) > 1
         sign = " "
         if line.children:
@@ -65,8 +72,7 @@ class RangeRows(Rows):
         style = _style(found.kind, inks)
         if self._within == found.path:
             style = inks.accent
-        first = Cell(f"{indent}{sign} {label}{many}", style)
-        return [first, *(draw(line, inks, room) for draw in self._drawings)]
+        return Cell(f"{indent}{sign} {label}{many}", style)
 
     def text(self, row: int) -> str:
         return self.lines[row].found.path

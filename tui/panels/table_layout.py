@@ -47,7 +47,7 @@ class TableLayout:
             self._cells[place] += max(spare, 0) // len(flexible)
         if flexible and self._cells[flexible[0]] < width:
             room = self._cells[flexible[0]]
-            lines = [(row, data.cells(row, brush.inks, room)) for row in visible]
+            lines = [(row, data.refitted(row, cells, brush.inks, room)) for row, cells in lines]
         return lines
 
     def lines(self, rows: Rows, width: int, height: int, brush: Brush) -> list[Row]:

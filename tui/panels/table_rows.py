@@ -50,6 +50,10 @@ class Rows:
         """One cell a column; `room` is the width of the flexible column."""
         raise NotImplementedError
 
+    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
+        """The cells of a row for another width of the flexible column."""
+        return self.cells(row, inks, room)
+
     def text(self, row: int) -> str:
         """What filter and search look in."""
         raise NotImplementedError
@@ -99,6 +103,7 @@ class TableRows(Rows, Generic[Record]):
                 drawn.append(_bars(column, most, table.mark, glyphs))
         self.columns = tuple(column for column, _ in drawn)
         self._drawings = tuple(drawing for _, drawing in drawn)
+        self._flexible = [place for place, column in enumerate(self.columns) if column.flexible]
 
     def __len__(self) -> int:
         return len(self.table.rows)
@@ -119,6 +124,12 @@ class TableRows(Rows, Generic[Record]):
         record = self.table.rows[row]
         return [drawing(record, inks, room) for drawing in self._drawings]
 
+    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
+        record, fitted = self.table.rows[row], list(cells)
+        for place in self._flexible:
+            fitted[place] = self._drawings[place](record, inks, room)
+        return fitted
+
     def values(self, column: int) -> Sequence[object]:
         declared = self.columns[column]
         return [declared.sorted_by(record) for record in self.table.rows]
@@ -136,13 +147,16 @@ def drawing_of(
     """Draws the cells of a column, in their own tone or else in that of the row, and indented by
     the depth of the row."""
 
+    write, own = column.writer(), column.tone
+    if depth is None and not callable(own) and (own != "plain" or of_row is None):
+        return lambda record, inks, room: Cell(write(record, room), tone_style(own, inks))
+
     def draw(record: Record, inks: Inks, room: int) -> Cell:
-        tone = column.tone_of(record)
+        tone = own(record) if callable(own) else own
         if tone == "plain" and of_row is not None:
             tone = of_row(record)
         indent = "" if depth is None else "  " * depth(record)
-        text = indent + column.cell(record, max(room - len(indent), 1))
-        return Cell(text, tone_style(tone, inks))
+        return Cell(indent + write(record, max(room - len(indent), 1)), tone_style(tone, inks))
 
     return draw
 

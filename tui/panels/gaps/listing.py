@@ -50,7 +50,10 @@ class GapRows(Rows):
         names = ShortNames(trace.names[name] for name in set(trace.ops.name.tolist()))
         declared = gap_columns(window.report.devices, names, _causes)
         self.columns = tuple(column for column in declared if column.shown)
-        self._drawings = [drawing_of(column) for column in self.columns[1:]]
+        self._flexible = [place for place, column in enumerate(self.columns) if column.flexible]
+        # Flexible columns share what is left, each above its least: the room is that of the first.
+        first = self.columns[self._flexible[0]].least
+        self._drawings = [(drawing_of(one), one.least - first) for one in self.columns[1:]]
 
     def __len__(self) -> int:
         return len(self._table)
@@ -72,11 +75,15 @@ class GapRows(Rows):
         causes = Cell(f"{mark}{_causes(gap)}", inks.gap(gap.gap_class))
         if int(self._table.rows[row]) in self._interruptions:
             causes = Cell(f"{mark}interrupted, {_causes(gap)}", inks.warn)
-        # Flexible columns share what is left, each above its least; `room` is that of the first.
-        first = next(column.least for column in self.columns if column.flexible)
-        rooms = (max(room - first + column.least, 1) for column in self.columns[1:])
-        drawn = zip(self._drawings, rooms, strict=True)
-        return [causes, *(draw(gap, inks, cells) for draw, cells in drawn)]
+        drawn = (draw(gap, inks, max(room + more, 1)) for draw, more in self._drawings)
+        return [causes, *drawn]
+
+    def refitted(self, row: int, cells: Sequence[Cell], inks: Inks, room: int) -> Sequence[Cell]:
+        gap, fitted = self._table.report(row), list(cells)
+        for place in self._flexible:
+            draw, more = self._drawings[place - 1]
+            fitted[place] = draw(gap, inks, max(room + more, 1))
+        return fitted
 
     def text(self, row: int) -> str:
         gap = self._table.report(row)
