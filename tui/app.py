@@ -49,7 +49,7 @@ from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.messages import (
     AskComparison,
 )
-from decodescope.tui.panels.panel import Brush
+from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.previews import read_preview, recording_of
 from decodescope.tui.screens.main import MainScreen
 from decodescope.tui.style.glyphs import ASCII, UNICODE
@@ -343,7 +343,7 @@ class DecodescopeApp(FileActions):
         problem = self._memory.problem
         try:
             if self._places is not None:
-                self._keys = read_keymap(self._places.keymap, all_actions())
+                self._keys = read_keymap(self._places.keymap, all_actions)
                 self.set_keymap(self._keys)
                 self._main.use_keys(self._keys)
         except InputError as error:
@@ -359,11 +359,10 @@ class DecodescopeApp(FileActions):
 
 def all_actions() -> dict[str, str]:
     """Every action that a keymap can name, with its own keys."""
-    panels = [kind for page in PAGES for kind in page.panels]
+    panels = [kind for page in PAGES for kind in page.panels()]
     kinds: list[type[DOMNode]] = [DecodescopeApp, DetailsPanel, *panels]
-    found = [one for kind in kinds for one in kind.BINDINGS if isinstance(one, Binding)]
     actions: dict[str, str] = {}
-    for one in found:
-        if one.id is not None:
-            actions.setdefault(one.id, one.key)
+    for binding in (binding for kind in kinds for binding in kind.BINDINGS):
+        if isinstance(binding, Binding) and binding.id is not None:
+            actions.setdefault(binding.id, binding.key)
     return actions

@@ -21,9 +21,9 @@ from decodescope.tui.panels.history import (
     sliced,
     switches,
 )
-from decodescope.tui.panels.panel import Brush, Empty, Panel
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, wrapped_tail
 from decodescope.tui.panels.variants import VariantsData, VariantsPanel, first_shown
-from decodescope.tui.panels.wrapping import wrapped_tail
 from decodescope.tui.style.glyphs import (
     ASCII,
     UNICODE,

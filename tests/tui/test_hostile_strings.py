@@ -14,7 +14,7 @@ from decodescope.tui.actions.look import no_markup
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import TraceSource
-from decodescope.tui.panels.panel import Row
+from decodescope.tui.panels.sheet import Row
 from tests.helpers.hostile import (
     FILE,
     FILE_SHOWN,

@@ -82,9 +82,10 @@ class FileActions(LookActions):
                 target = chosen.kind
             self._background.export(window, target, chosen.path, chosen.kind)
 
-    def action_open(self) -> None:
+    async def action_open(self) -> None:
         """Show the files, and type a path."""
         self.action_page("files")
+        await self._main.mounted()
         self._main.query_one(PathPanel).field.focus()
 
     def on_browse(self, message: Browse) -> None:

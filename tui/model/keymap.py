@@ -1,7 +1,7 @@
 """The user's keys: a TOML file of `action = "key"` or `action = ["key", "other"]`."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -16,27 +16,28 @@ _SEPARATORS = {",": "comma", " ": "space"}
 _NAMED = frozenset(key.value for key in Keys)
 
 
-def read_keymap(path: Path, actions: Mapping[str, str]) -> dict[str, str]:
+def read_keymap(path: Path, list_actions: Callable[[], Mapping[str, str]]) -> dict[str, str]:
     """The keys of `path`, joined with commas, for each action that it names; {} if it is missing.
 
-    `actions` are all actions with their own keys: "app.quit" is `quit` in the table `[app]`, and
-    "timeline.pan" belongs to one panel. A key of the app is not one of a panel as well, unless it
-    was before.
+    `list_actions` gives all actions with their own keys, and is called only if there is a file:
+    "app.quit" is `quit` in the table `[app]`, and "timeline.pan" belongs to one panel. A key of the
+    app is not one of a panel as well, unless it was before.
 
     Raises:
         InputError: the file cannot be read, or names an unknown action or key, or one key twice;
             one line with all of it.
     """
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
+        table = tomllib.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InputError(f"{path}: cannot be read ({reason}); the default keys apply") from None
+    actions = list_actions()
     keymap: dict[str, str] = {}
     problems: list[str] = []
-    for action, value in _flat(found):
+    for action, value in _flat(table):
         keys = [value] if isinstance(value, str) else value
         if action not in actions:
             problems.append(f"no action {action}")

@@ -6,7 +6,8 @@ from decodescope.analyzer.formatting import shorten
 from decodescope.analyzer.plain import plain_line
 from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Row, Sheet
 
 BAR = "▌ "
 HINT_GAP = "   "

@@ -11,8 +11,8 @@ from decodescope.tui.model.details.describe import describe
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.picks import Selection
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
-from decodescope.tui.panels.wrapping import wrapped
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, wrapped
 
 # A longer label has the rest of its own line.
 _MOST_LABEL_CELLS = 16

@@ -26,10 +26,10 @@ from decodescope.tui.panels.messages import (
     OpenTyped,
     Point,
 )
-from decodescope.tui.panels.panel import Brush, Empty, Frame, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
-from decodescope.tui.panels.wrapping import wrapped
 from decodescope.tui.style.palette import Inks
 from decodescope.tui.style.terminal import printable
 

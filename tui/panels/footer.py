@@ -6,7 +6,8 @@ from rich.style import Style
 
 from decodescope.tui.commands import Command, offered, reachable, rekeyed
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Row, Sheet
 
 
 def fitting_keys(commands: tuple[Command, ...], width: int) -> tuple[Command, ...]:

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from decodescope.analyzer.formatting import rate
 from decodescope.tui.model.view import Choice, Moment, Sample, View
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.style.glyphs import column
 
 _AXIS_CELLS = 7

@@ -3,7 +3,8 @@
 from decodescope.analyzer.formatting import duration, percent
 from decodescope.tui.model.picks import NOTHING
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.panels.timeline.lanes_panel import TimelineData
 
 _AXIS_AND_LEGEND = 2

@@ -7,7 +7,8 @@ from decodescope.tui.link.base import NEWEST_NS, Playback
 from decodescope.tui.model.replaying import speed_words
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import GoTo
-from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Row, Sheet
 
 _LEAST_CELLS = 8
 

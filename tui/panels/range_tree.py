@@ -12,7 +12,7 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
-from decodescope.tui.panels.panel import Brush, Empty
+from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
 from decodescope.tui.style.palette import Inks

@@ -14,7 +14,8 @@ from decodescope.analyzer.reports.per_step import (
 )
 from decodescope.analyzer.reports.step_bandwidths import live_bandwidth
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Row, Sheet
 
 Tone = Literal["lead", "plain", "warn", "stale"]
 

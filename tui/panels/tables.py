@@ -8,7 +8,8 @@ from decodescope.analyzer.views.class_colors import GAP_LETTERS
 from decodescope.analyzer.views.kernel_names import short_kernels
 from decodescope.analyzer.views.words import CPU_GAP_MEANINGS, GAP_MEANINGS
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet
 from decodescope.tui.style.glyphs import horizontal_bar
 from decodescope.tui.style.palette import Inks
 

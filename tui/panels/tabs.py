@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from rich.style import Style
 
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Row, Sheet
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from decodescope.analyzer.views.words import (
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, Part, View, Window
 from decodescope.tui.panels.messages import Resized
-from decodescope.tui.panels.panel import Brush, Panel, Row, Sheet
-from decodescope.tui.panels.wrapping import wrapped
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Row, Sheet, wrapped
 
 _BAD = ("launch", "communication")
 

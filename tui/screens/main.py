@@ -7,52 +7,57 @@ from textual import events
 from textual.app import ComposeResult
 from textual.reactive import Reactive
 from textual.screen import Screen
-from textual.widget import Widget
+from textual.widget import AwaitMount, Widget
 
 from decodescope.analyzer.plain import plain_line
 from decodescope.tui.model.previewing import stand_in
 from decodescope.tui.model.view import Moment, View
+from decodescope.tui.pages.all_pages import LazyPage
 from decodescope.tui.pages.layout import Page, Plan, plan
 from decodescope.tui.panels.banner import BannerPanel, banner_rows
 from decodescope.tui.panels.details import DetailsPanel
 from decodescope.tui.panels.footer import KeysPanel
 from decodescope.tui.panels.messages import Resized
-from decodescope.tui.panels.panel import Brush, Empty, Panel, TextLine
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.playback import PlaybackPanel
+from decodescope.tui.panels.sheet import Brush, Empty, TextLine
 from decodescope.tui.panels.strip import StripPanel
 from decodescope.tui.panels.tabs import Tab, TabsPanel
 from decodescope.tui.panels.title import TitlePanel
 
 
 class MainScreen(Screen[None]):
-    """Every panel of every page is mounted once; those of other pages are hidden and do nothing."""
+    """The panels of a page are mounted when it is first shown; those of other pages are hidden and
+    do nothing."""
 
     CSS = "MainScreen { overflow: hidden; }"
     AUTO_FOCUS = ""
     # Panels mark their own focus: no repaint of the whole screen.
     focused: Reactive[Widget | None] = Reactive(None, repaint=False)
 
-    def __init__(self, brush: Brush, view: View, moment: Moment, pages: tuple[Page, ...]) -> None:
+    def __init__(
+        self, brush: Brush, view: View, moment: Moment, pages: tuple[LazyPage, ...]
+    ) -> None:
         super().__init__()
         self._brush = brush
         self._pages = {page.name: page for page in pages}
+        self._loaded: dict[str, Page] = {}
         self._shown = (view, moment)
         self._plan: Plan | None = None
         self._page = ""
         self._focused_on: dict[str, str] = {}
+        self._keymap: Mapping[str, str] = {}
+        self._mounting: AwaitMount | None = None
+        around = (TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel)
+        self._around_page: list[Panel[Any]] = [kind(brush, view, moment) for kind in around]
+        self._page_panels: dict[type[Panel[Any]], Panel[Any]] = {}
+        tabs = tuple(Tab(page.name, page.key, page.label) for page in pages)
+        self._tabs = TabsPanel(brush, view, moment, tabs)
         self._keys = KeysPanel(brush, view, moment)
-        tabs = TabsPanel(
-            brush, view, moment, tuple(Tab(page.name, page.key, page.label) for page in pages)
-        )
-        kinds: list[type[Panel[Any]]] = [
-            TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel,
-        ]  # fmt: skip
-        kinds += dict.fromkeys(kind for page in pages for kind in page.panels)
-        self._panels: list[Panel[Any]] = [kind(brush, view, moment) for kind in kinds]
-        self._panels += [tabs, self._keys]
+        self._load(view.page)
 
     def compose(self) -> ComposeResult:
-        yield from self._panels
+        yield from self._panels()
 
     def on_mount(self) -> None:
         """Place the panels for the first time."""
@@ -80,7 +85,8 @@ class MainScreen(Screen[None]):
 
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         """Name the user's keys everywhere."""
-        for panel in self._panels:
+        self._keymap = keymap
+        for panel in self._panels():
             panel.use_keys(keymap)
         self._keys.use_commands(self._focused_commands())
 
@@ -101,6 +107,11 @@ class MainScreen(Screen[None]):
         self._shown = (view, moment)
         self._show(panel for panel in self._visible() if panel.AGES)
 
+    async def mounted(self) -> None:
+        """Wait until the panels of the page, and what they are composed of, are mounted."""
+        if self._mounting is not None:
+            await self._mounting
+
     def forget_typed(self) -> bool:
         """Drop the search and the filter of a panel of the page; False if there is none."""
         return any(panel.forget_typed() for panel in self._visible())
@@ -117,7 +128,26 @@ class MainScreen(Screen[None]):
 
     def _visible(self) -> list[Panel[Any]]:
         places = self._plan.places if self._plan is not None else {}
-        return [panel for panel in self._panels if panel.NAME in places]
+        return [panel for panel in self._panels() if panel.NAME in places]
+
+    def _panels(self) -> list[Panel[Any]]:
+        """Every panel so far, in the order of the screen."""
+        return [*self._around_page, *self._page_panels.values(), self._tabs, self._keys]
+
+    def _load(self, name: str) -> Page:
+        """The page with this name, else the first, with a panel of each of its kinds."""
+        lazy_page = self._pages.get(name) or next(iter(self._pages.values()))
+        page = self._loaded.get(lazy_page.name)
+        if page is None:
+            page = self._loaded[lazy_page.name] = lazy_page.load()
+            missing = [kind for kind in page.panels if kind not in self._page_panels]
+            panels = [kind(self._brush, *self._shown) for kind in missing]
+            for panel in panels:
+                panel.use_keys(self._keymap)
+            self._page_panels.update(zip(missing, panels, strict=True))
+            if self.children:
+                self._mounting = self.mount(*panels, before=self._tabs)
+        return page
 
     def _show(self, panels: Iterable[Panel[Any]]) -> None:
         for panel in panels:
@@ -129,7 +159,7 @@ class MainScreen(Screen[None]):
         if width < 1 or height < 1 or not self.children:
             return
         view = self._shown[0]
-        page = self._pages.get(view.page) or next(iter(self._pages.values()))
+        page = self._load(view.page)
         wanted = self._wanted(page, width)
         banner = banner_rows(view.banner, width, height)
         new = plan(page, view.kind, (width, height), wanted | {"banner": banner},
@@ -139,7 +169,7 @@ class MainScreen(Screen[None]):
         before = set(self._plan.places) if self._plan is not None else set()
         self._plan = new
         brush = Brush(self._brush.inks, self._brush.glyphs, new.frame)
-        for panel in self._panels:
+        for panel in self._panels():
             place = new.places.get(panel.NAME)
             panel.display = place is not None
             panel.use(brush)
@@ -154,9 +184,9 @@ class MainScreen(Screen[None]):
 
     def _wanted(self, page: Page, width: int) -> dict[str, int]:
         """The rows that the page's panels want, of those that say so."""
-        mine = [panel for panel in self._panels if type(panel) in page.panels]
-        self._show(panel for panel in mine if panel.wanted_rows(width) is not None)
-        rows = {panel.NAME: panel.wanted_rows(width) for panel in mine}
+        panels = [self._page_panels[kind] for kind in page.panels]
+        self._show(panel for panel in panels if panel.wanted_rows(width) is not None)
+        rows = {panel.NAME: panel.wanted_rows(width) for panel in panels}
         return {name: wanted for name, wanted in rows.items() if wanted is not None}
 
     def _focus_page(self, page: Page) -> None:

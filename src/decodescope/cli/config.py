@@ -35,7 +35,7 @@ def config_show() -> None:
     actions = all_actions()
     keymap, problem = {}, ""
     try:
-        keymap = read_keymap(places.keymap, actions)
+        keymap = read_keymap(places.keymap, lambda: actions)
     except InputError as error:
         problem = str(error)
     print_json({"remembered": memory.remembered, "keymap": keymap, "keys": {**actions, **keymap}})

@@ -17,7 +17,7 @@ from decodescope.tui.model.picks import (
     SpanPick,
 )
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Brush, Empty
+from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.timeline.panel import TimelinePanel
 from decodescope.tui.style.glyphs import ASCII, UNICODE
 from decodescope.tui.style.palette import Inks, themed_inks

@@ -11,9 +11,8 @@ from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.rank_rows import rank_rows
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
-from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.sheet import Empty, wrapped
 from decodescope.tui.panels.table_rows import Cell, Column, Records, Rows
-from decodescope.tui.panels.wrapping import wrapped
 from decodescope.tui.style.palette import Inks
 
 _FILE_COLUMNS = (

@@ -11,7 +11,7 @@ from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.kernels.launches import LaunchRows
 from decodescope.tui.panels.kernels.rows import KernelRows
 from decodescope.tui.panels.messages import Choose, Turn
-from decodescope.tui.panels.panel import Brush, Empty
+from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Rows
 from decodescope.tui.style.glyphs import Glyphs

@@ -9,7 +9,8 @@ from decodescope.analyzer.reports.step_bandwidths import (
     window_bandwidths,
 )
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet, TextLine
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 from decodescope.tui.style.glyphs import horizontal_bar
 
 TITLE = "Bandwidth: bytes of a step ÷ its time"

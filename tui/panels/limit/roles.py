@@ -13,7 +13,8 @@ from decodescope.analyzer.views.words import (
     role_rate,
 )
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet, TextLine
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 from decodescope.tui.style.glyphs import horizontal_bar
 
 TITLE = "Busy time of a step by role"

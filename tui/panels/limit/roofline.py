@@ -16,7 +16,8 @@ from decodescope.tui.model.picks import KernelPick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.limit.log_axis import LogAxis, decade_text
 from decodescope.tui.panels.messages import Choose, Turn
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.roofline_model import RooflineModel, RooflinePoint

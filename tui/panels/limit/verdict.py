@@ -2,7 +2,7 @@
 
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, View
-from decodescope.tui.panels.panel import Brush, Sheet
+from decodescope.tui.panels.sheet import Brush, Sheet
 from decodescope.tui.panels.verdict import VerdictData, VerdictPanel
 
 

@@ -8,7 +8,8 @@ from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.views.class_colors import PART_LETTERS
 from decodescope.analyzer.views.words import CPU_GAP_MEANINGS, GAP_MEANINGS, part_words
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Empty, Panel, Row, Sheet, TextLine
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
 from decodescope.tui.style.glyphs import horizontal_bar
 
 TITLE = "Where one profiled step goes"

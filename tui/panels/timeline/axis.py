@@ -15,7 +15,7 @@ from decodescope.analyzer.views.class_colors import (
     GAP_COLORS,
     GAP_LETTERS,
 )
-from decodescope.tui.panels.panel import Row
+from decodescope.tui.panels.sheet import Row
 from decodescope.tui.panels.timeline.cells import GAP_STEPS_NS
 from decodescope.tui.panels.timeline.drawing import Canvas
 

@@ -18,7 +18,7 @@ from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.views.class_colors import FAMILY_LETTERS, GAP_LETTERS
 from decodescope.analyzer.views.names import cut_middle, shorten_kernel
 from decodescope.tui.model.timeline import Look
-from decodescope.tui.panels.panel import Row
+from decodescope.tui.panels.sheet import Row
 from decodescope.tui.panels.timeline.cells import Cells, bar_cells, gap_cells
 from decodescope.tui.style.glyphs import Glyphs
 from decodescope.tui.style.palette import Inks

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from decodescope.analyzer.formatting import duration, significant
 from decodescope.tui.model.picks import NOTHING, Pick, Selection
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.prompt import Prompting
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet
 from decodescope.tui.panels.table_rows import smart_pattern
 
 if TYPE_CHECKING:
