@@ -3,7 +3,8 @@
 `load(path)` reads a trace file, `analyze(trace)` computes all figures about it, and
 `compare(base, other)` lists the changes between two reports; docs/api.md has examples. All are
 imported on first use, so that the plain structures of this package stay cheap to import. Only
-`decodescope.analyzer.capture` imports torch: a laptop without a GPU opens any recording.
+`decodescope.analyzer.capture.profiler_session` imports torch: a laptop without a GPU opens any
+recording.
 """
 
 from importlib import import_module

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from decodescope.analyzer.chrome.export import export_chrome
-from decodescope.analyzer.files import write_atomically
 from decodescope.analyzer.html.report_page import VariantView, html_report
+from decodescope.analyzer.io.files import write_atomically
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.ranks import RanksAnalysis
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff

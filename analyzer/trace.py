@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from decodescope.analyzer.reference import GraphReference
+from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
 

@@ -19,7 +19,7 @@ import msgspec
 
 from benchmarks.common import RESULTS, write_record
 from benchmarks.terminal import READ_BYTES, AppRun
-from decodescope.analyzer.protocol import Log, Stats, TraceReady
+from decodescope.analyzer.protocol.messages import Log, Stats, TraceReady
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter

@@ -25,7 +25,7 @@ import torch
 from rich.table import Table
 
 from benchmarks.common import RESULTS, figures_table, has_gpu, share_cell, write_record
-from decodescope.analyzer.formatting import UNKNOWN, bytes_size, microseconds
+from decodescope.analyzer.text.formatting import UNKNOWN, bytes_size, microseconds
 from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table
 from decodescope.kernels.device.overlap import can_overlap

@@ -14,9 +14,9 @@ import torch
 from rich import box
 from rich.table import Table
 
-from decodescope.analyzer.child_processes import running
-from decodescope.analyzer.files import write_json
-from decodescope.analyzer.formatting import UNKNOWN, percent
+from decodescope.analyzer.io.child_processes import running
+from decodescope.analyzer.io.files import write_json
+from decodescope.analyzer.text.formatting import UNKNOWN, percent
 from decodescope.variants.machine.environment import environment
 
 ROOT = Path(__file__).resolve().parent.parent

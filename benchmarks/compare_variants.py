@@ -22,12 +22,12 @@ from benchmarks.common import (
     share_cell,
     write_record,
 )
-from decodescope.analyzer.formatting import milliseconds, number, rate
-from decodescope.analyzer.output_paths import (
+from decodescope.analyzer.io.output_paths import (
     check_writable,
     is_stdout,
     output_path,
 )
+from decodescope.analyzer.text.formatting import milliseconds, number, rate
 from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 
-from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.files import write_json
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
+from decodescope.analyzer.io.files import write_json
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.cli.ending import end_with
 from decodescope.cli.output import say
 from decodescope.kernels.host.operation import KernelOperation

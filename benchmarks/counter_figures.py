@@ -16,7 +16,7 @@ from benchmarks.counter_check import (
     Joined,
     KernelRow,
 )
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
     duration,

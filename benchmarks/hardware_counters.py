@@ -26,10 +26,10 @@ from benchmarks.counted_step import CLAIMS_FILE, POSITION, TRACE_FILE
 from benchmarks.counter_check import KernelRow, counted_kernels, joined, traced_step
 from benchmarks.counter_figures import VariantFigures, figures, tables
 from benchmarks.ncu_report import METRICS, count, find_ncu, ncu_version
-from decodescope.analyzer.child_processes import running
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.output_paths import check_writable, output_path
-from decodescope.analyzer.work_folders import WorkFolder
+from decodescope.analyzer.io.child_processes import running
+from decodescope.analyzer.io.output_paths import check_writable, output_path
+from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table, say
 from decodescope.variants.registry import find_variant

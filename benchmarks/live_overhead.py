@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.common import RESULTS, printed_json, repeated, write_record
 from benchmarks.terminal import record_live
-from decodescope.analyzer.protocol import Stats
+from decodescope.analyzer.protocol.messages import Stats
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.cli.ending import end_with
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from benchmarks.common import ROOT
-from decodescope.analyzer.child_processes import running
 from decodescope.analyzer.errors import InputError, MissingRequirement, process_end
+from decodescope.analyzer.io.child_processes import running
 
 Extent = tuple[int, int, int]
 

@@ -32,8 +32,8 @@ from benchmarks.common import RESULTS, figures_table, write_record
 from benchmarks.quality_formats import BF16, DTYPE, PROMPT, Format, made_formats, score
 from benchmarks.quality_scores import Figures, Growth, Tally
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.formatting import bytes_size, percent
-from decodescope.analyzer.output_paths import check_writable, is_stdout, output_path
+from decodescope.analyzer.io.output_paths import check_writable, is_stdout, output_path
+from decodescope.analyzer.text.formatting import bytes_size, percent
 from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table
 from decodescope.variants.machine.environment import choose_device

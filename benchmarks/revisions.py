@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.common import RESULTS, ROOT, printed_json, write_record
 from decodescope.analyzer.comparing.bootstrap import paired_ratio
-from decodescope.analyzer.output_paths import check_writable, output_path
+from decodescope.analyzer.io.output_paths import check_writable, output_path
 from decodescope.cli.ending import end_with
 
 RESULT = RESULTS / "revisions.json"

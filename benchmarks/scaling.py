@@ -18,8 +18,8 @@ from rich.table import Table
 
 from benchmarks.common import RESULTS, figures_table, has_gpu, share_cell, write_record
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.formatting import milliseconds, rate
 from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
+from decodescope.analyzer.text.formatting import milliseconds, rate
 from decodescope.cli.ending import end_with
 from decodescope.cli.output import print_table, say
 from decodescope.kernels.host.workspace import MAX_BATCH

@@ -17,7 +17,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     Bye,
     Failure,
     Heartbeat,

@@ -1,10 +1,15 @@
 """What the documentation names is there."""
 
 import re
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
+import msgspec
 import pytest
+
+from decodescope.analyzer import schema
 
 LINK = re.compile(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)")
 FILE = re.compile(
@@ -16,10 +21,14 @@ LOGS = ("CHANGELOG.md", "docs/decisions.md", "docs/experiments.md")
 
 
 def pages(repository: Path) -> list[Path]:
-    folders = (repository, repository / "docs", repository / "benchmarks", repository / "examples")
+    whole = (repository / "docs", repository / "examples")
     return [
-        *(path for folder in folders[:3] for path in sorted(folder.glob("*.md"))),
-        *sorted(folders[3].rglob("*.md")),
+        *(
+            path
+            for folder in (repository, repository / "benchmarks")
+            for path in folder.glob("*.md")
+        ),
+        *(path for folder in whole for path in sorted(folder.rglob("*.md"))),
     ]
 
 
@@ -69,6 +78,48 @@ def _importable(name: str) -> bool:
     except ModuleNotFoundError:
         return hasattr(import_module(module), attribute)
     return True
+
+
+@pytest.mark.parametrize(
+    ("way", "most"), [("The way of a trace", 12), ("The way of a decode step", 10)]
+)
+def test_the_ways_through_the_code_are_short(repository: Path, way: str, most: int) -> None:
+    text = (repository / "docs/architecture.md").read_text()
+    section = text.partition(f"## {way}\n")[2].partition("\n## ")[0]
+    steps = re.findall(r"^\d+\. \[[^]]+\]\(([^)]+)\)", section, re.MULTILINE)
+    assert 5 <= len(steps) <= most
+    assert all((repository / "docs" / step).is_file() for step in steps)
+
+
+def test_every_term_is_listed_and_defined_once(repository: Path) -> None:
+    text = (repository / "docs/terms.md").read_text()
+    contents, _, definitions = text.partition("\n## ")
+    listed = re.findall(r"\[[^]]+\]\(#([^)]+)\)", contents)
+    assert len(listed) > 50
+    defined = re.findall(r"^### (.+)$", definitions, re.MULTILINE)
+    assert len(set(defined)) == len(defined)
+    assert set(listed) <= anchors(repository / "docs/terms.md")
+    assert len(listed) == len(set(listed)) == len(defined) + 1  # and the last table
+
+
+def test_every_key_that_a_term_names_is_a_field_of_the_json(repository: Path) -> None:
+    text = (repository / "docs/terms.md").read_text()
+    named = {
+        key
+        for keys in re.findall(r"`JSON`:\s((?:`[\w.]+`(?:,\s)?(?: \([^)]*\))?)+)", text)
+        for path in re.findall(r"`([\w.]+)`", keys)
+        for key in path.split(".")
+    }
+    assert len(named) > 60
+    assert sorted(named - set(_fields())) == []
+
+
+def _fields() -> Iterator[str]:
+    """The names of all fields of the structures that are the JSON output."""
+    for module in iter_modules(schema.__path__, f"{schema.__name__}."):
+        for value in vars(import_module(module.name)).values():
+            if isinstance(value, type) and issubclass(value, msgspec.Struct):
+                yield from value.__struct_fields__
 
 
 @pytest.mark.parametrize("heading", ["Add a kernel", "Add a weight format", "Add a variant"])

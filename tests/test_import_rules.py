@@ -11,7 +11,7 @@ import grimp
 import pytest
 
 HEAVY = ("torch", "triton", "transformers", "nvtx")
-NEEDS_TORCH = {"decodescope.analyzer.capture"}
+NEEDS_TORCH = {"decodescope.analyzer.capture.profiler_session"}
 
 
 def loaded_modules(statement: str, cwd: Path) -> set[str]:

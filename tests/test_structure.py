@@ -25,7 +25,7 @@ WRITERS = {
     "from_ansi": set(),
 }
 # What makes a temporary folder, and where: there, one that was left by a killed process is removed.
-FOLDERS = {"mkdtemp": {"analyzer/work_folders.py"}, "TemporaryDirectory": set()}
+FOLDERS = {"mkdtemp": {"analyzer/io/work_folders.py"}, "TemporaryDirectory": set()}
 MAX_LINES = 80
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

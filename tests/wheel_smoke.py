@@ -14,7 +14,7 @@ from pathlib import Path
 
 import decodescope
 
-NEED_EXTRAS = {"decodescope.analyzer.capture", "decodescope.cli.app_server"}
+NEED_EXTRAS = {"decodescope.analyzer.capture.profiler_session", "decodescope.cli.app_server"}
 
 
 def modules_of(room: str) -> list[str]:

@@ -19,8 +19,8 @@ from pathlib import Path
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from decodescope.analyzer.files import write_atomically
-from decodescope.analyzer.output_paths import make_folder
+from decodescope.analyzer.io.files import write_atomically
+from decodescope.analyzer.io.output_paths import make_folder
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import Jumped, LinkEvent

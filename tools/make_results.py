@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.io.files import write_atomically
 from decodescope.variants.claims.report import ClaimsReport
 from tools.results.claim_plots import claim_plots
 from tools.results.claims import Section, read_reports, sections

@@ -19,13 +19,13 @@ from textual.theme import Theme
 from textual.worker import WorkerFailed
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.plain import plain_line, plain_text
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     Failure,
     Hello,
     Settings,
     TraceReady,
 )
+from decodescope.analyzer.text.plain import plain_line, plain_text
 from decodescope.tui.actions.files import FileActions
 from decodescope.tui.background import AnalysisDone, Background, NotRemembered
 from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, bindings

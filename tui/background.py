@@ -12,7 +12,7 @@ from textual.app import App
 from textual.message import Message
 
 from decodescope.analyzer.errors import DecodescopeError, known_error
-from decodescope.analyzer.files import write_atomically, write_json, write_new_file
+from decodescope.analyzer.io.files import write_atomically, write_json, write_new_file
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.sources import TraceSource

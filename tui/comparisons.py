@@ -11,7 +11,7 @@ from textual.app import App
 
 from decodescope.analyzer.comparing.messages import ComparisonConfig
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.protocol import Hello, WorkerConfig, with_settings
+from decodescope.analyzer.protocol.messages import Hello, WorkerConfig, with_settings
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.schema.report import Report
 from decodescope.tui.link.comparison import ComparisonLink

@@ -10,7 +10,7 @@ from textual.app import App
 from textual.message import Message
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.files import growing_file
+from decodescope.analyzer.io.files import growing_file
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.background import NotRemembered, analyse_files, reporter
 from decodescope.tui.model.focus import Focus

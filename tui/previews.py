@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.meters import has_gpu
+from decodescope.analyzer.machine.meters import has_gpu
 from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
 from decodescope.tui.background import analyse_files
 from decodescope.tui.link.base import Jumped

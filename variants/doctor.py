@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.provenance import package_version
+from decodescope.analyzer.machine.provenance import package_version
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.machine.environment import (
     INSTALL_HINT,

@@ -6,7 +6,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.protocol import VariantInfo
+from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.variants.doctor import Check
 from decodescope.variants.model.presets import Preset
 from decodescope.variants.model.source import TINY_PARAMETERS

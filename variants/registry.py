@@ -19,7 +19,7 @@ from decodescope.analyzer.errors import (
     MissingRequirement,
     ModelError,
 )
-from decodescope.analyzer.protocol import VariantInfo
+from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.variants.machine.environment import interpreting
 from decodescope.variants.peers.catalog import PEERS
 from decodescope.variants.spec import (

@@ -11,7 +11,7 @@ from decodescope.analyzer.attribution.captured_replays import CapturedReplays, F
 from decodescope.analyzer.attribution.host_paths import host_nodes
 from decodescope.analyzer.attribution.node_replays import match_captured
 from decodescope.analyzer.attribution.range_tree import PathTree
-from decodescope.analyzer.reference import CapturedGraph, GraphReference, ReferenceOp
+from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference, ReferenceOp
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Trace

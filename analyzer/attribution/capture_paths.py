@@ -17,7 +17,7 @@ from decodescope.analyzer.attribution.host_paths import is_wrapper, operators_of
 from decodescope.analyzer.attribution.open_events import open_events
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.reference import CapturedGraph, GraphReference, ReferenceOp
+from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference, ReferenceOp
 from decodescope.analyzer.timing.launches import (
     BEGIN_CAPTURE,
     END_CAPTURE,

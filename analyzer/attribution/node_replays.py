@@ -14,7 +14,7 @@ from decodescope.analyzer.attribution.captured_replays import (
 )
 from decodescope.analyzer.attribution.range_tree import PathTree
 from decodescope.analyzer.attribution.replays import EXACT, NONE, PARTIAL, Replays
-from decodescope.analyzer.reference import GraphReference, ReplaySource
+from decodescope.analyzer.schema.graph_reference import GraphReference, ReplaySource
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int64s, Trace
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from decodescope.analyzer.attribution.alignment import OpSequence, align_step
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
-from decodescope.analyzer.reference import GraphReference
+from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.structure_report import Confidence
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s, Trace, grouped

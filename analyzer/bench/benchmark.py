@@ -18,12 +18,12 @@ from msgspec import Struct
 
 from decodescope.analyzer.bench.large_trace import make_trace
 from decodescope.analyzer.bench.rank_traces import make_rank_traces
-from decodescope.analyzer.child_processes import running
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.provenance import host_facts, package_version
+from decodescope.analyzer.io.child_processes import running
+from decodescope.analyzer.io.work_folders import WorkFolder
+from decodescope.analyzer.machine.provenance import host_facts, package_version
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.schema.report import Environment
-from decodescope.analyzer.work_folders import WorkFolder
 
 EVENTS, RANK_EVENTS = 230_000, 200_000
 # (time, memory) of `analyze --json` for traces of this many events.

@@ -10,7 +10,7 @@ from typing import Any
 
 from decodescope.analyzer.chrome.events import microseconds
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.files import replacing_stream
+from decodescope.analyzer.io.files import replacing_stream
 
 _IDS = ("correlation", "External id", "external id")
 _SHAPES = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")

@@ -12,17 +12,17 @@ from decodescope.analyzer.chrome.model_ranges import op_args, range_slices, slic
 from decodescope.analyzer.chrome.tracks import first_fit
 from decodescope.analyzer.chrome.waits import wait_slices
 from decodescope.analyzer.collectives.op_waits import OpWaits
-from decodescope.analyzer.formatting import weights_note
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.text.formatting import weights_note
 from decodescope.analyzer.timing.gaps import HOST_WAIT
 from decodescope.analyzer.timing.held_up.comparing import HeldUp
 from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS, HostWaits
 from decodescope.analyzer.timing.intervals import depth_changes
 from decodescope.analyzer.timing.queue_depth import times_in_queue
 from decodescope.analyzer.trace import Int64s, Trace, grouped
-from decodescope.analyzer.views.words import device_words
+from decodescope.analyzer.vocabulary.words import device_words
 
 _GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset", "cpu_op", "gpu_graph")
 _RANGE_CATEGORIES = ("model_range", "inferred_range")

@@ -20,10 +20,10 @@ from decodescope.analyzer.chrome.devices import (
 )
 from decodescope.analyzer.chrome.events import EventText, given, rows_of
 from decodescope.analyzer.chrome.tracks import as_drawn, first_fit
-from decodescope.analyzer.files import replacing_stream
+from decodescope.analyzer.io.files import replacing_stream
 from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, work_rows
-from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY
 from decodescope.analyzer.reports.analysis import Analysis
+from decodescope.analyzer.schema.graph_reference import CAPTURE_KEY, REFERENCE_KEY
 from decodescope.analyzer.trace import HostEvents, Int64s, Trace, rows_by
 
 _HOST_CATEGORIES = ("user_annotation", "cpu_op", "cuda_runtime")

@@ -8,7 +8,7 @@ from decodescope.analyzer.chrome.events import EventText, rows_of
 from decodescope.analyzer.chrome.tracks import first_fit
 from decodescope.analyzer.collectives.op_waits import OpWaits
 from decodescope.analyzer.trace import Trace
-from decodescope.analyzer.views.words import device_words
+from decodescope.analyzer.vocabulary.words import device_words
 
 _CATEGORY = "collective_wait"
 

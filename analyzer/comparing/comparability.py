@@ -2,8 +2,8 @@
 
 from msgspec import UNSET, Struct
 
-from decodescope.analyzer.formatting import sampling_words
 from decodescope.analyzer.schema.report import Finding, Report
+from decodescope.analyzer.text.formatting import sampling_words
 
 _FIELDS = (
     "model", "weights", "dtype", "batch", "context", "tokens", "sampling", "device", "device_name"

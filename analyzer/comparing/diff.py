@@ -16,9 +16,9 @@ from decodescope.analyzer.comparing.comparability import (
 )
 from decodescope.analyzer.comparing.comparison import speed_ratio
 from decodescope.analyzer.comparing.pair_changes import pair_of, steps_not_held
-from decodescope.analyzer.formatting import ratio_text
 from decodescope.analyzer.schema.comparison_report import Change, Diff, SpeedRatio
 from decodescope.analyzer.schema.report import SCHEMA_VERSION, Finding, Report
+from decodescope.analyzer.text.formatting import ratio_text
 
 BASE, OTHER = "A", "B"
 

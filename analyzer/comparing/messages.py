@@ -6,7 +6,7 @@ with what it has measured, and ends with `ComparisonDone` or `Failure`, then `By
 
 from msgspec import Struct
 
-from decodescope.analyzer.protocol import Bye, Failure, WorkerConfig
+from decodescope.analyzer.protocol.messages import Bye, Failure, WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
 

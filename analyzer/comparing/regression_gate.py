@@ -18,7 +18,6 @@ from decodescope.analyzer.comparing.comparability import workload_differences
 from decodescope.analyzer.comparing.comparison import speed_ratio
 from decodescope.analyzer.comparing.saved import decode_saved
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.formatting import interval_text, ratio_text, significant
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff, Gate, SpeedRatio
 from decodescope.analyzer.schema.report import (
     Environment,
@@ -26,6 +25,7 @@ from decodescope.analyzer.schema.report import (
     SamplingSettings,
 )
 from decodescope.analyzer.schema.run_report import RunWorkload
+from decodescope.analyzer.text.formatting import interval_text, ratio_text, significant
 
 _NEW_BASELINE = "measure a new baseline with compare --json"
 _SOFTWARE = ("decodescope", "torch", "triton", "transformers", "cuda", "driver")

@@ -15,18 +15,18 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from decodescope.analyzer import formatting
-from decodescope.analyzer.formatting import UNKNOWN, percent, significant
-from decodescope.analyzer.plain import plain_line
-from decodescope.analyzer.views import words
-from decodescope.analyzer.views.class_colors import (
+from decodescope.analyzer.names.kernel_names import short_kernels
+from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.text import formatting
+from decodescope.analyzer.text.formatting import UNKNOWN, percent, significant
+from decodescope.analyzer.text.plain import plain_line
+from decodescope.analyzer.vocabulary import words
+from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,
     GAP_COLORS,
     PART_COLORS,
     ROLE_FAMILIES,
 )
-from decodescope.analyzer.views.kernel_names import short_kernels
-from decodescope.analyzer.views.names import cut_middle
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPT = "report.js"

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from decodescope.analyzer.formatting import TIME_UNITS
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.formatting import TIME_UNITS
+from decodescope.analyzer.text.plain import plain_line
 
 CHART_WIDTH = 1120
 

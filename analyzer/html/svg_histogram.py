@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from decodescope.analyzer.formatting import count, duration
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks, time_ticks
 from decodescope.analyzer.reports.distributions import Buckets
 from decodescope.analyzer.schema.launch_report import QueueDepth
+from decodescope.analyzer.text.formatting import count, duration
 
 HALF_WIDTH = CHART_WIDTH / 2 - 16
 _LEFT, _TOP, _PLOT_PX, _FOOT_PX = 8.0, 18.0, 120.0, 22.0

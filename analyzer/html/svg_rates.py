@@ -5,16 +5,16 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from decodescope.analyzer.formatting import rate
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.comparison_report import (
     ChangeVerdict,
     Pair,
     SpeedRatio,
     VariantRates,
 )
-from decodescope.analyzer.views.names import cut_middle
-from decodescope.analyzer.views.words import speed_text
+from decodescope.analyzer.text.formatting import rate
+from decodescope.analyzer.vocabulary.words import speed_text
 
 _LEFT, _ROW_PX, _AXIS_PX = 150.0, 34.0, 24.0
 _RATES_PX, _SPREAD_LEFT = 470.0, 800.0

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from decodescope.analyzer.formatting import duration, percent
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing
 from decodescope.analyzer.schema.structure_report import RoleReport
-from decodescope.analyzer.views.class_colors import ROLE_FAMILIES
+from decodescope.analyzer.text.formatting import duration, percent
+from decodescope.analyzer.vocabulary.class_colors import ROLE_FAMILIES
 
 _BAR_PX, _LETTER_PX = 30.0, 6.6
 

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from decodescope.analyzer.formatting import rate
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, ticks
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.comparison_report import Standing, VariantRates
-from decodescope.analyzer.views.names import cut_middle
-from decodescope.analyzer.views.words import beaten_text
+from decodescope.analyzer.text.formatting import rate
+from decodescope.analyzer.vocabulary.words import beaten_text
 
 _LEFT, _TOP, _AXIS_PX = 70.0, 26.0, 40.0
 _LABELS_PX, _LABEL_PX, _LABEL_LETTERS = 270.0, 15.0, 36

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from decodescope.analyzer.formatting import duration, percent
 from decodescope.analyzer.html.svg import CHART_WIDTH, Drawing, time_ticks
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import WaterfallPart
-from decodescope.analyzer.views.names import cut_middle
-from decodescope.analyzer.views.words import part_words
+from decodescope.analyzer.text.formatting import duration, percent
+from decodescope.analyzer.vocabulary.words import part_words
 
 _LEFT, _RIGHT = 150.0, 80.0
 _PLOT = CHART_WIDTH - _LEFT - _RIGHT

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 
 # Endings of names that do not change the shape.
 _ENDINGS = ("-instruct", "-it", "-chat", "-base", "-hf", "-thinking", "-2507", "-pt")

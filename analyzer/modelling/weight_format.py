@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 
 Compute = Literal["bf16", "fp16", "fp32", "fp8"]
 

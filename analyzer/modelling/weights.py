@@ -14,7 +14,7 @@ from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.modelling.shape import ModelShape
 from decodescope.analyzer.modelling.stored_weights import StoredFormats, stored_formats
 from decodescope.analyzer.modelling.weight_format import WeightFormat, weight_format
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 
 Part = Literal["attention", "mlp", "experts", "head", "embedding"]
 PARTS: tuple[Part, ...] = get_args(Part)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from decodescope.analyzer.protocol import Hello, State
+from decodescope.analyzer.protocol.messages import Hello, State
 from decodescope.analyzer.recordings.recording import read_recording
 
 HEAD_FRAMES = 64

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.files import is_growing
+from decodescope.analyzer.io.files import is_growing
 from decodescope.analyzer.recordings.frames import HEADER
 from decodescope.analyzer.recordings.recording import Recording
 

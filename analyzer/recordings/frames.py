@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.protocol import MAX_FRAME_BYTES, TraceReady, WorkerMessage
+from decodescope.analyzer.protocol.framing import MAX_FRAME_BYTES
+from decodescope.analyzer.protocol.messages import TraceReady, WorkerMessage
 
 MAGIC = b"DSREC"
 VERSION = 1

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
     Heartbeat,
     Hello,

@@ -10,8 +10,14 @@ from pathlib import Path
 import msgspec
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.files import GrowingFile
-from decodescope.analyzer.protocol import Heartbeat, Hello, Stats, TraceReady, WorkerMessage
+from decodescope.analyzer.io.files import GrowingFile
+from decodescope.analyzer.protocol.messages import (
+    Heartbeat,
+    Hello,
+    Stats,
+    TraceReady,
+    WorkerMessage,
+)
 from decodescope.analyzer.recordings.frames import (
     HEADER,
     STATS_INTERVAL_NS,

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from decodescope.analyzer.attribution.range_tree import MAX_PATH, MAX_PATHS
-from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.reports.identity import identity_findings
 from decodescope.analyzer.roofline.verdict import DISTORTED
 from decodescope.analyzer.schema.held_up_report import HeldUpReport
 from decodescope.analyzer.schema.report import Finding, Health, HealthStatus, Observer
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.timing.gaps import MIN_BURST_GAPS, floor_is_hidden
 from decodescope.analyzer.timing.launches import graph_launch_calls, lost_launches
 from decodescope.analyzer.timing.timeline import Timeline

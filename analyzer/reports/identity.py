@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from decodescope.analyzer.formatting import count, duration
 from decodescope.analyzer.schema.report import Health, Verdict
+from decodescope.analyzer.text.formatting import count, duration
 from decodescope.analyzer.timing.captures import GraphCaptures, find_captures
 from decodescope.analyzer.timing.intervals import covered_until
 from decodescope.analyzer.timing.launches import DEVICE_WORK, calls_named

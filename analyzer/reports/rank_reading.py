@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 
-from decodescope.analyzer.child_processes import running
 from decodescope.analyzer.errors import DecodescopeError, process_end
+from decodescope.analyzer.io.child_processes import running
 from decodescope.analyzer.reports.given import NOTHING, Given
 from decodescope.analyzer.reports.rank_worker import LENGTH_BYTES, ReadRank, framed, read_rank
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from decodescope.analyzer.attribution.host_paths import path_part
-from decodescope.analyzer.reference import GraphReference, ReferenceOp
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.roofline.roofline import UNKNOWN, op_work
+from decodescope.analyzer.schema.graph_reference import GraphReference, ReferenceOp
 
 
 def reference_from(

@@ -7,7 +7,7 @@ a name: a figure without its moment says nothing.
 from dataclasses import dataclass
 from typing import Literal
 
-from decodescope.analyzer.protocol import Hello, Stats
+from decodescope.analyzer.protocol.messages import Hello, Stats
 from decodescope.analyzer.roofline.peaks import bandwidth
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.run_report import Bandwidth

@@ -4,8 +4,8 @@ import math
 import re
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.roofline.peaks import DTYPES, GIVEN_PEAK, DatasheetPeak
+from decodescope.analyzer.text.plain import plain_line
 
 _WRITE = 'write it as "4682GB/s" or "5.3TB/s,1307TFLOP/s"'
 _MAX_SHOWN = 60

@@ -17,7 +17,6 @@ idle for other causes than the host, for as long as a profiled one; the rest is 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.roofline.advice import (
     BOUND_ADVICE,
     GIVE_PEAK,
@@ -41,6 +40,7 @@ from decodescope.analyzer.schema.report import (
     Verdict,
 )
 from decodescope.analyzer.schema.step_cost import StepCost
+from decodescope.analyzer.text.formatting import duration
 
 LAUNCH_BOUND_IDLE_SHARE = 0.15
 LAUNCH_BOUND_QUEUE_DEPTH = 1.0

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable
 
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_sections import summary_of
 from decodescope.analyzer.views.pair_sections import Section
 

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.diff import BASE, OTHER, has_unprofiled_times
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.schema.comparison_report import (
+    Comparison,
+    ComparisonResult,
+    Diff,
+    Gate,
+    Pair,
+    VariantRates,
+)
+from decodescope.analyzer.schema.report import Finding, Report, WaterfallPart
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     duration,
     interval_text,
@@ -18,15 +27,6 @@ from decodescope.analyzer.formatting import (
     significant,
     weights_note,
 )
-from decodescope.analyzer.schema.comparison_report import (
-    Comparison,
-    ComparisonResult,
-    Diff,
-    Gate,
-    Pair,
-    VariantRates,
-)
-from decodescope.analyzer.schema.report import Finding, Report, WaterfallPart
 from decodescope.analyzer.views.pair_sections import (
     Section,
     change_section,
@@ -34,7 +34,12 @@ from decodescope.analyzer.views.pair_sections import (
     speed_section,
 )
 from decodescope.analyzer.views.step_change_sections import step_change_sections
-from decodescope.analyzer.views.words import STANDINGS_NOTE, beaten_text, device_words, part_words
+from decodescope.analyzer.vocabulary.words import (
+    STANDINGS_NOTE,
+    beaten_text,
+    device_words,
+    part_words,
+)
 
 _UNPROFILED_STEP, _PROFILED_STEP = "step, unprofiled", "step, profiled"
 

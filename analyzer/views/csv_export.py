@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from decodescope.analyzer.formatting import extent_text
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.kernel_report import LaunchShape, Roofline
 from decodescope.analyzer.schema.report import Report, StreamReport
+from decodescope.analyzer.text.formatting import extent_text
+from decodescope.analyzer.text.plain import plain_line
 
 _Cell = str | int | float | None
 _Row = Iterable[_Cell]

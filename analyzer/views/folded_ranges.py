@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from decodescope.analyzer.attribution.range_tree import folded_name
+from decodescope.analyzer.names.names import range_rows
 from decodescope.analyzer.schema.report import GAP_CLASSES, RangeReport, Report
 from decodescope.analyzer.schema.structure_report import Confidence
-from decodescope.analyzer.views.names import range_rows
 
 _LEAST_CERTAIN: tuple[Confidence, ...] = ("none", "partial", "exact")
 

@@ -6,12 +6,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.held_up_report import HeldUpReport, SteadyState, StepSummary
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.views.names import cut_middle
+from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table
-from decodescope.analyzer.views.words import device_words
+from decodescope.analyzer.vocabulary.words import device_words
 
 _ROWS, _KINDS = 10, 6
 _FIGURES_CELLS = 62

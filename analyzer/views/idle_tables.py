@@ -6,7 +6,8 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.names.kernel_names import short_kernels
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
     DeviceReport,
@@ -16,10 +17,9 @@ from decodescope.analyzer.schema.report import (
     StepReport,
     StreamReport,
 )
-from decodescope.analyzer.views.kernel_names import short_kernels
-from decodescope.analyzer.views.names import cut_middle
+from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.views.table_parts import MEDIUM_WIDTH, Column, columns_table
-from decodescope.analyzer.views.words import device_words, gap_causes, ops_word
+from decodescope.analyzer.vocabulary.words import device_words, gap_causes, ops_word
 
 _BAR_CELLS, _CLASS_CELLS, _MIN_RANGE_CELLS = 12, 16, 8
 _STREAM_ROWS, _STEP_ROWS = 12, 10

@@ -4,9 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from decodescope.analyzer.comparing.pair_changes import ALL_IDLE
-from decodescope.analyzer.formatting import UNKNOWN, duration, interval_text, number, ratio_text
 from decodescope.analyzer.schema.comparison_report import Change, Pair, RangeChange
-from decodescope.analyzer.views.words import change_text, verdict_words
+from decodescope.analyzer.text.formatting import (
+    UNKNOWN,
+    duration,
+    interval_text,
+    number,
+    ratio_text,
+)
+from decodescope.analyzer.vocabulary.words import change_text, verdict_words
 
 _RANGE_ROWS = 12
 

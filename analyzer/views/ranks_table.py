@@ -5,13 +5,13 @@ from functools import partial
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.reports.per_step import communication_fraction, idle_fraction
 from decodescope.analyzer.schema.ranks_report import (
     RankReport,
     RanksReport,
 )
-from decodescope.analyzer.views.names import cut_middle
+from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.analyzer.views.report_table import report_table
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
@@ -22,7 +22,7 @@ from decodescope.analyzer.views.table_parts import (
     section,
 )
 from decodescope.analyzer.views.waiting_table import waiting_sections
-from decodescope.analyzer.views.words import bound_words
+from decodescope.analyzer.vocabulary.words import bound_words
 
 _FILE_CELLS = 24
 

@@ -5,8 +5,9 @@ from functools import partial
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.formatting import count, duration, weights_note
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.text.formatting import count, duration, weights_note
 from decodescope.analyzer.views.held_up_table import held_up_parts
 from decodescope.analyzer.views.idle_tables import (
     communication_table,
@@ -16,7 +17,6 @@ from decodescope.analyzer.views.idle_tables import (
     steps_idle_table,
     streams_table,
 )
-from decodescope.analyzer.views.names import cut_middle
 from decodescope.analyzer.views.structure_tables import cost_line, layers_line, roles_table
 from decodescope.analyzer.views.table_parts import (
     Fitted,
@@ -25,7 +25,6 @@ from decodescope.analyzer.views.table_parts import (
     waterfall_section,
 )
 from decodescope.analyzer.views.waiting_table import waiting_sections
-from decodescope.analyzer.views.words import device_words, overlap_words
 from decodescope.analyzer.views.work_tables import (
     attribution_line,
     kernels_table,
@@ -34,6 +33,7 @@ from decodescope.analyzer.views.work_tables import (
     step_kinds_table,
     steps_table,
 )
+from decodescope.analyzer.vocabulary.words import device_words, overlap_words
 
 _FOCUS_ROWS, _OTHER_ROWS = 30, 10
 

@@ -4,7 +4,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.schema.run_report import Bandwidth, RunReport
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
     duration,
@@ -14,7 +15,6 @@ from decodescope.analyzer.formatting import (
     sampling_words,
     weights_note,
 )
-from decodescope.analyzer.schema.run_report import Bandwidth, RunReport
 from decodescope.analyzer.views.table_parts import times_text, verdict_text, waterfall_section
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from decodescope.analyzer.formatting import count
 from decodescope.analyzer.schema.comparison_report import Pair
 from decodescope.analyzer.schema.step_change_report import StepChanges, StepPartChange
+from decodescope.analyzer.text.formatting import count
 from decodescope.analyzer.views.pair_sections import Section
-from decodescope.analyzer.views.words import (
+from decodescope.analyzer.vocabulary.words import (
     STEP_NOTE,
     exact_change,
     exact_microseconds,

@@ -3,17 +3,17 @@
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import bytes_size, count, duration, percent
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.step_cost import StepCost
 from decodescope.analyzer.schema.structure_report import RoleReport, StructureReport
+from decodescope.analyzer.text.formatting import bytes_size, count, duration, percent
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     ROOMY_WIDTH,
     Column,
     columns_table,
 )
-from decodescope.analyzer.views.words import (
+from decodescope.analyzer.vocabulary.words import (
     ROLE_KNOWN_BY,
     layers_words,
     role_limit,

@@ -9,11 +9,11 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import duration, signed_duration
 from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.schema.report import GAP_CLASSES, Verdict, WaterfallPart
 from decodescope.analyzer.schema.run_report import StepTimes
-from decodescope.analyzer.views.words import bound_words, part_words
+from decodescope.analyzer.text.formatting import duration, signed_duration
+from decodescope.analyzer.vocabulary.words import bound_words, part_words
 
 MIN_WIDTH, MEDIUM_WIDTH, ROOMY_WIDTH = 60, 80, 100
 _BAR_CELLS = 32

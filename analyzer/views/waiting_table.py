@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.formatting import bytes_size, count, duration, percent
 from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.waiting_report import (
@@ -15,6 +14,7 @@ from decodescope.analyzer.schema.waiting_report import (
     StepSkew,
     WaitingReport,
 )
+from decodescope.analyzer.text.formatting import bytes_size, count, duration, percent
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     ROOMY_WIDTH,
@@ -22,7 +22,7 @@ from decodescope.analyzer.views.table_parts import (
     columns_table,
     section,
 )
-from decodescope.analyzer.views.words import member_word, straggler_text
+from decodescope.analyzer.vocabulary.words import member_word, straggler_text
 
 _MAX_COLLECTIVES, _MAX_STEPS = 12, 5
 

@@ -7,14 +7,8 @@ from functools import partial
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import (
-    UNKNOWN,
-    count,
-    duration,
-    number,
-    percent,
-    significant,
-)
+from decodescope.analyzer.names.kernel_names import short_kernels
+from decodescope.analyzer.names.names import RangeRow, cut_middle, range_rows
 from decodescope.analyzer.schema.kernel_report import KernelReport, Roofline
 from decodescope.analyzer.schema.launch_report import LaunchReport, Percentiles
 from decodescope.analyzer.schema.report import (
@@ -23,8 +17,14 @@ from decodescope.analyzer.schema.report import (
     StepReport,
 )
 from decodescope.analyzer.schema.structure_report import StepKindReport
-from decodescope.analyzer.views.kernel_names import short_kernels
-from decodescope.analyzer.views.names import RangeRow, cut_middle, range_rows
+from decodescope.analyzer.text.formatting import (
+    UNKNOWN,
+    count,
+    duration,
+    number,
+    percent,
+    significant,
+)
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
     ROOMY_WIDTH,
@@ -33,7 +33,7 @@ from decodescope.analyzer.views.table_parts import (
     plain_table,
     times_text,
 )
-from decodescope.analyzer.views.words import ops_word, step_sizes
+from decodescope.analyzer.vocabulary.words import ops_word, step_sizes
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _NAMES_CELLS = len("call to start") + 4

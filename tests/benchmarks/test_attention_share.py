@@ -14,7 +14,7 @@ from benchmarks.attention_share import (
     step_ways,
     time_ways,
 )
-from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.kernels.host.launch import Launch
 from decodescope.kernels.host.tile import Tile
 from decodescope.kernels.ops.decode_attention import DecodeAttention

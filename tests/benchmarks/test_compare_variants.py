@@ -13,7 +13,7 @@ from benchmarks.compare_variants import (
     window_summary,
 )
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.text.formatting import UNKNOWN
 from tests.helpers.rich_report import text_of
 
 

@@ -9,7 +9,7 @@ from unittest.mock import Mock, create_autospec
 import msgspec
 import pytest
 
-from decodescope.analyzer.protocol import Settings
+from decodescope.analyzer.protocol.messages import Settings
 from decodescope.cli.app import AppOptions, remember_opened
 from decodescope.cli.live import live
 from decodescope.tui.app import DecodescopeApp, all_actions

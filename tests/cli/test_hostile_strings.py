@@ -25,11 +25,11 @@ from rich.console import RenderableType
 
 from decodescope.analyzer import analyze
 from decodescope.analyzer.chrome.export import export_chrome
-from decodescope.analyzer.plain import plain_line
-from decodescope.analyzer.protocol import VariantInfo
+from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.held_up_report import HeldUpReport
 from decodescope.analyzer.schema.report import Finding, Health, Report, Verdict
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_table import comparison_table
 from decodescope.analyzer.views.report_table import report_table
 from decodescope.analyzer.views.run_table import run_table

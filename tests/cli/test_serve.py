@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.protocol import State
+from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.cli.serve import open_command
 from tests.helpers.command import Command

@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.variants.measuring.run import run_variant

@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from decodescope.analyzer.files import write_json
+from decodescope.analyzer.io.files import write_json
 from decodescope.variants.machine.environment import environment
 from tests.fuzzing.case import Case
 from tests.fuzzing.kinds import KINDS, case_of, kind_of

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, MissingRequirement
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
     AppMessage,
     Hello,

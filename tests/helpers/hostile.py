@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from decodescope.analyzer.protocol import Hello, Log, Progress, State, VariantInfo
+from decodescope.analyzer.protocol.messages import Hello, Log, Progress, State, VariantInfo
 from decodescope.tui.link.base import LinkEvent
 from tests.helpers.kineto_events import PID, call, document, event, op, span
 from tests.helpers.rich_report import CAPTURE

@@ -4,7 +4,13 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from decodescope.analyzer.protocol import PROTOCOL_VERSION, Hello, Stats, TraceReady, VariantInfo
+from decodescope.analyzer.protocol.messages import (
+    PROTOCOL_VERSION,
+    Hello,
+    Stats,
+    TraceReady,
+    VariantInfo,
+)
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.analyzer.schema.report import CaptureInfo
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
     AppMessage,
     Hello,

@@ -5,7 +5,7 @@ import re
 import msgspec
 import pytest
 
-from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.variants.claims.report import ClaimsReport, Row, Source
 from decodescope.variants.claims.table import row_name
 from tests.tools.claim_reports import (

@@ -1,6 +1,6 @@
 """The table at a glance: each published figure once, a baseline nowhere."""
 
-from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.variants.claims.report import ClaimsReport, Row
 from tests.tools.claim_reports import (
     BLOG,

@@ -1,6 +1,6 @@
 """The table of other projects' steps, and the sentence of the README."""
 
-from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims.decode.peers import PEERS_1B, PEERS_8B
 from decodescope.variants.claims.report import ClaimResult, EntrantFigures, Race, Row

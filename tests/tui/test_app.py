@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     CaptureTrace,
     Pause,
     Progress,

@@ -7,7 +7,7 @@ import time
 import pytest
 from textual._compositor import Compositor
 
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     State,
 )
 from decodescope.tui import background

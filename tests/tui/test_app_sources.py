@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     Bye,
     State,
 )

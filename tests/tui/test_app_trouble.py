@@ -3,7 +3,7 @@
 import pytest
 from textual.widgets._toast import Toast
 
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     Bye,
     Failure,
     Progress,

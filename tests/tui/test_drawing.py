@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from decodescope.analyzer.views.ascii_text import to_ascii
+from decodescope.analyzer.vocabulary.ascii_text import to_ascii
 from decodescope.tui.commands import Command
 from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.details.line import DetailLine

@@ -8,8 +8,8 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.content import Content
 
-from decodescope.analyzer.plain import plain_line
-from decodescope.analyzer.protocol import Failure
+from decodescope.analyzer.protocol.messages import Failure
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.actions.look import no_markup
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied

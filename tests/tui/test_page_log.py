@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.protocol import Log, Progress
+from decodescope.analyzer.protocol.messages import Log, Progress
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.log_tail import MOST_BYTES, LogTail
 from decodescope.tui.model.run_log import LOG_LINES

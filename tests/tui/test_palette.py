@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.color import Color
 
-from decodescope.analyzer.views.class_colors import (
+from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,
     GAP_COLORS,
     PART_COLORS,

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from textual.color import Color
 
-from decodescope.analyzer.protocol import Bye, Failure, State
+from decodescope.analyzer.protocol.messages import Bye, Failure, State
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.cli import live as live_command
 from decodescope.cli.app import AppOptions

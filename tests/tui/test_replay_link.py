@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     Bye,
     CaptureTrace,
     Failure,

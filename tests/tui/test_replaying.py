@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.formatting import rate
-from decodescope.analyzer.protocol import Failure, Log, State
+from decodescope.analyzer.protocol.messages import Failure, Log, State
 from decodescope.analyzer.recordings.recording import Mark
 from decodescope.analyzer.recordings.writer import RecordingWriter
+from decodescope.analyzer.text.formatting import rate
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import Playback
 from decodescope.tui.model.replaying import (

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from textual.widgets import Input, OptionList, TextArea
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.framing import encode_frame
+from decodescope.analyzer.protocol.messages import (
     ChangeSettings,
     Failure,
     Hello,
     ModelInfo,
     Settings,
     State,
-    encode_frame,
 )
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.tui.link.base import WorkerDied

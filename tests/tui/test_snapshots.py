@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.protocol import Failure, Log, Progress, State
+from decodescope.analyzer.protocol.messages import Failure, Log, Progress, State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import TraceSource

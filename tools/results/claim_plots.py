@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from decodescope.analyzer.formatting import bytes_size, rate
 from decodescope.analyzer.roofline.peaks import datasheet_peak
+from decodescope.analyzer.text.formatting import bytes_size, rate
 from decodescope.variants.claims.prefill.source import STREAM
 from decodescope.variants.claims.report import EntrantFigures, Race
 from decodescope.variants.claims.rms_norm.rows import COPY, copy_times

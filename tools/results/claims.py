@@ -8,7 +8,14 @@ from statistics import median
 
 import msgspec
 
-from decodescope.analyzer.formatting import UNKNOWN, bytes_size, duration, number, percent, rate
+from decodescope.analyzer.text.formatting import (
+    UNKNOWN,
+    bytes_size,
+    duration,
+    number,
+    percent,
+    rate,
+)
 from decodescope.variants.claims.catalog import CLAIMS
 from decodescope.variants.claims.report import (
     ClaimResult,

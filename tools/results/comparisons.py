@@ -4,9 +4,9 @@ from collections import Counter
 from dataclasses import dataclass
 from statistics import median
 
-from decodescope.analyzer.formatting import UNKNOWN, duration, number, percent, rate
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.views.words import bound_words
+from decodescope.analyzer.text.formatting import UNKNOWN, duration, number, percent, rate
+from decodescope.analyzer.vocabulary.words import bound_words
 from tools.results.records import Record
 
 # An interval wider than this part of the mean says less than the rounds themselves.

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from decodescope.analyzer.formatting import UNKNOWN
+from decodescope.analyzer.text.formatting import UNKNOWN
 from decodescope.variants.claims.catalog import CLAIMS
 from decodescope.variants.claims.report import Row, Source
 from decodescope.variants.claims.table import value_text

@@ -6,7 +6,7 @@ from itertools import permutations
 from statistics import median
 
 from benchmarks.counter_check import SLOWER
-from decodescope.analyzer.formatting import UNKNOWN, microseconds, significant
+from decodescope.analyzer.text.formatting import UNKNOWN, microseconds, significant
 from tools.results.comparisons import dash
 from tools.results.records import Record
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from decodescope.analyzer import formatting
-from decodescope.analyzer.formatting import percent, significant
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text import formatting
+from decodescope.analyzer.text.formatting import percent, significant
+from decodescope.analyzer.text.plain import plain_line
 from tools.results import claims, comparisons, glance, measured, peers, tuning
 from tools.results.records import Record, origins
 

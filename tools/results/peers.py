@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from decodescope.analyzer.formatting import UNKNOWN, number
+from decodescope.analyzer.text.formatting import UNKNOWN, number
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims.decode.peers import BESIDE, PEERS_1B, PEERS_8B, ours_over
 from decodescope.variants.claims.report import ClaimResult, EntrantFigures, Race

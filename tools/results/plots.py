@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from decodescope.analyzer.formatting import rate
+from decodescope.analyzer.text.formatting import rate
 from tools.results import comparisons
 from tools.results.drawing import Bar, Series, bars_file, lines_file
 from tools.results.measured import AXES, axis_text, fixed_words

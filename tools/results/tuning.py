@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.text.formatting import duration
 from tools.results.claims import gpu_word
 from tools.results.comparisons import dash
 from tools.results.records import Record

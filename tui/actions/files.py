@@ -3,7 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.protocol import Pause, Resume
+from decodescope.analyzer.protocol.messages import Pause, Resume
 from decodescope.tui.actions.look import LookActions
 from decodescope.tui.background import FileDone, ReadSoFar
 from decodescope.tui.library import FilesRead, Listed, window_health

@@ -6,7 +6,7 @@ from functools import partial
 from textual.app import SystemCommand
 from textual.screen import Screen
 
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.actions.run import RunActions
 from decodescope.tui.commands import offered, reachable, rekeyed
 from decodescope.tui.model.view import LOG_PAGE

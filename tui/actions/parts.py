@@ -1,6 +1,6 @@
 """What the groups of the app's actions share."""
 
-from decodescope.analyzer.protocol import Settings
+from decodescope.analyzer.protocol.messages import Settings
 from decodescope.tui.actions.ordered_keys import OrderedKeys
 from decodescope.tui.background import Background
 from decodescope.tui.comparisons import Comparisons

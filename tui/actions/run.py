@@ -2,7 +2,7 @@
 
 import math
 
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     CaptureTrace,
     ChangeSettings,
     Pause,

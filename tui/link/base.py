@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from decodescope.analyzer.errors import process_end
-from decodescope.analyzer.protocol import AppMessage, Settings, WorkerMessage
+from decodescope.analyzer.protocol.messages import AppMessage, Settings, WorkerMessage
 from decodescope.analyzer.recordings.recording import Mark
 from decodescope.analyzer.schema.report import Finding
 

@@ -7,7 +7,7 @@ import msgspec
 
 from decodescope.analyzer.comparing.messages import ComparisonConfig, ComparisonMessage
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.work_folders import WorkFolder
+from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.process import ChildProcess
 

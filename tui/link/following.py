@@ -5,7 +5,7 @@ import contextlib
 from pathlib import Path
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import Log, Pause
+from decodescope.analyzer.protocol.messages import Log, Pause
 from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
 from decodescope.analyzer.recordings.recording import Recording
 from decodescope.analyzer.schema.report import Finding

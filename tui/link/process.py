@@ -11,7 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.analyzer.protocol import Failure, FrameDecoder, Quit, encode_frame
+from decodescope.analyzer.protocol.framing import FrameDecoder, encode_frame
+from decodescope.analyzer.protocol.messages import Failure, Quit
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.log_tail import LogTail
 

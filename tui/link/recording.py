@@ -3,7 +3,7 @@
 import asyncio
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import Bye, Failure, Settings, TraceReady, WorkerMessage
+from decodescope.analyzer.protocol.messages import Bye, Failure, Settings, TraceReady, WorkerMessage
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage, WorkerDied
 

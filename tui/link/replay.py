@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.io.work_folders import WorkFolder
+from decodescope.analyzer.protocol.messages import (
     Bye,
     Failure,
     Log,
@@ -26,7 +27,6 @@ from decodescope.analyzer.recordings.recording import (
     Recording,
     read_recording,
 )
-from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.tui.link.base import (
     FileHealth,
     Jumped,

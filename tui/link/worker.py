@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.meters import METERS_INTERVAL_S, open_meters
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.io.work_folders import WorkFolder
+from decodescope.analyzer.machine.meters import METERS_INTERVAL_S, open_meters
+from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
     ChangeSettings,
     Hello,
@@ -21,7 +22,6 @@ from decodescope.analyzer.protocol import (
     settings_of,
     with_settings,
 )
-from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.tui.link.base import Link, LinkEvent, LinkMessage, WorkerDied
 from decodescope.tui.link.process import ChildProcess
 

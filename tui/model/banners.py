@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from decodescope.analyzer.protocol import Failure, Hello
+from decodescope.analyzer.protocol.messages import Failure, Hello
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.report import Finding
 from decodescope.tui.link.base import WorkerDied

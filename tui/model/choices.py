@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from decodescope.analyzer.protocol import Hello
+from decodescope.analyzer.protocol.messages import Hello
 from decodescope.tui.link.base import Playback
 from decodescope.tui.model.view import Choice
 

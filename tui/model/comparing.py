@@ -11,7 +11,7 @@ from decodescope.analyzer.comparing.messages import (
     RunMeasured,
 )
 from decodescope.analyzer.errors import process_end
-from decodescope.analyzer.protocol import Bye, Failure
+from decodescope.analyzer.protocol.messages import Bye, Failure
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.link.comparison import ComparisonLinkEvent

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from decodescope.analyzer.formatting import position
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     Bye,
     Failure,
     Hello,
@@ -26,6 +25,7 @@ from decodescope.analyzer.protocol import (
 )
 from decodescope.analyzer.readers.said_rank import are_ranks
 from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.text.formatting import position
 from decodescope.tui.link.base import (
     FileHealth,
     Jumped,

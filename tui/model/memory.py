@@ -12,8 +12,8 @@ from msgspec import Struct
 from platformdirs import user_config_path, user_state_path
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.files import write_json
-from decodescope.analyzer.protocol import Settings
+from decodescope.analyzer.io.files import write_json
+from decodescope.analyzer.protocol.messages import Settings
 
 RECENT_FILES = 20
 _MISSING = (errno.ENOENT, errno.ENOTDIR)

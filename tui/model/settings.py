@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.plain import plain_text
-from decodescope.analyzer.protocol import Hello, Settings
+from decodescope.analyzer.protocol.messages import Hello, Settings
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.analyzer.text.plain import plain_text
 
 SIZES = ("context", "batch", "tokens")
 SAMPLING = ("temperature", "top-k", "top-p", "seed")

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.files import growing_file
+from decodescope.analyzer.io.files import growing_file
 from decodescope.analyzer.recordings.bundled import recording_head
 from decodescope.analyzer.recordings.following import is_being_written
 

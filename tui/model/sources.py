@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.files import names_of
+from decodescope.analyzer.io.files import names_of
 from decodescope.analyzer.recordings.recording import is_recording
 from decodescope.tui.link.base import Link
 

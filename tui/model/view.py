@@ -6,9 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from decodescope.analyzer.formatting import age, duration
-from decodescope.analyzer.protocol import Failure, Hello, Meters, Stats
+from decodescope.analyzer.protocol.messages import Failure, Hello, Meters, Stats
 from decodescope.analyzer.schema.report import CaptureInfo, Report
+from decodescope.analyzer.text.formatting import age, duration
 from decodescope.tui.link.base import Playback, WorkerDied
 from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.comparing import NO_COMPARISON, ComparisonState

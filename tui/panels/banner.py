@@ -2,8 +2,8 @@
 
 import textwrap
 
-from decodescope.analyzer.formatting import shorten
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.formatting import shorten
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.details.describe import describe
 from decodescope.tui.model.details.line import DetailLine

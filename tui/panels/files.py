@@ -12,8 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 from textual.widgets import Input
 
-from decodescope.analyzer.formatting import bytes_size
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.formatting import bytes_size
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.shelf import FOLDER, UNKNOWN, Entry, Shelf
 from decodescope.tui.model.view import Moment, View

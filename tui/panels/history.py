@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from decodescope.analyzer.formatting import rate
+from decodescope.analyzer.text.formatting import rate
 from decodescope.tui.model.view import Choice, Moment, Sample, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet

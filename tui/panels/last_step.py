@@ -1,6 +1,6 @@
 """The last step on the live page: its streams, its gaps and what they mean, without keys."""
 
-from decodescope.analyzer.formatting import duration, percent
+from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.tui.model.picks import NOTHING
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel

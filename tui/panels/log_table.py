@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import ClassVar
 
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Level, LogLine, Moment, View
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, wrapped

@@ -9,7 +9,7 @@ from textual.geometry import Region, Size
 from textual.reactive import Reactive
 from textual.strip import Strip
 
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import KeyedWidget
 from decodescope.tui.model.view import Moment, Part, View
 from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, TextLine, wrapped

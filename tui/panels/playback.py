@@ -2,7 +2,7 @@
 
 from textual import events
 
-from decodescope.analyzer.formatting import position
+from decodescope.analyzer.text.formatting import position
 from decodescope.tui.link.base import NEWEST_NS, Playback
 from decodescope.tui.model.replaying import speed_words
 from decodescope.tui.model.view import Moment, View

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from decodescope.analyzer.formatting import UNKNOWN, count, duration, percent
+from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.schema.report import RangeKind
-from decodescope.analyzer.views.names import cut_middle
+from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import Moment, View, Window

@@ -9,7 +9,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from decodescope.analyzer.plain import plain_line, plain_text
+from decodescope.analyzer.text.plain import plain_line, plain_text
 from decodescope.tui.style.glyphs import Glyphs
 from decodescope.tui.style.palette import Inks
 

@@ -5,7 +5,6 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from decodescope.analyzer import formatting as fmt
 from decodescope.analyzer.reports.per_step import (
     communication_fraction,
     gpu_ops_per_step,
@@ -13,6 +12,7 @@ from decodescope.analyzer.reports.per_step import (
     launch_calls_per_step,
 )
 from decodescope.analyzer.reports.step_bandwidths import live_bandwidth
+from decodescope.analyzer.text import formatting as fmt
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Row, Sheet

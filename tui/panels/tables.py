@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.formatting import duration, microseconds, number, percent
+from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.reports.per_step import GapRow, KernelRow, gap_rows, kernel_rows
-from decodescope.analyzer.views.class_colors import GAP_LETTERS
-from decodescope.analyzer.views.kernel_names import short_kernels
-from decodescope.analyzer.views.words import CPU_GAP_MEANINGS, GAP_MEANINGS
+from decodescope.analyzer.text.formatting import duration, microseconds, number, percent
+from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
+from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet

@@ -5,7 +5,7 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.formatting import sampling_facts, shorten
+from decodescope.analyzer.text.formatting import sampling_facts, shorten
 from decodescope.tui.link.base import Playback
 from decodescope.tui.model.view import LOG_PAGE, Moment, View
 from decodescope.tui.panels.panel import Panel

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.views.words import (
+from decodescope.analyzer.text.plain import plain_line
+from decodescope.analyzer.vocabulary.words import (
     bound_words,
     held_up_words,
     layers_words,

@@ -15,8 +15,8 @@ from textual.widgets import Static
 from textual.widgets.option_list import Option
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.output_paths import check_writable
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.io.output_paths import check_writable
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.model.shelf import Shelf, folder_of, folders
 from decodescope.tui.panels.files import PlainInput
 from decodescope.tui.screens.dialog import Dialog

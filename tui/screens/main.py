@@ -9,7 +9,7 @@ from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
 
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.model.previewing import stand_in
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.pages.all_pages import LazyPage

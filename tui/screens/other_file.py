@@ -9,8 +9,8 @@ from textual.content import Content
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.recordings.bundled import bundled_recordings
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.screens.dialog import Dialog
 
 

@@ -4,7 +4,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Input
 
-from decodescope.analyzer.formatting import position
+from decodescope.analyzer.text.formatting import position
 from decodescope.tui.link.base import Playback
 from decodescope.tui.model.replaying import typed_time_ns
 from decodescope.tui.screens.dialog import Dialog

@@ -14,8 +14,8 @@ from textual.widgets import Button, Input, Label, Static, TextArea
 from textual.widgets.option_list import Option
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.plain import plain_line
-from decodescope.analyzer.protocol import Hello, Settings
+from decodescope.analyzer.protocol.messages import Hello, Settings
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.model.settings import SAMPLING, SIZES, as_fields, from_fields
 from decodescope.tui.screens.dialog import Dialog
 from decodescope.tui.screens.lists import Choices

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets.option_list import Option
 
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.model.view import Choice
 from decodescope.tui.screens.dialog import Dialog

@@ -1,5 +1,5 @@
 """The app's themes, and the styles that panels draw with: a set of colours for each family of
-meanings (see `analyzer/views/class_colors.py`).
+meanings (see `analyzer/vocabulary/class_colors.py`).
 
 No meaning is carried by colour alone: states have words, classes have letters, bars have lengths.
 """
@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
-from decodescope.analyzer.views.class_colors import (
+from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,
     GAP_COLORS,
     PART_COLORS,

@@ -13,7 +13,7 @@ from statistics import median
 
 import torch
 
-from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.io.files import write_atomically
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.gemm_contenders import (
     SPLIT_KINDS,

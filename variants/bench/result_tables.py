@@ -5,14 +5,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.schema.report import Environment
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
     microseconds,
     percent,
     shorten,
 )
-from decodescope.analyzer.schema.report import Environment
 from decodescope.kernels.host.tile import MAX_REGISTERS, Tile
 from decodescope.variants.bench.gemm_report import PEERS, GemmBenchmark, GemmFigures
 from decodescope.variants.bench.gemm_tiles import Candidate

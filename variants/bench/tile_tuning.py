@@ -9,7 +9,7 @@ import msgspec
 import torch
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.io.files import write_atomically
 from decodescope.variants.bench.report import SCHEMA_VERSION, RoundSpread, TuneBenchmark
 from decodescope.variants.bench.shape_model import random_model
 from decodescope.variants.machine.cache_folder import cache_folder

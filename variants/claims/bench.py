@@ -7,7 +7,7 @@ from time import monotonic
 import torch
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.meters import open_meters
+from decodescope.analyzer.machine.meters import open_meters
 from decodescope.analyzer.roofline.peaks import datasheet_peak
 from decodescope.variants.claims.claim import Claim, Measured, Setup
 from decodescope.variants.claims.racing import Racing

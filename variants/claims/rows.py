@@ -5,7 +5,7 @@ Every explanation is computed from the figures of the same run, so it is true on
 
 from msgspec.structs import replace
 
-from decodescope.analyzer.formatting import bytes_size, duration, number, percent, significant
+from decodescope.analyzer.text.formatting import bytes_size, duration, number, percent, significant
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims.report import EntrantFigures, Race, Row
 

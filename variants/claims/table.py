@@ -5,7 +5,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
     duration,

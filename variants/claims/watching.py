@@ -1,7 +1,7 @@
 """What the GPU's clock did while a claim was measured."""
 
-from decodescope.analyzer.meters import GpuMeters
-from decodescope.analyzer.protocol import Meters
+from decodescope.analyzer.machine.meters import GpuMeters
+from decodescope.analyzer.protocol.messages import Meters
 from decodescope.variants.claims.report import Clocks
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import DecodescopeError, ModelError
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import Accuracy
 from decodescope.variants.comparing.accuracy import accuracy_of, unusable

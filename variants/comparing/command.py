@@ -18,13 +18,13 @@ from decodescope.analyzer.comparing.messages import (
 )
 from decodescope.analyzer.comparing.regression_gate import Baseline, require_same_workload
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.files import write_atomically
-from decodescope.analyzer.output_paths import make_folder
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.io.files import write_atomically
+from decodescope.analyzer.io.output_paths import make_folder
+from decodescope.analyzer.io.work_folders import WorkFolder
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.report import Finding, Report
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
-from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.variants.comparing.jobs import (
     ACCURACY_MISSING,
     AccuracyDone,

@@ -1,12 +1,12 @@
 """The messages between a comparison and its child processes: one job in, frames out.
 
 The job is JSON on the child's stdin. The child answers on stdout with frames of
-`analyzer.protocol`: any number of `Progress`, then its result or a `Failure`.
+`analyzer.protocol.messages`: any number of `Progress`, then its result or a `Failure`.
 """
 
 from msgspec import Struct
 
-from decodescope.analyzer.protocol import Failure, Progress, WorkerConfig
+from decodescope.analyzer.protocol.messages import Failure, Progress, WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.schema.run_report import Accuracy, RunReport
 

@@ -12,14 +12,15 @@ from typing import IO
 
 import msgspec
 
-from decodescope.analyzer.child_processes import running
 from decodescope.analyzer.errors import (
     InputError,
     InternalError,
     MissingRequirement,
     process_end,
 )
-from decodescope.analyzer.protocol import Failure, FrameDecoder, Progress
+from decodescope.analyzer.io.child_processes import running
+from decodescope.analyzer.protocol.framing import FrameDecoder
+from decodescope.analyzer.protocol.messages import Failure, Progress
 from decodescope.variants.comparing.jobs import AccuracyDone, Job, JobMessage, Result, RunDone
 
 WORKER = (sys.executable, "-m", "decodescope.variants.comparing.worker")

@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Callable
 
-from decodescope.analyzer.protocol import Stats
+from decodescope.analyzer.protocol.messages import Stats
 from decodescope.variants.live.figures import RecentSteps, StepFigures
 from decodescope.variants.live.generated_text import TextTail
 from decodescope.variants.live.session import TorchSession

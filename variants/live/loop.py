@@ -10,7 +10,7 @@ from collections.abc import Callable
 from time import perf_counter_ns
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, known_error
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     AppMessage,
     CaptureTrace,
     ChangeSettings,

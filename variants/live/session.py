@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from msgspec.structs import replace
 
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import DecodescopeError, MissingRequirement
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
     Hello,
     Settings,
@@ -18,8 +18,8 @@ from decodescope.analyzer.protocol import (
     settings_of,
     with_settings,
 )
-from decodescope.analyzer.reference import GraphReference
 from decodescope.analyzer.roofline.peaks import datasheet_peak_bytes_per_s
+from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.live.generated_text import TokenTap
 from decodescope.variants.machine.environment import device_name, environment, gpu_uuid

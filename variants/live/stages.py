@@ -7,7 +7,7 @@ from time import perf_counter_ns
 import msgspec
 from msgspec import Struct
 
-from decodescope.analyzer.protocol import Progress, WorkerMessage
+from decodescope.analyzer.protocol.messages import Progress, WorkerMessage
 from decodescope.variants.machine.cache_folder import keep_measured
 
 FILE_NAME = "stages.json"

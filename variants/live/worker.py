@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import Bye, WorkerConfig
+from decodescope.analyzer.protocol.messages import Bye, WorkerConfig
 from decodescope.variants.live.channel import Channel, ChannelClosed
 from decodescope.variants.live.stages import FILE_NAME, Stages
 from decodescope.variants.machine.cache_folder import cache_folder

@@ -8,7 +8,7 @@ from msgspec import Struct
 from platformdirs import user_cache_path
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.files import write_atomically
+from decodescope.analyzer.io.files import write_atomically
 
 
 def cache_folder() -> Path:

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import NoReturn
 
 from decodescope.analyzer.errors import known_error
-from decodescope.analyzer.protocol import Failure
+from decodescope.analyzer.protocol.messages import Failure
 
 _PR_SET_PDEATHSIG = 1
 

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.analyzer.provenance import cpu_name, host_facts, package_version
+from decodescope.analyzer.machine.provenance import cpu_name, host_facts, package_version
 from decodescope.analyzer.schema.report import Environment
 
 RUN_PACKAGES = ("torch", "transformers", "safetensors")

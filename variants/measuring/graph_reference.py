@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import first_line
-from decodescope.analyzer.reference import GraphReference
+from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.reports.reference_ops import reference_from
-from decodescope.analyzer.work_folders import WorkFolder
+from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.variants.measuring.window import Subject, capture_info, capture_window, window_plan
 from decodescope.variants.steps.compiled.origin_paths import origin_paths
 from decodescope.variants.steps.step import DecodeStep

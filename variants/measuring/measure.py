@@ -6,9 +6,9 @@ from time import perf_counter_ns
 
 import torch
 
-from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.reference import GraphReference
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.reports.distributions import step_times
+from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.measuring.pacing import step_pacer

@@ -9,8 +9,8 @@ import msgspec
 import torch
 
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.formatting import bytes_size
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
+from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.variants.machine.memory import (
     free_gpu_bytes,
     free_host_bytes,

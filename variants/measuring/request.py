@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec import UNSET, Struct, UnsetType
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.report import SamplingSettings, Weights
 from decodescope.variants.machine.environment import (
     choose_device,

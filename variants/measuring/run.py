@@ -7,10 +7,11 @@ import torch
 from msgspec.structs import replace
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.files import write_atomically
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.io.files import write_atomically
+from decodescope.analyzer.io.work_folders import WorkFolder
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.reports.distributions import step_times, tokens_per_s
 from decodescope.analyzer.reports.per_step import (
@@ -27,7 +28,6 @@ from decodescope.analyzer.schema.report import (
     Verdict,
 )
 from decodescope.analyzer.schema.run_report import INTERPRETED, RunReport
-from decodescope.analyzer.work_folders import WorkFolder
 from decodescope.variants.machine.environment import choose_device, device_name, environment
 from decodescope.variants.machine.memory import memory_errors
 from decodescope.variants.machine.read_peak import read_peak

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 import decodescope
-from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.reference import GraphReference
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
+from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.variants.machine.environment import device_name
 from decodescope.variants.machine.read_peak import ReadPeak

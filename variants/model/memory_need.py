@@ -6,7 +6,7 @@ On the host nothing else would: the system ends a process that takes too much wi
 from typing import Any
 
 from decodescope.analyzer.errors import MissingRequirement, ModelError, first_line
-from decodescope.analyzer.formatting import bytes_size
+from decodescope.analyzer.text.formatting import bytes_size
 from decodescope.variants.machine.memory import free_gpu_bytes, free_host_bytes
 from decodescope.variants.model.quantize import (
     dequantized_bytes,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
-from decodescope.analyzer.protocol import ModelInfo
+from decodescope.analyzer.protocol.messages import ModelInfo
 from decodescope.variants.model.presets import PRESETS, Preset
 
 SourceKind = Literal["hub", "folder", "random", "tiny"]

@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
-from decodescope.analyzer.capture import annotate
+from decodescope.analyzer.capture.profiler_session import annotate
 
 _LAYER_PARTS = {
     "input_layernorm": "input_norm",

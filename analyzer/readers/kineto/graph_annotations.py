@@ -15,7 +15,7 @@ import msgspec
 
 from decodescope.analyzer.readers.columns import MAX_NAME
 from decodescope.analyzer.readers.kineto.event import EventArgs, clean_text
-from decodescope.analyzer.reference import GraphReference, ReferenceOp
+from decodescope.analyzer.schema.graph_reference import GraphReference, ReferenceOp
 from decodescope.analyzer.trace import Int64s
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+")

@@ -18,7 +18,7 @@ from decodescope.analyzer.readers.kineto.operator_work import WORK_KEY, WorkRows
 from decodescope.analyzer.readers.kineto.stream import EventStream
 from decodescope.analyzer.readers.kineto.unnamed_devices import name_by_properties
 from decodescope.analyzer.readers.kineto.unread import unread_findings
-from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
+from decodescope.analyzer.schema.graph_reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo, Finding, Source
 from decodescope.analyzer.timing.steps import step_markers
 from decodescope.analyzer.trace import CPU_DEVICE, GpuOps, HostEvents, Trace

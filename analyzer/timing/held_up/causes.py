@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from decodescope.analyzer.formatting import duration, shorten
+from decodescope.analyzer.text.formatting import duration, shorten
 from decodescope.analyzer.timing.gaps import DEPENDENCY, GRAPH_INTERNAL, UNLINKED
 from decodescope.analyzer.timing.held_up.comparing import (
     MIN_HOLD_NS,

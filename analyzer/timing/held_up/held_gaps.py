@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.timing.held_up.causes import HoldCauses, Piece
 from decodescope.analyzer.timing.held_up.comparing import (
     FEW,

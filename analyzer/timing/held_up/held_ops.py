@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from decodescope.analyzer.formatting import duration, shorten
+from decodescope.analyzer.text.formatting import duration, shorten
 from decodescope.analyzer.timing.held_up.comparing import (
     FEW,
     MIN_HOLD_NS,

@@ -17,7 +17,7 @@ from decodescope.cli.options import together
 from decodescope.cli.output import has_few_colors, print_lines, say
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.protocol import Settings
+    from decodescope.analyzer.protocol.messages import Settings
     from decodescope.tui.app import DecodescopeApp
     from decodescope.tui.model.sources import Source
 
@@ -136,7 +136,7 @@ def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp
 def remember_opened(files: Iterable[Path]) -> None:
     """Put files in front of the recent ones; a pipe or a descriptor cannot be opened again, and a
     recording that is being written will have its name by then."""
-    from decodescope.analyzer.files import growing_file
+    from decodescope.analyzer.io.files import growing_file
     from decodescope.tui.model.memory import Memory, user_places
 
     passing = ("-", "/dev/", "/proc/")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import DecodescopeError, InputError
-from decodescope.analyzer.output_paths import check_writable
+from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.group import Group
 from decodescope.cli.options import (
     DEFAULT_TOKENS,

@@ -15,7 +15,7 @@ def config() -> None:
 @config.command("path")
 def config_path() -> None:
     """Print the files: the app writes the first one, you write the second one."""
-    from decodescope.analyzer.plain import plain_line
+    from decodescope.analyzer.text.plain import plain_line
     from decodescope.tui.model.memory import user_places
 
     places = user_places()

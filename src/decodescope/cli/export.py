@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from decodescope.analyzer.output_paths import check_writable, output_path
+from decodescope.analyzer.io.output_paths import check_writable, output_path
 from decodescope.cli.given import Beside, given_options
 from decodescope.cli.options import FILE, chosen_rows, rows_option
 from decodescope.cli.output import say_written

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.analyzer.output_paths import check_writable
+from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.app import AppOptions, app_options, last_settings, show_app
 from decodescope.cli.options import (
     checkpoint_files,
@@ -22,7 +22,7 @@ from decodescope.cli.output import say
 from decodescope.cli.run import measure
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.protocol import WorkerConfig
+    from decodescope.analyzer.protocol.messages import WorkerConfig
     from decodescope.tui.link.base import Link
     from decodescope.tui.model.sources import Asked
 
@@ -51,7 +51,7 @@ def live(
             )
         measure(options)
         return
-    from decodescope.analyzer.protocol import with_settings
+    from decodescope.analyzer.protocol.messages import with_settings
     from decodescope.variants.machine.environment import require_run_packages
     from decodescope.variants.measuring.request import require_utf8
 

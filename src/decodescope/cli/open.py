@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.work_folders import WorkFolder
+from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.cli.app import AppOptions, app_options, remember_opened, show_app
 from decodescope.cli.given import Beside, given_options
 from decodescope.cli.options import FILE
@@ -56,7 +56,7 @@ def newest(path: Path) -> Path:
     Raises:
         InputError: there is no such file, or it cannot be read.
     """
-    from decodescope.analyzer.files import growing_file
+    from decodescope.analyzer.io.files import growing_file
 
     path = path if _is_stdin(path) else growing_file(path) or path
     _check_readable(path)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.output_paths import output_path
+from decodescope.analyzer.io.output_paths import output_path
 
 if TYPE_CHECKING:
-    from decodescope.analyzer.protocol import WorkerConfig
+    from decodescope.analyzer.protocol.messages import WorkerConfig
 
 
 class _File(click.Path):
@@ -151,7 +151,7 @@ def worker_config(options: Mapping[str, Any]) -> "WorkerConfig":
         InputError: two options contradict each other, the prompt ids are not numbers, or the
             prompt's file cannot be read.
     """
-    from decodescope.analyzer.protocol import WorkerConfig
+    from decodescope.analyzer.protocol.messages import WorkerConfig
     from decodescope.analyzer.schema.report import SamplingSettings
 
     fields = {"variant": "eager", "tokens": DEFAULT_TOKENS, "prompt": None, **options}

@@ -6,7 +6,7 @@ from typing import Any
 
 import rich_click as click
 
-from decodescope.analyzer.output_paths import check_writable
+from decodescope.analyzer.io.output_paths import check_writable
 from decodescope.cli.options import (
     checkpoint_files,
     file_option,

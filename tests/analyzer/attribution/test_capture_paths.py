@@ -7,7 +7,7 @@ import pytest
 
 from decodescope.analyzer.attribution.capture_paths import capture_reference
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.reference import ReferenceOp
+from decodescope.analyzer.schema.graph_reference import ReferenceOp
 from decodescope.analyzer.schema.report import Finding
 from decodescope.analyzer.trace import Trace
 from tests.helpers.foreign.captures import (

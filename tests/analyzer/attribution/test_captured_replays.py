@@ -265,7 +265,7 @@ def test_what_is_exported_is_read_back_with_the_same_paths(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("seed", range(20))
 def test_damaged_references_in_a_file_break_nothing(seed: int) -> None:
-    from decodescope.analyzer.reference import (
+    from decodescope.analyzer.schema.graph_reference import (
         REFERENCE_KEY,
         CapturedGraph,
         GraphReference,

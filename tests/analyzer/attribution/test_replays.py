@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.attribution.range_tree import GRAPH_REPLAY
-from decodescope.analyzer.reference import REFERENCE_KEY, GraphReference, ReferenceOp
 from decodescope.analyzer.reports.reference_ops import reference_from
+from decodescope.analyzer.schema.graph_reference import REFERENCE_KEY, GraphReference, ReferenceOp
 from decodescope.analyzer.schema.report import Attribution, Report
 from decodescope.analyzer.trace import OperatorWork
 from tests.helpers.kineto_events import DATA, Event, call, codes, op, span, trace_of

@@ -15,8 +15,8 @@ from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.chrome.events import microseconds
 from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.reference import GraphReference, ReferenceOp
 from decodescope.analyzer.reports.reference_ops import reference_from
+from decodescope.analyzer.schema.graph_reference import GraphReference, ReferenceOp
 from decodescope.analyzer.timing.gaps import HOST_WAIT
 from tests.helpers.kineto_events import DATA, PID, Event, call, event, op, span, trace_of
 from tests.helpers.rich_report import CAPTURE, ELEMENTWISE

@@ -5,14 +5,14 @@ import html
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.formatting import UNKNOWN, flops_rate, signed_duration
 from decodescope.analyzer.html.page import (
     breakable,
     share,
 )
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.comparison_report import Interval, SpeedRatio
-from decodescope.analyzer.views.words import speed_text
+from decodescope.analyzer.text.formatting import UNKNOWN, flops_rate, signed_duration
+from decodescope.analyzer.text.plain import plain_line
+from decodescope.analyzer.vocabulary.words import speed_text
 
 
 def test_figures_as_text() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from decodescope.analyzer import load
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.protocol import TraceReady
+from decodescope.analyzer.protocol.messages import TraceReady
 from decodescope.analyzer.readers import byte_source
 from decodescope.analyzer.recordings.frames import MAGIC, VERSION
 from tests.helpers.kineto_events import document, op, read

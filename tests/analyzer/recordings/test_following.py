@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError, TraceError
-from decodescope.analyzer.files import GrowingFile, growing_file
-from decodescope.analyzer.protocol import Log, State, Stats
+from decodescope.analyzer.io.files import GrowingFile, growing_file
+from decodescope.analyzer.protocol.messages import Log, State, Stats
 from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
 from decodescope.analyzer.recordings.frames import HEADER, MessageFrame, encoded
 from decodescope.analyzer.recordings.recording import Recording, read_recording
@@ -30,7 +30,7 @@ DATA = HEADER + b"".join(FRAMES)
 WRITE_AND_WAIT = """
 import sys
 from pathlib import Path
-from decodescope.analyzer.protocol import Log
+from decodescope.analyzer.protocol.messages import Log
 from decodescope.analyzer.recordings.writer import RecordingWriter
 
 writer = RecordingWriter(Path(sys.argv[1]))

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.protocol import Bye, Hello, Log, Progress, State, Stats, TraceReady
+from decodescope.analyzer.protocol.messages import (
+    Bye,
+    Hello,
+    Log,
+    Progress,
+    State,
+    Stats,
+    TraceReady,
+)
 from decodescope.analyzer.recordings.bundled import recording_head
 from decodescope.analyzer.recordings.recording import Mark, read_recording
 from tests.helpers.recordings import hello, record, stats, window

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import TraceError
-from decodescope.analyzer.protocol import PROTOCOL_VERSION, Bye, Hello, State
+from decodescope.analyzer.protocol.messages import PROTOCOL_VERSION, Bye, Hello, State
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.recordings.frames import HEADER, MAGIC, VERSION, MessageFrame, encoded

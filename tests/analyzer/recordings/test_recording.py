@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError, TraceError
-from decodescope.analyzer.protocol import Bye, Log, Progress, State, Stats, TraceReady
+from decodescope.analyzer.protocol.messages import Bye, Log, Progress, State, Stats, TraceReady
 from decodescope.analyzer.readers.reading import load
 from decodescope.analyzer.recordings.recording import read_recording
 from decodescope.analyzer.recordings.writer import RecordingWriter

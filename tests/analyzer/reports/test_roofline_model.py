@@ -4,10 +4,10 @@ import msgspec
 import pytest
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.roofline_model import roofline_model
 from decodescope.analyzer.reports.step_bandwidths import live_bandwidth, window_bandwidths
+from decodescope.analyzer.text.formatting import duration
 from tests.helpers import scripted
 
 

@@ -13,7 +13,7 @@ from decodescope.analyzer.exporting import html_page
 from decodescope.analyzer.schema.waiting_report import RankWaiting
 from decodescope.analyzer.trace import Trace
 from decodescope.analyzer.views.report_table import report_table
-from decodescope.analyzer.views.words import straggler_text
+from decodescope.analyzer.vocabulary.words import straggler_text
 from tests.helpers.kineto_events import call, op, read, trace_of
 from tests.helpers.ranks.runs import (
     BASE,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.reference import GraphReference, ReferenceOp
 from decodescope.analyzer.roofline.roofline import UNKNOWN, op_work
+from decodescope.analyzer.schema.graph_reference import GraphReference, ReferenceOp
 from decodescope.analyzer.schema.kernel_report import KernelReport, Roofline
 from decodescope.analyzer.trace import OperatorWork, Trace
 from tests.helpers.kineto_events import Event, call, op, span, trace_of

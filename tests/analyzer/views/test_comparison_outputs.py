@@ -10,13 +10,13 @@ from rich.cells import cell_len
 from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.diff import diff_reports
 from decodescope.analyzer.comparing.regression_gate import check_baseline, gate_diff, read_baseline
-from decodescope.analyzer.formatting import UNKNOWN, ratio_text
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.comparison_report import Change, Comparison, Diff
 from decodescope.analyzer.schema.report import Finding, Source
+from decodescope.analyzer.text.formatting import UNKNOWN, ratio_text
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_markdown import comparison_markdown
 from decodescope.analyzer.views.comparison_table import comparison_table
-from decodescope.analyzer.views.words import change_text
+from decodescope.analyzer.vocabulary.words import change_text
 from tests.helpers.comparison_reports import capture_of, range_of, runs_of, step_of, window_of
 from tests.helpers.rich_report import text_of
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.csv_export import render_csv
 from tests.helpers.hostile import HOSTILE, SHOWN, anything
 from tests.helpers.html_samples import sample_analysis

@@ -7,11 +7,11 @@ import msgspec
 from markdown_it import MarkdownIt
 
 from decodescope.analyzer.comparing.diff import diff_reports
-from decodescope.analyzer.formatting import UNKNOWN
 from decodescope.analyzer.html.report_page import html_report
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.comparison_report import Diff, Pair
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.text.formatting import UNKNOWN
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_markdown import comparison_markdown
 from decodescope.analyzer.views.comparison_table import comparison_table
 from decodescope.analyzer.views.pair_sections import Section

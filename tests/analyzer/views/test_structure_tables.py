@@ -17,11 +17,11 @@ from decodescope.analyzer.html.report_page import VariantView, html_report
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.structure_report import RoleReport, StructureReport
 from decodescope.analyzer.structure.name_rules import ROLES, rules_with
-from decodescope.analyzer.views.class_colors import FAMILY_COLORS, ROLE_FAMILIES
 from decodescope.analyzer.views.csv_export import render_csv
 from decodescope.analyzer.views.report_table import report_table
 from decodescope.analyzer.views.structure_tables import roles_table
-from decodescope.analyzer.views.words import layers_words
+from decodescope.analyzer.vocabulary.class_colors import FAMILY_COLORS, ROLE_FAMILIES
+from decodescope.analyzer.vocabulary.words import layers_words
 from tests.helpers.foreign.layered import held_up, slow_layered
 from tests.helpers.hostile import HOSTILE, unsafe
 

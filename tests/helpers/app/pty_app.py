@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from decodescope.analyzer.protocol import State
+from decodescope.analyzer.protocol.messages import State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.sources import LiveSource

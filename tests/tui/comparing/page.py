@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from decodescope.analyzer.protocol import Heartbeat, State
+from decodescope.analyzer.protocol.messages import Heartbeat, State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import LiveSource, TraceSource
 from decodescope.tui.pages.all_pages import PAGES

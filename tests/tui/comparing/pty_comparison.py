@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from decodescope.analyzer.comparing.messages import ComparisonConfig, ComparisonProgress
-from decodescope.analyzer.protocol import State
+from decodescope.analyzer.protocol.messages import State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import LiveSource
 from tests.helpers.scripted import ScriptedLink, hello

@@ -12,7 +12,7 @@ from decodescope.analyzer.comparing.messages import (
     RunMeasured,
 )
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.protocol import Bye
+from decodescope.analyzer.protocol.messages import Bye
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.schema.report import Observer, Report, WaterfallPart

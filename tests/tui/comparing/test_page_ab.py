@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.comparing.messages import ComparisonDone, RoundCompared
-from decodescope.analyzer.protocol import Bye, Failure, Pause, Resume
+from decodescope.analyzer.protocol.messages import Bye, Failure, Pause, Resume
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.tui.link.base import WorkerDied
 from decodescope.tui.model.feed import open_feed

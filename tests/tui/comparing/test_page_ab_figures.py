@@ -9,7 +9,7 @@ from decodescope.analyzer.comparing.messages import (
     ComparisonProgress,
     RunMeasured,
 )
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.views.sides import sides_of, waterfalls_of
 from decodescope.tui.model.comparing import NO_COMPARISON, MeasuredRun
 from decodescope.tui.panels.comparing.waterfalls import bar_parts

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from decodescope.analyzer import analyze, analyze_ranks, load
-from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.text.formatting import duration
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.describe import describe
 from decodescope.tui.model.picks import KernelPick, OpPick, Selection, SpanPick

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol import Settings
+from decodescope.analyzer.protocol.messages import Settings
 from decodescope.tui.model.keymap import read_keymap
 from decodescope.tui.model.memory import RECENT_FILES, Memory
 

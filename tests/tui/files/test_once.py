@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol import Bye, Failure, State
+from decodescope.analyzer.protocol.messages import Bye, Failure, State
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.protocol import Pause, Resume
+from decodescope.analyzer.protocol.messages import Pause, Resume
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui import library
 from decodescope.tui.model.memory import Memory

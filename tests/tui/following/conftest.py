@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.protocol import State
+from decodescope.analyzer.protocol.messages import State
 from tests.helpers.scripted import hello, stats
 from tests.tui.following.run import Run
 

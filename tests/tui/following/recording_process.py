@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from decodescope.analyzer.protocol import State
+from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from tests.helpers.scripted import hello, ready, stats, write_trace
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from decodescope.analyzer.files import growing_file
+from decodescope.analyzer.io.files import growing_file
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.link.following import FollowLink, replay_link
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from decodescope.analyzer.protocol import Failure, State
+from decodescope.analyzer.protocol.messages import Failure, State
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model import view
 from decodescope.tui.model.sources import ReplaySource

@@ -8,8 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.files import GrowingFile
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.io.files import GrowingFile
+from decodescope.analyzer.protocol.messages import (
     Bye,
     Failure,
     Heartbeat,

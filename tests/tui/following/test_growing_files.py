@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.files import growing_file, names_of
-from decodescope.analyzer.output_paths import check_writable
-from decodescope.analyzer.protocol import State
+from decodescope.analyzer.io.files import growing_file, names_of
+from decodescope.analyzer.io.output_paths import check_writable
+from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.recordings.bundled import bundled_recordings, recording_head
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from decodescope.tui.app import DecodescopeApp

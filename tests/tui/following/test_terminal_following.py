@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.files import growing_file
+from decodescope.analyzer.io.files import growing_file
 from decodescope.analyzer.recordings.recording import read_recording
 from tests.helpers.app.terminal import PATIENCE_S, ROOT, Terminal, restored
 

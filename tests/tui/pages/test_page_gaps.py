@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.gap import gap_lines
 from decodescope.tui.model.picks import GapFilter, GapPick, Selection

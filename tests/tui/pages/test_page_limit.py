@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.formatting import duration, percent, signed_duration
-from decodescope.analyzer.protocol import State
+from decodescope.analyzer.protocol.messages import State
 from decodescope.analyzer.reports.roofline_model import roofline_model
 from decodescope.analyzer.schema.report import WaterfallPart
+from decodescope.analyzer.text.formatting import duration, percent, signed_duration
 from decodescope.tui.model.picks import KernelPick, Selection
 from decodescope.tui.model.view import Moment
 from decodescope.tui.panels.limit.bandwidths import BandwidthPanel

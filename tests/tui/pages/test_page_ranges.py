@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decodescope.analyzer.formatting import count, duration
+from decodescope.analyzer.text.formatting import count, duration
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.range import range_lines
 from decodescope.tui.model.picks import RangePick, Selection

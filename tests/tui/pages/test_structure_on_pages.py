@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.chrome.export import export_chrome
-from decodescope.analyzer.formatting import duration, percent
 from decodescope.analyzer.lanes.build import find_lanes
 from decodescope.analyzer.structure.name_rules import ROLES
+from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.gap import gap_lines
 from decodescope.tui.model.details.kernel import kernel_lines, op_lines

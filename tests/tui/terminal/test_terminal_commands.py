@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from decodescope.analyzer.protocol import Failure
+from decodescope.analyzer.protocol.messages import Failure
 from decodescope.analyzer.recordings.writer import RecordingWriter
 from tests.helpers.app.terminal import ROOT, Terminal, restored
 from tests.helpers.hostile import (

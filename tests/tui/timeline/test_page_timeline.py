@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.text.formatting import duration
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.picks import GapPick, OpPick, SpanPick
 from decodescope.tui.model.sources import TraceSource

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.framing import encode_frame
+from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
     Bye,
     ChangeSettings,
@@ -19,7 +20,6 @@ from decodescope.analyzer.protocol import (
     Settings,
     State,
     Stats,
-    encode_frame,
 )
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.link.base import WorkerDied

@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.framing import FrameDecoder
+from decodescope.analyzer.protocol.messages import (
     PROTOCOL_VERSION,
     Bye,
     CaptureTrace,
     Failure,
-    FrameDecoder,
     Hello,
     Pause,
     Progress,
@@ -175,7 +175,7 @@ async def test_a_worker_ends_when_the_app_is_gone(checkpoint, tmp_path):
     """The process that holds the other end is killed: the worker must not outlive it."""
     script = (
         "import asyncio, sys, msgspec\n"
-        "from decodescope.analyzer.protocol import Stats, WorkerConfig\n"
+        "from decodescope.analyzer.protocol.messages import Stats, WorkerConfig\n"
         "from decodescope.tui.link.worker import WorkerLink\n"
         "async def main():\n"
         "    link = WorkerLink(msgspec.json.decode(sys.argv[1], type=WorkerConfig))\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.claims.bench import comparable_with
 from decodescope.variants.claims.decode import kernl_fp8, megakernels, peers
 from decodescope.variants.claims.decode.kernl_fp8 import measure_fp8

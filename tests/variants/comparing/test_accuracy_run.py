@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants import registry
 from decodescope.variants.comparing import accuracy_run
 from decodescope.variants.comparing.accuracy_run import score_variants

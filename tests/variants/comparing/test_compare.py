@@ -17,7 +17,7 @@ from decodescope.analyzer.comparing.messages import (
 )
 from decodescope.analyzer.comparing.regression_gate import Baseline, read_baseline
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.report import Finding, Health, Observer, Verdict
 from decodescope.analyzer.schema.run_report import Accuracy, Bandwidth, RunReport, StepTimes
 from decodescope.variants import registry

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from decodescope.analyzer.errors import InputError, InternalError, MissingRequirement
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.comparing import process as compare_child
 from decodescope.variants.comparing.jobs import AccuracyDone, AccuracyJob, RunJob
@@ -20,7 +20,7 @@ from tests.helpers.processes import alive, gone
 JOB = AccuracyJob(WorkerConfig(variant="eager", batch=1, tokens=4), ("eager", "other"), "text\n")
 CHILD = """
 import os, signal, subprocess, sys, time
-from decodescope.analyzer.protocol import Failure, Progress, encode_frame
+from decodescope.analyzer.protocol.messages import Failure, Progress, encode_frame
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.comparing.jobs import AccuracyDone
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from decodescope.analyzer.comparing.messages import ComparisonEvent, ComparisonProgress
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
 from tests.helpers.processes import children, gone

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import torch
 
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.comparing.accuracy_run import score_variants
 from decodescope.variants.comparing.command import CompareRequest, compare_variants
 

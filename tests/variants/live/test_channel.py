@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol import (
-    MAX_FRAME_BYTES,
+from decodescope.analyzer.protocol.framing import MAX_FRAME_BYTES, FrameDecoder, encode_frame
+from decodescope.analyzer.protocol.messages import (
     AppMessage,
     Bye,
     CaptureTrace,
     Failure,
-    FrameDecoder,
     Heartbeat,
     Log,
     Pause,
@@ -28,7 +27,6 @@ from decodescope.analyzer.protocol import (
     Stats,
     SwitchVariant,
     WorkerMessage,
-    encode_frame,
 )
 from decodescope.variants.live.channel import Channel, ChannelClosed
 

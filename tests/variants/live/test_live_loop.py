@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     AppMessage,
     CaptureTrace,
     Failure,

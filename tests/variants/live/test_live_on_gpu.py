@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import torch
 
-from decodescope.analyzer.meters import open_meters
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.machine.meters import open_meters
+from decodescope.analyzer.protocol.messages import (
     AppMessage,
     CaptureTrace,
     ChangeSettings,

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from safetensors import safe_open
 
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import DecodescopeError, MissingRequirement, ModelError
-from decodescope.analyzer.protocol import Hello, WorkerConfig
+from decodescope.analyzer.protocol.messages import Hello, WorkerConfig
 from decodescope.analyzer.schema.report import SamplingSettings
 from decodescope.variants import registry
 from decodescope.variants.live.session import TorchSession

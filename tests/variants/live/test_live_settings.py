@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     CaptureTrace,
     ChangeSettings,
     Failure,

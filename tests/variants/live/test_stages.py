@@ -1,6 +1,6 @@
 """Slow stages are announced with the time that they took before."""
 
-from decodescope.analyzer.protocol import Progress
+from decodescope.analyzer.protocol.messages import Progress
 from decodescope.variants.live.stages import Stages
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.live import session, worker
 from decodescope.variants.live.channel import Channel
 

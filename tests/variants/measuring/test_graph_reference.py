@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import ModelError
 from decodescope.variants.measuring.graph_reference import capture_reference, try_reference
 from decodescope.variants.measuring.window import Subject

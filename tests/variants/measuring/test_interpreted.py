@@ -16,7 +16,7 @@ from decodescope.analyzer.comparing.comparison import compare_runs
 from decodescope.analyzer.comparing.regression_gate import read_baseline
 from decodescope.analyzer.errors import InputError, MissingRequirement
 from decodescope.analyzer.html.report_page import html_report
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport
 from decodescope.analyzer.views.comparison_markdown import comparison_markdown

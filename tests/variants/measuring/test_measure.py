@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.variants.measuring.measure import measure_run, phases
 from decodescope.variants.measuring.window import Subject
 from decodescope.variants.model.prompts import make_prompt

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.variants.doctor import doctor
 from decodescope.variants.machine.environment import choose_device, environment

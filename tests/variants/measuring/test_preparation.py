@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from decodescope.analyzer.comparing.comparability import workload_differences
 from decodescope.analyzer.errors import DecodescopeError, InputError, ModelError
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants import registry
 from decodescope.variants.measuring.preparation import prepare

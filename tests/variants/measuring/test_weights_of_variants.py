@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from decodescope.analyzer.errors import MissingRequirement, ModelError
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants import registry
 from decodescope.variants.live.session import TorchSession
 from decodescope.variants.measuring import preparation

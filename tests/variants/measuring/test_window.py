@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.profiler import profiler
 
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.variants.measuring.window import WindowPlan, capture_window, window_plan
 from tests.helpers.kineto_events import document, op
 from tests.helpers.recordings import capture

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from decodescope.analyzer.errors import DecodescopeError, ModelError
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.model.loading import load_model

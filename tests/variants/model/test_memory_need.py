@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from decodescope.analyzer.errors import MissingRequirement, ModelError
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.model import memory_need
 from decodescope.variants.model.memory_need import model_bytes, require_memory

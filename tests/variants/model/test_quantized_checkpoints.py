@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import hub as transformers_hub
 
 from decodescope.analyzer.errors import InputError, MissingRequirement
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.comparing.accuracy_run import score_variants
 from decodescope.variants.measuring.preparation import prepare, require_weights
 from decodescope.variants.measuring.run import run_variant

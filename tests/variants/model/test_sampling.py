@@ -11,9 +11,9 @@ from msgspec import structs
 
 from decodescope.analyzer.comparing.comparability import workload_differences
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.formatting import sampling_words
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.analyzer.text.formatting import sampling_words
 from decodescope.kernels.sampling.reference import choose_reference
 from decodescope.variants.measuring.request import read_request
 from decodescope.variants.model.workload import DecodeWorkload, default_dtype

@@ -6,7 +6,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.claims.decode.measuring import tolerance_of
 from decodescope.variants.comparing.accuracy_run import score_variants
 from decodescope.variants.measuring.run import run_variant

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import UNKNOWN, duration, percent
 from decodescope.analyzer.roofline.advice import gap_advice
 from decodescope.analyzer.schema.report import GapReport
-from decodescope.analyzer.views.words import CPU_GAP_MEANINGS, GAP_MEANINGS, device_words
+from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent
+from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS, device_words
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 

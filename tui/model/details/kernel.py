@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
+from decodescope.analyzer.schema.launch_report import Percentiles
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     bytes_size,
     count,
@@ -12,10 +15,7 @@ from decodescope.analyzer.formatting import (
     percent,
     significant,
 )
-from decodescope.analyzer.schema.kernel_report import KernelReport, LaunchShape
-from decodescope.analyzer.schema.launch_report import Percentiles
-from decodescope.analyzer.views.mangled import readable_kernel
-from decodescope.analyzer.views.words import device_words
+from decodescope.analyzer.vocabulary.words import device_words
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.details.roles import kernel_role_lines, op_role_lines
 from decodescope.tui.model.details.waiting import kernel_waiting_lines, op_waiting_lines

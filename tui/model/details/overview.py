@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.views.words import bound_words, layers_words, straggler_text
+from decodescope.analyzer.vocabulary.words import bound_words, layers_words, straggler_text
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 

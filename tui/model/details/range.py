@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.formatting import count, duration, percent
+from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.schema.report import RangeReport, Report
-from decodescope.analyzer.views.kernel_names import short_kernels
-from decodescope.analyzer.views.words import INFERRED_NOTE, ops_word
+from decodescope.analyzer.text.formatting import count, duration, percent
+from decodescope.analyzer.vocabulary.words import INFERRED_NOTE, ops_word
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.details.roles import range_role_lines
 from decodescope.tui.model.view import Window

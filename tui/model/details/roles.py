@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import count, percent
+from decodescope.analyzer.text.formatting import count, percent
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.formatting import count, duration, percent
-from decodescope.analyzer.views.mangled import readable_kernel
+from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.formatting import count, duration, percent
-from decodescope.analyzer.views.words import device_words
+from decodescope.analyzer.text.formatting import count, duration, percent
+from decodescope.analyzer.vocabulary.words import device_words
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 

@@ -4,9 +4,9 @@ from typing import ClassVar
 
 from rich.style import Style
 
-from decodescope.analyzer.formatting import microseconds
 from decodescope.analyzer.schema.comparison_report import Change, Pair
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.text.formatting import microseconds
 from decodescope.analyzer.views.sides import Side, pair_with_first, sides_of
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View

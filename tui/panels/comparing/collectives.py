@@ -2,10 +2,10 @@
 
 from collections.abc import Hashable
 
-from decodescope.analyzer.formatting import bytes_size, count, duration
 from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.schema.waiting_report import CollectiveReport
-from decodescope.analyzer.views.words import member_word
+from decodescope.analyzer.text.formatting import bytes_size, count, duration
+from decodescope.analyzer.vocabulary.words import member_word
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.sheet import Empty

@@ -3,11 +3,11 @@
 from functools import partial
 
 from decodescope.analyzer.comparing.kernel_changes import KernelChange, kernel_changes
-from decodescope.analyzer.formatting import microseconds, number
+from decodescope.analyzer.names.kernel_names import ShortNames
 from decodescope.analyzer.schema.comparison_report import Pair
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.views.kernel_names import ShortNames
-from decodescope.analyzer.views.words import change_text
+from decodescope.analyzer.text.formatting import microseconds, number
+from decodescope.analyzer.vocabulary.words import change_text
 from decodescope.tui.panels.comparing.changes import (
     ChangesTable,
     changed_to,

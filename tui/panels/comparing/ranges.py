@@ -2,11 +2,11 @@
 
 from collections.abc import Hashable
 
-from decodescope.analyzer.formatting import microseconds
 from decodescope.analyzer.schema.comparison_report import Pair
 from decodescope.analyzer.schema.report import Report
+from decodescope.analyzer.text.formatting import microseconds
 from decodescope.analyzer.views.range_rows import RangeRow, range_rows
-from decodescope.analyzer.views.words import change_text
+from decodescope.analyzer.vocabulary.words import change_text
 from decodescope.tui.panels.comparing.changes import (
     ChangesTable,
     changed_to,

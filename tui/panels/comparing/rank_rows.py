@@ -4,10 +4,10 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from decodescope.analyzer.formatting import duration, percent
 from decodescope.analyzer.reports.per_step import communication_fraction
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.waiting_report import RankWaiting, WaitingReport
+from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.tui.model.candidates import Candidate
 from decodescope.tui.panels.table_fields import Field, dim, plain, table_of
 from decodescope.tui.panels.table_rows import Cell, Column, Records

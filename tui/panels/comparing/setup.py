@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 
-from decodescope.analyzer.formatting import UNKNOWN, rate
+from decodescope.analyzer.text.formatting import UNKNOWN, rate
 from decodescope.tui.commands import Command
 from decodescope.tui.model.candidates import Candidate, candidates
 from decodescope.tui.model.comparing import ComparisonState

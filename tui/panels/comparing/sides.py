@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Hashable
 
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.schema.comparison_report import Comparison, SpeedRatio
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     interval_text,
     milliseconds,
@@ -12,9 +13,8 @@ from decodescope.analyzer.formatting import (
     ratio_text,
     significant,
 )
-from decodescope.analyzer.schema.comparison_report import Comparison, SpeedRatio
 from decodescope.analyzer.views.sides import Side, sides_of
-from decodescope.analyzer.views.words import verdict_words
+from decodescope.analyzer.vocabulary.words import verdict_words
 from decodescope.tui.model.view import Kind, Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison

@@ -2,9 +2,9 @@
 
 from collections.abc import Hashable
 
-from decodescope.analyzer.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.schema.waiting_report import SkewReport, StepSkew
-from decodescope.analyzer.views.words import member_word
+from decodescope.analyzer.text.formatting import UNKNOWN, count, duration
+from decodescope.analyzer.vocabulary.words import member_word
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import SpanPick
 from decodescope.tui.model.view import Moment, View, Window

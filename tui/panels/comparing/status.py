@@ -6,12 +6,12 @@ from typing import Literal
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.formatting import age
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.waiting_report import WaitingReport
+from decodescope.analyzer.text.formatting import age
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.views.comparison_sections import summary_of
-from decodescope.analyzer.views.words import straggler_text
+from decodescope.analyzer.vocabulary.words import straggler_text
 from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel

@@ -2,11 +2,11 @@
 
 from collections.abc import Hashable
 
-from decodescope.analyzer.formatting import count
 from decodescope.analyzer.schema.comparison_report import Change, Pair
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.step_change_report import StepPartChange
-from decodescope.analyzer.views.words import (
+from decodescope.analyzer.text.formatting import count
+from decodescope.analyzer.vocabulary.words import (
     change_text,
     exact_change,
     exact_microseconds,

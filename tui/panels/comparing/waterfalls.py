@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.formatting import duration, signed_duration
-from decodescope.analyzer.views.class_colors import PART_LETTERS
+from decodescope.analyzer.text.formatting import duration, signed_duration
 from decodescope.analyzer.views.sides import Bar, Waterfalls, sides_of, waterfalls_of
-from decodescope.analyzer.views.words import part_words
+from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
+from decodescope.analyzer.vocabulary.words import part_words
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from textual import events
 
-from decodescope.analyzer.formatting import UNKNOWN, count, duration, percent
 from decodescope.analyzer.schema.report import GapTotal, Report
-from decodescope.analyzer.views.class_colors import GAP_LETTERS
+from decodescope.analyzer.text.formatting import UNKNOWN, count, duration, percent
+from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import GapFilter
 from decodescope.tui.model.view import Moment, View, Window

@@ -4,12 +4,12 @@ import re
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import UNKNOWN, count, duration
+from decodescope.analyzer.names.kernel_names import ShortNames
+from decodescope.analyzer.names.names import cut_middle, cut_start
 from decodescope.analyzer.schema.report import GapReport
-from decodescope.analyzer.views.class_colors import GAP_LETTERS
-from decodescope.analyzer.views.kernel_names import ShortNames
-from decodescope.analyzer.views.names import cut_middle, cut_start
-from decodescope.analyzer.views.words import device_words
+from decodescope.analyzer.text.formatting import UNKNOWN, count, duration
+from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
+from decodescope.analyzer.vocabulary.words import device_words
 from decodescope.tui.model.picks import GapFilter, GapPick, Pick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.gaps.classes import no_gaps

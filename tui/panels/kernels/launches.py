@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import UNKNOWN, extent_text, microseconds
-from decodescope.analyzer.views.names import cut_middle
+from decodescope.analyzer.names.names import cut_middle
+from decodescope.analyzer.text.formatting import UNKNOWN, extent_text, microseconds
 from decodescope.tui.panels.kernels.rows import blocks_of
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
 from decodescope.tui.style.palette import Inks

@@ -4,7 +4,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import (
+from decodescope.analyzer.names.kernel_names import ShortNames
+from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.schema.kernel_report import KernelReport
+from decodescope.analyzer.text.formatting import (
     UNKNOWN,
     extent_text,
     microseconds,
@@ -12,10 +15,7 @@ from decodescope.analyzer.formatting import (
     percent,
     significant,
 )
-from decodescope.analyzer.schema.kernel_report import KernelReport
-from decodescope.analyzer.views.class_colors import FAMILY_LETTERS
-from decodescope.analyzer.views.kernel_names import ShortNames
-from decodescope.analyzer.views.mangled import readable_kernel
+from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.panels.table_rows import Cell, Column, Rows
 from decodescope.tui.style.glyphs import Glyphs, horizontal_bar
 from decodescope.tui.style.palette import Inks

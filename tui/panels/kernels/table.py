@@ -3,8 +3,8 @@
 from collections.abc import Hashable
 from typing import ClassVar
 
+from decodescope.analyzer.names.names import shorten_kernel
 from decodescope.analyzer.schema.kernel_report import KernelReport
-from decodescope.analyzer.views.names import shorten_kernel
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import KernelPick, OpPick, Pick
 from decodescope.tui.model.view import Moment, View, Window

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.formatting import UNKNOWN, duration, percent, significant
 from decodescope.analyzer.reports.step_bandwidths import (
     StepBandwidth,
     live_bandwidth,
     window_bandwidths,
 )
+from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent, significant
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine

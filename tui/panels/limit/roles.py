@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from decodescope.analyzer.formatting import count, duration, percent
 from decodescope.analyzer.schema.structure_report import RoleReport
-from decodescope.analyzer.views.class_colors import FAMILY_LETTERS, ROLE_FAMILIES
-from decodescope.analyzer.views.words import (
+from decodescope.analyzer.text.formatting import count, duration, percent
+from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, ROLE_FAMILIES
+from decodescope.analyzer.vocabulary.words import (
     ROLE_KNOWN_BY,
     layers_words,
     role_limit,

@@ -8,9 +8,9 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual import events
 
-from decodescope.analyzer.formatting import flops_rate, percent, significant
-from decodescope.analyzer.views.class_colors import FAMILY_LETTERS
-from decodescope.analyzer.views.names import shorten_kernel
+from decodescope.analyzer.names.names import shorten_kernel
+from decodescope.analyzer.text.formatting import flops_rate, percent, significant
+from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS
 from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import KernelPick
 from decodescope.tui.model.view import Moment, View, Window

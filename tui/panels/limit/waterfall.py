@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from decodescope.analyzer.formatting import duration, percent, signed_duration
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
-from decodescope.analyzer.views.class_colors import PART_LETTERS
-from decodescope.analyzer.views.words import CPU_GAP_MEANINGS, GAP_MEANINGS, part_words
+from decodescope.analyzer.text.formatting import duration, percent, signed_duration
+from decodescope.analyzer.vocabulary.class_colors import PART_LETTERS
+from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS, part_words
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine

@@ -8,8 +8,8 @@ import numpy as np
 from rich.cells import cell_len
 from rich.style import Style
 
-from decodescope.analyzer.formatting import TIME_UNITS, duration
-from decodescope.analyzer.views.class_colors import (
+from decodescope.analyzer.text.formatting import TIME_UNITS, duration
+from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,
     FAMILY_LETTERS,
     GAP_COLORS,

@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.style import Style
 
-from decodescope.analyzer.formatting import duration
 from decodescope.analyzer.lanes.host import HOST_KINDS
 from decodescope.analyzer.lanes.lane import Lane, LaneColumns, LaneKind
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.names.names import cut_middle, shorten_kernel
 from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.text.formatting import duration
+from decodescope.analyzer.text.plain import plain_line
 from decodescope.analyzer.timing.op_families import FAMILIES
 from decodescope.analyzer.trace import Int64s
-from decodescope.analyzer.views.class_colors import FAMILY_LETTERS, GAP_LETTERS
-from decodescope.analyzer.views.names import cut_middle, shorten_kernel
+from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
 from decodescope.tui.model.timeline import Look
 from decodescope.tui.panels.sheet import Row
 from decodescope.tui.panels.timeline.cells import Cells, bar_cells, gap_cells

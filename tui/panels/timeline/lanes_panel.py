@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from decodescope.analyzer.formatting import duration, significant
+from decodescope.analyzer.text.formatting import duration, significant
 from decodescope.tui.model.picks import NOTHING, Pick, Selection
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel

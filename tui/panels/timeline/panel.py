@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual import events
 
-from decodescope.analyzer.formatting import duration
+from decodescope.analyzer.text.formatting import duration
 from decodescope.tui.model.picks import GapPick, KernelPick, OpPick, Pick, RangePick, SpanPick
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
 from decodescope.tui.panels.prompt import Prompt

@@ -5,7 +5,7 @@ from functools import cache
 
 import torch
 
-from decodescope.analyzer.formatting import bytes_size, percent
+from decodescope.analyzer.text.formatting import bytes_size, percent
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims.claim import Claim, Measured, Setup
 from decodescope.variants.claims.decode.kernl import LLAMA_2, SOURCE

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from decodescope.analyzer.comparing.messages import ComparisonEvent, ComparisonProgress, RunMeasured
 from decodescope.analyzer.errors import DecodescopeError
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.analyzer.roofline.waterfall import busy_time_ns
 from decodescope.analyzer.schema.comparison_report import Comparison
 from decodescope.analyzer.schema.run_report import RunReport

@@ -1,6 +1,6 @@
 """Rows of decode races: tokens per second beside a published figure, and how near its bound."""
 
-from decodescope.analyzer.formatting import duration, number, percent
+from decodescope.analyzer.text.formatting import duration, number, percent
 from decodescope.variants.claims.report import EntrantFigures, Race, Row
 from decodescope.variants.claims.rows import gpu_share
 

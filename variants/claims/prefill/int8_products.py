@@ -12,7 +12,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 
-from decodescope.analyzer.formatting import bytes_size, percent
+from decodescope.analyzer.text.formatting import bytes_size, percent
 from decodescope.kernels.host.launch import Launch
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.host.quantize import quantized_rows

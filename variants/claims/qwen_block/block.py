@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.formatting import duration
-from decodescope.analyzer.protocol import WorkerConfig
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
+from decodescope.analyzer.protocol.messages import WorkerConfig
+from decodescope.analyzer.text.formatting import duration
 from decodescope.kernels.device.overlap import can_overlap
 from decodescope.variants.bench.attention_block import (
     EagerBlock,

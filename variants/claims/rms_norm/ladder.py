@@ -8,7 +8,7 @@ from functools import partial
 import torch
 
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.formatting import bytes_size, percent
+from decodescope.analyzer.text.formatting import bytes_size, percent
 from decodescope.kernels.host.weights import Norm
 from decodescope.kernels.ops.rms_norm import RmsNorm, rms_norm_reference
 from decodescope.kernels.ops.rms_norm_rungs import Hint, RmsNormLooped, RmsNormRows, RowTile

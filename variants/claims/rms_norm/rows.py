@@ -6,7 +6,7 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from decodescope.analyzer.errors import MissingRequirement
-from decodescope.analyzer.formatting import bytes_size, duration, percent, ratio_text
+from decodescope.analyzer.text.formatting import bytes_size, duration, percent, ratio_text
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims.report import EntrantFigures, Race, Row, Source
 from decodescope.variants.claims.rows import share_of_peak

@@ -8,8 +8,8 @@ from functools import partial
 import torch
 from msgspec import structs
 
-from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.formatting import duration, percent
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
+from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.variants.bench.attention_block import (
     EagerBlock,
     FixedCache,

@@ -7,7 +7,7 @@ from time import perf_counter_ns
 
 import triton
 
-from decodescope.analyzer.work_folders import WorkFolder
+from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.kernels.host.launch import Launch
 from decodescope.variants.bench.report import RoundSpread
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 
-from decodescope.analyzer.formatting import bytes_size, duration, significant
+from decodescope.analyzer.text.formatting import bytes_size, duration, significant
 from decodescope.kernels.host.operation import KernelOperation
 from decodescope.kernels.ops import split_k_gemm
 from decodescope.variants.bench.gemm_bench import TOKENS

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.variants.bench import kernel_bench
 from decodescope.variants.bench.attention_block import Subject, random_inputs
 from decodescope.variants.bench.report import BlockFigures, BlockTimes, RoundSpread

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from decodescope.analyzer import Analysis, analyze
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.variants.bench import kernel_bench
 from decodescope.variants.bench.report import RoundSpread
 from decodescope.variants.claims import traced

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.variants.machine import read_peak as read_peaks
 from decodescope.variants.machine.read_peak import ReadPeak, this_gpu

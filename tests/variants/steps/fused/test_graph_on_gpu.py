@@ -11,7 +11,7 @@ from torch.nn.functional import cosine_similarity
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.capture import ProfilerSession
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import SamplingSettings

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from decodescope.analyzer import analyze, load
-from decodescope.analyzer.protocol import (
+from decodescope.analyzer.protocol.messages import (
     AppMessage,
     Failure,
     Log,

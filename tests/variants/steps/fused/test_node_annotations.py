@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from decodescope.analyzer import Analysis, analyze
-from decodescope.analyzer.annotated_nodes import with_node_paths
 from decodescope.analyzer.attribution.node_replays import replay_sources
+from decodescope.analyzer.capture.annotated_nodes import with_node_paths
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes
-from decodescope.analyzer.reference import REFERENCE_KEY, GraphReference, ReferenceOp
+from decodescope.analyzer.schema.graph_reference import REFERENCE_KEY, GraphReference, ReferenceOp
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import LayerRanges
 from decodescope.variants.steps.fused.node_annotations import offered_by, torch_annotations

@@ -8,8 +8,8 @@ import torch
 
 from decodescope.analyzer import Analysis, analyze, load
 from decodescope.analyzer.attribution.node_replays import replay_sources
-from decodescope.analyzer.capture import ProfilerSession
-from decodescope.analyzer.reference import REFERENCE_KEY
+from decodescope.analyzer.capture.profiler_session import ProfilerSession
+from decodescope.analyzer.schema.graph_reference import REFERENCE_KEY
 from decodescope.variants.measuring.graph_reference import capture_reference
 from decodescope.variants.measuring.measure import measure_run
 from decodescope.variants.measuring.window import WINDOW_STEPS, Subject

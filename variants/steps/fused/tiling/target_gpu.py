@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 import decodescope
-from decodescope.analyzer.provenance import package_version
+from decodescope.analyzer.machine.provenance import package_version
 from decodescope.variants.machine.environment import driver_version
 
 

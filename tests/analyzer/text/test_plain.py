@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.plain import plain, plain_json, plain_line, plain_text
+from decodescope.analyzer.text.plain import plain, plain_json, plain_line, plain_text
 from tests.helpers.hostile import UNSAFE, anything
 
 

@@ -1,14 +1,5 @@
 """Verdicts, changes, layers, roles and parts of a step in words, the same in every output."""
 
-from decodescope.analyzer.formatting import (
-    UNKNOWN,
-    count,
-    duration,
-    interval_text,
-    percent,
-    ratio_text,
-    significant,
-)
 from decodescope.analyzer.schema.comparison_report import (
     Change,
     ChangeVerdict,
@@ -25,6 +16,15 @@ from decodescope.analyzer.schema.structure_report import (
     StructureReport,
 )
 from decodescope.analyzer.schema.waiting_report import WaitingReport
+from decodescope.analyzer.text.formatting import (
+    UNKNOWN,
+    count,
+    duration,
+    interval_text,
+    percent,
+    ratio_text,
+    significant,
+)
 
 _BOUND_WORDS = {"kernels": "kernels below the bandwidth", "unknown": "bound unknown"}
 _PART_WORDS = {

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.names.mangled import readable_kernel
 from decodescope.analyzer.schema.report import RangeReport
-from decodescope.analyzer.views.mangled import readable_kernel
+from decodescope.analyzer.text.plain import plain_line
 
 NOISE = re.compile(r"\(anonymous namespace\)::|<unnamed>::|\bat::native::|\bat::|\bc10::|^void ")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")

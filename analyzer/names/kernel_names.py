@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
-from decodescope.analyzer.views.mangled import readable_kernel
-from decodescope.analyzer.views.names import NOISE, cut_middle, shorten_kernel
+from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.names.names import NOISE, cut_middle, shorten_kernel
 
 # A number after "#", as the last resort, and something of the name before it.
 MIN_CELLS = 8

@@ -7,8 +7,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from decodescope.analyzer import analyze
-from decodescope.analyzer.views.kernel_names import MIN_CELLS, short_kernels
-from decodescope.analyzer.views.mangled import readable_kernel
+from decodescope.analyzer.names.kernel_names import MIN_CELLS, short_kernels
+from decodescope.analyzer.names.mangled import readable_kernel
 from decodescope.analyzer.views.work_tables import kernels_table
 from tests.helpers.hostile import anything
 from tests.helpers.kineto_events import op, trace_of

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from decodescope.analyzer.names.names import cut_middle, cut_start, range_rows, shorten_kernel
 from decodescope.analyzer.schema.report import RangeReport
-from decodescope.analyzer.views.names import cut_middle, cut_start, range_rows, shorten_kernel
 from tests.helpers.hostile import anything
 from tests.helpers.rich_report import ELEMENTWISE
 

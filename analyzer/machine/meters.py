@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from decodescope.analyzer.protocol import Meters
+from decodescope.analyzer.protocol.messages import Meters
 
 METERS_INTERVAL_S = 1.0
 # NVML's masks, worst first. Idling and clocks that somebody set are no throttling.

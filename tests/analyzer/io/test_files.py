@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.files import (
+from decodescope.analyzer.io.files import (
     GrowingFile,
     replacing_stream,
     write_atomically,
     write_json,
     write_new_file,
 )
-from decodescope.analyzer.output_paths import (
+from decodescope.analyzer.io.output_paths import (
     check_writable,
     check_writable_in,
     is_stdout,

@@ -9,10 +9,10 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch.profiler import profiler  # noqa: E402
 
-from decodescope.analyzer.capture import ProfilerSession, annotate  # noqa: E402
+from decodescope.analyzer.capture.profiler_session import ProfilerSession, annotate  # noqa: E402
 from decodescope.analyzer.errors import InputError  # noqa: E402
 from decodescope.analyzer.readers.reading import load  # noqa: E402
-from decodescope.analyzer.reference import GraphReference, ReferenceOp  # noqa: E402
+from decodescope.analyzer.schema.graph_reference import GraphReference, ReferenceOp  # noqa: E402
 from decodescope.analyzer.schema.report import CaptureInfo  # noqa: E402
 from tests.helpers.kineto_events import document, op  # noqa: E402
 

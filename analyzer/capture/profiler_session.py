@@ -17,13 +17,13 @@ import torch
 from torch.profiler import ProfilerActivity, record_function
 from torch.profiler.profiler import _KinetoProfile
 
-from decodescope.analyzer.annotated_nodes import with_node_paths
-from decodescope.analyzer.files import replacing_stream
+from decodescope.analyzer.capture.annotated_nodes import with_node_paths
+from decodescope.analyzer.io.files import replacing_stream
+from decodescope.analyzer.io.work_folders import WorkFolder
 from decodescope.analyzer.readers.reading import load
-from decodescope.analyzer.reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
+from decodescope.analyzer.schema.graph_reference import CAPTURE_KEY, REFERENCE_KEY, GraphReference
 from decodescope.analyzer.schema.report import CaptureInfo
 from decodescope.analyzer.timing.gaps import kernel_floor_ns
-from decodescope.analyzer.work_folders import WorkFolder
 
 STEP_RANGE = "decode_step"
 LEAD_RANGE = "decode_lead"

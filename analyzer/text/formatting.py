@@ -3,9 +3,9 @@
 import math
 from collections.abc import Callable
 
-from decodescope.analyzer.plain import plain_line
 from decodescope.analyzer.schema.comparison_report import Interval
 from decodescope.analyzer.schema.report import SamplingSettings
+from decodescope.analyzer.text.plain import plain_line
 
 UNKNOWN = "\u2013"
 

@@ -7,7 +7,7 @@ parameters are not. A profiler demangles names itself, so only those that it cou
 
 import re
 
-from decodescope.analyzer.plain import plain_line
+from decodescope.analyzer.text.plain import plain_line
 
 _MANGLED = re.compile(r"_Z(?=N?K?(?:St|L)?\d)")
 # HIP's suffix of a kernel descriptor, and the compiler's of a specialised copy.

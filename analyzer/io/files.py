@@ -23,8 +23,8 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.output_paths import destination, is_special, status
-from decodescope.analyzer.plain import plain_json
+from decodescope.analyzer.io.output_paths import destination, is_special, status
+from decodescope.analyzer.text.plain import plain_json
 
 _PARTIAL = ".partial"
 _NO_NAME = re.compile(r"[^\w.+@=-]+")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from decodescope.analyzer.child_processes import running
+from decodescope.analyzer.io.child_processes import running
 
 SLEEPING = (sys.executable, "-c", "import time; time.sleep(600)")
 PRINTING = (sys.executable, "-c", "print('done')")

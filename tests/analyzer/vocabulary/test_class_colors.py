@@ -10,7 +10,7 @@ from textual.color import Color, rgb_to_lab
 
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.timing.op_families import FAMILIES
-from decodescope.analyzer.views import class_colors as colors
+from decodescope.analyzer.vocabulary import class_colors as colors
 
 WITHOUT_BUSY = {name: color for name, color in colors.PART_COLORS.items() if name != "busy"}
 NUMBERED = {str(place + 1): color for place, color in enumerate(colors.VARIANT_COLORS)}

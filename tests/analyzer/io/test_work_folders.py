@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from decodescope.analyzer.work_folders import WorkFolder
+from decodescope.analyzer.io.work_folders import WorkFolder
 
 MAKER = """
 import sys, time
-from decodescope.analyzer.work_folders import WorkFolder
+from decodescope.analyzer.io.work_folders import WorkFolder
 folder = WorkFolder()
 (folder.path / "window").mkdir()
 (folder.path / "window" / "trace.json").write_text("{}")

@@ -1,0 +1,1 @@
+"""Captures windows of decode steps with torch.profiler."""

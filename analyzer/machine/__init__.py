@@ -1,0 +1,1 @@
+"""Facts about this machine: its GPU's meters, its versions."""

@@ -1,0 +1,1 @@
+"""Names short enough to read: of kernels, ranges and files."""

@@ -1,0 +1,1 @@
+"""Messages between the app and the processes that decode, and their frames."""

@@ -1,0 +1,1 @@
+"""Figures and names as they are shown."""

@@ -1,0 +1,1 @@
+"""The words, colours and characters that all outputs share."""
