@@ -5,7 +5,7 @@ import contextlib
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 from textual import events
@@ -32,17 +32,11 @@ from decodescope.tui.commands import COMMANDS, REPLAY_COMMANDS, bindings
 from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.library import Library, window_health
 from decodescope.tui.link.base import LinkEvent
-from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.feed import Feed, open_feed
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.keymap import read_keymap
-from decodescope.tui.model.memory import Memory, Places
 from decodescope.tui.model.sources import Asked, LiveSource, Source
-from decodescope.tui.model.view import (
-    Clock,
-    Moment,
-    View,
-)
+from decodescope.tui.model.user_files import Memory, Places, read_keymap
+from decodescope.tui.model.view import Clock, Moment, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
@@ -52,9 +46,11 @@ from decodescope.tui.panels.messages import (
 from decodescope.tui.panels.sheet import Brush
 from decodescope.tui.previews import read_preview, recording_of
 from decodescope.tui.screens.main import MainScreen
-from decodescope.tui.style.glyphs import ASCII, UNICODE
-from decodescope.tui.style.palette import DARK, LIGHT, Inks, themed_inks
+from decodescope.tui.style.palette import ASCII, DARK, LIGHT, UNICODE, Inks, themed_inks
 from decodescope.tui.style.terminal import AsciiFilter, TerminalTraits, losable
+
+if TYPE_CHECKING:
+    from decodescope.tui.link.comparison import ComparisonLink
 
 LOG_INTERVAL_S = 1.0
 # A sender may repeat its signal at once, as `timeout` does.
@@ -83,7 +79,7 @@ class DecodescopeApp(FileActions):
         folder: Path | None = None,
         page: str | None = None,
         places: Places | None = None,
-        comparison: ComparisonLink | None = None,
+        comparison: "ComparisonLink | None" = None,
     ) -> None:
         """`folder` is where traces and screenshots are written, None for the current one. `page` is
         the name of the page to begin with, None for the first. `places` are the user's files
@@ -98,9 +94,7 @@ class DecodescopeApp(FileActions):
         self._background = Background(self, self._clock, folder)
         self._feed = open_feed(source, self._clock)
         self._focus = Focus(page or PAGES[0].name)
-        self._comparisons = Comparisons(
-            self, self._clock, comparison or ComparisonLink(), self._comparison_changed
-        )
+        self._comparisons = Comparisons(self, self._clock, self._comparison_changed, comparison)
         self._live: Feed | None = self._feed if self._feed.kind == "live" else None
         self._leaving = False
         self._asked: Settings | None = None

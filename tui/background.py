@@ -14,8 +14,8 @@ from textual.message import Message
 from decodescope.analyzer.errors import DecodescopeError, known_error
 from decodescope.analyzer.io.files import write_atomically, write_json, write_new_file
 from decodescope.tui.model.feed import Feed
-from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.sources import TraceSource
+from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import Clock, Window
 from decodescope.tui.model.windows import Job
 

@@ -14,7 +14,6 @@ from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.protocol.messages import Hello, WorkerConfig, with_settings
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.schema.report import Report
-from decodescope.tui.link.comparison import ComparisonLink
 from decodescope.tui.model.candidates import chosen_names
 from decodescope.tui.model.comparing import MOST_ROUNDS, NO_COMPARISON, ComparisonState
 from decodescope.tui.model.feed import Feed
@@ -24,6 +23,7 @@ from decodescope.tui.panels.messages import AskComparison
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.given import Given
+    from decodescope.tui.link.comparison import ComparisonLink
 
 
 class Comparisons:
@@ -31,8 +31,13 @@ class Comparisons:
     change. While variants are measured, the live worker is paused."""
 
     def __init__(
-        self, app: App[None], clock: Clock, link: ComparisonLink, changed: Callable[[], None]
+        self,
+        app: App[None],
+        clock: Clock,
+        changed: Callable[[], None],
+        link: "ComparisonLink | None" = None,
     ) -> None:
+        """`link` is given by tests."""
         self.state: ComparisonState = NO_COMPARISON
         self._app = app
         self._clock = clock
@@ -73,7 +78,8 @@ class Comparisons:
 
     async def close(self) -> None:
         """End the comparison."""
-        await self._link.close()
+        if self._link is not None:
+            await self._link.close()
 
     async def _start(self, view: View, feed: Feed) -> None:
         names = chosen_names(view)
@@ -100,7 +106,8 @@ class Comparisons:
         await feed.hold()
         waits = feed.view().died is None and feed.view().state not in ("ended", "failed")
         # Only then, so that the last events of an earlier one do not count for this one.
-        error = await self._started(config)
+        link = self._open_link()
+        error = await _started(link, config)
         self._held = feed
         begun = self.state.begun(config, self._clock.monotonic())
         self._set(replace(begun, worker_paused=waits))
@@ -109,23 +116,22 @@ class Comparisons:
             await self._release()
         if not self._reading:
             self._reading = True
-            self._app.run_worker(self._receive(), name="link")
+            self._app.run_worker(self._receive(link), name="link")
 
-    async def _started(self, config: ComparisonConfig) -> str:
-        """Start the process; why it cannot be started, "" if it can."""
-        try:
-            await self._link.start(config)
-        except DecodescopeError as error:
-            return str(error)
-        return ""
+    def _open_link(self) -> "ComparisonLink":
+        from decodescope.tui.link.comparison import ComparisonLink
 
-    async def _receive(self) -> None:
-        while (event := await self._link.receive()) is not None:
+        self._link = self._link or ComparisonLink()
+        return self._link
+
+    async def _receive(self, link: "ComparisonLink") -> None:
+        while (event := await link.receive()) is not None:
             self._set(self.state.received(event, self._clock.monotonic()))
             await self._release()
 
     async def _cancel(self) -> None:
-        await self._link.cancel()
+        if self._link is not None:
+            await self._link.cancel()
         if self.state.phase == "cancelling":
             self._set(replace(self.state, phase="cancelled", progress=None))
         await self._release()
@@ -170,6 +176,15 @@ class Comparisons:
 
     def _say(self, text: str) -> None:
         self._app.notify(text, severity="warning")
+
+
+async def _started(link: "ComparisonLink", config: ComparisonConfig) -> str:
+    """Start the process; why it cannot be started, "" if it can."""
+    try:
+        await link.start(config)
+    except DecodescopeError as error:
+        return str(error)
+    return ""
 
 
 def _config(

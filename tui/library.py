@@ -14,7 +14,6 @@ from decodescope.analyzer.io.files import growing_file
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.tui.background import NotRemembered, analyse_files, reporter
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.memory import Memory
 from decodescope.tui.model.shelf import (
     Entry,
     Shelf,
@@ -24,6 +23,7 @@ from decodescope.tui.model.shelf import (
     opened_health,
 )
 from decodescope.tui.model.sources import ReplaySource, Source, TraceSource, source_for
+from decodescope.tui.model.user_files import Memory
 from decodescope.tui.model.view import Clock, Window
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from decodescope.cli.app import AppOptions, remember_opened
 from decodescope.cli.live import live
 from decodescope.tui.app import DecodescopeApp, all_actions
 from decodescope.tui.link.worker import WorkerLink
-from decodescope.tui.model.memory import Memory, Places
 from decodescope.tui.model.sources import LiveSource
+from decodescope.tui.model.user_files import Memory, Places
 from tests.helpers.command import Command
 from tests.helpers.scripted import ScriptedLink, hello, settle, text_of
 
@@ -64,7 +64,7 @@ def test_config_reports_broken_files_and_still_shows_the_rest(
 
 def test_every_key_of_the_app_can_be_named_and_none_clashes_with_itself(places: Places) -> None:
     """A keymap with every action on its own keys is accepted, so the default keys are sound."""
-    from decodescope.tui.model.keymap import read_keymap
+    from decodescope.tui.model.user_files import read_keymap
 
     actions = all_actions()
     assert {"app.quit", "app.freeze", "table.sort"} <= set(actions)

@@ -6,12 +6,11 @@ from rich.cells import cell_len
 
 from decodescope.analyzer.vocabulary.ascii_text import to_ascii
 from decodescope.tui.commands import Command
-from decodescope.tui.model.banners import Banner
 from decodescope.tui.model.details.line import DetailLine
+from decodescope.tui.model.notices import Banner
 from decodescope.tui.model.view import Choice, Moment, Sample, View
 from decodescope.tui.panels.banner import BannerPanel, banner_rows, headlines, hint_has_own_row
 from decodescope.tui.panels.details import DetailsData, DetailsPanel
-from decodescope.tui.panels.footer import fitting_keys
 from decodescope.tui.panels.history import (
     HOLD_S,
     SPAN_S,
@@ -21,16 +20,17 @@ from decodescope.tui.panels.history import (
     sliced,
     switches,
 )
+from decodescope.tui.panels.keys import fitting_keys
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Empty, wrapped_tail
 from decodescope.tui.panels.variants import VariantsData, VariantsPanel, first_shown
-from decodescope.tui.style.glyphs import (
+from decodescope.tui.style.palette import (
     ASCII,
     UNICODE,
+    Inks,
     column,
     horizontal_bar,
 )
-from decodescope.tui.style.palette import Inks
 
 fractions = st.floats(0, 1)
 glyph_sets = st.sampled_from([UNICODE, ASCII])

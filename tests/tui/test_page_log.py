@@ -7,8 +7,8 @@ import pytest
 
 from decodescope.analyzer.protocol.messages import Log, Progress
 from decodescope.tui.app import DecodescopeApp
-from decodescope.tui.link.log_tail import MOST_BYTES, LogTail
-from decodescope.tui.model.run_log import LOG_LINES
+from decodescope.tui.link.process import MOST_BYTES, LogTail
+from decodescope.tui.model.notices import LOG_LINES
 from decodescope.tui.model.sources import TraceSource
 from tests.helpers.scripted import DIED, StillClock, ready, settle, text_of, write_trace
 

@@ -79,7 +79,7 @@ class LookActions(RunActions):
 
     def action_command_palette(self) -> None:
         """Search all actions."""
-        from decodescope.tui.screens.lists import Palette
+        from decodescope.tui.screens.dialog import Palette
 
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))

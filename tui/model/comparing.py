@@ -1,7 +1,7 @@
 """A comparison as the app follows it: its events folded into one immutable state."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from decodescope.analyzer.comparing.messages import (
     ComparisonConfig,
@@ -14,7 +14,9 @@ from decodescope.analyzer.errors import process_end
 from decodescope.analyzer.protocol.messages import Bye, Failure
 from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.tui.link.base import WorkerDied
-from decodescope.tui.link.comparison import ComparisonLinkEvent
+
+if TYPE_CHECKING:
+    from decodescope.tui.link.comparison import ComparisonLinkEvent
 
 Phase = Literal["idle", "reading", "running", "cancelling", "cancelled", "done", "failed"]
 
@@ -69,7 +71,7 @@ class ComparisonState:
         """It cannot go on; what was compared stays."""
         return replace(self, phase="failed", error=error, progress=None)
 
-    def received(self, event: ComparisonLinkEvent, now: float) -> "ComparisonState":
+    def received(self, event: "ComparisonLinkEvent", now: float) -> "ComparisonState":
         """The state after `event`."""
         match event:
             case ComparisonProgress(round=round, variant=variant):

@@ -34,22 +34,18 @@ from decodescope.tui.link.base import (
     LinkMessage,
     WorkerDied,
 )
-from decodescope.tui.model import banners
-from decodescope.tui.model.banners import Banner
-from decodescope.tui.model.choices import files_of, variants_of, with_running
-from decodescope.tui.model.previewing import remaining
-from decodescope.tui.model.run_log import RunLog
-from decodescope.tui.model.sources import LiveSource, ReplaySource, Source, TraceSource
-from decodescope.tui.model.view import (
-    Clock,
-    Kind,
-    Level,
-    LogSource,
-    Preview,
-    Sample,
-    View,
-    Window,
+from decodescope.tui.model import notices
+from decodescope.tui.model.notices import Banner, Level, LogSource, RunLog
+from decodescope.tui.model.sources import (
+    LiveSource,
+    ReplaySource,
+    Source,
+    TraceSource,
+    files_of,
+    variants_of,
+    with_running,
 )
+from decodescope.tui.model.view import Clock, Kind, Preview, Sample, View, Window, remaining
 from decodescope.tui.model.windows import Job, Windows
 
 HISTORY_SAMPLES = 2400
@@ -125,7 +121,7 @@ class Feed:
     def refused(self) -> bool:
         """Whether the worker is held; then a banner says so."""
         if self._held:
-            self._set(banner=banners.held())
+            self._set(banner=notices.held())
         return self._held
 
     def note(self, level: Level, text: str, source: LogSource = "app", code: str = "",
@@ -165,7 +161,7 @@ class Feed:
 
     def ended_by_user(self) -> None:
         """The user ends the worker; its data stays."""
-        self._set(state="ended", detail="", banner=banners.ended_by_user())
+        self._set(state="ended", detail="", banner=notices.ended_by_user())
         self.note("info", "the worker was ended by the user")
 
     def restarted(self) -> None:
@@ -202,7 +198,7 @@ class Feed:
                 self.note(level, text, "worker", at=now)
             case Failure(message=text, fatal=fatal):
                 replayed = self.link is not None and self.link.playback() is not None
-                self._set(banner=banners.failure(event, replayed))
+                self._set(banner=notices.failure(event, replayed))
                 self.note("error", text, "worker", at=now)
                 if fatal:
                     self._set(fatal=event, state="failed", detail="")
@@ -212,11 +208,11 @@ class Feed:
                     self.note("info", f"ended: {reason}", "worker", at=now)
             case WorkerDied():
                 self._set(died=event, state="worker died", detail="", meters=None,
-                          banner=banners.died(event, self._state.fatal))  # fmt: skip
+                          banner=notices.died(event, self._state.fatal))  # fmt: skip
                 if self._state.fatal is None:
                     self.note("error", event.describe())
             case FileHealth(findings=findings):
-                self._set(banner=banners.degraded(self._state.source_name, findings))
+                self._set(banner=notices.degraded(self._state.source_name, findings))
                 self._note_findings(-1, findings)
             case Jumped(t_ns=t_ns, past=past):
                 self._jump(t_ns / 1e9, past)
@@ -259,7 +255,7 @@ class Feed:
         health = window.report.health
         new = self._note_findings(job.index, health.findings)
         if new and health.status == "degraded" and self.kind != "live":
-            self._set(banner=banners.degraded(job.paths[0].name, health.findings))
+            self._set(banner=notices.degraded(job.paths[0].name, health.findings))
         if job.index == self._state.current:
             self._set(window=window)
 
@@ -335,7 +331,7 @@ class Feed:
         self._set(hello=hello, choices=choices, current=-1, stats=None, stats_at=None, window=None)
         live = isinstance(self.source, LiveSource) and not self.source.cpu_chosen
         if first and live and hello.device == "cpu":
-            self._set(banner=banners.no_cuda(hello))
+            self._set(banner=notices.no_cuda(hello))
 
     def _enter(self, state: str, variant: str) -> None:
         if variant:
@@ -358,7 +354,7 @@ def open_feed(source: Source, clock: Clock) -> Feed:
     if isinstance(source, LiveSource):
         return Feed(source, source.link, clock, View("live", ""))
     if isinstance(source, ReplaySource):
-        from decodescope.tui.link.following import replay_link
+        from decodescope.tui.link.replay import replay_link
 
         link = source.link or replay_link(source.path)
         return Feed(source, link, clock, View("replay", source.path.name))

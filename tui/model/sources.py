@@ -1,18 +1,21 @@
-"""Where what the app shows comes from: a worker, a recording or trace files."""
+"""The sources of what the app shows: a worker, a recording or trace files, and their choices."""
 
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.io.files import names_of
+from decodescope.analyzer.protocol.messages import Hello
 from decodescope.analyzer.recordings.recording import is_recording
-from decodescope.tui.link.base import Link
+from decodescope.tui.link.base import Link, Playback
+from decodescope.tui.model.view import Choice
 
 if TYPE_CHECKING:
     from decodescope.analyzer.reports.given import Given
+
 
 # As recordings are named while they grow, too.
 _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
@@ -79,3 +82,37 @@ def source_for(path: Path) -> ReplaySource | TraceSource:
     """The source for one file a user named: a recording is replayed, a trace analysed."""
     recorded = _RECORDING_NAME.search(path.name) is not None or is_recording(path)
     return ReplaySource(path) if recorded else TraceSource((path,))
+
+
+_ALL_RANKS = Choice("all ranks", "the files as ranks of one run, on one clock")
+_NOT_RECORDED = "not recorded"
+
+
+def variants_of(hello: Hello, playback: Playback | None) -> tuple[Choice, ...]:
+    """The variants that a worker has; of a recording, those that it holds can be chosen."""
+    choices = tuple(Choice(one.name, one.summary, one.unavailable) for one in hello.variants)
+    if playback is None:
+        return choices
+    held = {mark.variant for mark in playback.marks}
+    return tuple(
+        replace(choice, unavailable=None if choice.name in held else _NOT_RECORDED)
+        for choice in choices
+    )
+
+
+def with_running(choices: tuple[Choice, ...], variant: str) -> tuple[Choice, ...]:
+    """The choices with `variant`, which runs: of a recording that grows it was not known before."""
+    if variant not in [choice.name for choice in choices]:
+        return (*choices, Choice(variant, ""))
+    return tuple(
+        replace(choice, unavailable=None)
+        if (choice.name, choice.unavailable) == (variant, _NOT_RECORDED)
+        else choice
+        for choice in choices
+    )
+
+
+def files_of(paths: Sequence[Path]) -> tuple[Choice, ...]:
+    """The opened files, and after several all of them together."""
+    files = tuple(Choice(path.name, str(path.parent)) for path in paths)
+    return (*files, _ALL_RANKS) if len(files) > 1 else files

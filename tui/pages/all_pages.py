@@ -153,8 +153,8 @@ def limit_panels() -> Panels:
     from decodescope.tui.panels.limit.bandwidths import BandwidthPanel
     from decodescope.tui.panels.limit.roles import RolesPanel
     from decodescope.tui.panels.limit.roofline import RooflinePanel
-    from decodescope.tui.panels.limit.verdict import FullVerdictPanel
     from decodescope.tui.panels.limit.waterfall import WaterfallPanel
+    from decodescope.tui.panels.verdict import FullVerdictPanel
 
     return (RooflinePanel, FullVerdictPanel, WaterfallPanel, RolesPanel, BandwidthPanel)
 

@@ -8,7 +8,7 @@ from decodescope.analyzer.text.formatting import rate
 from decodescope.tui.model.view import Choice, Moment, Sample, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet
-from decodescope.tui.style.glyphs import column
+from decodescope.tui.style.palette import column
 
 _AXIS_CELLS = 7
 _LINE_CELLS = 9

@@ -8,7 +8,7 @@ from decodescope.tui.model.replaying import speed_words
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import GoTo
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Row, Sheet
+from decodescope.tui.panels.sheet import Row, Sheet
 
 _LEAST_CELLS = 8
 
@@ -20,9 +20,7 @@ class PlaybackPanel(Panel[Playback | None]):
     FRAMES = ()
     AGES = True
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._track = (0, 0)
-        super().__init__(brush, view, moment)
+    _track = (0, 0)
 
     def pick(self, view: View, moment: Moment) -> Playback | None:
         return view.playback

@@ -10,8 +10,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from decodescope.analyzer.text.plain import plain_line, plain_text
-from decodescope.tui.style.glyphs import Glyphs
-from decodescope.tui.style.palette import Inks
+from decodescope.tui.style.palette import Glyphs, Inks
 
 Frame = Literal["box", "rule"]
 # A line of text, or the cells of a row.

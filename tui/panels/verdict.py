@@ -15,7 +15,7 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, Part, View, Window
 from decodescope.tui.panels.messages import Resized
 from decodescope.tui.panels.panel import Panel
-from decodescope.tui.panels.sheet import Brush, Row, Sheet, wrapped
+from decodescope.tui.panels.sheet import Row, Sheet, wrapped
 
 _BAD = ("launch", "communication")
 
@@ -56,9 +56,7 @@ class VerdictPanel(Panel[VerdictData]):
         Command("fold", "enter", "Fold or unfold", "Show or hide the reasons", "reasons", 4),
     )
 
-    def __init__(self, brush: Brush, view: View, moment: Moment) -> None:
-        self._unfolded = False
-        super().__init__(brush, view, moment)
+    _unfolded = False
 
     def pick(self, view: View, moment: Moment) -> VerdictData:
         if view.window is None:
@@ -125,3 +123,34 @@ class VerdictPanel(Panel[VerdictData]):
         if hidden and rows[-1].cells + 12 <= width:
             rows[-1].add(f"  +{hidden} enter", inks.faint)
         return rows
+
+
+class FullVerdictPanel(VerdictPanel):
+    """The verdict, always unfolded."""
+
+    NAME = "verdict_full"
+    PART = None
+    COMMANDS = (
+        Command("scroll(-1)", "up,k", "Up", "Scroll up", "scroll", 3, "↑↓"),
+        Command("scroll(1)", "down,j", "Down", "Scroll down", shown="↓"),
+    )
+
+    _unfolded = True
+    _first = 0
+
+    def draw(self, data: VerdictData, width: int, height: int) -> Sheet:
+        rows = self._rows(width)
+        self._first = max(min(self._first, len(rows) - height), 0)
+        shown = rows[self._first : self._first + height]
+        below = len(rows) - self._first - height
+        if below > 0 and len(shown) > 1:
+            shown[-1] = self._going_on(shown[-1], f"{below} more: tab, then down", width)
+        return Sheet(shown)
+
+    def on_click(self) -> None:
+        """Nothing: it is always unfolded."""
+
+    def action_scroll(self, lines: int) -> None:
+        """Scroll by `lines`."""
+        self._first += lines
+        self._redraw()

@@ -11,8 +11,7 @@ from textual.widgets.option_list import Option
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import CHOICE_KEYS
 from decodescope.tui.model.view import Choice
-from decodescope.tui.screens.dialog import Dialog
-from decodescope.tui.screens.lists import Choices
+from decodescope.tui.screens.dialog import Choices, Dialog
 
 
 class VariantsScreen(Dialog[int]):

@@ -120,7 +120,7 @@ def _check_page(page: str) -> None:
 
 def _app(source: "Source", place: Place, options: AppOptions) -> "DecodescopeApp":
     from decodescope.tui.app import DecodescopeApp
-    from decodescope.tui.model.memory import user_places
+    from decodescope.tui.model.user_files import user_places
     from decodescope.tui.style.terminal import TerminalTraits
 
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
@@ -137,7 +137,7 @@ def remember_opened(files: Iterable[Path]) -> None:
     """Put files in front of the recent ones; a pipe or a descriptor cannot be opened again, and a
     recording that is being written will have its name by then."""
     from decodescope.analyzer.io.files import growing_file
-    from decodescope.tui.model.memory import Memory, user_places
+    from decodescope.tui.model.user_files import Memory, user_places
 
     passing = ("-", "/dev/", "/proc/")
     again = [
@@ -151,7 +151,7 @@ def remember_opened(files: Iterable[Path]) -> None:
 
 def last_settings() -> "Settings | None":
     """What the last live run was changed to, if no option of this command says what to decode."""
-    from decodescope.tui.model.memory import Memory, user_places
+    from decodescope.tui.model.user_files import Memory, user_places
 
     context = click.get_current_context()
     assert context is not None

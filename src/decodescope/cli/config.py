@@ -16,7 +16,7 @@ def config() -> None:
 def config_path() -> None:
     """Print the files: the app writes the first one, you write the second one."""
     from decodescope.analyzer.text.plain import plain_line
-    from decodescope.tui.model.memory import user_places
+    from decodescope.tui.model.user_files import user_places
 
     places = user_places()
     for path in (places.state, places.keymap):
@@ -27,8 +27,7 @@ def config_path() -> None:
 def config_show() -> None:
     """Print what is remembered, your keys, and all actions with their keys, as JSON."""
     from decodescope.tui.app import all_actions
-    from decodescope.tui.model.keymap import read_keymap
-    from decodescope.tui.model.memory import Memory, user_places
+    from decodescope.tui.model.user_files import Memory, read_keymap, user_places
 
     places = user_places()
     memory = Memory(places.state)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.protocol.messages import Settings
-from decodescope.tui.model.keymap import read_keymap
-from decodescope.tui.model.memory import RECENT_FILES, Memory
+from decodescope.tui.model.user_files import RECENT_FILES, Memory, read_keymap
 
 ACTIONS = {
     "app.freeze": "space",

@@ -14,9 +14,9 @@ from decodescope.analyzer.lanes.build import find_lanes
 from decodescope.analyzer.structure.name_rules import ROLES
 from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.tui.background import analyse_files
+from decodescope.tui.model.details.describe import overview_lines
 from decodescope.tui.model.details.gap import gap_lines
 from decodescope.tui.model.details.kernel import kernel_lines, op_lines
-from decodescope.tui.model.details.overview import overview_lines
 from decodescope.tui.model.details.range import range_lines
 from decodescope.tui.model.picks import GapFilter, GapPick, OpPick, Selection, SpanPick
 from decodescope.tui.model.timeline import pick_of_slice

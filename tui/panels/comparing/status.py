@@ -16,7 +16,7 @@ from decodescope.tui.model.comparing import ComparisonState
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Brush, Row, Sheet, wrapped
-from decodescope.tui.style.glyphs import horizontal_bar
+from decodescope.tui.style.palette import horizontal_bar
 
 _BAR_CELLS = 20
 

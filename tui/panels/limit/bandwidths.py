@@ -11,7 +11,7 @@ from decodescope.analyzer.text.formatting import UNKNOWN, duration, percent, sig
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
-from decodescope.tui.style.glyphs import horizontal_bar
+from decodescope.tui.style.palette import horizontal_bar
 
 TITLE = "Bandwidth: bytes of a step ÷ its time"
 _WORDS = {

@@ -10,7 +10,7 @@ from decodescope.analyzer.vocabulary.words import CPU_GAP_MEANINGS, GAP_MEANINGS
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.panel import Panel
 from decodescope.tui.panels.sheet import Empty, Row, Sheet, TextLine
-from decodescope.tui.style.glyphs import horizontal_bar
+from decodescope.tui.style.palette import horizontal_bar
 
 TITLE = "Where one profiled step goes"
 _MEANINGS = {

@@ -6,7 +6,7 @@ import numpy as np
 
 from decodescope.analyzer.lanes.lane import NONE, Lane, LaneColumns
 from decodescope.analyzer.trace import Bools, Int8s, Int64s
-from decodescope.tui.style.glyphs import Glyphs
+from decodescope.tui.style.palette import Glyphs
 
 # A gap's glyph: one more for each of these lengths that it reaches.
 GAP_STEPS_NS = (2_000, 10_000, 100_000, 1_000_000, 10_000_000, 1_000_000_000)

@@ -20,8 +20,7 @@ from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LET
 from decodescope.tui.model.timeline import Look
 from decodescope.tui.panels.sheet import Row
 from decodescope.tui.panels.timeline.cells import Cells, bar_cells, gap_cells
-from decodescope.tui.style.glyphs import Glyphs
-from decodescope.tui.style.palette import Inks
+from decodescope.tui.style.palette import Glyphs, Inks
 
 _SWAPPED, _LABEL, _PALE, _TINTED, _CHOSEN = 1, 2, 4, 8, 16
 _FLAGS = 32
