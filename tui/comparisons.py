@@ -66,10 +66,21 @@ class Comparisons:
                 self._say("The comparison is running. Press x to cancel it first.")
             case "side":
                 self._set(replace(state, side=asked.name))
+            case "file":
+                self._name_file(view, feed)
             case "end_worker":
                 await self._end_worker(feed)
 
-    def read_file(self, path: Path, view: View, feed: Feed) -> None:
+    def _name_file(self, view: View, feed: Feed) -> None:
+        from decodescope.tui.screens.other_file import OtherFileScreen
+
+        def chosen(path: Path | None) -> None:
+            if path is not None:
+                self._read_file(path, view, feed)
+
+        self._app.push_screen(OtherFileScreen(), chosen)
+
+    def _read_file(self, path: Path, view: View, feed: Feed) -> None:
         """Compare what `view` of `feed` shows with the trace at `path`, or show the comparison in
         it. What was given beside the shown file counts for both, as in `decodescope diff`."""
         report = view.window.report if view.window is not None else None

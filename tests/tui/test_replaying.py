@@ -70,7 +70,7 @@ class Opened:
 
     @property
     def view(self):
-        return self.app._feed.view()
+        return self.app.view()
 
     async def until(self, pilot, condition) -> None:
         for _ in range(400):
@@ -200,7 +200,7 @@ async def test_a_click_on_the_track_goes_there(recording):
 async def test_a_window_that_is_analysed_late_is_not_shown_at_an_earlier_moment(recording):
     opened = Opened(recording)
     async with opened.app.run_test(size=(140, 45)) as pilot:
-        feed = opened.app._feed
+        feed = opened.app._feeds.shown
         await opened.until(pilot, lambda: feed.view().window is not None)
         late = feed.view().window
         await pilot.press("{")

@@ -1,10 +1,11 @@
 """The main screen: title, tabs, strip and keys around the panels of one page."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from textual import events
 from textual.app import ComposeResult
+from textual.geometry import Region
 from textual.reactive import Reactive
 from textual.screen import Screen
 from textual.widget import AwaitMount, Widget
@@ -22,6 +23,7 @@ from decodescope.tui.panels.playback import PlaybackPanel
 from decodescope.tui.panels.sheet import Brush, Empty, TextLine
 from decodescope.tui.panels.strip import StripPanel
 from decodescope.tui.panels.title import TitlePanel
+from decodescope.tui.style.palette import Inks
 
 
 class MainScreen(Screen[None]):
@@ -44,7 +46,7 @@ class MainScreen(Screen[None]):
         self._plan: Plan | None = None
         self._page = ""
         self._focused_on: dict[str, str] = {}
-        self._keymap: Mapping[str, str] = {}
+        self._user_keymap: Mapping[str, str] = {}
         self._mounting: AwaitMount | None = None
         around = (TitlePanel, StripPanel, BannerPanel, DetailsPanel, PlaybackPanel)
         self._around_page: list[Panel[Any]] = [kind(brush, view, moment) for kind in around]
@@ -81,9 +83,20 @@ class MainScreen(Screen[None]):
         """Without a focused panel only the app's keys are left."""
         self._keys.use_commands(self._focused_commands())
 
+    def refresh(
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
+    ) -> Self:
+        """A new layout repaints what it changes: no whole screen after panels were mounted."""
+        repaint = repaint and not layout
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
     def use_keys(self, keymap: Mapping[str, str]) -> None:
         """Name the user's keys everywhere."""
-        self._keymap = keymap
+        self._user_keymap = keymap
         for panel in self._panels():
             panel.use_keys(keymap)
         self._keys.use_commands(self._focused_commands())
@@ -104,6 +117,16 @@ class MainScreen(Screen[None]):
         """Update only the panels that say how old their figures are."""
         self._shown = (view, moment)
         self._show(panel for panel in self._visible() if panel.AGES)
+
+    @property
+    def inks(self) -> Inks:
+        """The styles of the current theme."""
+        return self._brush.inks
+
+    @property
+    def keymap(self) -> Mapping[str, str]:
+        """The keys that the user chose, by the names of actions."""
+        return self._user_keymap
 
     async def mounted(self) -> None:
         """Wait until the panels of the page, and what they are composed of, are mounted."""
@@ -141,7 +164,7 @@ class MainScreen(Screen[None]):
             missing = [kind for kind in page.panels if kind not in self._page_panels]
             panels = [kind(self._brush, *self._shown) for kind in missing]
             for panel in panels:
-                panel.use_keys(self._keymap)
+                panel.use_keys(self._user_keymap)
             self._page_panels.update(zip(missing, panels, strict=True))
             if self.children:
                 self._mounting = self.mount(*panels, before=self._tabs)
