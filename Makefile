@@ -36,13 +36,13 @@ check: $(READY)  ## formatting, lint, types, import rules
 	$(dir $(PY))lint-imports
 
 test-gpu: $(READY)  ## the tests that need or can use a CUDA GPU; records the run in benchmarks/results
-	$(PY) -m benchmarks.gpu_tests $(ARGS)
+	$(PY) -m benchmarks.checks.gpu_tests $(ARGS)
 
 bench: $(READY)  ## measure the analyzer here; see benchmarks/README.md for the GPU measurements
-	$(PY) -m decodescope bench analyzer $(ARGS)
+	$(PY) -m benchmarks analyzer $(ARGS)
 
 results: $(READY)  ## write docs/results.md, its plots and the README's table from the records
-	$(PY) -m tools.make_results
+	$(PY) -m benchmarks results
 
 wheel: $(READY)  ## build the wheel and try it in a clean environment
 	rm -rf dist $(VENV)-wheel

@@ -7,10 +7,13 @@ import gc
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.helpers.foreign.traces import missing_traces_line, trace_folder
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -65,6 +68,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """The last line says which tests were skipped for want of traces, and what to do about it."""
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and not hasattr(session.config, "workerinput"):
+        skipped = reporter.stats.get("skipped", ())
+        line = missing_traces_line(str(report.longrepr) for report in skipped)
+        if line is not None:
+            reporter.write_line(line)
+
+
 def pytest_unconfigure() -> None:
     """What is frozen at the end is never freed, and libraries report it as leaked."""
     gc.unfreeze()
@@ -85,8 +100,6 @@ def repository() -> Path:
 
 @pytest.fixture(scope="session")
 def foreign_traces() -> Path:
-    """Real traces recorded by others; the folder is not part of the project."""
-    folder = REPOSITORY.parent / "shared" / "traces"
-    if not folder.is_dir():
-        pytest.skip(f"needs the foreign traces, which are missing from {folder}")
-    return folder
+    """Real traces recorded by others; the folder is not part of the project. Where it lacks a
+    trace, `foreign_traces / name` skips the test."""
+    return trace_folder()

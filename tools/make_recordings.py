@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.terminal import record_live
+from benchmarks.app.terminal import record_live
 from decodescope.variants.machine.environment import choose_device, environment
 from decodescope.variants.registry import available_variants
 

@@ -21,8 +21,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer
 
-from decodescope.analyzer.errors import DecodescopeError
-from tools.tiny_corpus import (
+from benchmarks.quality.corpus import (
     END_OF_TEXT,
     VOCAB_SIZE,
     Corpus,
@@ -30,7 +29,8 @@ from tools.tiny_corpus import (
     digest_of,
     read_corpus,
 )
-from tools.tiny_corpus import train_tokenizer as train_bpe
+from benchmarks.quality.corpus import train_tokenizer as train_bpe
+from decodescope.analyzer.errors import DecodescopeError
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,8 +155,8 @@ def test_findings_quote_what_a_file_says(decodescope: Command, tmp_path: Path) -
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("analyze", f"no{FILE}"), ("analyze", FILE), ("open", f"no{FILE}"), (f"bench{FILE}",),
-        ("analyze", "--by", HOSTILE, "x"), ("bench", HOSTILE), ("analyze", f"--by={HOSTILE}"),
+        ("analyze", f"no{FILE}"), ("analyze", FILE), ("open", f"no{FILE}"), (f"run{FILE}",),
+        ("analyze", "--by", HOSTILE, "x"), ("config", HOSTILE), ("analyze", f"--by={HOSTILE}"),
         ("run", "--variant", HOSTILE, "--device", "cpu"), ("run", "--model", HOSTILE),
         ("run", "--prompt-ids", HOSTILE), ("compare", "--variants", f"eager,{HOSTILE}"),
         ("diff", FILE, FILE), ("export", FILE, "--to", "csv", "-o", f"no/{FILE}"),

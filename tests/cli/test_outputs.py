@@ -107,7 +107,7 @@ def test_a_trace_never_replaces_a_file_of_the_model(decodescope: Command, tmp_pa
 
 def test_two_outputs_of_one_command_are_two_files(decodescope: Command, tmp_path: Path) -> None:
     tiles = str(tmp_path / "tiles.json")
-    done = decodescope("bench", "kernels", "--tune", "--table", tiles, "-o", tiles)
+    done = decodescope("tune", "--table", tiles, "-o", tiles)
     assert done.code == 2
     assert "name another file" in done.only_line
 
@@ -122,14 +122,6 @@ def test_standard_output_gets_the_file_and_nothing_else(
     done = decodescope("export", str(trace), "--to", target, "-o", output)
     assert (done.code, done.err) == (0, "")
     assert done.out == written.read_text()
-
-
-@pytest.mark.parametrize("flag", [[], ["--json"]])
-def test_a_benchmark_on_standard_output_is_one_json(decodescope: Command, flag: list[str]) -> None:
-    command = ["bench", "analyzer", "--repeats", "1", "--events", "1000"]
-    done = decodescope(*command, "-o", "-", *flag)
-    assert done.code == 0
-    assert json.loads(done.out)["events"] == 1000
 
 
 def test_a_device_stays_a_device(decodescope: Command, trace: Path) -> None:

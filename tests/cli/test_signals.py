@@ -39,10 +39,6 @@ DECODING = """
 from decodescope.variants.measuring import run
 run.measure_run = ready
 """
-MEASURING = """
-from decodescope.analyzer.bench import benchmark
-benchmark._CHILD = (sys.executable, "-c", "import time; time.sleep(600)")
-"""
 # The processes that read the files of ranks never end by themselves.
 READING = """
 from decodescope.analyzer.reports import rank_reading
@@ -63,7 +59,6 @@ MAIN = "from decodescope.cli.main import main\nmain()\n"
 
 EXPORT = ("export", RECORDING, "--to", "chrome", "-o", "out.json.gz")
 RUN = ("run", "--model", "tiny", "--device", "cpu", "--tokens", "20", "--trace", "out.json.gz")
-BENCH = ("bench", "analyzer", "--events", "1000", "-o", "out.json")
 RANKS = ("analyze", RECORDING, str(bundled_recordings()[1]))
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -129,22 +124,6 @@ def test_a_run_leaves_nothing(start: Start, tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
-    assert left(tmp_path) == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_benchmark_ends_the_process_that_it_measures(
-    start: Start, tmp_path: Path, number: int
-) -> None:
-    process = start(MEASURING, *BENCH)
-    deadline = time.monotonic() + PATIENCE_S
-    while not (measured := children(process.pid)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    process.send_signal(number)
-    process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 128 + number
-    assert all(gone(pid) for pid in measured)
     assert left(tmp_path) == []
 
 

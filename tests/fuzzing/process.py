@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from decodescope.analyzer.bench import benchmark
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.cli.main import main
 from decodescope.variants.comparing import process
@@ -103,7 +102,6 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 
 def _leave_out_measurements() -> None:
     """A command stops where it would measure: that takes seconds and depends on no input."""
-    benchmark.run_analyzer_benchmark = _refuse
     process._start = _refuse
 
 

@@ -54,9 +54,72 @@ def _leave_unused_checks_out() -> None:
         interpreter.interpreter_builder.options = replace(options, sanitize_overflow=False)
 
 
+def _remember_types() -> None:
+    """The interpreter makes the type and the shape of every value anew, of a dozen objects: a third
+    of the time. Few differ, and none changes, so values share them."""
+    from triton.language import core
+    from triton.language.semantic import TritonSemantic
+
+    make_type, make_value = core.block_type.__init__, core.tensor.__init__
+    broadcast = TritonSemantic.broadcast_impl_value
+    types: dict[tuple[Any, ...], dict[str, Any]] = {}
+    values: dict[tuple[int, ...], dict[str, Any]] = {}
+
+    def block_type(self: Any, element_ty: Any, shape: Any) -> None:
+        sizes = tuple(one.value if isinstance(one, core.constexpr) else one for one in shape)
+        key = (element_ty.name, *sizes)
+        if key not in types:
+            make_type(self, element_ty, shape)
+            types[key] = self.__dict__ | {"sizes": sizes}
+        self.__dict__.update(types[key], element_ty=element_ty)
+
+    def tensor(self: Any, handle: Any, type: Any) -> None:
+        sizes = type.sizes if type.is_block() else ()
+        if sizes not in values:
+            make_value(self, handle, type)
+            values[sizes] = dict(self.__dict__)
+        self.__dict__.update(values[sizes], handle=handle, type=type, dtype=type.scalar)
+
+    def broadcast_once(self: Any, left: Any, right: Any) -> Any:
+        return (left, right) if left.shape is right.shape else broadcast(self, left, right)
+
+    core.block_type.__init__, core.tensor.__init__ = block_type, tensor
+    TritonSemantic.broadcast_impl_value = broadcast_once
+
+
+def _remember_dtypes() -> None:
+    """The interpreter makes a table of NumPy's dtypes for every constant, and goes through rules
+    of promotion for every operation: a tenth of the time."""
+    from triton.language.semantic import TritonSemantic
+    from triton.runtime import interpreter
+
+    promoted, numpy_dtype = TritonSemantic.computation_type_impl, interpreter._get_np_dtype
+    promotions: dict[tuple[Any, ...], Any] = {}
+    numpy_dtypes: dict[str, Any] = {}
+
+    def promoted_once(
+        self: Any, a: Any, a_scalar: bool, b: Any, b_scalar: bool, *more: bool
+    ) -> Any:
+        key = (a.name, a_scalar, b.name, b_scalar, *more)
+        if key not in promotions:
+            promotions[key] = promoted(self, a, a_scalar, b, b_scalar, *more)
+        return promotions[key]
+
+    def numpy_dtype_once(type: Any) -> Any:
+        name = type.scalar.name
+        if name not in numpy_dtypes:
+            numpy_dtypes[name] = numpy_dtype(type)
+        return numpy_dtypes[name]
+
+    TritonSemantic.computation_type_impl = promoted_once
+    interpreter._get_np_dtype = numpy_dtype_once
+
+
 if "TRITON_INTERPRET" in os.environ:
     _patch_language_once()
     _leave_unused_checks_out()
+    _remember_types()
+    _remember_dtypes()
 
 
 class _OneThread:

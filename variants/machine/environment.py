@@ -26,16 +26,14 @@ def require_run_packages() -> None:
         )
 
 
-def require_gpu(bench: str) -> None:
-    """Raise `MissingRequirement` if this `bench` cannot measure here; imports no Triton."""
+def require_gpu(command: str) -> None:
+    """Raise `MissingRequirement` if `command` cannot measure here; imports no Triton."""
     require_run_packages()
     lacking = why_no_cuda()
     if lacking is not None:
-        raise MissingRequirement(f"bench {bench}: {lacking}; kernels are measured on a CUDA device")
+        raise MissingRequirement(f"{command}: {lacking}; kernels are measured on a CUDA device")
     if find_spec("triton") is None:
-        raise MissingRequirement(
-            f"bench {bench}: needs Triton, which is not installed (Linux only)"
-        )
+        raise MissingRequirement(f"{command}: needs Triton, which is not installed (Linux only)")
 
 
 def choose_device(requested: str | None) -> str:

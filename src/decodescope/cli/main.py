@@ -10,7 +10,6 @@ import rich_click as click
 
 from decodescope import __version__
 from decodescope.cli.analyze import analyze
-from decodescope.cli.bench import bench
 from decodescope.cli.compare import compare
 from decodescope.cli.config import config
 from decodescope.cli.diff import diff
@@ -22,9 +21,10 @@ from decodescope.cli.live import live
 from decodescope.cli.open import open_files
 from decodescope.cli.run import run
 from decodescope.cli.serve import serve
+from decodescope.cli.tune import tune
 
 COMMANDS: tuple[click.Command, ...] = (
-    live, run, open_files, models, variants, doctor, bench, analyze, compare, diff, export,
+    live, run, open_files, models, variants, doctor, tune, analyze, compare, diff, export,
     serve, config,
 )  # fmt: skip
 

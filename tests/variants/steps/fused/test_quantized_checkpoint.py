@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from benchmarks.kernels.shape_model import shape_model
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.bench.shape_model import shape_model
 from decodescope.variants.model.loading import LoadedModel, load_model
 from decodescope.variants.model.quantized_linear import QuantizedLinear
 from decodescope.variants.model.source import resolve_model

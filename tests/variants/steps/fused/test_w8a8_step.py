@@ -9,7 +9,7 @@ what follows may then be as far off as two quantisations are from each other.
 import pytest
 import torch
 
-from benchmarks.quality_formats import quantized_activations
+from benchmarks.quality.formats import quantized_activations
 from decodescope.analyzer.comparing.range_alignment import align_ranges
 from decodescope.analyzer.schema.report import RangeReport
 from decodescope.kernels.ops.quantize_rows import QuantizeRows

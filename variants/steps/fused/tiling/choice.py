@@ -84,7 +84,7 @@ def report_unmeasured(
     """Which tiles are only defaults, and the command that measures them: one finding, also a line
     on stderr, once in a process; none if all tiles were measured."""
     if chosen.unmeasured:
-        command = ["decodescope", "bench", "kernels", "--tune", "--model", model]
+        command = ["decodescope", "tune", "--model", model]
         command += ["--batch", str(workload.batch), "--context", str(workload.context)]
         command += ["--tokens", str(workload.new_tokens), "--dtype", workload.dtype]
         if (formats := spec.formats) != VariantSpec("fused"):

@@ -1,1 +1,0 @@
-"""`bench analyzer`: the cost of the analyzer, compared with a peer's."""

@@ -1,0 +1,1 @@
+"""What is measured around decodescope. It imports the product, and is never in the wheel."""

@@ -1,0 +1,48 @@
+"""`python -m benchmarks`: the list of everything that can be measured, from a checkout."""
+
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+import rich_click as click
+
+from decodescope.cli.ending import end_with
+from decodescope.cli.group import Group
+
+# The module of each command; its attribute `command` is imported when the command is named, because
+# most commands import torch.
+COMMANDS = {
+    "analyzer": "benchmarks.analyzer.command",
+    "kernels": "benchmarks.kernels.command",
+    "block": "benchmarks.block.command",
+    "gemm": "benchmarks.gemm.command",
+    "claims": "benchmarks.claims.command",
+    "results": "benchmarks.report.documents",
+}
+
+
+class _Benchmarks(Group):
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name]).command
+        return command
+
+
+@click.group(
+    cls=_Benchmarks,
+    # Each stands for a command that is not imported yet.
+    commands={name: click.Command(name) for name in COMMANDS},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+def benchmarks() -> None:
+    """Measure decodescope and what it is compared with; each result includes its environment."""
+
+
+def main() -> NoReturn:
+    """Run the command of this process's arguments."""
+    end_with(lambda: benchmarks(sys.argv[1:], "benchmarks", standalone_mode=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`analyzer`: the cost of the analyzer, compared with a peer's."""

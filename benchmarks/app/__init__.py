@@ -1,0 +1,1 @@
+"""The app, in a terminal or headless: times, memory, and what it costs the run."""

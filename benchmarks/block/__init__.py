@@ -1,0 +1,1 @@
+"""`block`: one attention block, eager and fused."""

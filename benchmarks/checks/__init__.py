@@ -1,0 +1,1 @@
+"""Tests on a GPU, and kernels under compute-sanitizer, with a record."""

@@ -1,0 +1,1 @@
+"""`claims`: published figures of the field, measured again."""

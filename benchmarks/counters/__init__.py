@@ -1,0 +1,1 @@
+"""`hardware-counters`: our figures beside those of Nsight Compute."""

@@ -1,0 +1,1 @@
+"""`gemm`: products with FP8 and INT8 weights."""

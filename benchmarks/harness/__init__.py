@@ -1,0 +1,1 @@
+"""What measurements share: records, environments and tables."""

@@ -1,0 +1,1 @@
+"""`kernels`: each kernel of the fused step alone."""

@@ -1,0 +1,36 @@
+"""A model of given shapes on the meta device: no weights, only what the kernels' operands need."""
+
+import torch
+
+from decodescope.variants.model.loading import find_files
+from decodescope.variants.model.quantize import quantization_of, quantize_model
+from decodescope.variants.model.quantized_loading import find_quantized
+from decodescope.variants.model.source import ModelSource
+from decodescope.variants.model.weight_files import stored_tensors
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.steps.fused.support import require_support
+from decodescope.variants.tuning.random_model import built_model
+
+
+def shape_model(
+    source: ModelSource, batch: int, dtype: torch.dtype, device: str, spec: VariantSpec
+) -> FusedModel:
+    """The parts of `source` as `spec` stores them, on the meta device; fetches only config.json of
+    a hub model.
+
+    Of a folder, the 8-bit matrices of its weights are such here as well.
+
+    Raises:
+        ModelError: files that are unreadable, or of a model the fused kernels cannot run.
+        InputError: a batch that they cannot run.
+        MissingRequirement: model not found, no Triton, or a GPU that is too old.
+    """
+    fields = find_files(source).config
+    require_support(source.name, fields, batch, device, spec)
+    model = built_model(source.name, fields, dtype, "meta")
+    if source.folder is not None:
+        find_quantized(source.name, fields, model, stored_tensors(source.folder))
+    if (quantization := quantization_of(spec)) is not None:
+        quantize_model(source.name, model, quantization)
+    return fused_model(model)

@@ -1,0 +1,1 @@
+"""`quality`: what formats cost in accuracy."""

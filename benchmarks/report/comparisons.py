@@ -1,0 +1,158 @@
+"""Rows of the tables of variants, from the records of `compare-variants`."""
+
+from collections import Counter
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.report.records import Record
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.text.formatting import UNKNOWN, duration, number, percent, rate
+from decodescope.analyzer.vocabulary.words import bound_words
+
+# An interval wider than this part of the mean says less than the rounds themselves.
+_WIDE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRow:
+    """One variant of a comparison, as text. Step, MBU, launches and ops are medians of the rounds,
+    the verdict is the most frequent one, `idle` the share of the profiled window."""
+
+    variant: str
+    rate: str
+    mean: str
+    ratio: str
+    step: str
+    mbu: str
+    launches: str
+    ops: str
+    verdict: str
+    idle: str
+    kl: str
+
+
+def dash(low: str, high: str) -> str:
+    """A range."""
+    return f"{low}\u2013{high}"
+
+
+def variant_rows(record: Record) -> list[VariantRow]:
+    """Every variant of a comparison; ratios are to its first."""
+    return [_row(record, rates) for rates in record["variants"]]
+
+
+def variant(record: Record, name: str) -> VariantRow:
+    """The row of one variant."""
+    return next(row for row in variant_rows(record) if row.variant == name)
+
+
+def limit_per_s(record: Record, name: str) -> float:
+    """How many steps a second a variant could make: measured read peak ÷ bytes of a step."""
+    run = _runs(record, name)[0]
+    peak: float = run["bandwidth"]["measured_peak_bytes_per_s"]
+    return peak / float(run["bytes_per_step"])
+
+
+def bytes_per_step(record: Record, name: str) -> float:
+    """The bytes that a step of a variant reads."""
+    return float(_runs(record, name)[0]["bytes_per_step"])
+
+
+def peak_bytes_per_s(record: Record) -> float:
+    """The read peak that the comparison's runs measured."""
+    (peak,) = {run["bandwidth"]["measured_peak_bytes_per_s"] for run in record["runs"]}
+    return float(peak)
+
+
+def idle_cells(record: Record, name: str) -> list[str]:
+    """One profiled window in per cent of its length: idle by class, then the part of busy time in
+    which ops overlap; and how many times as long a profiled step takes."""
+    window = record["windows"][name]
+    cells = [_part(window["idle_ns_by_class"][one], window["window_ns"]) for one in GAP_CLASSES]
+    cells.append(_part(window["overlap_ns"], window["busy_ns"]))
+    attributed = window["attribution"]
+    cells.append(_part(attributed["exact"], sum(attributed.values())))
+    return [*cells, f"{window['observer']['ratio']:.2f}"]
+
+
+def changes(record: Record, name: str) -> list[str]:
+    """What a variant changes against the first one, per step: time in µs, launch calls, GPU ops,
+    idle time in µs."""
+    base = record["variants"][0]["variant"]
+    if name == base:
+        return [UNKNOWN] * 4
+    pair = next(p for p in record["pairs"] if (p["base"], p["other"]) == (base, name))
+    found = (pair["step_ns"], pair["launch_calls"], pair["gpu_ops"], pair["idle_ns"]["all"])
+    return [
+        _signed(change["other"] - change["base"], 1e3 if times else 1.0)
+        for change, times in zip(found, (True, False, False, True), strict=True)
+    ]
+
+
+def per_step_ns(record: Record, name: str, *path: str) -> float:
+    """A time of a variant's profiled window, found by `path`, divided by the steps in it."""
+    window = found = record["windows"][name]
+    for part in path:
+        found = found[part]
+    steps = window["launches"]["calls"] / _runs(record, name)[-1]["launch_calls_per_step"]
+    return float(found) / float(steps)
+
+
+def _row(record: Record, rates: Record) -> VariantRow:
+    name = rates["variant"]
+    runs = _runs(record, name)
+    window = record["windows"][name]
+    bounds = Counter(run["verdict"]["bound"] for run in runs)
+    return VariantRow(
+        variant=name,
+        rate=f"{_mean(rates)} ({_noise(rates)})",
+        mean=_mean(rates),
+        ratio=_ratio(record, name),
+        step=duration(median(run["step_ns"]["p50"] for run in runs)),
+        mbu=f"{percent(median(run['bandwidth']['mbu'] for run in runs))} %",
+        launches=number(median(run["launch_calls_per_step"] for run in runs)),
+        ops=number(median(run["gpu_ops_per_step"] for run in runs)),
+        verdict=bound_words(bounds.most_common(1)[0][0]),
+        idle=f"{percent(window['idle_ns'] / window['window_ns'])} %",
+        kl=f"{rates['accuracy']['kl']:.2g}",
+    )
+
+
+def _runs(record: Record, name: str) -> list[Record]:
+    return [run for run in record["runs"] if run["variant"] == name]
+
+
+def _mean(rates: Record) -> str:
+    width = rates["interval"]["high"] - rates["interval"]["low"]
+    return _with_decimals(rates["mean"], width)
+
+
+def _noise(rates: Record) -> str:
+    """The 95 % interval, or the rounds where it is wide."""
+    low, high = rates["interval"]["low"], rates["interval"]["high"]
+    if high - low > _WIDE * rates["mean"]:
+        return "rounds: " + ", ".join(map(rate, rates["tokens_per_s"]))
+    return dash(*(_with_decimals(end, high - low) for end in (low, high)))
+
+
+def _with_decimals(value: float, width: float) -> str:
+    """Three digits at least, and a decimal where the interval is narrow enough for one."""
+    return f"{value:,.1f}" if width < 1.5 else rate(value)
+
+
+def _ratio(record: Record, name: str) -> str:
+    base = record["variants"][0]["variant"]
+    if name == base:
+        return "1"
+    speed = next(p["speed"] for p in record["pairs"] if (p["base"], p["other"]) == (base, name))
+    low, high = speed["interval"]["low"], speed["interval"]["high"]
+    return f"{speed['value']:.3f} ({dash(f'{low:.3f}', f'{high:.3f}')})"
+
+
+def _signed(change: float, unit: float) -> str:
+    text = number(abs(change) / unit)
+    return f"{'-' if change < 0 else '+'}{text}" if change else text
+
+
+def _part(part: float, whole: float) -> str:
+    return percent(part / whole) if part else UNKNOWN

@@ -1,0 +1,1 @@
+"""Whole decode steps: variants, revisions, batches, contexts and models."""

@@ -1,0 +1,151 @@
+"""Reports of `claims` become sections: nothing is lost, nothing counted twice."""
+
+import re
+
+import msgspec
+import pytest
+
+from benchmarks.claims.report import ClaimsReport, Row, Source
+from benchmarks.claims.table import row_name
+from benchmarks.report.claims import reached, read_reports, sections
+from benchmarks.report.documents import documents
+from benchmarks.report.records import read_records
+from decodescope.analyzer.text.formatting import UNKNOWN
+from tests.benchmarks.report.claim_reports import (
+    BLOG,
+    H100,
+    H200,
+    LADDER,
+    RACE,
+    ROWS,
+    cells,
+    claim,
+    page,
+    report,
+    spread,
+    tables,
+)
+
+
+def test_each_source_has_its_rows_for_every_gpu(reports):
+    text = page(reports)
+    assert re.findall(r"<summary>(A .* on .*)</summary>", text) == [
+        f"A ladder on {H200}",
+        f"A | blog on {H200}: 1 of 3 reached",
+        f"A | blog on {H100}: 1 of 1 reached",
+    ]
+    assert text.count("<details>") == text.count("</details>")
+    blog = text.partition("<summary>A | blog")[2].partition("## The fused kernels")[0]
+    for row in ROWS:
+        first_cell = "\n| " + row_name(row).replace("|", "\\|") + " |"
+        assert blog.count(first_cell) == (2 if row is ROWS[0] else 1)
+    assert "| x8.10 | x9.50 (x9.40 to x9.69) | x10.0 | 58.5 % | 93.0 % | 36 x bytes |" in blog
+    assert "| not measured: int8: relative error 0.5 |" in blog
+
+
+@pytest.mark.parametrize(("without", "apart"), [(8, False), (9, True)])
+def test_many_rows_without_a_published_figure_are_below_the_others(reports, without, apart):
+    more = tuple(Row(f"M = {m}", "ratio", None, spread(1.0 + m)) for m in range(without))
+    many = claim("many", Source("many", "https://many.example", ""), RACE, rows=ROWS[:2] + more)
+    section = page({"x": report(H200, many)}).partition("<summary>many")[2].partition("</details>")
+    table, _, details = section[0].partition("<details>")
+    shown = details if apart else table
+    assert all(f"| M = {m} |" in shown for m in range(without))
+    assert ("M = 0" in table) != apart
+    assert "| SwiGLU | x1.60 |" in table
+
+
+def test_every_row_of_every_table_has_the_cells_of_its_header(reports):
+    found = tables(page(reports))
+    assert len(found) > 20
+    for table in found:
+        assert {len(cells(line)) for line in table} == {len(cells(table[0]))}, table[0]
+
+
+def test_only_published_figures_count_as_reached_or_missed(reports):
+    blog = next(one for one in sections(reports) if one.source == BLOG)
+    # RMSNorm is reached, SwiGLU is not, INT8 failed; the A100's time of a launch does not count.
+    assert reached(blog.measured[H200]) == (1, 3)
+    assert reached(blog.measured[H100]) == (1, 1)
+
+
+def test_times_and_rates_count_on_the_gpu_of_the_source_alone(reports):
+    rows = (
+        Row("a", "tokens_per_s", 1000.0, spread(1200.0)),
+        Row("b", "ns", 1000.0, spread(1200.0), higher_is_better=False),
+        Row("c", "launches", 72.0, spread(24.0), higher_is_better=False),
+        Row("d", "tokens_per_s", 1000.0, spread(1200.0), comparable=False),
+    )
+    source = Source("two", "https://two.example", "H100, H200")
+    other = Source("other", "https://other.example", "A100")
+    found = sections({"x": report(H200, claim("x", source, rows=rows)),
+                      "y": report(H200, claim("y", other, rows=rows))})  # fmt: skip
+    assert [reached(section.measured[H200]) for section in found] == [(2, 3), (1, 1)]
+
+
+def test_the_readme_counts_the_figures_that_are_reached_on_each_gpu(reports):
+    def readme(reports: dict[str, ClaimsReport]) -> str:
+        found = documents(read_records(), reports)
+        return " ".join(
+            next(text for path, text in found.items() if path.name == "README.md").split()
+        )
+
+    assert "1 of 3 are reached on an H200, 1 of 1 on an H100 80GB HBM3" in readme(reports)
+    assert "are reached on" not in readme({})
+
+
+def test_every_entrant_is_shown_a_wrong_one_with_its_error_alone(reports):
+    text = page(reports)
+    assert "| liger | relative error 0.5 (allowed: 0.001) |" in text
+    assert text.count("| **ours** | ") == 2
+    assert "| pytorch | 20.0 µs (19.8 µs to 20.4 µs) |" in text
+    assert "| **fused+graph** | 700 µs | 1.40 ms (1.39 ms to 1.43 ms) | 714 |" in text
+
+
+def test_a_section_names_the_run_its_clocks_and_its_noise(reports):
+    line = next(one for one in page(reports).splitlines() if one.startswith("- `claims/h100.json`"))
+    for part in (
+        H100,
+        "driver 580.1",
+        "commit abcdef012",
+        "2026-11-22 22:30",
+        "4,600 GB/s",
+        "1,755 to 1,980 MHz",
+        "up to 512 W",
+        "throttled: sw_power_cap",
+        "within 3.0 %",
+    ):
+        assert part in line  # fmt: skip
+
+
+def test_reports_are_in_the_list_of_records(reports):
+    listed = page(reports).partition("## The records")[2]
+    for name in reports:
+        assert f"| `claims/{name}.json` | 2026-11-22 22:30 | abcdef012 |" in listed
+
+
+def test_a_claim_in_two_files_of_one_gpu_is_refused(reports):
+    again = reports | {"again": report(H200, claim("tk-gemm", LADDER))}
+    with pytest.raises(SystemExit, match=r"tk-gemm on NVIDIA H200 is in .*again\.json"):
+        sections(again)
+    other_gpu = reports | {"other": report(H100, claim("tk-gemm", LADDER))}
+    assert len(sections(other_gpu)) == 2
+
+
+def test_without_reports_the_page_has_no_section_of_claims(tmp_path):
+    assert read_reports(tmp_path) == {}
+    assert "claims of the field" not in page({})
+
+
+def test_a_report_is_read_as_it_was_written(tmp_path, reports):
+    for name, one in reports.items():
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(one))
+    assert read_reports(tmp_path) == reports
+
+
+def test_a_claim_that_failed_stays_with_its_error(reports):
+    failed = msgspec.structs.replace(claim("broken", BLOG), error="needs 80 GB")
+    text = page(reports | {"failed": report(H200, failed)})
+    unknown = " | ".join([UNKNOWN] * 5)
+    assert f"| `broken`: what broken says | {unknown} | not measured: needs 80 GB |" in text
+    assert re.search(r"\*\*broken\*\*: what broken says \|.*\| not measured: needs 80 GB \|", text)

@@ -1,0 +1,245 @@
+"""What `tune` does around the tuner: passes, both times, cache and table."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from decodescope.analyzer.errors import InputError, ModelError
+from decodescope.kernels.host.tile import Tile
+from decodescope.variants.model.loading import LoadedModel
+from decodescope.variants.model.quantize import Quantization, is_quantized
+from decodescope.variants.model.source import ModelSource
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.step import build_fused
+from decodescope.variants.steps.fused.tiling.choice import ChosenTiles
+from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
+from decodescope.variants.steps.fused.tiling.shapes import (
+    TILED_OPERATIONS,
+    StepShapes,
+    StepTiles,
+    TiledOperation,
+    step_shapes,
+)
+from decodescope.variants.steps.fused.tiling.table import (
+    cached_entries,
+    decode_table,
+    encode_table,
+    tile_entries,
+)
+from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedTiles
+from decodescope.variants.tuning import tile_tuning
+from decodescope.variants.tuning.random_model import random_model
+from decodescope.variants.tuning.report import TuningReport
+from decodescope.variants.tuning.tile_tuning import (
+    launches_of,
+    read_table,
+    run_tuning,
+    time_both,
+    tune_in_passes,
+)
+from tests.helpers import families
+from tests.helpers.fake_clock import FakeClock
+from tests.helpers.sizes import H200
+
+START = StepTiles(*(Tile(1, 64),) * 6)
+FUSED = VariantSpec("fused")
+WORKLOAD = DecodeWorkload(1, 20, 8, "fp32")
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def small_model(device: str) -> LoadedModel:
+    model = families.build("llama2", torch.float32, device=device)
+    return LoadedModel(model, None, "random", "llama2", 64)
+
+
+class Passes:
+    """A tuner that halves the head's rows in each pass, down to 4."""
+
+    def __init__(self) -> None:
+        self.starts: list[StepTiles] = []
+        self.operations: set[Sequence[TiledOperation]] = set()
+
+    def __call__(
+        self,
+        launch_with: Any,
+        start: StepTiles,
+        operations: Sequence[TiledOperation],
+        shapes: object,
+        gpu: object,
+        say: object,
+    ) -> TunedTiles:
+        self.starts.append(start)
+        self.operations.add(operations)
+        rows = start.head.rows // 2 if start.head.rows > 4 else start.head.rows
+        return TunedTiles(replace(start, head=replace(start.head, rows=rows)), ())
+
+
+@pytest.mark.parametrize(("rows", "passes", "end"), [(4, 1, 4), (8, 2, 4), (32, 2, 8)])
+def test_each_pass_starts_from_the_last_until_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch, rows: int, passes: int, end: int
+) -> None:
+    tuner = Passes()
+    monkeypatch.setattr(tile_tuning, "tune_model", tuner)
+    start = replace(START, head=Tile(rows, 64))
+    tiles, results = tune_in_passes(
+        lambda _: lambda: None, start, TILED_OPERATIONS, None, H200, silent
+    )
+    assert tiles.head.rows == end
+    assert len(results) == passes
+    assert [found.head.rows for found in tuner.starts] == [rows, rows // 2][:passes]
+
+
+def test_both_steps_are_timed_in_turn() -> None:
+    launched: list[StepTiles] = []
+    other = replace(START, o=Tile(2, 64))
+    clock = FakeClock(*[8.0] * REPLAYS, *[6.0] * REPLAYS)
+    before, after = time_both(lambda tiles: lambda: launched.append(tiles), START, other, clock)
+    assert launched == [START, other] * tile_tuning.ROUNDS
+    assert clock.captured == 2
+    assert (before.median, after.median) == (8.0, 6.0)
+    assert len(before.rounds) == tile_tuning.ROUNDS
+
+
+@pytest.mark.parametrize("spec", ["fused", "fused+kv_fp8_e4m3", "fused+kv_fp8_e5m2"])
+def test_steps_are_launched_at_one_position_over_random_rows(spec: str, device: str) -> None:
+    step = build_fused(VariantSpec.parse(spec), small_model(device), WORKLOAD, device)
+    launch = launches_of(step, 23)(step.plan.tiles)
+    for cache in (step.plan.cache.k, step.plan.cache.v):
+        assert cache.float().std() > 0.9
+        assert not torch.equal(cache[0].float(), cache[-1].float())
+    launch()
+    launch()
+    assert int(step.plan.buffers.position) == 24
+
+
+def measured_tiles(shapes: StepShapes, gpu: object) -> ChosenTiles:
+    """Tiles that the interpreter runs in a moment."""
+    return ChosenTiles(interpreter_tiles(shapes), dict.fromkeys(TILED_OPERATIONS, "table"))
+
+
+@pytest.fixture
+def tuned_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, device: str) -> LoadedModel:
+    """A model that is tuned by fakes: no clock, one change, a cache folder of its own."""
+    loaded = small_model(device)
+    monkeypatch.setattr(tile_tuning, "random_model", lambda *_: loaded)
+    monkeypatch.setattr(tile_tuning, "this_target_gpu", lambda: H200)
+    monkeypatch.setattr(tile_tuning, "tiles_for", measured_tiles)
+    monkeypatch.setattr(tile_tuning, "ROUNDS", 2)
+    monkeypatch.setattr(tile_tuning, "Clock", lambda: FakeClock(3.0))
+    monkeypatch.setattr(tile_tuning, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(tile_tuning, "tune_model", Passes())
+    return loaded
+
+
+def test_the_tiles_found_are_kept_and_written_down(
+    tuned_model: LoadedModel, tmp_path: Path
+) -> None:
+    table = tmp_path / "tiles.json"
+    said: list[str] = []
+    result = run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, said.append)
+    parts = tile_tuning.fused_model(tuned_model.model)
+    shapes = step_shapes(parts, 1, WORKLOAD.cache_length)
+    start = interpreter_tiles(shapes)
+    assert result.position == 24
+    assert result.tiles == replace(start, head=replace(start.head, rows=start.head.rows // 4))
+    expected = tile_entries(shapes, result.tiles)
+    assert set(cached_entries(H200, tmp_path / "cache")) == set(expected)
+    assert f"written to the table {table}" in said
+    assert any(line.startswith(f"kept for later runs in {tmp_path / 'cache'}") for line in said)
+    assert set(decode_table(table.read_bytes())[H200.name]) == set(expected)
+    assert isinstance(result, TuningReport)
+    assert result.before_over_after.rounds == (1.0,) * tile_tuning.ROUNDS
+
+
+@pytest.mark.parametrize("unmeasured", [(), ("head",), ("head", "attention")])
+def test_measured_operations_are_measured_again_only_if_all_are(
+    tuned_model: LoadedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    unmeasured: tuple[TiledOperation, ...],
+) -> None:
+    def chosen(shapes: StepShapes, gpu: object) -> ChosenTiles:
+        sources = {name: "default" if name in unmeasured else "table" for name in TILED_OPERATIONS}
+        return ChosenTiles(interpreter_tiles(shapes), sources)  # type: ignore[arg-type]
+
+    tuner, table = Passes(), tmp_path / "tiles.json"
+    monkeypatch.setattr(tile_tuning, "tiles_for", chosen)
+    monkeypatch.setattr(tile_tuning, "tune_model", tuner)
+    said: list[str] = []
+    run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, said.append)
+    expected = set(unmeasured or TILED_OPERATIONS)
+    assert set(*tuner.operations) == expected
+    assert {entry.key.operation for entry in cached_entries(H200, tmp_path / "cache")} == expected
+    written = decode_table(table.read_bytes())[H200.name]
+    assert {entry.key.operation for entry in written} == expected
+    reported = [line for line in said if line.startswith("measured before: ")]
+    assert bool(reported) == bool(unmeasured)
+
+
+def test_a_table_keeps_entries_of_other_gpus_and_shapes(
+    tuned_model: LoadedModel, tmp_path: Path
+) -> None:
+    table = tmp_path / "tiles.json"
+    parts = tile_tuning.fused_model(tuned_model.model)
+    others = tile_entries(step_shapes(parts, 16, WORKLOAD.cache_length), START)
+    table.write_bytes(encode_table({"Other": others, H200.name: others}))
+    run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, silent)
+    written = decode_table(table.read_bytes())
+    assert written["Other"] == others
+    assert set(others) < set(written[H200.name])
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"A": [{"tile": 1}]}', b"\xff"])
+def test_a_file_that_is_no_table_is_refused_before_any_work(
+    tuned_model: LoadedModel, tmp_path: Path, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "tiles.json"
+    table.write_bytes(data)
+    monkeypatch.setattr(tile_tuning, "random_model", None)
+    with pytest.raises(InputError, match="not a table of tiles"):
+        run_tuning("llama-3.2-1b@random", WORKLOAD, FUSED, table, silent)
+    assert table.read_bytes() == data
+
+
+def test_a_missing_table_is_empty(tmp_path: Path) -> None:
+    assert read_table(tmp_path / "none.json") == {}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ModelSource:
+    """A checkpoint's configuration without weights."""
+    (tmp_path / "config.json").write_text(json.dumps(families.FAMILIES["llama-biased"]))
+    return ModelSource("here", "folder", folder=tmp_path)
+
+
+def test_a_model_is_built_without_its_weights(folder: ModelSource, device: str) -> None:
+    workload = DecodeWorkload(1, 40, 24, "bf16")
+    loaded = random_model(folder, workload, device, FUSED)
+    assert (loaded.name, loaded.weights, loaded.max_context) == ("here", "random", 64)
+    weights = loaded.model.model.layers[0].mlp.up_proj.weight
+    assert weights.dtype == torch.bfloat16
+    assert weights.device.type == device
+    assert weights.float().std() > 0
+    assert not weights.requires_grad
+
+
+def test_a_model_is_built_in_the_format_that_is_tuned(folder: ModelSource, device: str) -> None:
+    spec = VariantSpec.parse("fused+int8+head16")
+    loaded = random_model(folder, DecodeWorkload(1, 40, 24, "bf16"), device, spec)
+    assert is_quantized(loaded.model, Quantization("int8", head=False))
+
+
+def test_a_workload_that_is_too_long_for_the_model_is_refused(
+    folder: ModelSource, device: str
+) -> None:
+    with pytest.raises(ModelError, match="allows 64 positions"):
+        random_model(folder, DecodeWorkload(1, 40, 25, "bf16"), device, FUSED)

@@ -1,1 +1,0 @@
-"""Published claims, each measured again beside what it was compared with."""

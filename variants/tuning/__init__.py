@@ -1,0 +1,1 @@
+"""`tune`: the fastest tiles of the fused step on this GPU."""

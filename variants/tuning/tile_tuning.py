@@ -1,0 +1,169 @@
+"""`tune`: finds the tiles of a model's fused step on this GPU and keeps them."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import torch
+
+from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.io.files import write_atomically
+from decodescope.variants.machine.cache_folder import cache_folder
+from decodescope.variants.machine.clock import Clock
+from decodescope.variants.machine.environment import environment
+from decodescope.variants.machine.memory import memory_errors
+from decodescope.variants.model.source import resolve_model
+from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.spec import VariantSpec
+from decodescope.variants.steps.fused.model_parts import fused_model
+from decodescope.variants.steps.fused.step import FusedStep, build_fused
+from decodescope.variants.steps.fused.tiling.choice import tiles_for
+from decodescope.variants.steps.fused.tiling.shapes import (
+    TILED_OPERATIONS,
+    StepShapes,
+    StepTiles,
+    TiledOperation,
+    step_shapes,
+)
+from decodescope.variants.steps.fused.tiling.table import (
+    TileTable,
+    decode_table,
+    encode_table,
+    keep_tiles,
+    table_with,
+    tile_entries,
+)
+from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu, this_target_gpu
+from decodescope.variants.steps.fused.tiling.tuner import REPLAYS, TunedOperation, tune_model
+from decodescope.variants.tuning.random_model import random_model
+from decodescope.variants.tuning.report import SCHEMA_VERSION, RoundSpread, TuningReport
+
+# An operation's best tile may depend on its neighbours' tiles. The first pass compiles the kernels,
+# so a second costs little.
+MAX_PASSES = 2
+ROUNDS = 9
+
+LaunchWith = Callable[[StepTiles], Callable[[], None]]
+Passes = tuple[tuple[TunedOperation, ...], ...]
+
+
+def run_tuning(
+    model: str,
+    workload: DecodeWorkload,
+    spec: VariantSpec,
+    table: Path | None,
+    say: Callable[[str], None],
+) -> TuningReport:
+    """Tune the fused step of `model` in the middle of `workload` and keep the tiles for later runs.
+
+    `spec` says how weights, K and V are stored: tiles depend on the size of their elements.
+
+    `table` is a file in the format of the shipped table that the tiles are added to; it is created
+    if missing. Operations whose tile is measured already keep it, unless all are: then all are
+    measured again. No weights are loaded: they are random numbers of the model's shapes. Needs what
+    `require_gpu` checks.
+
+    Raises:
+        MissingRequirement: model not found, out of GPU memory.
+        ModelError: a model that the fused kernels cannot run, or with too few positions.
+        InputError: a batch that they cannot run, or `table` is not a table or cannot be written.
+    """
+    known = None if table is None else read_table(table)
+    source = resolve_model(model)
+    say(f"building {model} with random weights")
+    loaded = random_model(source, workload, "cuda", spec)
+    parts, gpu = fused_model(loaded.model), this_target_gpu()
+    shapes = step_shapes(parts, workload.batch, workload.cache_length, spec.kv_bytes, spec.fp8_x)
+    start = tiles_for(shapes, gpu)
+    operations = start.unmeasured or TILED_OPERATIONS
+    measured = [name for name in TILED_OPERATIONS if name not in operations]
+    if measured:
+        say(f"measured before: {', '.join(measured)}")
+    position = workload.context + workload.new_tokens // 2
+    with memory_errors("tuning tiles", "cuda"):
+        step = build_fused(spec, loaded, workload, "cuda", start.tiles)
+        launch_with = launches_of(step, position)
+        tiles, passes = tune_in_passes(launch_with, start.tiles, operations, shapes, gpu, say)
+        say("measuring the step before and after")
+        before_ns, after_ns = time_both(launch_with, start.tiles, tiles, Clock())
+    found = tile_entries(shapes, tiles, operations)
+    if table is not None and known is not None:
+        updated = table_with(known, gpu.name, found)
+        write_atomically(table, encode_table(updated))
+        say(f"written to the table {table}")
+    kept_in = keep_tiles(gpu, found, cache_folder())
+    if kept_in is not None:
+        say(f"kept for later runs in {kept_in}")
+    return TuningReport(
+        schema_version=SCHEMA_VERSION,
+        model=model,
+        dtype=workload.dtype,
+        batch=workload.batch,
+        context=workload.context,
+        tokens=workload.new_tokens,
+        position=position,
+        replays=REPLAYS,
+        tile_sources=dict(start.sources),
+        tiles=tiles,
+        passes=passes,
+        before_ns=before_ns,
+        after_ns=after_ns,
+        before_over_after=before_ns.over(after_ns),
+        environment=environment(),
+        variant=str(spec),
+    )
+
+
+def read_table(path: Path) -> TileTable:
+    """The table in a file; an empty one if there is no file.
+
+    Raises:
+        InputError: unreadable, or not a table of tiles.
+    """
+    try:
+        return decode_table(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"--table {path}: not a table of tiles ({error})") from error
+
+
+@torch.no_grad()
+def launches_of(step: FusedStep, position: int) -> LaunchWith:
+    """A function that launches `step` with given tiles at `position`, on a random KV cache."""
+    # PyTorch draws no float8.
+    drawn = torch.float16 if step.plan.spec.kv_format else step.plan.parts.dtype
+    for layer in (*step.plan.cache.k, *step.plan.cache.v):
+        layer.copy_(torch.empty_like(layer, dtype=drawn).normal_())
+    return lambda tiles: partial(step.with_tiles(tiles).launch_at, position)
+
+
+def tune_in_passes(
+    launch_with: LaunchWith,
+    start: StepTiles,
+    operations: Sequence[TiledOperation],
+    shapes: StepShapes,
+    gpu: TargetGpu,
+    say: Callable[[str], None],
+) -> tuple[StepTiles, Passes]:
+    """Tune until a pass changes nothing, at most `MAX_PASSES` times."""
+    tiles, passes = start, []
+    for _ in range(MAX_PASSES):
+        found = tune_model(launch_with, tiles, operations, shapes, gpu, say)
+        passes.append(found.operations)
+        if found.tiles == tiles:
+            break
+        tiles = found.tiles
+    return tiles, tuple(passes)
+
+
+def time_both(
+    launch_with: LaunchWith, before: StepTiles, after: StepTiles, clock: Clock
+) -> tuple[RoundSpread, RoundSpread]:
+    """Nanoseconds of the step with both tiles; each round times them in turn."""
+    steps = [clock.capture(launch_with(tiles)) for tiles in (before, after)]
+    rounds = [[median(clock.each_ns(step, REPLAYS)) for step in steps] for _ in range(ROUNDS)]
+    first, last = zip(*rounds, strict=True)
+    return RoundSpread.of(first), RoundSpread.of(last)
