@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from textual.app import App
 
-from decodescope.analyzer.comparing.messages import ComparisonConfig
 from decodescope.analyzer.errors import DecodescopeError, InputError
 from decodescope.analyzer.protocol.messages import Hello, WorkerConfig, with_settings
-from decodescope.analyzer.schema.comparison_report import Comparison, Diff
 from decodescope.analyzer.schema.report import Report
 from decodescope.tui.model.candidates import chosen_names
 from decodescope.tui.model.comparing import MOST_ROUNDS, NO_COMPARISON, ComparisonState
@@ -22,7 +20,9 @@ from decodescope.tui.model.view import Clock, View
 from decodescope.tui.panels.messages import AskComparison
 
 if TYPE_CHECKING:
+    from decodescope.analyzer.comparing.messages import ComparisonConfig
     from decodescope.analyzer.reports.given import Given
+    from decodescope.analyzer.schema.comparison_report import Comparison, Diff
     from decodescope.tui.link.comparison import ComparisonLink
 
 
@@ -113,7 +113,7 @@ class Comparisons:
             config = _config(view.hello, names, self.state.rounds, trusted)
             await self._measure(config, feed)
 
-    async def _measure(self, config: ComparisonConfig, feed: Feed) -> None:
+    async def _measure(self, config: "ComparisonConfig", feed: Feed) -> None:
         await feed.hold()
         waits = feed.view().died is None and feed.view().state not in ("ended", "failed")
         # Only then, so that the last events of an earlier one do not count for this one.
@@ -163,14 +163,14 @@ class Comparisons:
         self._changed()
         await feed.link.end()
 
-    def _read(self, make: Callable[[], tuple[Comparison | Diff, str]]) -> None:
+    def _read(self, make: "Callable[[], tuple[Comparison | Diff, str]]") -> None:
         if self.state.busy:
             self._say("A comparison is running. x cancels it.")
             return
         self._set(replace(self.state, phase="reading", error=""))
         self._app.run_worker(self._made(make), name="compare")
 
-    async def _made(self, make: Callable[[], tuple[Comparison | Diff, str]]) -> None:
+    async def _made(self, make: "Callable[[], tuple[Comparison | Diff, str]]") -> None:
         try:
             result, origin = await asyncio.to_thread(make)
         except (DecodescopeError, OSError) as error:
@@ -189,7 +189,7 @@ class Comparisons:
         self._app.notify(text, severity="warning")
 
 
-async def _started(link: "ComparisonLink", config: ComparisonConfig) -> str:
+async def _started(link: "ComparisonLink", config: "ComparisonConfig") -> str:
     """Start the process; why it cannot be started, "" if it can."""
     try:
         await link.start(config)
@@ -200,8 +200,10 @@ async def _started(link: "ComparisonLink", config: ComparisonConfig) -> str:
 
 def _config(
     hello: Hello, variants: tuple[str, ...], rounds: int, trusted: bool
-) -> ComparisonConfig:
+) -> "ComparisonConfig":
     """The workload of the live run."""
+    from decodescope.analyzer.comparing.messages import ComparisonConfig
+
     config = WorkerConfig(variant=variants[0], batch=hello.batch, tokens=hello.tokens,
                           model=hello.model, context=hello.context, dtype=hello.dtype,
                           device=hello.device, sampling=hello.sampling,
@@ -213,7 +215,7 @@ def _config(
 
 def _compared_with(
     path: Path, report: Report | None, given: "Given | None"
-) -> tuple[Comparison | Diff, str]:
+) -> "tuple[Comparison | Diff, str]":
     """The comparison saved in `path`, or the diff from `report` to the trace in it.
 
     Raises:
@@ -232,7 +234,7 @@ def _compared_with(
 
 def _compared_files(
     base: Path, other: Path, given: "Given | None"
-) -> tuple[Comparison | Diff, str]:
+) -> "tuple[Comparison | Diff, str]":
     from decodescope.analyzer.comparing.diff import diff_reports
 
     return diff_reports(_report(base, given), _report(other, given)), "two files"

@@ -1,7 +1,6 @@
 """Plays a recording as if its worker were running, from any moment and at any speed."""
 
 import asyncio
-import contextlib
 import math
 import time
 from collections import deque
@@ -22,7 +21,6 @@ from decodescope.analyzer.protocol.messages import (
     TraceReady,
     WorkerMessage,
 )
-from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
 from decodescope.analyzer.recordings.recording import (
     Mark,
     RecordedFrame,
@@ -45,16 +43,6 @@ MAX_WAIT_S = 1.0
 RECENT_FRAMES = 2400
 _YIELD_S = 0.01
 _NS = 1_000_000_000
-
-
-def replay_link(path: Path) -> "ReplayLink":
-    """A link that plays the recording at `path`, and follows it if it is being written."""
-    if is_being_written(path):
-        from decodescope.tui.link.following import FollowLink
-
-        with contextlib.suppress(DecodescopeError):
-            return FollowLink(FollowedRecording(path))
-    return ReplayLink(path)
 
 
 class ReplayLink(Link):

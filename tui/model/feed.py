@@ -354,9 +354,7 @@ def open_feed(source: Source, clock: Clock) -> Feed:
     if isinstance(source, LiveSource):
         return Feed(source, source.link, clock, View("live", ""))
     if isinstance(source, ReplaySource):
-        from decodescope.tui.link.replay import replay_link
-
-        link = source.link or replay_link(source.path)
+        link = source.open_link()
         return Feed(source, link, clock, View("replay", source.path.name))
     names = ", ".join(path.name for path in source.paths)
     choices = files_of(source.paths)

@@ -1,5 +1,6 @@
 """The sources of what the app shows: a worker, a recording or trace files, and their choices."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -7,8 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from decodescope.analyzer.errors import DecodescopeError
 from decodescope.analyzer.io.files import names_of
 from decodescope.analyzer.protocol.messages import Hello
+from decodescope.analyzer.recordings.following import FollowedRecording, is_being_written
 from decodescope.analyzer.recordings.recording import is_recording
 from decodescope.tui.link.base import Link, Playback
 from decodescope.tui.model.view import Choice
@@ -59,6 +62,19 @@ class ReplaySource:
     def paths(self) -> tuple[Path, ...]:
         """The recording, also under the name that it gets if it is still being written."""
         return (self.path, *names_of(self.path))
+
+    def open_link(self) -> Link:
+        """`link`, else one that plays the recording, and follows it if it is being written."""
+        from decodescope.tui.link.replay import ReplayLink
+
+        if self.link is not None:
+            return self.link
+        if is_being_written(self.path):
+            from decodescope.tui.link.following import FollowLink
+
+            with contextlib.suppress(DecodescopeError):
+                return FollowLink(FollowedRecording(self.path))
+        return ReplayLink(self.path)
 
 
 @dataclass(frozen=True, slots=True)
