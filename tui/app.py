@@ -25,7 +25,7 @@ from decodescope.tui.model.feed import open_feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.sources import Source
 from decodescope.tui.model.user_files import Memory, Places, read_keymap
-from decodescope.tui.model.view import Clock, Moment, View
+from decodescope.tui.model.view import AppClock, Moment, View
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.details import DetailsPanel
@@ -55,7 +55,7 @@ class DecodescopeApp(TerminalApp):
         self,
         source: Source,
         traits: TerminalTraits | None = None,
-        clock: Clock | None = None,
+        clock: AppClock | None = None,
         folder: Path | None = None,
         page: str | None = None,
         places: Places | None = None,
@@ -66,7 +66,7 @@ class DecodescopeApp(TerminalApp):
         of what is remembered and of keys; None remembers nothing. `comparison` measures variants
         in turn."""
         super().__init__(traits or TerminalTraits())
-        clock = clock or Clock()
+        clock = clock or AppClock()
         feed = open_feed(source, clock)
         self._focus = Focus(page or PAGES[0].name)
         self._places = places

@@ -16,7 +16,7 @@ from decodescope.analyzer.io.files import write_atomically, write_json, write_ne
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.sources import TraceSource
 from decodescope.tui.model.user_files import Memory
-from decodescope.tui.model.view import Clock, Window
+from decodescope.tui.model.view import AppClock, Window
 from decodescope.tui.model.windows import Job
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class ReadSoFar(Message):
 class Background:
     """Threads report to the app with messages; files go to `folder`, None is the current one."""
 
-    def __init__(self, app: App[None], clock: Clock, folder: Path | None) -> None:
+    def __init__(self, app: App[None], clock: AppClock, folder: Path | None) -> None:
         self._app = app
         self._clock = clock
         self._given = folder
@@ -203,12 +203,12 @@ def save_trace(source: Path, folder: Path, stem: str) -> Path:
 
 def reporter(app: App[None], feed: Feed | None) -> Callable[[float], None]:
     """A function that posts `ReadSoFar` for every twentieth of a file."""
-    said = 0
+    reported_parts = 0
 
     def report(share: float) -> None:
-        nonlocal said
-        if int(share * 20) > said:
-            said = int(share * 20)
+        nonlocal reported_parts
+        if int(share * 20) > reported_parts:
+            reported_parts = int(share * 20)
             app.post_message(ReadSoFar(feed, share))
 
     return report

@@ -94,22 +94,25 @@ def rekeyed(
     commands: Iterable[Command], scope: str, keymap: Mapping[str, str]
 ) -> tuple[Command, ...]:
     """The same commands with the keys that `keymap` gives those of `scope`."""
-    found = []
+    renamed = []
     for command in commands:
         keys = keymap.get(f"{scope}.{command.action}")
         if keys is not None:
             first = keys.split(",")[0]
             shown = f"^{first[5:]}" if first.startswith("ctrl+") else format_key(first)
             command = replace(command, key=keys, shown=shown)
-        found.append(command)
-    return tuple(found)
+        renamed.append(command)
+    return tuple(renamed)
 
 
 def bindings(commands: Iterable[Command], scope: str) -> list[BindingType]:
     """The key bindings of `commands`, whose ids in a keymap begin with `scope`; Textual binds the
     palette itself."""
-    return [Binding(c.key, c.action, c.title, show=False, id=f"{scope}.{c.action}")
-            for c in commands if c.action != "command_palette"]  # fmt: skip
+    return [
+        Binding(c.key, c.action, c.title, show=False, id=f"{scope}.{c.action}")
+        for c in commands
+        if c.action != "command_palette"
+    ]
 
 
 class KeyedWidget(Widget, can_focus=False):
@@ -146,7 +149,7 @@ class KeyedWidget(Widget, can_focus=False):
 def reachable(local: Sequence[Command], everywhere: Iterable[Command]) -> tuple[Command, ...]:
     """The commands of the app whose keys the panel with these `local` commands does not take."""
     taken = {key for command in local for key in command.key.split(",")}
-    return tuple(one for one in everywhere if taken.isdisjoint(one.key.split(",")))
+    return tuple(command for command in everywhere if taken.isdisjoint(command.key.split(",")))
 
 
 def offered(view: View) -> tuple[Command, ...]:
@@ -171,5 +174,6 @@ def offered(view: View) -> tuple[Command, ...]:
     elif view.playback is None and view.state == "paused":
         goes_on = "resume"
     return tuple(
-        replace(one, label=goes_on) if goes_on and one.action == "pause" else one for one in kept
+        replace(command, label=goes_on) if goes_on and command.action == "pause" else command
+        for command in kept
     )

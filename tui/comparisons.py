@@ -16,7 +16,7 @@ from decodescope.tui.model.candidates import chosen_names
 from decodescope.tui.model.comparing import MOST_ROUNDS, NO_COMPARISON, ComparisonState
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.sources import LiveSource, TraceSource
-from decodescope.tui.model.view import Clock, View
+from decodescope.tui.model.view import AppClock, View
 from decodescope.tui.panels.messages import AskComparison
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Comparisons:
     def __init__(
         self,
         app: App[None],
-        clock: Clock,
+        clock: AppClock,
         changed: Callable[[], None],
         link: "ComparisonLink | None" = None,
     ) -> None:
@@ -98,7 +98,9 @@ class Comparisons:
             self._say("The comparison is running already. x cancels it.")
         elif isinstance(feed.source, TraceSource):
             paths = [
-                feed.source.paths[i] for i, one in enumerate(view.choices) if one.name in names
+                feed.source.paths[i]
+                for i, choice in enumerate(view.choices)
+                if choice.name in names
             ]
             if len(paths) == 2:
                 self._read(partial(_compared_files, paths[0], paths[1], feed.source.given))
@@ -204,10 +206,17 @@ def _config(
     """The workload of the live run."""
     from decodescope.analyzer.comparing.messages import ComparisonConfig
 
-    config = WorkerConfig(variant=variants[0], batch=hello.batch, tokens=hello.tokens,
-                          model=hello.model, context=hello.context, dtype=hello.dtype,
-                          device=hello.device, sampling=hello.sampling,
-                          trust_remote_code=trusted)  # fmt: skip
+    config = WorkerConfig(
+        variant=variants[0],
+        batch=hello.batch,
+        tokens=hello.tokens,
+        model=hello.model,
+        context=hello.context,
+        dtype=hello.dtype,
+        device=hello.device,
+        sampling=hello.sampling,
+        trust_remote_code=trusted,
+    )
     if hello.settings is not None:
         config = with_settings(config, hello.settings)
     return ComparisonConfig(config, variants, rounds)

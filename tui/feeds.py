@@ -16,7 +16,7 @@ from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
 from decodescope.tui.model.sources import Asked, LiveSource
 from decodescope.tui.model.user_files import Memory
-from decodescope.tui.model.view import Clock, View
+from decodescope.tui.model.view import AppClock, View
 from decodescope.tui.painter import Painter
 from decodescope.tui.previews import read_preview, recording_of
 
@@ -32,7 +32,7 @@ class Feeds:
         self,
         app: App[None],
         first: Feed,
-        clock: Clock,
+        clock: AppClock,
         focus: Focus,
         painter: Painter,
         background: Background,

@@ -13,7 +13,7 @@ from textual.timer import Timer
 from decodescope.tui.comparisons import Comparisons
 from decodescope.tui.model.feed import Feed
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.view import Clock, Moment, View
+from decodescope.tui.model.view import AppClock, Moment, View
 from decodescope.tui.screens.main import MainScreen
 
 PAINT_INTERVAL_S = 0.25
@@ -27,7 +27,7 @@ class Painter:
     The state of `comparisons` is shown with every view.
     """
 
-    def __init__(self, clock: Clock, feed: Feed, focus: Focus, comparisons: Comparisons) -> None:
+    def __init__(self, clock: AppClock, feed: Feed, focus: Focus, comparisons: Comparisons) -> None:
         self._screen: MainScreen | None = None
         self._clock = clock
         self._feed = feed
@@ -103,8 +103,17 @@ class Painter:
         if self._frozen is not None:
             view, (still, moment) = self._feed.view(), self._frozen
             preview = still.preview and view.preview
-            self._frozen = (replace(still, state=view.state, detail=view.detail, died=view.died,
-                                    banner=view.banner, preview=preview), moment)  # fmt: skip
+            self._frozen = (
+                replace(
+                    still,
+                    state=view.state,
+                    detail=view.detail,
+                    died=view.died,
+                    banner=view.banner,
+                    preview=preview,
+                ),
+                moment,
+            )
         self._screen.show(*self.shown())
 
     def _paint_ages(self) -> None:

@@ -18,7 +18,7 @@ from decodescope.tui.link.base import Playback
 from decodescope.tui.model.replaying import (
     SPEEDS,
     last_of,
-    neighbour,
+    neighbour_mark,
     next_speed,
     typed_time_ns,
 )
@@ -228,7 +228,7 @@ async def test_a_cut_recording_has_a_banner_that_a_jump_keeps(recording):
 @given(st.floats(0, 100), st.sampled_from(["window", "switch"]), st.booleans())
 def test_a_neighbour_is_the_nearest_mark_on_that_side(second, kind, forward):
     playback = at(second)
-    found = neighbour(playback, kind, forward)
+    found = neighbour_mark(playback, kind, forward)
     beyond = [
         mark
         for mark in MARKS

@@ -12,7 +12,7 @@ from decodescope.tui.feeds import Feeds
 from decodescope.tui.library import FilesRead, Library, Listed, window_health
 from decodescope.tui.model.feed import Feed, open_feed
 from decodescope.tui.model.focus import Focus
-from decodescope.tui.model.view import COMPARISON_PAGE, Clock, Window
+from decodescope.tui.model.view import COMPARISON_PAGE, AppClock, Window
 from decodescope.tui.pages.all_pages import PAGES
 from decodescope.tui.painter import Painter
 from decodescope.tui.panels.messages import (
@@ -44,7 +44,7 @@ class FileController:
         library: Library,
         background: Background,
         pages: PageController,
-        clock: Clock,
+        clock: AppClock,
     ) -> None:
         self._app = app
         self._feeds = feeds

@@ -19,8 +19,8 @@ from decodescope.analyzer.recordings.recording import Mark
 from decodescope.tui.background import Background
 from decodescope.tui.feeds import Feeds
 from decodescope.tui.link.base import NEWEST_NS, Seek, Speed
-from decodescope.tui.model.replaying import last_of, neighbour, next_speed
-from decodescope.tui.model.view import Clock
+from decodescope.tui.model.replaying import last_of, neighbour_mark, next_speed
+from decodescope.tui.model.view import AppClock
 from decodescope.tui.painter import Painter
 
 RESTART_WITHIN_S = 3.0
@@ -31,7 +31,12 @@ class RunController:
     Without a replay, those that need one do nothing."""
 
     def __init__(
-        self, app: App[None], feeds: Feeds, painter: Painter, background: Background, clock: Clock
+        self,
+        app: App[None],
+        feeds: Feeds,
+        painter: Painter,
+        background: Background,
+        clock: AppClock,
     ) -> None:
         self._app = app
         self._feeds = feeds
@@ -148,7 +153,7 @@ class RunController:
     async def seek_mark(self, kind: Literal["window", "switch"], forward: bool) -> None:
         """Go to the next or previous window, or change of variant, of a replay."""
         if (playback := self._feeds.view().playback) is not None:
-            mark = neighbour(playback, kind, forward)
+            mark = neighbour_mark(playback, kind, forward)
             if mark is None:
                 what = "window" if kind == "window" else "change of variant"
                 place = "after" if forward else "before"

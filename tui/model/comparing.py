@@ -58,8 +58,18 @@ class ComparisonState:
 
     def begun(self, config: "ComparisonConfig", now: float) -> "ComparisonState":
         """A comparison of variants begins; nothing of an earlier one is left."""
-        return replace(self, phase="running", config=config, progress=None, run_began=now, runs=(),
-                       result=None, origin="measured here", error="", side="")  # fmt: skip
+        return replace(
+            self,
+            phase="running",
+            config=config,
+            progress=None,
+            run_began=now,
+            runs=(),
+            result=None,
+            origin="measured here",
+            error="",
+            side="",
+        )
 
     def failed(self, error: str) -> "ComparisonState":
         """It cannot go on; what was compared stays."""

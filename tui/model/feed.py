@@ -45,7 +45,7 @@ from decodescope.tui.model.sources import (
     variants_of,
     with_running,
 )
-from decodescope.tui.model.view import Clock, Kind, Preview, Sample, View, Window, remaining
+from decodescope.tui.model.view import AppClock, Kind, Preview, SpeedSample, View, Window, remaining
 from decodescope.tui.model.windows import Job, Windows
 
 HISTORY_SAMPLES = 2400
@@ -57,14 +57,14 @@ class Feed:
 
     source: Source
     link: Link | None
-    clock: Clock
+    clock: AppClock
     _state: View
     started: bool = False
     windows: Windows = field(default_factory=Windows)
     _held: bool = False
     _runs_after: bool = False
     _tried_merging: bool = False
-    _samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
+    _samples: deque[SpeedSample] = field(default_factory=lambda: deque(maxlen=HISTORY_SAMPLES))
     _heard_at: float | None = None
     _log: RunLog = field(default_factory=RunLog)
 
@@ -76,10 +76,16 @@ class Feed:
     def view(self) -> View:
         """The current state, complete and immutable."""
         playback = self.link.playback() if self.link is not None else None
-        return replace(self._state, samples=tuple(self._samples), log=self._log.lines,
-                       heard_at=self._heard_at, playback=playback, analysing=self.windows.analysing,
-                       recording=self.link is not None and self.link.recording,
-                       unseen=self._log.unseen)  # fmt: skip
+        return replace(
+            self._state,
+            samples=tuple(self._samples),
+            log=self._log.lines,
+            heard_at=self._heard_at,
+            playback=playback,
+            analysing=self.windows.analysing,
+            recording=self.link is not None and self.link.recording,
+            unseen=self._log.unseen,
+        )
 
     def now(self) -> float:
         """The source's time: recorded seconds in a replay, otherwise monotonic seconds."""
@@ -124,8 +130,14 @@ class Feed:
             self._set(banner=notices.held())
         return self._held
 
-    def note(self, level: Level, text: str, source: LogSource = "app", code: str = "",
-             at: float | None = None) -> None:  # fmt: skip
+    def note(
+        self,
+        level: Level,
+        text: str,
+        source: LogSource = "app",
+        code: str = "",
+        at: float | None = None,
+    ) -> None:
         """Add a line to the log, of now or of second `at` of the source's time."""
         if self.kind == "replay":
             time = position((self.now() if at is None else at) * 1e9)
@@ -182,8 +194,9 @@ class Feed:
                 self._greet(event, now)
             case Progress(stage=stage, detail=detail, expected_ns=expected_ns):
                 expected_s = None if expected_ns is None else expected_ns / 1e9
-                self._set(detail=f"{stage} {detail}".strip(), stage_at=now,
-                          stage_expected_s=expected_s)  # fmt: skip
+                self._set(
+                    detail=f"{stage} {detail}".strip(), stage_at=now, stage_expected_s=expected_s
+                )
                 self.note("info", f"{stage} {detail}".strip(), "worker", at=now)
             case State(state=state, variant=variant):
                 self._enter(state, variant)
@@ -207,8 +220,13 @@ class Feed:
                     self._set(state="ended", detail=reason)
                     self.note("info", f"ended: {reason}", "worker", at=now)
             case WorkerDied():
-                self._set(died=event, state="worker died", detail="", meters=None,
-                          banner=notices.died(event, self._state.fatal))  # fmt: skip
+                self._set(
+                    died=event,
+                    state="worker died",
+                    detail="",
+                    meters=None,
+                    banner=notices.died(event, self._state.fatal),
+                )
                 if self._state.fatal is None:
                     self.note("error", event.describe())
             case FileHealth(findings=findings):
@@ -299,8 +317,19 @@ class Feed:
         kept = self.windows.jump()
         self._log.forget_worker()
         self._samples.clear()
-        self._set(state="starting", detail="", hello=None, choices=(), current=-1, stats=None,
-                  stats_at=None, window=None, died=None, fatal=None, banner=None)  # fmt: skip
+        self._set(
+            state="starting",
+            detail="",
+            hello=None,
+            choices=(),
+            current=-1,
+            stats=None,
+            stats_at=None,
+            window=None,
+            died=None,
+            fatal=None,
+            banner=None,
+        )
         for t_ns, message in past:
             self.receive(message, t_ns / 1e9)
         if unseen is not None:
@@ -346,10 +375,10 @@ class Feed:
             if self._state.state == "paused":
                 # A single step, which began with an idle GPU.
                 return
-            self._samples.append(Sample(now, stats.tokens_per_s, index))
+            self._samples.append(SpeedSample(now, stats.tokens_per_s, index))
 
 
-def open_feed(source: Source, clock: Clock) -> Feed:
+def open_feed(source: Source, clock: AppClock) -> Feed:
     """A feed that has not been started."""
     if isinstance(source, LiveSource):
         return Feed(source, source.link, clock, View("live", ""))

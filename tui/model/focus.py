@@ -58,5 +58,11 @@ class Focus:
             self.choose(None, view)
         window = self._held or view.window
         held = self._held is not None and self._held is not view.window
-        return replace(view, page=self.page, selection=self.selection, window=window, held=held,
-                       shelf=self.shelf)  # fmt: skip
+        return replace(
+            view,
+            page=self.page,
+            selection=self.selection,
+            window=window,
+            held=held,
+            shelf=self.shelf,
+        )

@@ -87,8 +87,8 @@ class TraceSource:
 
     def given_for(self, paths: Iterable[Path]) -> "Given | None":
         """What was given, if it was given with all of `paths`: it says nothing about others."""
-        mine = {os.path.realpath(path) for path in self.paths}
-        return self.given if all(os.path.realpath(path) in mine for path in paths) else None
+        own_paths = {os.path.realpath(path) for path in self.paths}
+        return self.given if all(os.path.realpath(path) in own_paths for path in paths) else None
 
 
 Source = LiveSource | ReplaySource | TraceSource
@@ -106,7 +106,7 @@ _NOT_RECORDED = "not recorded"
 
 def variants_of(hello: Hello, playback: Playback | None) -> tuple[Choice, ...]:
     """The variants that a worker has; of a recording, those that it holds can be chosen."""
-    choices = tuple(Choice(one.name, one.summary, one.unavailable) for one in hello.variants)
+    choices = tuple(Choice(info.name, info.summary, info.unavailable) for info in hello.variants)
     if playback is None:
         return choices
     held = {mark.variant for mark in playback.marks}

@@ -187,14 +187,14 @@ def _clashes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[st
         for key in keys.split(","):
             holders.setdefault(key, []).append(action)
     for key, holding in holders.items():
-        for number, one in enumerate(holding):
+        for number, action in enumerate(holding):
             for other in holding[:number]:
-                shared = key in before[one].split(",") and key in before[other].split(",")
-                if _meet(one, other) and not shared:
-                    yield f"{key} is the key of both {other} and {one}"
+                shared = key in before[action].split(",") and key in before[other].split(",")
+                if _meet(action, other) and not shared:
+                    yield f"{key} is the key of both {other} and {action}"
 
 
-def _meet(one: str, other: str) -> bool:
+def _meet(action: str, other: str) -> bool:
     """Whether both actions can be asked for at the same moment."""
-    groups = one.partition(".")[0], other.partition(".")[0]
+    groups = action.partition(".")[0], other.partition(".")[0]
     return groups[0] == groups[1] or "app" in groups

@@ -39,7 +39,7 @@ _OTHER_PACE = 1.3
 _OVER = ("failed", "ended", "ending")
 
 
-class Clock:
+class AppClock:
     """The machine's clocks; tests pass a clock that stands still."""
 
     def monotonic(self) -> float:
@@ -100,7 +100,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SpeedSample:
     """One point of the tok/s history; `choice` is the index of its variant, -1 if unknown."""
 
     at: float
@@ -128,7 +128,7 @@ class View:
     stats: Stats | None = None
     stats_at: float | None = None
     window: Window | None = None
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[SpeedSample, ...] = ()
     log: tuple[LogLine, ...] = ()
     died: WorkerDied | None = None
     fatal: Failure | None = None

@@ -83,15 +83,23 @@ class DetailsPanel(Panel[DetailsData]):
 
     def _wrapped(self, line: "DetailLine", labels: int, width: int) -> list[Row]:
         inks = self._brush.inks
-        tones = {"strong": inks.strong, "text": inks.text, "dim": inks.dim, "good": inks.good,
-                 "warn": inks.warn, "bad": inks.bad}  # fmt: skip
+        tones = {
+            "strong": inks.strong,
+            "text": inks.text,
+            "dim": inks.dim,
+            "good": inks.good,
+            "warn": inks.warn,
+            "bad": inks.bad,
+        }
         start = max(labels, cell_len(line.label) + 1) if line.label else 0
         if start > width // 2:
             start = 0
         pieces = wrapped(plain_line(line.text), max(width - start, 1))
         if not start and line.label:
-            return [Row().left(line.label, width, inks.dim),
-                    *(Row().add(piece, tones[line.tone]) for piece in pieces)]  # fmt: skip
+            return [
+                Row().left(line.label, width, inks.dim),
+                *(Row().add(piece, tones[line.tone]) for piece in pieces),
+            ]
         rows = [Row().to(start).add(piece, tones[line.tone]) for piece in pieces]
         if line.label:
             rows[0] = Row().add(line.label, inks.dim).to(start).add(pieces[0], tones[line.tone])

@@ -52,8 +52,9 @@ class LastStepPanel(Panel[LastStepData]):
         lanes = last_step_of(data.window.lanes, body)
         gutter = min(max(len(lane.title) for lane in lanes.lanes) + 2, width // 3)
         columns = max(width - gutter, 1)
-        canvas = Canvas(look_at(lanes, columns), self._brush.inks, self._brush.glyphs, columns,
-                        gutter)  # fmt: skip
+        canvas = Canvas(
+            look_at(lanes, columns), self._brush.inks, self._brush.glyphs, columns, gutter
+        )
         rows = [*canvas.lanes(0, body, False), axis(canvas), legend(canvas, width)]
         return rows[:height], self._title(data)
 

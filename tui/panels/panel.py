@@ -134,8 +134,10 @@ class Panel(KeyedWidget, Generic[Data], can_focus=False):
         if start:
             mark = self._brush.inks.chip(self._brush.inks.warn) + _BRIGHT
             heads = [Row().add(self._mark(start), mark), *(Row() for _ in rows[1:])]
-            rows = [head.to(start).row(row, width - start)
-                    for head, row in zip(heads, rows, strict=True)]  # fmt: skip
+            rows = [
+                head.to(start).row(row, width - start)
+                for head, row in zip(heads, rows, strict=True)
+            ]
         return rows
 
     def _mark(self, room: int) -> str:
@@ -180,8 +182,8 @@ class Panel(KeyedWidget, Generic[Data], can_focus=False):
         title = plain_line(f" {sheet.title} ") if sheet.title else ""
         if self._brush.frame == "rule":
             title = title.lstrip()
-        given = self._mark(room - cell_len(title) - 4).strip() or sheet.note
-        note = plain_line(f" {given} ") if given else ""
+        note_text = self._mark(room - cell_len(title) - 4).strip() or sheet.note
+        note = plain_line(f" {note_text} ") if note_text else ""
         if cell_len(title) > room:
             title = set_cell_size(title, max(room, 0))
         if cell_len(title) + cell_len(note) + 2 > room:

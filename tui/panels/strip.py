@@ -48,9 +48,7 @@ class StripPanel(Panel[tuple[Figure, ...]]):
     PART = "figures"
 
     def pick(self, view: View, moment: Moment) -> tuple[Figure, ...]:
-        return (
-            *_speed(view), *_window(view), *_meters(view), *_freshness(view, moment)
-        )  # fmt: skip
+        return (*_speed(view), *_window(view), *_meters(view), *_freshness(view, moment))
 
     def as_text(self, data: tuple[Figure, ...]) -> list[str]:
         return ["  ".join(figure.words for figure in data)]

@@ -33,12 +33,12 @@ class VerdictData:
 
 def _about_the_step(report: Report) -> list[str]:
     """The layers of a step, and what held devices up, where either is known."""
-    found = []
+    texts = []
     if report.structure is not None and report.structure.layers:
-        found.append(f"a step has {layers_words(report.structure)}")
+        texts.append(f"a step has {layers_words(report.structure)}")
     if report.held_up and report.steady is not None:
-        found.append(f"held up {held_up_words(report.steady, len(report.held_up))}")
-    return found
+        texts.append(f"held up {held_up_words(report.steady, len(report.held_up))}")
+    return texts
 
 
 def _who_waits(window: Window) -> list[str]:
@@ -63,8 +63,10 @@ class VerdictPanel(Panel[VerdictData]):
             return VerdictData("", (view.waiting,))
         report = view.window.report
         if report.health.status == "no_gpu_activity":
-            found = tuple(finding.message for finding in report.health.findings)
-            return VerdictData("no GPU activity", found or ("the trace holds no GPU events",), True)
+            messages = tuple(finding.message for finding in report.health.findings)
+            return VerdictData(
+                "no GPU activity", messages or ("the trace holds no GPU events",), True
+            )
         verdict = report.verdict
         reasons = (*verdict.because, *_who_waits(view.window), *_about_the_step(report))
         return VerdictData(bound_words(verdict.bound), reasons, verdict.bound in _BAD, verdict.next)

@@ -107,7 +107,7 @@ class ExportScreen(Dialog[Export]):
         self._folder = folder
         self._stem = _NO_NAME.sub("-", stem)
         self._inputs = inputs
-        self._offered = [one for one in EXPORTABLES if one.of in of]
+        self._offered = [exportable for exportable in EXPORTABLES if exportable.of in of]
         self._proposed = ""
         self._asked: Path | None = None
 
@@ -115,7 +115,11 @@ class ExportScreen(Dialog[Export]):
         with Vertical(classes="box") as box:
             box.border_title = "Export"
             box.border_subtitle = "enter writes \u00b7 tab edits, completes \u00b7 esc"
-            yield Choices(*(Option(one.words) for one in self._offered), compact=True, markup=False)
+            yield Choices(
+                *(Option(exportable.words) for exportable in self._offered),
+                compact=True,
+                markup=False,
+            )
             yield TargetInput(self._folder)
             yield Static("", classes="problem", markup=False)
 

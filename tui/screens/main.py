@@ -183,8 +183,13 @@ class MainScreen(Screen[None]):
         page = self._load(view.page)
         wanted = self._wanted(page, width)
         banner = banner_rows(view.banner, width, height)
-        new = plan(page, view.kind, (width, height), wanted | {"banner": banner},
-                   not self._brush.inks.letters)  # fmt: skip
+        new = plan(
+            page,
+            view.kind,
+            (width, height),
+            wanted | {"banner": banner},
+            not self._brush.inks.letters,
+        )
         if new == self._plan and page.name == self._page:
             return
         before = set(self._plan.places) if self._plan is not None else set()

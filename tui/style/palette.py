@@ -61,9 +61,9 @@ def _luminance(color: Color) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def contrast(one: Color, other: Color) -> float:
+def contrast(color: Color, other: Color) -> float:
     """The contrast ratio of two colours, 1 to 21, as WCAG 2 defines it."""
-    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    darker, lighter = sorted((_luminance(color), _luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
@@ -72,8 +72,10 @@ def readable(color: str, background: Color) -> str:
     graphics)."""
     base, towards = Color.parse(color), background.get_contrast_text(1.0)
     shades = (base.blend(towards, step / _SHADES) for step in range(_SHADES))
-    return next((one.hex for one in shades if contrast(one, background) >= _MIN_CONTRAST),
-                towards.hex6)  # fmt: skip
+    return next(
+        (shade.hex for shade in shades if contrast(shade, background) >= _MIN_CONTRAST),
+        towards.hex6,
+    )
 
 
 def _parsed(value: str, default: str) -> Color:

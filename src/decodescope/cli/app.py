@@ -33,8 +33,8 @@ _WHAT_IS_DECODED = (
 
 
 def _size(text: str) -> tuple[int, int]:
-    found = _SIZE.fullmatch(text)
-    size = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _SIZE.fullmatch(text)
+    size = (int(match[1]), int(match[2])) if match else (0, 0)
     if not all(1 <= cells <= _MAX_CELLS for cells in size):
         raise InputError(f"--size {text}: must be columns x rows, each up to 1000, such as 120x40")
     return size
@@ -113,7 +113,7 @@ def show_app(source: "Source", place: Place, options: AppOptions) -> None:
 def _check_page(page: str) -> None:
     from decodescope.tui.pages.all_pages import PAGES
 
-    names = [one.name for one in PAGES]
+    names = [page.name for page in PAGES]
     if page not in names:
         raise InputError(f"--page {page}: no such page; choose {', '.join(names)}")
 
@@ -162,8 +162,10 @@ def last_settings() -> "Settings | None":
         return None
     settings = Memory(user_places().state).remembered.settings
     if settings is not None:
-        say(f"live: with the settings of the last run (model {settings.model or 'by default'}, "
-            f"batch {settings.batch}); options such as --model choose others")  # fmt: skip
+        say(
+            f"live: with the settings of the last run (model {settings.model or 'by default'}, "
+            f"batch {settings.batch}); options such as --model choose others"
+        )
     return settings
 
 

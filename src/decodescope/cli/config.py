@@ -3,11 +3,11 @@
 import rich_click as click
 
 from decodescope.analyzer.errors import InputError
-from decodescope.cli.group import Group
+from decodescope.cli.group import CommandGroup
 from decodescope.cli.output import print_json, say
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Where the app keeps its settings and your keys, and what they are."""
 

@@ -91,25 +91,27 @@ class Interruption:
 def interruptible() -> Iterator[Interruption]:
     """Turns the first ending signal into `KeyboardInterrupt`, except those that this process was
     started to ignore (`nohup`)."""
-    caught = {one: signal.getsignal(one) for one in ENDING}
-    caught = {one: handler for one, handler in caught.items() if handler is not signal.SIG_IGN}
+    caught = {number: signal.getsignal(number) for number in ENDING}
+    caught = {
+        number: handler for number, handler in caught.items() if handler is not signal.SIG_IGN
+    }
     interruption = Interruption()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         interruption.number = number
-        for one in caught:
-            signal.signal(one, _ignore)
+        for caught_number in caught:
+            signal.signal(caught_number, _ignore)
         time.sleep(_ONE_SIGNAL_S)
-        for one in caught:
-            signal.signal(one, signal.SIG_DFL)
+        for caught_number in caught:
+            signal.signal(caught_number, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    for one in caught:
-        signal.signal(one, interrupt)
+    for number in caught:
+        signal.signal(number, interrupt)
     yield interruption
     if interruption.number is None:
-        for one, handler in caught.items():
-            signal.signal(one, handler)
+        for number, handler in caught.items():
+            signal.signal(number, handler)
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

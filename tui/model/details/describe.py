@@ -8,7 +8,7 @@ from decodescope.analyzer.vocabulary.words import bound_words, layers_words, str
 from decodescope.tui.model.details.gap import gap_lines
 from decodescope.tui.model.details.kernel import kernel_lines, op_lines
 from decodescope.tui.model.details.line import DetailLine
-from decodescope.tui.model.details.range import range_lines
+from decodescope.tui.model.details.range import range_detail_lines
 from decodescope.tui.model.picks import (
     GapPick,
     KernelPick,
@@ -30,11 +30,11 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
         case GapPick(row):
             return "Gap", gap_lines(window, row)
         case RangePick(path):
-            return "Range", range_lines(window, path)
+            return "Range", range_detail_lines(window, path)
         case SpanPick(start_ns, end_ns):
             return "Span", span_lines(window, start_ns, end_ns)
     if selection.within is not None:
-        return "Range", range_lines(window, selection.within)
+        return "Range", range_detail_lines(window, selection.within)
     return "Verdict", overview_lines(window)
 
 
@@ -96,8 +96,8 @@ def _host_lines(window: Window, at_ns: int) -> Iterator[DetailLine]:
     trace = window.analysis.trace
     threads = [thread for thread, device in owners(trace).items() if device is not None]
     for pid, tid in threads[:_THREADS]:
-        found = host_activity(trace, at_ns, pid, tid)
-        parts = [part for part in (found.range, found.operator, found.call) if part]
+        activity = host_activity(trace, at_ns, pid, tid)
+        parts = [part for part in (activity.range, activity.operator, activity.call) if part]
         label = "host" if len(threads) == 1 else f"cpu {tid % 10_000}"
         if parts:
             yield DetailLine(label, f"halfway in {' ▸ '.join(parts)}")

@@ -25,7 +25,7 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
     held = held_up_in_gaps(analysis.gaps, analysis.held_up).get(row, [])
     yield from _held_up(held)
     yield from _parts(gap, CPU_GAP_MEANINGS if report.on_cpu else GAP_MEANINGS)
-    if 2 * sum(one.length_ns for one in held) > gap.length_ns:
+    if 2 * sum(hold.length_ns for hold in held) > gap.length_ns:
         yield DetailLine(
             "→", "not of the steps: the steady state and the verdict leave it out", "good"
         )
@@ -42,9 +42,11 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 def _held_up(held: Sequence["HeldUp"]) -> Iterator[DetailLine]:
     """What held the device up during the gap, with what shows it."""
-    for one in held:
-        why = one.why.replace("_", " ")
-        yield DetailLine("held up by", f"{why}, {duration(one.length_ns)}: {one.evidence}", "warn")
+    for hold in held:
+        why = hold.why.replace("_", " ")
+        yield DetailLine(
+            "held up by", f"{why}, {duration(hold.length_ns)}: {hold.evidence}", "warn"
+        )
 
 
 def _parts(gap: GapReport, meanings: dict[str, str]) -> Iterator[DetailLine]:
@@ -66,10 +68,10 @@ def _host(gap: GapReport) -> Iterator[DetailLine]:
     doing = {"host op": host.operator, "host call": host.call}
     if host.range != gap.range:
         doing["host range"] = host.range
-    found = [(label, text) for label, text in doing.items() if text is not None]
-    for label, text in found:
+    known = [(label, text) for label, text in doing.items() if text is not None]
+    for label, text in known:
         yield DetailLine(label, text)
-    if not found:
+    if not known:
         busy = f" ({gap.label})" if gap.label else ""
         yield DetailLine("host", f"in no operator and no CUDA call{busy}", "dim")
 

@@ -29,14 +29,14 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
     yield from _name_lines(name)
-    found = kernel_profile(window.analysis, name, within)
-    if found is None:
+    profile = kernel_profile(window.analysis, name, within)
+    if profile is None:
         where = "window" if within is None else f"range ({within})"
         yield DetailLine("", f"not in this {where}", "dim")
         return
     if within is not None:
         yield DetailLine("within", within, "dim")
-    kernel, steps = found.report, len(window.report.steps)
+    kernel, steps = profile.report, len(window.report.steps)
     yield DetailLine("family", FAMILIES[kernel_family(name)])
     yield from kernel_role_lines(window, name, within)
     per_step = f", {number(kernel.count / steps)} per step" if steps else ""
@@ -47,27 +47,26 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     if kernel.critical_ns != kernel.total_ns:
         share = f"{percent(kernel.critical_share)} % of critical time"
         yield DetailLine("critical", f"{duration(kernel.critical_ns)}, {share}")
-    yield DetailLine("took", _spread(found.lengths))
+    yield DetailLine("took", _spread(profile.lengths))
     yield from kernel_waiting_lines(window, name, within)
     if kernel.short_calls:
         calls = f"{count(kernel.short_calls)} of {count(kernel.count)}"
         yield DetailLine("short", f"{calls} ran for less time than their launch call took", "warn")
     yield from _roofline_lines(kernel)
-    for shape, times in found.shapes[:_SHAPES_SHOWN]:
+    for shape, times in profile.shapes[:_SHAPES_SHOWN]:
         yield DetailLine("shape", f"{_shape_text(shape)}: {count(times)} launches")
-    if len(found.shapes) > _SHAPES_SHOWN:
-        yield DetailLine("", f"and {len(found.shapes) - _SHAPES_SHOWN} more shapes", "dim")
-    if found.gaps is not None:
-        yield DetailLine("gap before", _spread(found.gaps))
-    if found.calls:
-        yield DetailLine("launched by", ", ".join(found.calls))
-    yield DetailLine("streams", ", ".join(map(str, found.streams)))
-    for one in found.ranges:
-        yield DetailLine(
-            "in", f"{one.path}: {count(one.launches)} launches, {duration(one.critical_ns)}"
-        )
-    if found.other_ranges:
-        yield DetailLine("", f"and {count(found.other_ranges)} more ranges", "dim")
+    if len(profile.shapes) > _SHAPES_SHOWN:
+        yield DetailLine("", f"and {len(profile.shapes) - _SHAPES_SHOWN} more shapes", "dim")
+    if profile.gaps is not None:
+        yield DetailLine("gap before", _spread(profile.gaps))
+    if profile.calls:
+        yield DetailLine("launched by", ", ".join(profile.calls))
+    yield DetailLine("streams", ", ".join(map(str, profile.streams)))
+    for kernel_range in profile.ranges:
+        launches, time = count(kernel_range.launches), duration(kernel_range.critical_ns)
+        yield DetailLine("in", f"{kernel_range.path}: {launches} launches, {time}")
+    if profile.other_ranges:
+        yield DetailLine("", f"and {count(profile.other_ranges)} more ranges", "dim")
 
 
 def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
@@ -169,8 +168,11 @@ def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
     members = f"{count(int(waits.members[place]))} GPUs"
     if last >= 0 and last == int(ops.device[row]):
         caused = duration(int(waits.caused_ns[place]))
-        yield DetailLine("waited", f"not at all: it entered last; the others of {members} waited "
-                         f"{caused} in all", "warn")  # fmt: skip
+        yield DetailLine(
+            "waited",
+            f"not at all: it entered last; the others of {members} waited {caused} in all",
+            "warn",
+        )
     else:
         whom = device_words(trace.device_label(last)) if last >= 0 else "several"
         waited = duration(own_start_ns - int(ops.start_ns[row]))
@@ -187,9 +189,9 @@ def kernel_waiting_lines(window: Window, name: str, within: str | None) -> Itera
     chosen = ops.name[waits.op] == analysis.trace.names.index(name)
     if within is not None:
         chosen &= analysis.ranges.ops_within(within)[waits.op]
-    mine = waits.take(chosen)
-    total_ns = int(ops.take(mine.op).length_ns.sum())
+    kernel_waits = waits.take(chosen)
+    total_ns = int(ops.take(kernel_waits.op).length_ns.sum())
     if total_ns:
-        waited_ns = int((mine.own_start_ns - ops.start_ns[mine.op]).sum())
-        share = f"{percent(waited_ns / total_ns)} % of {count(len(mine))} collectives' time"
+        waited_ns = int((kernel_waits.own_start_ns - ops.start_ns[kernel_waits.op]).sum())
+        share = f"{percent(waited_ns / total_ns)} % of {count(len(kernel_waits))} collectives' time"
         yield DetailLine("waited", f"{duration(waited_ns)} for other GPUs, {share}")

@@ -47,8 +47,12 @@ class WaterfallPanel(Panel[WaterfallData]):
         if window is None:
             return Empty(TITLE, view.waiting)
         report = window.report
-        parts = tuple(one for one in report.waterfall if one.ns or one.part not in GAP_CLASSES)
-        if not sum(one.ns for one in parts):
+        parts = tuple(
+            step_part
+            for step_part in report.waterfall
+            if step_part.ns or step_part.part not in GAP_CLASSES
+        )
+        if not sum(step_part.ns for step_part in parts):
             return Empty(TITLE, _no_waterfall(window))
         observer = report.observer
         return WaterfallData(parts, report.on_cpu, observer.ratio if observer else None)
