@@ -110,7 +110,7 @@ class DecodescopeApp(TerminalApp):
         return live.view().fatal if live is not None else None
 
     def view(self) -> View:
-        """What the source reported so far."""
+        """The view of the source that is shown."""
         return self._feeds.view()
 
     @property

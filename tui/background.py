@@ -1,4 +1,4 @@
-"""What the app does in threads: analyses, one at a time, and writing files."""
+"""The work of the app in threads: analyses, one at a time, and writing files."""
 
 import gzip
 import shutil
@@ -51,7 +51,7 @@ class FileDone(Message):
 
 @dataclass
 class NotRemembered(Message):
-    """What should have been remembered was not: `problem` is one line."""
+    """Something could not be remembered: `problem` is one line."""
 
     problem: str
 

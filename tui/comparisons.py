@@ -1,4 +1,4 @@
-"""What the comparison page asks for: variants measured in another process, or files compared."""
+"""The comparisons of page 7: variants measured in another process, or files compared."""
 
 import asyncio
 from collections.abc import Callable

@@ -58,7 +58,7 @@ class Feeds:
         self._app.call_after_refresh(self._begin_preview, self.shown)
 
     def view(self) -> View:
-        """What the shown source reported so far."""
+        """The view of the source that is shown."""
         return self.shown.view()
 
     def show(self, feed: Feed) -> None:

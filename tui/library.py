@@ -78,7 +78,7 @@ class Library:
 
     @property
     def shelf(self) -> Shelf:
-        """What page 8 shows."""
+        """The contents of page 8."""
         return self._focus.shelf
 
     @property
@@ -129,7 +129,7 @@ class Library:
         self._captured.insert(0, path)
 
     def health(self, path: Path, health: str) -> None:
-        """What is known of an opened file."""
+        """Keep the health of an opened file."""
         self._focus.shelf = self.shelf.with_health(path, health)
 
     def open(self, path: Path) -> None:

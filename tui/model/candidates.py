@@ -1,4 +1,4 @@
-"""What can be compared: the variants of a live run, or the opened files."""
+"""The candidates of a comparison: the variants of a live run, or the opened files."""
 
 from dataclasses import dataclass
 

@@ -30,7 +30,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonState:
-    """What is compared and what came of it. `toggled` are the candidates whose choice the user
+    """A comparison and its result. `toggled` are the candidates whose choice the user
     changed. `run_began` is when the run in progress began (monotonic seconds).
 
     `result` is the latest comparison or diff, also while the next round is measured and after a

@@ -1,4 +1,4 @@
-"""What the user looks at: the page, the selection, and the window that it belongs to."""
+"""The focus of the user: the page, the selection, and the window that it belongs to."""
 
 from dataclasses import dataclass, replace
 

@@ -43,15 +43,14 @@ class FileEntry:
 
     @property
     def name(self) -> str:
-        """What it is called in the list."""
+        """Its name in the list."""
         name = self.path.name or str(self.path)
         return f"{name}/" if self.kind == FOLDER else name
 
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """What page 8 shows. `typed` is what the path field says, `folder` the folder that it names,
-    with its entries in `listed` (None until they are read). `known` are the other files.
+    """The contents of page 8. `typed` is the text of the path field, `folder` the folder in it, with its entries in `listed` (None until they are read). `known` are the other files.
 
     `health` is what is known of the files that were opened. `reading` names what is being read,
     `problem` says why the last wish failed, and `pointed` is under the cursor.
@@ -182,7 +181,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _plain(path: Path, place: Place) -> FileEntry:
-    """What the folder says about a file; its kind only if it is no regular file."""
+    """The folder's entry of a file; its kind only if it is no regular file."""
     try:
         status = path.stat()
     except OSError as error:

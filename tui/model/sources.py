@@ -26,7 +26,7 @@ _RECORDING_NAME = re.compile(r"\.dsrec(-\d+)?(\.partial)?$")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a live run was asked to decode; None leaves the dtype to it."""
+    """The model and workload that a live run was asked for; None leaves the dtype to it."""
 
     model: str
     variant: str
@@ -86,7 +86,7 @@ class TraceSource:
     given: "Given | None" = None
 
     def given_for(self, paths: Iterable[Path]) -> "Given | None":
-        """What was given, if it was given with all of `paths`: it says nothing about others."""
+        """`given`, if it was given with all of `paths`: it says nothing about others."""
         own_paths = {os.path.realpath(path) for path in self.paths}
         return self.given if all(os.path.realpath(path) in own_paths for path in paths) else None
 

@@ -1,4 +1,4 @@
-"""What the timeline looks at: which time, which lane, and which slices stand out."""
+"""The look of the timeline: its time, its lane, and the slices that stand out."""
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -151,8 +151,8 @@ class Look:
         return self.fill(int(steps.start_ns[place]), int(steps.end_ns[place]), columns)
 
     def marked(self, selection: Selection, labels: Bools | None) -> Self:
-        """What stands out: the slices inside the selection's range that also belong to its kernel,
-        else to `labels` (what was searched for)."""
+        """Mark the slices that stand out: those inside the selection's range that also belong to its
+        kernel, else to `labels` (what was searched for)."""
         lanes, chosen = self.lanes, None
         within = selection.within
         if isinstance(selection.pick, RangePick):
@@ -291,7 +291,7 @@ def slice_of_pick(lanes: Lanes, pick: Pick | None) -> Slice | None:
 
 
 def pick_of_slice(lanes: Lanes, place: int, number: int) -> Pick:
-    """What a slice of a lane is."""
+    """The pick of a slice of a lane."""
     lane = lanes.lanes[place]
     row = int(lane.slices.row[number])
     if lane.key.kind in ("stream", "wait"):

@@ -86,7 +86,7 @@ class Window:
 
     @property
     def per(self) -> str:
-        """What the tables divide by: "step", or "trace" for a trace without steps."""
+        """The unit that the tables divide by: "step", or "trace" for a trace without steps."""
         return "step" if self.report.steps else "trace"
 
 
@@ -198,7 +198,7 @@ class View:
 
     @property
     def about(self) -> Hello | CaptureInfo | None:
-        """What is known about the model and the device."""
+        """Everything known about the model and the device."""
         return self.hello or (self.window.report.capture if self.window else None)
 
     @property
@@ -267,8 +267,8 @@ def stand_in(view: View, moment: Moment, part: Part | None) -> tuple[View, Momen
 
 
 def remaining(view: View) -> Preview | None:
-    """What of the preview the run has not reported; None if nothing is left, the run is over, or it
-    decodes something else."""
+    """The preview with the parts that the run has not reported; None if nothing is left, the run is
+    over, or it decodes something else."""
     preview = view.preview
     if preview is None or view.died is not None or view.fatal or view.state in _OVER:
         return None

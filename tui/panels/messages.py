@@ -107,7 +107,7 @@ class Resized(Message):
 
 @dataclass
 class AskComparison(Message):
-    """What the comparison page asks for: measure the chosen candidates, cancel that, choose or drop
+    """A request of the comparison page: measure the chosen candidates, cancel that, choose or drop
     the candidate `name`, measure `by` more rounds, show the side `name` in detail, name a file to
     compare with, end the live worker to free its memory."""
 

@@ -44,7 +44,7 @@ class Panel(KeyedWidget, Generic[Data], can_focus=False):
         self._data = self.pick(view, moment)
 
     def pick(self, view: View, moment: Moment) -> Data | Empty:
-        """What to draw of `view`. Figures are picked, never computed."""
+        """The part of `view` to draw. Figures are picked, never computed."""
         raise NotImplementedError
 
     def draw(self, data: Data, width: int, height: int) -> Sheet:
@@ -141,7 +141,7 @@ class Panel(KeyedWidget, Generic[Data], can_focus=False):
         return rows
 
     def _mark(self, room: int) -> str:
-        """What is shown is not of this run; in as many words as there is room for."""
+        """The mark of figures that are not of this run, in as many words as there is room for."""
         if not self._recorded_on:
             return ""
         short = f" recorded on {self._recorded_on} "

@@ -19,7 +19,7 @@ TextLine = str | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Brush:
-    """What panels draw with: styles, glyphs and the kind of frame."""
+    """The means that panels draw with: styles, glyphs and the kind of frame."""
 
     inks: Inks
     glyphs: Glyphs

@@ -105,7 +105,7 @@ def _window(view: View) -> list[Figure]:
 
 
 def _meters(view: View) -> list[Figure]:
-    """What the GPU reports of itself; a reason to run slower comes first."""
+    """The meters of the GPU; a reason to run slower comes first."""
     meters = view.meters
     if meters is None:
         return []

@@ -1,4 +1,4 @@
-"""What `v` and a number switch to: variants of a live run, or opened trace files."""
+"""The choices of `v` and of the numbers: variants of a live run, or opened trace files."""
 
 from dataclasses import dataclass
 

@@ -54,7 +54,7 @@ EXPORTABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What was chosen; no path for the clipboard."""
+    """The choice of the user; no path for the clipboard."""
 
     kind: Kind
     path: Path | None

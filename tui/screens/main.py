@@ -138,7 +138,7 @@ class MainScreen(Screen[None]):
         return any(panel.forget_typed() for panel in self._visible())
 
     def as_text(self) -> str:
-        """What the page shows, as lines for the clipboard."""
+        """The contents of the page, as lines for the clipboard."""
         lines: list[TextLine] = []
         for panel in self._visible():
             data = panel.pick(*self._shown)

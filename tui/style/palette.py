@@ -148,7 +148,7 @@ class Inks:
         return self.hue(PART_COLORS.get(part, _OTHER))
 
     def mark(self, letter: str, swatch: str) -> str:
-        """What stands before an entry of a legend: its letter if colours do not tell it apart."""
+        """The sign before an entry of a legend: its letter if colours do not tell it apart."""
         return letter if self.letters else swatch
 
     def chip(self, style: Style) -> Style:

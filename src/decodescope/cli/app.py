@@ -150,7 +150,7 @@ def remember_opened(files: Iterable[Path]) -> None:
 
 
 def last_settings() -> "Settings | None":
-    """What the last live run was changed to, if no option of this command says what to decode."""
+    """The last settings of a live run, unless an option of this command names others."""
     from decodescope.tui.model.user_files import Memory, user_places
 
     context = click.get_current_context()

@@ -81,7 +81,7 @@ class Beside:
         return self != Beside()
 
     def read(self) -> "Given":
-        """What the options say.
+        """The facts that the options give.
 
         Raises:
             TraceError: a capture is no trace.

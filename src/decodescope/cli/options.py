@@ -69,7 +69,7 @@ rows_option = click.option(
 
 
 def chosen_rows(by: str | None, output_format: str) -> str:
-    """What each row describes, as `--by` says.
+    """The subject of each row, as `--by` says.
 
     Raises:
         InputError: `--by` was given, and the format has no such rows.

@@ -39,7 +39,7 @@ def describe(selection: Selection, window: Window) -> tuple[str, Iterable[Detail
 
 
 def overview_lines(window: Window) -> Iterator[DetailLine]:
-    """What bounds the step, why, what to do next, and every finding."""
+    """The bound of the step, its reasons, the advice, and every finding."""
     report = window.report
     yield DetailLine("", bound_words(report.verdict.bound), "strong")
     for reason in report.verdict.because:
@@ -89,7 +89,7 @@ def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLin
 
 
 def _host_lines(window: Window, at_ns: int) -> Iterator[DetailLine]:
-    """What the threads that launch ops were in at `at_ns`, halfway through the span."""
+    """The ranges and calls of the threads that launch ops at `at_ns`, halfway through the span."""
     from decodescope.analyzer.attribution.host_paths import host_activity
     from decodescope.analyzer.lanes.host import owners
 

@@ -41,7 +41,7 @@ def gap_lines(window: Window, row: int) -> Iterator[DetailLine]:
 
 
 def _held_up(held: Sequence["HeldUp"]) -> Iterator[DetailLine]:
-    """What held the device up during the gap, with what shows it."""
+    """The causes that held the device up during the gap, with their evidence."""
     for hold in held:
         why = hold.why.replace("_", " ")
         yield DetailLine(
@@ -60,7 +60,7 @@ def _parts(gap: GapReport, meanings: dict[str, str]) -> Iterator[DetailLine]:
 
 
 def _host(gap: GapReport) -> Iterator[DetailLine]:
-    """What the launching thread was in halfway through the longest part."""
+    """The range, operator and call of the launching thread halfway through the longest part."""
     host = gap.host
     if host is None:
         yield DetailLine("host", "no launching thread in the trace", "dim")

@@ -232,7 +232,7 @@ def _note(model: "RooflineModel", room: int) -> str:
 
 
 def _mark(point: "RooflinePoint", share: float, selected: bool) -> tuple[str, int]:
-    """What a point looks like by its share of the time, and how far it begins left of it."""
+    """The mark of a point by its share of the time, and how far it begins left of it."""
     letter = FAMILY_LETTERS.get(point.family, "?")
     if selected:
         return f"[{letter}]", 1

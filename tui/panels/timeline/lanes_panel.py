@@ -101,7 +101,7 @@ class LanesPanel(Prompting, Panel[TimelineData]):
         return [self._title(self._look), *lines]
 
     def _follow(self, data: TimelineData) -> "Look":
-        """What to look at of this window and selection, at the width of this moment."""
+        """The look at this window and selection, at the width of this moment."""
         from decodescope.tui.model.timeline import look_again, look_at
 
         columns, look, window = self._columns, self._look, data.window
