@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from decodescope.analyzer.attribution.ranges import Ranges, attribution, find_ranges
+from decodescope.analyzer.names.rule_files import bundled_rules
 from decodescope.analyzer.reports.device_report import device_reports
 from decodescope.analyzer.reports.gap_report import idle_by_name, largest_gaps
 from decodescope.analyzer.reports.given import NOTHING, Given
@@ -34,7 +35,6 @@ from decodescope.analyzer.schema.report import (
 from decodescope.analyzer.schema.step_cost import StepCost
 from decodescope.analyzer.schema.waiting_report import WaitingReport
 from decodescope.analyzer.structure.find import Structure, find_structure
-from decodescope.analyzer.structure.name_rules import bundled_rules
 from decodescope.analyzer.structure.paths import with_inferred_paths
 from decodescope.analyzer.timing.held_up.comparing import HeldUp
 from decodescope.analyzer.timing.held_up.find import find_held_up

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
+from decodescope.analyzer.names.rule_files import kernel_meaning
 from decodescope.analyzer.reports.gap_report import idle_by_name
 from decodescope.analyzer.schema.held_up_report import (
     HeldUpReport,
@@ -15,7 +16,6 @@ from decodescope.analyzer.schema.held_up_report import (
     StepSummary,
 )
 from decodescope.analyzer.schema.report import GAP_CLASSES, DeviceReport, GapTotal, StepReport
-from decodescope.analyzer.timing.communication import communication_kind
 from decodescope.analyzer.timing.held_up.comparing import HeldUp
 from decodescope.analyzer.timing.held_up.habits import kinds_by_name
 from decodescope.analyzer.timing.held_up.steady import HeldInSteps, HeldOnDevice, held_on_device
@@ -169,7 +169,8 @@ def _exposed_held_ns(timeline: Timeline, held_up: Sequence[HeldUp]) -> Counter[i
     """How long each device was held up by single ops that communicate, while nothing else ran."""
     trace, exposed = timeline.trace, Counter[int]()
     for one in held_up:
-        if one.why == "long_op" and communication_kind(trace.names[trace.ops.name[one.op]]):
+        name = trace.names[trace.ops.name[one.op]]
+        if one.why == "long_op" and kernel_meaning(name).communication:
             exposed[one.device] += one.length_ns
     return exposed
 

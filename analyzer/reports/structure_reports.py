@@ -7,6 +7,7 @@ import numpy as np
 
 from decodescope.analyzer.attribution.node_replays import replay_sources
 from decodescope.analyzer.attribution.ranges import Ranges
+from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.schema.structure_report import (
     Confidence,
     LayerPlace,
@@ -17,7 +18,6 @@ from decodescope.analyzer.schema.structure_report import (
 )
 from decodescope.analyzer.structure.find import BY_PLACE, NO_LAYER, UNKNOWN_ROLE, Structure
 from decodescope.analyzer.structure.layers import MIN_LAYERS, StepLayers
-from decodescope.analyzer.structure.name_rules import ROLES
 from decodescope.analyzer.structure.paths import layer_of_nodes
 from decodescope.analyzer.timing.intervals import critical_ns
 from decodescope.analyzer.timing.timeline import Timeline

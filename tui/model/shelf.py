@@ -50,7 +50,8 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """The contents of page 8. `typed` is the text of the path field, `folder` the folder in it, with its entries in `listed` (None until they are read). `known` are the other files.
+    """The contents of page 8. `typed` is the text of the path field, `folder` the folder in it,
+    with its entries in `listed` (None until they are read). `known` are the other files.
 
     `health` is what is known of the files that were opened. `reading` names what is being read,
     `problem` says why the last wish failed, and `pointed` is under the cursor.

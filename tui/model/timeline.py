@@ -151,8 +151,8 @@ class Look:
         return self.fill(int(steps.start_ns[place]), int(steps.end_ns[place]), columns)
 
     def marked(self, selection: Selection, labels: Bools | None) -> Self:
-        """Mark the slices that stand out: those inside the selection's range that also belong to its
-        kernel, else to `labels` (what was searched for)."""
+        """Mark the slices that stand out: those inside the selection's range that also belong to
+        its kernel, else to `labels` (what was searched for)."""
         lanes, chosen = self.lanes, None
         within = selection.within
         if isinstance(selection.pick, RangePick):

@@ -14,9 +14,10 @@ from rich.text import Text
 from decodescope.analyzer import analyze
 from decodescope.analyzer.errors import InputError
 from decodescope.analyzer.html.report_page import VariantView, html_report
+from decodescope.analyzer.names.kinds import ROLES
+from decodescope.analyzer.names.rule_files import rules_with
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.schema.structure_report import RoleReport, StructureReport
-from decodescope.analyzer.structure.name_rules import ROLES, rules_with
 from decodescope.analyzer.views.csv_export import render_csv
 from decodescope.analyzer.views.report_table import report_table
 from decodescope.analyzer.views.structure_tables import roles_table

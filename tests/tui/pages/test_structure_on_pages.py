@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from decodescope.analyzer import Analysis, analyze
 from decodescope.analyzer.chrome.export import export_chrome
 from decodescope.analyzer.lanes.build import find_lanes
-from decodescope.analyzer.structure.name_rules import ROLES
+from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.tui.background import analyse_files
 from decodescope.tui.model.details.describe import overview_lines

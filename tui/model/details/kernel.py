@@ -25,8 +25,8 @@ _SHAPES_SHOWN = 4
 
 def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterator[DetailLine]:
     """The figures of the launches of the kernel in the window, or in the range `within` of it."""
+    from decodescope.analyzer.names.rule_files import kernel_meaning
     from decodescope.analyzer.reports.kernel_launches import kernel_profile
-    from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
     yield from _name_lines(name)
     profile = kernel_profile(window.analysis, name, within)
@@ -37,7 +37,7 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     if within is not None:
         yield DetailLine("within", within, "dim")
     kernel, steps = profile.report, len(window.report.steps)
-    yield DetailLine("family", FAMILIES[kernel_family(name)])
+    yield DetailLine("family", kernel_meaning(name).family)
     yield from kernel_role_lines(window, name, within)
     per_step = f", {number(kernel.count / steps)} per step" if steps else ""
     yield DetailLine("launches", f"{count(kernel.count)}{per_step}")

@@ -132,9 +132,9 @@ class KernelRows(Rows):
 @lru_cache(maxsize=4096)
 def family_of(name: str) -> str:
     """The kind of work that a kernel does."""
-    from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
+    from decodescope.analyzer.names.rule_files import kernel_meaning
 
-    return FAMILIES[kernel_family(name)]
+    return kernel_meaning(name).family
 
 
 def blocks_of(grid: Iterable[int] | None) -> int:

@@ -10,11 +10,11 @@ from rich.style import Style
 
 from decodescope.analyzer.lanes.host import HOST_KINDS
 from decodescope.analyzer.lanes.lane import Lane, LaneColumns, LaneKind
+from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.names.names import cut_middle, shorten_kernel
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.timing.op_families import FAMILIES
 from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
 from decodescope.tui.model.timeline import Look
@@ -35,8 +35,8 @@ _KINDS: dict[LaneKind, Sequence[str]] = {
 
 @dataclass(slots=True)
 class Canvas:
-    """The context that all lanes are drawn with: `chosen` is the time of the selection with the place
-    of its lane (None: all lanes), `marks_ns` are times with their marks on the axis, `gutter` the
+    """The context that all lanes are drawn with: `chosen` is the time of the selection with the
+    place of its lane (None: all lanes), `marks_ns` are times with their marks on the axis, `gutter` the
     cells before the columns."""
 
     look: Look
