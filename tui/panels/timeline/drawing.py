@@ -36,8 +36,8 @@ _KINDS: dict[LaneKind, Sequence[str]] = {
 @dataclass(slots=True)
 class Canvas:
     """The context that all lanes are drawn with: `chosen` is the time of the selection with the
-    place of its lane (None: all lanes), `marks_ns` are times with their marks on the axis, `gutter` the
-    cells before the columns."""
+    place of its lane (None: all lanes), `marks_ns` are times with their marks on the axis, `gutter`
+    the cells before the columns."""
 
     look: Look
     inks: Inks
