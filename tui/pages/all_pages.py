@@ -322,3 +322,9 @@ PAGES = (
     LazyPage("files", "8", "Files", file_panels, file_bands, details=False),
     LazyPage(LOG_PAGE, "9", "Log", log_panels, log_bands, details=False),
 )
+
+
+def import_panels() -> None:
+    """Import the panels of all pages before any page is shown."""
+    for page in PAGES:
+        page.panels()

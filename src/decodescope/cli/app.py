@@ -91,14 +91,17 @@ def show_app(source: "Source", place: Place, options: AppOptions) -> None:
     Raises:
         InputError: there is no terminal to read keys from, or the file cannot be drawn.
     """
+    from decodescope.tui.pages.all_pages import import_panels
+
     app = _app(source, place, options)
     if place == "drawing":
         _draw(app, options.size or _terminal_size())
     else:
         if place == "terminal":
             _read_keys_from_terminal()
-        # The modules stay for as long as the app does. Garbage collections that visit them take
-        # over 100 ms, and no key is answered meanwhile.
+        # No key waits for an import. The modules stay for as long as the app does: garbage
+        # collections that visit them take over 100 ms, and no key is answered meanwhile.
+        import_panels()
         gc.freeze()
         app.run()
         if app.crash is not None:
