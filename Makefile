@@ -36,7 +36,7 @@ check: $(READY)  ## formatting, lint, types, import rules
 	$(dir $(PY))lint-imports
 
 test-gpu: $(READY)  ## the tests that need or can use a CUDA GPU; records the run in benchmarks/results
-	$(PY) -m benchmarks.checks.gpu_tests $(ARGS)
+	$(PY) -m benchmarks gpu-tests $(ARGS)
 
 bench: $(READY)  ## measure the analyzer here; see benchmarks/README.md for the GPU measurements
 	$(PY) -m benchmarks analyzer $(ARGS)

@@ -44,9 +44,9 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     per_step = f", {duration(kernel.total_ns / steps)} per step" if steps else ""
     share = f"{percent(kernel.share)} % of kernel time"
     yield DetailLine("total", f"{duration(kernel.total_ns)}{per_step}, {share}")
-    if kernel.critical_ns != kernel.total_ns:
-        share = f"{percent(kernel.critical_share)} % of critical time"
-        yield DetailLine("critical", f"{duration(kernel.critical_ns)}, {share}")
+    if kernel.attributed_ns != kernel.total_ns:
+        share = f"{percent(kernel.attributed_share)} % of attributed time"
+        yield DetailLine("attributed", f"{duration(kernel.attributed_ns)}, {share}")
     yield DetailLine("took", _spread(profile.lengths))
     yield from kernel_waiting_lines(window, name, within)
     if kernel.short_calls:
@@ -63,7 +63,7 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
         yield DetailLine("launched by", ", ".join(profile.calls))
     yield DetailLine("streams", ", ".join(map(str, profile.streams)))
     for kernel_range in profile.ranges:
-        launches, time = count(kernel_range.launches), duration(kernel_range.critical_ns)
+        launches, time = count(kernel_range.launches), duration(kernel_range.attributed_ns)
         yield DetailLine("in", f"{kernel_range.path}: {launches} launches, {time}")
     if profile.other_ranges:
         yield DetailLine("", f"and {count(profile.other_ranges)} more ranges", "dim")
@@ -79,9 +79,9 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
     ops, call = trace.ops, int(trace.ops.launch[row])
     yield from _name_lines(trace.names[int(ops.name[row])])
     yield DetailLine("took", duration(int(facts.length_ns[0])))
-    if facts.critical_ns[0] != facts.length_ns[0]:
-        alone = duration(int(facts.critical_ns[0]))
-        yield DetailLine("critical", f"{alone}; before that another op of the device ran")
+    if facts.attributed_ns[0] != facts.length_ns[0]:
+        alone = duration(int(facts.attributed_ns[0]))
+        yield DetailLine("attributed", f"{alone}; before that another op of the device ran")
     yield DetailLine("at", f"{duration(int(facts.at_ns[0]))} after the first op of the trace")
     step = int(analysis.steps.op_step[row])
     if step >= 0:
@@ -164,7 +164,7 @@ def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
     place = waits.of_op(row) if waits is not None else None
     if waits is None or place is None:
         return
-    own_start_ns, last = int(waits.own_start_ns[place]), int(waits.last[place])
+    transfer_start_ns, last = int(waits.transfer_start_ns[place]), int(waits.last[place])
     members = f"{count(int(waits.members[place]))} GPUs"
     if last >= 0 and last == int(ops.device[row]):
         caused = duration(int(waits.caused_ns[place]))
@@ -175,9 +175,9 @@ def op_waiting_lines(window: Window, row: int) -> Iterator[DetailLine]:
         )
     else:
         whom = device_words(trace.device_label(last)) if last >= 0 else "several"
-        waited = duration(own_start_ns - int(ops.start_ns[row]))
+        waited = duration(transfer_start_ns - int(ops.start_ns[row]))
         yield DetailLine("waited", f"{waited} for {whom}, which entered last of {members}")
-    yield DetailLine("transfer", duration(int(ops.end_ns[row]) - own_start_ns))
+    yield DetailLine("transfer", duration(int(ops.end_ns[row]) - transfer_start_ns))
 
 
 def kernel_waiting_lines(window: Window, name: str, within: str | None) -> Iterator[DetailLine]:
@@ -192,6 +192,6 @@ def kernel_waiting_lines(window: Window, name: str, within: str | None) -> Itera
     kernel_waits = waits.take(chosen)
     total_ns = int(ops.take(kernel_waits.op).length_ns.sum())
     if total_ns:
-        waited_ns = int((kernel_waits.own_start_ns - ops.start_ns[kernel_waits.op]).sum())
+        waited_ns = int((kernel_waits.transfer_start_ns - ops.start_ns[kernel_waits.op]).sum())
         share = f"{percent(waited_ns / total_ns)} % of {count(len(kernel_waits))} collectives' time"
         yield DetailLine("waited", f"{duration(waited_ns)} for other GPUs, {share}")
