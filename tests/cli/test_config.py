@@ -162,7 +162,7 @@ async def test_changed_settings_are_remembered_without_the_prompt(places: Places
     app = DecodescopeApp(LiveSource(link), places=places)
     asked = Settings(2, 128, model="tiny", prompt="a secret")
     async with app.run_test() as pilot:
-        await app._change(asked)
+        await app._runs._change(asked)
         await settle(pilot)
         assert Memory(places.state).remembered.settings is None
         link.say(msgspec.structs.replace(hello(), settings=asked))
