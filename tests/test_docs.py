@@ -16,6 +16,18 @@ FILE = re.compile(
     r"`((?:analyzer|benchmarks|examples|kernels|src|tests|tools|tui|variants)/[\w/.-]+)`"
 )
 MODULE = re.compile(r"`(decodescope(?:\.\w+)+)`")
+WORD = re.compile(r"\S*\w\S*")
+ONE_SITTING = (
+    "api",
+    "app",
+    "architecture",
+    "engines",
+    "extending",
+    "guide",
+    "kernels",
+    "recordings",
+    "results",
+)
 # Historical: files of that time.
 LOGS = ("CHANGELOG.md", "docs/decisions.md", "docs/experiments.md")
 
@@ -80,6 +92,16 @@ def _importable(name: str) -> bool:
     return True
 
 
+def test_a_page_can_be_read_in_one_sitting_and_all_of_them_in_a_day(repository: Path) -> None:
+    docs = {path.relative_to(repository).as_posix(): path.read_text() for path in pages(repository)}
+    lengths = {name: len(WORD.findall(text)) for name, text in docs.items()}
+    for name in ONE_SITTING:
+        assert lengths[f"docs/{name}.md"] <= 2_500, name
+    assert lengths["README.md"] <= 1_500
+    assert lengths["docs/usage.md"] <= 3_500
+    assert sum(len(text.split()) for name, text in docs.items() if name[:5] == "docs/") <= 45_000
+
+
 @pytest.mark.parametrize(
     ("way", "most"), [("The way of a trace", 12), ("The way of a decode step", 10)]
 )
@@ -112,6 +134,22 @@ def test_every_key_that_a_term_names_is_a_field_of_the_json(repository: Path) ->
     }
     assert len(named) > 60
     assert sorted(named - set(_fields())) == []
+
+
+def test_renamed_keys_are_listed_with_their_old_and_new_names(repository: Path) -> None:
+    text = (repository / "docs/usage.md").read_text()
+    table = text.partition("| version 1 | version 2 |\n")[2].partition("\n\n")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines()[1:]]
+    old, new = ({name for row in rows for name in _last_keys(row[side])} for side in (0, 1))
+    assert len(new) > 10
+    fields = set(_fields())
+    assert old & fields <= {"code", "kernels_ranked_by"}
+    assert new <= fields
+
+
+def _last_keys(cell: str) -> list[str]:
+    """The last part of each key in a cell: `ns` of `gaps[].ns`."""
+    return [key.rpartition(".")[2].removesuffix("[]") for key in re.findall(r"`([^`]+)`", cell)]
 
 
 def _fields() -> Iterator[str]:

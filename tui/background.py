@@ -230,7 +230,7 @@ def analyse_files(
         OSError: a file cannot be read.
     """
     from decodescope.analyzer.lanes.build import find_lanes
-    from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
+    from decodescope.analyzer.names.rule_files import kernel_meaning
 
     analysis, across = _analysis(paths, progress, given)
     shown = analysis.report.kernels[:KERNELS_SHOWN]
@@ -238,7 +238,7 @@ def analyse_files(
         path=paths[0],
         analysis=analysis,
         lanes=find_lanes(analysis),
-        families=tuple(FAMILIES[kernel_family(kernel.name)] for kernel in shown),
+        families=tuple(kernel_meaning(kernel.name).family for kernel in shown),
         at=at,
         ranks=across.report if across is not None else None,
     )

@@ -22,12 +22,11 @@ from decodescope.analyzer.attribution.graph_match import (
     rotations,
 )
 from decodescope.analyzer.attribution.range_tree import folded_name
+from decodescope.analyzer.names.rule_files import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import CapturedGraph, GraphReference
 from decodescope.analyzer.trace import MEMCPY, MEMSET, Int64s, Trace, grouped
 
-# On a device, ROCm copies and fills with kernels of these names.
-_COPY_KERNEL = re.compile(r"(?i)memcpy\b|copy(?:Host|Device)To|__amd_rocclr_copyBuffer")
-_FILL_KERNEL = re.compile(r"(?i)memset\b|fillBuffer|__amd_rocclr_fillBuffer")
+_MEMORY_NODES = {"copy": MEMCPY_NODE, "fill": MEMSET_NODE}
 _TYPE = re.compile(r"\[\d+\]$")
 
 
@@ -245,11 +244,8 @@ def follow_nodes(trace: Trace, launches: Sequence[Launch], found: list[Found | N
 
 def _as_node(name: str) -> str:
     """A kernel's name as nodes have it; copies and fills have one name each."""
-    if _COPY_KERNEL.match(name):
-        return MEMCPY_NODE
-    if _FILL_KERNEL.match(name):
-        return MEMSET_NODE
-    return name.removesuffix(".kd")
+    memory = kernel_meaning(name).memory
+    return name.removesuffix(".kd") if memory is None else _MEMORY_NODES[memory]
 
 
 def _kind_of_module(path: str) -> str:

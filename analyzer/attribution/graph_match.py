@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from decodescope.analyzer.attribution.alignment import align
-from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
+from decodescope.analyzer.names.rule_files import kernel_meaning
 from decodescope.analyzer.trace import Int64s
 
 # Shares of ops: below them, a capture is that of another graph.
@@ -21,7 +21,7 @@ LEAST_MATCHED, LEAST_REPLAYED, LEAST_CONSISTENT = 0.9, 0.5, 0.9
 UNNAMED = -1
 # The least share of a family's operators' nodes that run kernels of the family: a product may have
 # a reduction beside its kernel, attention also writes its cache and rotates.
-_TELLING = {FAMILIES.index("matmul"): 0.5, FAMILIES.index("attention"): 0.2}
+_TELLING = {"matmul": 0.5, "attention": 0.2}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +101,7 @@ def consistent(replay: Replay, nodes: Nodes) -> bool:
     if (texts[named_alike] != callers[named_alike]).any():
         return False
     kernels = nodes.name == UNNAMED
-    family_of = {text: kernel_family(text) for text in {*nodes.callers, *replay.texts}}
+    family_of = {text: kernel_meaning(text).family for text in {*nodes.callers, *replay.texts}}
     launched = np.array([family_of[text] for text in replay.texts])
     wanted = np.array([family_of[text] for text in nodes.callers])
     for family, least in _TELLING.items():

@@ -6,7 +6,6 @@ are aligned by name with the reference's ops below the range that launched the g
 directly between graphs take part as landmarks and keep their own path.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from decodescope.analyzer.attribution.alignment import OpSequence, align_step
 from decodescope.analyzer.attribution.range_tree import NO_NODE, PathTree
+from decodescope.analyzer.names.rule_files import kernel_meaning
 from decodescope.analyzer.schema.graph_reference import GraphReference
 from decodescope.analyzer.schema.structure_report import Confidence
 from decodescope.analyzer.timing.timeline import Timeline
@@ -22,8 +22,6 @@ from decodescope.analyzer.trace import Bools, GpuOps, Int8s, Int64s, Trace, grou
 EXACT, PARTIAL, NONE = range(3)
 CONFIDENCES: tuple[Confidence, ...] = ("exact", "partial", "none")
 _Replay = tuple[int, int, int]
-# In a replay, the profiler names the memory of a copy or fill differently.
-_COPY_OR_FILL = re.compile(r"(?i)(memcpy|memset)\b")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,8 +111,8 @@ def _common_names(trace: Trace, reference: GraphReference) -> tuple[Int64s, OpSe
     numbers: dict[str, int] = {}
 
     def number(name: str) -> int:
-        kind = _COPY_OR_FILL.match(name)
-        return numbers.setdefault(kind[1].lower() if kind else name, len(numbers))
+        # In a replay, the profiler names the memory of a copy or fill differently.
+        return numbers.setdefault(kernel_meaning(name).memory or name, len(numbers))
 
     table = np.array([number(name) for name in trace.names], dtype=np.int64)
     names = np.array([number(op.name) for op in reference.ops], dtype=np.int64)

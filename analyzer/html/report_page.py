@@ -17,6 +17,7 @@ from decodescope.analyzer.html.svg_roles import roles_svg
 from decodescope.analyzer.html.svg_standings import standings_svg
 from decodescope.analyzer.html.svg_timeline import excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import Bar, composition_svg, waterfalls_svg
+from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.names.names import RangeRow, range_rows
 from decodescope.analyzer.reports.distributions import Buckets, shared_bounds
 from decodescope.analyzer.schema.comparison_report import (
@@ -29,7 +30,7 @@ from decodescope.analyzer.schema.launch_report import LaunchReport
 from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import GAP_CLASSES, CaptureInfo, DeviceReport, Report
 from decodescope.analyzer.schema.run_report import RunReport
-from decodescope.analyzer.timing.op_families import FAMILIES, op_families
+from decodescope.analyzer.timing.op_families import op_families
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from decodescope.analyzer.vocabulary.words import ops_word
 

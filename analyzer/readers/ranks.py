@@ -1,6 +1,5 @@
 """Merges the traces of several ranks of one run on one clock."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ import msgspec
 import numpy as np
 
 from decodescope.analyzer.errors import InputError
+from decodescope.analyzer.names.rule_files import kernel_meaning
 from decodescope.analyzer.schema.kernel_report import LaunchShape
 from decodescope.analyzer.schema.report import Finding, Source
 from decodescope.analyzer.trace import (
@@ -28,8 +28,8 @@ from decodescope.analyzer.trace import (
 _WALL_CLOCK_NS = 10**18
 _ID_SHIFT = 32
 _Events = TypeVar("_Events", GpuOps, HostEvents)
-# Kernels are called ncclDevKernel_AllReduce_Sum_bf16_RING_LL since NCCL 2.19, ncclKernel_… before.
-_COLLECTIVE = re.compile(r"(?:nccl|rccl)\w*Kernel_(AllReduce|AllGather|ReduceScatter)")
+# Collectives that no rank leaves before every rank has entered.
+_COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,12 +162,20 @@ def _clock_findings(ranks: Sequence[tuple[int, Trace]]) -> list[Finding]:
 
 def _collectives(trace: Trace) -> tuple[list[str], Int64s, Int64s]:
     """The kind, start and end (wall clock) of each collective, in order of start."""
-    kind_of = [_COLLECTIVE.search(name) for name in trace.names]
-    named = np.array([kind is not None for kind in kind_of], dtype=np.bool_)
-    mine = np.flatnonzero(named[trace.ops.name])
-    kinds = [kind[1] for name in trace.ops.name[mine].tolist() if (kind := kind_of[name])]
     ops = trace.ops
+    used = np.unique(ops.name)
+    operation_of = {name: _operation(trace.names[name]) for name in used.tolist()}
+    collective = [name for name, operation in operation_of.items() if operation]
+    mine = np.flatnonzero(np.isin(ops.name, collective))
+    kinds = [operation_of[name] for name in ops.name[mine].tolist()]
     return kinds, ops.start_ns[mine] + trace.base_ns, ops.end_ns[mine] + trace.base_ns
+
+
+def _operation(name: str) -> str:
+    """The collective of a NCCL or RCCL kernel, "" of other kernels."""
+    meaning = kernel_meaning(name)
+    known = meaning.communication == "NCCL/RCCL" and meaning.operation in _COLLECTIVES
+    return meaning.operation or "" if known else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

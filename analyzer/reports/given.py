@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from decodescope.analyzer.modelling.shape import ModelShape
 from decodescope.analyzer.modelling.weights import Weights
+from decodescope.analyzer.names.rules import NameRules
 from decodescope.analyzer.roofline.peaks import DatasheetPeak
-from decodescope.analyzer.structure.name_rules import NameRules
 from decodescope.analyzer.trace import Trace
 
 

@@ -6,9 +6,9 @@ Source: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
 
 from dataclasses import dataclass
 
+from decodescope.analyzer.names.rule_files import kernel_meaning
 from decodescope.analyzer.roofline.peaks import GIVEN_PEAK, datasheet_peak
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,10 @@ def roofline_model(report: Report) -> RooflineModel:
         points.append(
             RooflinePoint(
                 name=kernel.name,
-                family=FAMILIES[kernel_family(kernel.name)],
+                family=kernel_meaning(kernel.name).family,
                 intensity=found.flops / found.bytes,
                 flops_per_s=found.flops_per_s,
-                ns=kernel.critical_ns if report.overlapping else kernel.total_ns,
+                ns=kernel.attributed_ns if report.overlapping else kernel.total_ns,
                 share_of_limit=found.share_of_limit,
             )
         )

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from decodescope.analyzer.names.rules import NameMeaning, NameRules
 from decodescope.analyzer.structure.layers import StepLayers, find_layers
-from decodescope.analyzer.structure.name_rules import NameMeaning, NameRules
 from decodescope.analyzer.structure.places import OTHER, roles_in_step
 from decodescope.analyzer.timing.timeline import Timeline
 from decodescope.analyzer.trace import Bools, Int8s, Int32s, Int64s, Trace, grouped

@@ -1,6 +1,6 @@
 """The layers of one step: prologue, L layers, epilogue, from the kinds and names of its ops.
 
-`letters` holds one letter an op (`name_rules.KINDS`), in order of launch. Every layer of a
+`letters` holds one letter an op (`names.kinds.KINDS`), in order of launch. Every layer of a
 transformer mixes tokens once, so each group of attention ops is the middle of one layer. A layer
 ends after its feed-forward block and the residual addition behind it; fused with the next layer's
 norm, that addition belongs to the next layer. What is found counts only if the layers repeat:
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from decodescope.analyzer.attribution.alignment import common_lengths
-from decodescope.analyzer.structure.name_rules import UNKNOWN
+from decodescope.analyzer.names.kinds import UNKNOWN_LETTER
 from decodescope.analyzer.timing.repetition import maximal_runs
 from decodescope.analyzer.trace import Int64s
 
@@ -253,7 +253,7 @@ def _with_inferred_attention(letters: str, names: Int64s, ns: Int64s) -> str:
     the motif that no rule knows is taken for it; unchanged if there is none."""
     for run in maximal_runs(names)[:1]:
         motif = slice(run.start, run.start + run.period)
-        unknown = [i for i in range(motif.start, motif.stop) if letters[i] == UNKNOWN]
+        unknown = [i for i in range(motif.start, motif.stop) if letters[i] == UNKNOWN_LETTER]
         covered = run.end - run.start >= MIN_COVERED * len(letters)
         if covered and unknown and letters[motif].count("P") > _MIN_PRODUCTS:
             chosen = names[max(unknown, key=lambda i: int(ns[i]))]

@@ -7,7 +7,7 @@ Inside a layer, products and attention divide it into places:
 
 A residual addition counts with the norm behind it, as kernels fuse the two. Ops between two places
 (casts, bias additions, reductions of a split product) count with the product before them, or with
-the place they are in. `ROLES` of `name_rules` lists the roles.
+the place they are in. `names.kinds.ROLES` lists the roles.
 """
 
 import re
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.structure.layers import Layer, StepLayers, feed_forward
-from decodescope.analyzer.structure.name_rules import ROLES
 from decodescope.analyzer.trace import Int8s
 
 _ROLE_OF_KIND = {

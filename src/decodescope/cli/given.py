@@ -93,8 +93,8 @@ class Beside:
             return NOTHING
         from decodescope.analyzer import load
         from decodescope.analyzer.attribution.capture_paths import capture_reference
+        from decodescope.analyzer.names.rule_files import rules_with
         from decodescope.analyzer.roofline.given_peak import parse_peak
-        from decodescope.analyzer.structure.name_rules import rules_with
 
         model = self._model()
         captures = tuple(load(path) for path in dict.fromkeys(self.captures))

@@ -16,6 +16,7 @@ from decodescope.analyzer.html.svg_rates import rates_svg, ratios_svg
 from decodescope.analyzer.html.svg_standings import standings_svg
 from decodescope.analyzer.html.svg_timeline import MAX_STREAMS, excerpt_svg, step_svg, steps_svg
 from decodescope.analyzer.html.svg_waterfall import waterfalls_svg
+from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.reports.distributions import shared_bounds
 from decodescope.analyzer.schema.comparison_report import (
     Interval,
@@ -26,7 +27,6 @@ from decodescope.analyzer.schema.comparison_report import (
 from decodescope.analyzer.schema.launch_report import QueueDepth
 from decodescope.analyzer.schema.report import GAP_CLASSES, WaterfallPart
 from decodescope.analyzer.timing.intervals import union
-from decodescope.analyzer.timing.op_families import FAMILIES
 from decodescope.analyzer.timing.step_timeline import StepTimeline
 from tests.helpers.html_samples import sample_pair
 from tests.helpers.step_timelines import step_timeline_of

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from decodescope.analyzer import analyze, load
+from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.analyzer.schema.report import Report
-from decodescope.analyzer.structure.name_rules import ROLES
 from decodescope.analyzer.timing.step_annotations import is_step_name
 from decodescope.analyzer.trace import Trace
 from tests.helpers.recorded.decode_ops import allowed_roles

@@ -2,7 +2,7 @@
 
 import pytest
 
-from decodescope.analyzer.structure.name_rules import ROLES
+from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.structure.places import roles_in_step
 from tests.helpers.recorded.decode_ops import (
     RecordedStep,

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decodescope.analyzer import analyze
+from decodescope.analyzer.names.rule_files import kernel_meaning
 from decodescope.analyzer.schema.report import DeviceReport
-from decodescope.analyzer.timing.communication import communication_kind
-from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 from tests.helpers.kineto_events import op, trace_of
 
 KINDS = {
@@ -54,8 +53,8 @@ LOCAL = (
 
 @pytest.mark.parametrize("name", [*KINDS, *LOCAL])
 def test_communication_is_recognised_by_name(name: str) -> None:
-    assert communication_kind(name) == KINDS.get(name)
-    assert (FAMILIES[kernel_family(name)] == "communication") == (name in KINDS)
+    assert kernel_meaning(name).communication == KINDS.get(name)
+    assert (kernel_meaning(name).family == "communication") == (name in KINDS)
 
 
 NAMES = ("ncclDevKernel_AllReduce", "cross_device_reduce_1stage", "nvjet_tst", "mystery")

@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.analyzer.timing.op_families import (
-    FAMILIES,
-    kernel_family,
-    op_families,
-)
+from decodescope.analyzer.names.kinds import FAMILIES
+from decodescope.analyzer.names.rule_files import kernel_meaning
+from decodescope.analyzer.timing.op_families import op_families
 from decodescope.analyzer.trace import KERNEL, MEMCPY
 from tests.helpers.step_timelines import step_timeline_of
 
@@ -55,7 +53,7 @@ NAMES = ("nvjet_tst_64x8", "flash_fwd_kernel", "silu_kernel", "void whatever()")
     ],
 )  # fmt: skip
 def test_families_by_name(name, family):
-    assert FAMILIES[kernel_family(name)] == family
+    assert kernel_meaning(name).family == family
 
 
 @st.composite
@@ -83,4 +81,4 @@ def test_the_family_of_an_op_is_that_of_its_name_but_copies_are_copies(timeline)
     ops = timeline.ops
     for family, name, kind in zip(op_families(timeline), ops.name, ops.kind, strict=True):
         copies = kind == MEMCPY
-        assert family == (FAMILIES.index("copy") if copies else kernel_family(NAMES[name]))
+        assert FAMILIES[family] == ("copy" if copies else kernel_meaning(NAMES[name]).family)

@@ -8,8 +8,8 @@ from rich.color import Color as AnsiColor
 from rich.color import ColorSystem
 from textual.color import Color, rgb_to_lab
 
+from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.schema.report import GAP_CLASSES
-from decodescope.analyzer.timing.op_families import FAMILIES
 from decodescope.analyzer.vocabulary import class_colors as colors
 
 WITHOUT_BUSY = {name: color for name, color in colors.PART_COLORS.items() if name != "busy"}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from decodescope.analyzer.modelling.config import read_model_config
 from decodescope.analyzer.modelling.weights import model_weights
+from decodescope.analyzer.names.kinds import ROLES
 from decodescope.analyzer.reports.given import Given, GivenModel
-from decodescope.analyzer.structure.name_rules import ROLES
 from decodescope.tui.app import DecodescopeApp
 from decodescope.tui.model.sources import TraceSource
 from tests.helpers.app import recorded

@@ -26,8 +26,8 @@ _SHAPES_SHOWN = 4
 
 def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterator[DetailLine]:
     """The figures of the launches of the kernel in the window, or in the range `within` of it."""
+    from decodescope.analyzer.names.rule_files import kernel_meaning
     from decodescope.analyzer.reports.kernel_launches import kernel_profile
-    from decodescope.analyzer.timing.op_families import FAMILIES, kernel_family
 
     yield from _name_lines(name)
     found = kernel_profile(window.analysis, name, within)
@@ -38,16 +38,16 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     if within is not None:
         yield DetailLine("within", within, "dim")
     kernel, steps = found.report, len(window.report.steps)
-    yield DetailLine("family", FAMILIES[kernel_family(name)])
+    yield DetailLine("family", kernel_meaning(name).family)
     yield from kernel_role_lines(window, name, within)
     per_step = f", {number(kernel.count / steps)} per step" if steps else ""
     yield DetailLine("launches", f"{count(kernel.count)}{per_step}")
     per_step = f", {duration(kernel.total_ns / steps)} per step" if steps else ""
     share = f"{percent(kernel.share)} % of kernel time"
     yield DetailLine("total", f"{duration(kernel.total_ns)}{per_step}, {share}")
-    if kernel.critical_ns != kernel.total_ns:
-        share = f"{percent(kernel.critical_share)} % of critical time"
-        yield DetailLine("critical", f"{duration(kernel.critical_ns)}, {share}")
+    if kernel.attributed_ns != kernel.total_ns:
+        share = f"{percent(kernel.attributed_share)} % of attributed time"
+        yield DetailLine("attributed", f"{duration(kernel.attributed_ns)}, {share}")
     yield DetailLine("took", _spread(found.lengths))
     yield from kernel_waiting_lines(window, name, within)
     if kernel.short_calls:
@@ -65,7 +65,7 @@ def kernel_lines(window: Window, name: str, within: str | None = None) -> Iterat
     yield DetailLine("streams", ", ".join(map(str, found.streams)))
     for one in found.ranges:
         yield DetailLine(
-            "in", f"{one.path}: {count(one.launches)} launches, {duration(one.critical_ns)}"
+            "in", f"{one.path}: {count(one.launches)} launches, {duration(one.attributed_ns)}"
         )
     if found.other_ranges:
         yield DetailLine("", f"and {count(found.other_ranges)} more ranges", "dim")
@@ -81,9 +81,9 @@ def op_lines(window: Window, row: int) -> Iterator[DetailLine]:
     ops, call = trace.ops, int(trace.ops.launch[row])
     yield from _name_lines(trace.names[int(ops.name[row])])
     yield DetailLine("took", duration(int(facts.length_ns[0])))
-    if facts.critical_ns[0] != facts.length_ns[0]:
-        alone = duration(int(facts.critical_ns[0]))
-        yield DetailLine("critical", f"{alone}; before that another op of the device ran")
+    if facts.attributed_ns[0] != facts.length_ns[0]:
+        alone = duration(int(facts.attributed_ns[0]))
+        yield DetailLine("attributed", f"{alone}; before that another op of the device ran")
     yield DetailLine("at", f"{duration(int(facts.at_ns[0]))} after the first op of the trace")
     step = int(analysis.steps.op_step[row])
     if step >= 0:

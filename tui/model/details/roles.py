@@ -17,8 +17,8 @@ _INFERRED_LAYER = re.compile(r"(?:^|/)layer\.(\d+|\*)$")
 
 def op_role_lines(window: Window, row: int) -> Iterator[DetailLine]:
     """The role of an op, how it is known, and its layer; nothing for what is not known."""
+    from decodescope.analyzer.names.kinds import ROLES
     from decodescope.analyzer.structure.find import KNOWN_BY, NO_LAYER, UNKNOWN_ROLE
-    from decodescope.analyzer.structure.name_rules import ROLES
 
     found = window.analysis.structure
     known, layer = int(found.confidence[row]), int(found.layer[row])
@@ -93,14 +93,14 @@ def _layer_words(window: Window, step: int, number: int) -> str:
 
 
 def _roles(window: Window, chosen: "Bools") -> list[tuple[str, int, int]]:
-    """(role, ops, critical time in ns) of the chosen ops, those with most time first."""
+    """(role, ops, attributed time in ns) of the chosen ops, those with most time first."""
     import numpy as np
 
-    from decodescope.analyzer.structure.name_rules import ROLES
+    from decodescope.analyzer.names.kinds import ROLES
 
     role = window.analysis.structure.role[chosen]
     ops = np.bincount(role, minlength=len(ROLES))
-    ns = np.bincount(role, window.analysis.critical_ns[chosen], len(ROLES))
+    ns = np.bincount(role, window.analysis.attributed_ns[chosen], len(ROLES))
     order = np.lexsort((-ops, -ns))
     return [(ROLES[one], int(ops[one]), int(ns[one])) for one in order.tolist() if ops[one]]
 

@@ -10,11 +10,11 @@ from rich.style import Style
 
 from decodescope.analyzer.lanes.host import HOST_KINDS
 from decodescope.analyzer.lanes.lane import Lane, LaneColumns, LaneKind
+from decodescope.analyzer.names.kinds import FAMILIES
 from decodescope.analyzer.names.names import cut_middle, shorten_kernel
 from decodescope.analyzer.schema.report import GAP_CLASSES
 from decodescope.analyzer.text.formatting import duration
 from decodescope.analyzer.text.plain import plain_line
-from decodescope.analyzer.timing.op_families import FAMILIES
 from decodescope.analyzer.trace import Int64s
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
 from decodescope.tui.model.timeline import Look
@@ -29,7 +29,7 @@ _EMPTY = 64
 _MAX_STREAM_ROWS = 3
 _KINDS: dict[LaneKind, Sequence[str]] = {
     "stream": FAMILIES, "gap": GAP_CLASSES, "host": HOST_KINDS, "range": ("", ""),
-    "host_range": ("", ""), "overlap": ("",), "wait": ("",), "held_up": ("",),
+    "host_range": ("", ""), "overlap": ("",), "wait": ("",), "interruption": ("",),
     "busy": ("",),
 }  # fmt: skip
 
@@ -209,7 +209,7 @@ class Canvas:
             return inks.gap(name)
         if kind == "host":
             return {"operator": inks.faint, "launch": inks.dim}.get(name, inks.text)
-        if kind in ("wait", "held_up"):
+        if kind in ("wait", "interruption"):
             return inks.warn
         return (inks.dim, inks.faint)[number]
 

@@ -5,12 +5,8 @@ from pathlib import Path
 import pytest
 
 from decodescope.analyzer.errors import InputError
-from decodescope.analyzer.structure.name_rules import KINDS, UNKNOWN, bundled_rules, rules_with
-
-
-def kind_of(name: str) -> str:
-    letter = bundled_rules().meanings([name])[0].letter
-    return next((kind for kind, one in KINDS.items() if one == letter), UNKNOWN)
+from decodescope.analyzer.names.kinds import KINDS
+from decodescope.analyzer.names.rule_files import kernel_meaning, rules_with
 
 
 # Names as engines and libraries write them, and what they compute.
@@ -36,15 +32,17 @@ def kind_of(name: str) -> str:
     ],
 )  # fmt: skip
 def test_names_of_engines_are_known(kind: str, names: str) -> None:
-    assert {name: kind_of(name) for name in names.split()} == dict.fromkeys(names.split(), kind)
+    assert {name: kernel_meaning(name).kind for name in names.split()} == dict.fromkeys(
+        names.split(), kind
+    )
 
 
 def test_a_rule_of_the_users_precedes(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("[[rule]]\npattern = 'flash'\nkind = 'product'\nrole = 'o'\n")
     own, bundled = rules_with(path).meanings(["my_FLASH_thing", "silu"])
-    assert (own.letter, own.role) == (KINDS["product"], "o")
-    assert bundled.letter == KINDS["activation"]
+    assert (own.kind, own.letter, own.role) == ("product", KINDS["product"], "o")
+    assert (bundled.kind, bundled.letter) == ("activation", KINDS["activation"])
 
 
 @pytest.mark.parametrize(
