@@ -30,7 +30,7 @@ PACKAGE = """
 from decodescope.variants.registry import Variant
 
 def build(loaded, workload, device):
-    from decodescope.variants.steps.compiled.step import StaticStep
+    from decodescope.variants.steps.compiled_step import StaticStep
     class PlainStep(StaticStep):
         def ungraphed(self):
             return None

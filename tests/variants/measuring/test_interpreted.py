@@ -29,9 +29,9 @@ from decodescope.variants.machine import environment
 from decodescope.variants.measuring.preparation import prepare
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.model.loading import load_model
-from decodescope.variants.model.quantize import Quantization, quantize_model
+from decodescope.variants.model.quantized_weights import Quantization, quantize_model
 from decodescope.variants.model.source import resolve_model
-from decodescope.variants.model.step_bytes import KvBytes, weight_bytes_read
+from decodescope.variants.model.workload_costs import KvBytes, weight_bytes_read
 from tests.helpers import families
 from tests.helpers.comparison_reports import run_of
 

@@ -1,15 +1,51 @@
-"""Which tiles an operation's kernel can run with, on a given GPU."""
+"""The limits of a GPU, and the tiles that an operation's kernel can run with on it."""
 
 from dataclasses import replace
 
+from msgspec import Struct
+
+import decodescope
+from decodescope.analyzer.machine.provenance import package_version
 from decodescope.kernels.device.attention_splits import MAX_SPLITS
 from decodescope.kernels.host.tile import MIN_DOT, Tile, padded_tokens
+from decodescope.variants.machine.environment import driver_version
 from decodescope.variants.steps.fused.tiling.shapes import (
     StepShapes,
     TiledOperation,
     power_of_2_from,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+
+
+class TargetGpu(Struct, frozen=True):
+    """One kind of GPU with its present software.
+
+    `shared_bytes` is the most shared memory of one program. With another compiler, driver or kernel
+    another tile may be the best.
+    """
+
+    name: str
+    multiprocessors: int
+    shared_bytes: int
+    driver: str | None
+    triton: str | None
+    decodescope: str
+
+
+def this_target_gpu() -> TargetGpu:
+    """The first CUDA device; needs torch and a CUDA device."""
+    import torch
+    from triton.runtime import driver
+
+    properties = torch.cuda.get_device_properties(0)
+    return TargetGpu(
+        name=properties.name,
+        multiprocessors=properties.multi_processor_count,
+        shared_bytes=driver.active.utils.get_device_properties(0)["max_shared_mem"],
+        driver=driver_version(),
+        triton=package_version("triton"),
+        decodescope=decodescope.__version__,
+    )
+
 
 # A batched product splits its inner dimension where rows alone leave the GPU short of work.
 SPLITTING: tuple[TiledOperation, ...] = ("o", "down")
@@ -25,7 +61,7 @@ SHARED_REGISTERS = 128
 MAX_COLUMNS = 512
 
 
-def fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> bool:
+def tile_fits(tile: Tile, operation: TiledOperation, shapes: StepShapes, gpu: TargetGpu) -> bool:
     """Whether the kernel can run with this tile and one of its programs fits on the GPU."""
     if not least_rows(operation, shapes.batch) <= tile.rows <= most_rows(operation, shapes):
         return False

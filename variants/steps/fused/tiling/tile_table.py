@@ -33,14 +33,14 @@ from decodescope.variants.steps.fused.tiling.shapes import (
     TiledOperation,
     power_of_2_from,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu
 
 # A GEMM by itself (`kernels/ops/split_k_gemm.py`): what x and the weights are.
 GemmKind = Literal["gemm_w8a8", "gemm_w8a16", "gemm_int8"]
 
 
 class TileKey(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a tile was measured for; operations with the same key have the same best tile."""
+    """The case that a tile was measured for; operations with equal keys have the same best tile."""
 
     operation: TiledOperation | GemmKind
     rows: int
@@ -65,10 +65,18 @@ TileTable = Mapping[str, tuple[TileEntry, ...]]
 def tile_key(operation: TiledOperation, shapes: StepShapes) -> TileKey:
     """The key of one operation of a step."""
     shape = shapes.shape(operation)
-    batch, size = power_of_2_from(shapes.batch), shapes.element_bytes(operation)
-    narrow = size == 1 and operation != "attention"
-    flags = shapes.int8 and narrow, shapes.fp8_x and narrow
-    return TileKey(operation, shape.rows, shape.columns, shape.unit, batch, size, *flags)
+    element_bytes = shapes.element_bytes(operation)
+    narrow = element_bytes == 1 and operation != "attention"
+    return TileKey(
+        operation,
+        shape.rows,
+        shape.columns,
+        shape.unit,
+        batch=power_of_2_from(shapes.batch),
+        element_bytes=element_bytes,
+        int8=shapes.int8 and narrow,
+        fp8_x=shapes.fp8_x and narrow,
+    )
 
 
 def tile_entries(
@@ -119,7 +127,7 @@ class _Kept(Struct, frozen=True):
 
 
 def cached_entries(gpu: TargetGpu, folder: Path) -> tuple[TileEntry, ...]:
-    """What was measured on this kind of GPU with this driver, Triton and decodescope.
+    """The tiles measured on this kind of GPU with this driver, Triton and decodescope.
 
     A file from other versions is ignored, and so is a damaged one, with a line on stderr.
     """

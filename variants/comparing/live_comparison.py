@@ -1,4 +1,6 @@
-"""A comparison for the app: `python -m decodescope.variants.comparing.live SOCKET_FD CONFIG_JSON`.
+"""A comparison for the app.
+
+    python -m decodescope.variants.comparing.live_comparison SOCKET_FD CONFIG_JSON
 
 It sends what it does and measures to the app at the other end of a socket pair. `Quit`, SIGTERM
 and the end of the socket interrupt it as Ctrl-C interrupts `compare`: the run in progress ends, and

@@ -8,12 +8,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from decodescope.variants.measuring.step_flops import StepFlops
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.presets import PRESETS
 from decodescope.variants.model.random_weights import build_random
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.model.workload_costs import StepFlops
+from decodescope.variants.steps.eager_step import EagerStep
 
 
 def counted(loaded: Any, workload: DecodeWorkload, steps: int) -> list[int]:

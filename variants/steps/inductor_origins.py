@@ -1,4 +1,4 @@
-"""The model's range from which each kernel call in torch.compile's generated code comes.
+"""The range of the model from which each kernel call in torch.compile's generated code comes.
 
 Inductor writes above every call the Dynamo nodes that it computes ("Topologically Sorted Source
 Nodes", seen in torch 2.11 and 2.13), and Dynamo keeps with each node the modules it was called in.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from decodescope.variants.steps.step import CallSite
+from decodescope.variants.steps.decode_step import CallSite
 
 _CALL_METHOD = "    def call("
 _CALL_FUNCTION = "def call("

@@ -1,30 +1,41 @@
-"""The fused variants' decode step: our kernels on a static KV cache, launched or replayed."""
+"""The decode step of the fused variants: our kernels on a static KV cache, launched or replayed."""
 
 from dataclasses import replace
+from subprocess import CalledProcessError
 
 import torch
+from triton.compiler.errors import CompilationError
+from triton.errors import TritonError
+from triton.runtime.errors import OutOfResources
 
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.schema.report import Finding
+from decodescope.kernels.host.weights import WeightMatrix
+from decodescope.kernels.ops.dequantize_rows import DequantizeRows
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.quantize import quantization_of, quantize_model
-from decodescope.variants.model.quantized_linear import converting_with
-from decodescope.variants.model.step_bytes import KvBytes
+from decodescope.variants.model.quantized_weights import (
+    Convert,
+    converting_with,
+    quantization_of,
+    quantize_model,
+    scaled,
+)
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import KvBytes
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.compile_failure import compile_failure
+from decodescope.variants.steps.decode_step import DecodeStep
 from decodescope.variants.steps.fused.kv_cache import prefill
-from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
+from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model, rope_table
 from decodescope.variants.steps.fused.operations import step_operations, weight_bytes
 from decodescope.variants.steps.fused.plan import StepPlan, step_plan, step_workspace
-from decodescope.variants.steps.fused.prefill_weights import weights_on
 from decodescope.variants.steps.fused.program import StepGraph, StepProgram
-from decodescope.variants.steps.fused.rope_tables import rope_table
-from decodescope.variants.steps.fused.tiling.choice import report_unmeasured, tiles_for
 from decodescope.variants.steps.fused.tiling.rules import interpreter_tiles
 from decodescope.variants.steps.fused.tiling.shapes import StepTiles, step_shapes
-from decodescope.variants.steps.fused.tiling.target_gpu import this_target_gpu
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.fused.tiling.tile_choice import report_unmeasured, tiles_for
+from decodescope.variants.steps.fused.tiling.tile_limits import this_target_gpu
+
+# From Triton, from its compiler's passes, and from the driver that loads a kernel.
+_RUNTIME_ERRORS = ("Failed to find C", "PassManager::run", "kernel image", "PTX")
 
 
 def build_fused(
@@ -81,13 +92,13 @@ class FusedStep(DecodeStep):
 
     @property
     def plan(self) -> StepPlan:
-        """What the step works on."""
+        """The memory and choices of the step."""
         return self._plan
 
     def kv_bytes_read(self, position: int) -> int:
         """Bytes of K and V, and of their scales, that a step at cache length `position` reads."""
         scales = (self._plan.cache.k_scales, self._plan.cache.v_scales)
-        scale_bytes = sum(one.nbytes for one in scales if one is not None)
+        scale_bytes = sum(tensor.nbytes for tensor in scales if tensor is not None)
         return super().kv_bytes_read(position) + scale_bytes
 
     def warm_up(self) -> None:
@@ -109,8 +120,8 @@ class FusedStep(DecodeStep):
     def launch_at(self, position: int) -> None:
         """Launch a step at any `position` of the cache, for a caller that only times it.
 
-        Of a step without a graph of its own, this may be captured in one, which then decodes at
-        that position in every replay. The step must be given a prompt again before it goes on.
+        Steps without their own CUDA graph can be captured. Each replay then decodes at the captured
+        position. The step must be given a prompt again before it goes on.
         """
         self._plan.buffers.position.fill_(position)
         self._program(keep_logits=False).run()
@@ -124,7 +135,7 @@ class FusedStep(DecodeStep):
     def node_paths(self) -> dict[int, str]:
         """As `DecodeStep.node_paths`: those of the graphs captured so far."""
         programs = self._programs.values()
-        return {node: path for one in programs for node, path in one.node_paths.items()}
+        return {node: path for program in programs for node, path in program.node_paths.items()}
 
     def _prefill(self, ids: torch.Tensor) -> torch.Tensor:
         buffers, context = self._plan.buffers, self._workload.context
@@ -168,8 +179,11 @@ class FusedStep(DecodeStep):
     def _program(self, keep_logits: bool) -> StepProgram:
         if keep_logits not in self._programs:
             plan = self._plan
-            how = step_operations(plan, keep_logits), plan.ranges, plan.pdl
-            program = StepGraph(*how, str(plan.spec)) if self._graphed else StepProgram(*how)
+            operations = step_operations(plan, keep_logits)
+            if self._graphed:
+                program: StepProgram = StepGraph(operations, plan.ranges, plan.pdl, str(plan.spec))
+            else:
+                program = StepProgram(operations, plan.ranges, plan.pdl)
             self._programs[keep_logits] = program
         return self._programs[keep_logits]
 
@@ -184,3 +198,49 @@ def _tiles(
     gpu = this_target_gpu()
     chosen = tiles_for(shapes, gpu)
     return chosen.tiles, report_unmeasured(chosen, gpu, name, workload, spec)
+
+
+def weights_on(device: torch.device) -> Convert:
+    """The kernel on a GPU; PyTorch on the CPU, where Triton's interpreter would take seconds for
+    each matrix. Both give the same bits."""
+    return dequantized if device.type == "cuda" else scaled
+
+
+def dequantized(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
+    """data * scale in `dtype`, as `scaled`."""
+    out = torch.empty(data.shape, dtype=dtype, device=data.device)
+    DequantizeRows(WeightMatrix(data, scale), out).launch()
+    return out
+
+
+def compile_failure(spec: VariantSpec, error: Exception) -> MissingRequirement | None:
+    """The error to report if a launch failed because of this machine or its Triton; else None.
+
+    If a kernel needs too much of the GPU, the message names the limit.
+    """
+    if isinstance(error, OutOfResources):
+        return MissingRequirement(
+            f"variant {spec}: one of its kernels needs {error.required} of the GPU's {error.name}, "
+            f"but a program can have only {error.limit}; choose another variant"
+        )
+    if not _is_about_compiling(error):
+        return None
+    return MissingRequirement(
+        f"variant {spec}: its kernels cannot be compiled here ({_reason(error)}); check that "
+        "Triton has a C compiler, Python's headers and a folder to write to, or choose another "
+        "variant"
+    )
+
+
+def _is_about_compiling(error: Exception) -> bool:
+    if isinstance(error, RuntimeError):
+        return any(words in str(error) for words in _RUNTIME_ERRORS)
+    return isinstance(error, (TritonError, CalledProcessError, OSError))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, CalledProcessError):
+        return f"{error.cmd[0]} ended with exit code {error.returncode}"
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    # A compilation error quotes the kernel first and ends with what is wrong.
+    return lines[-1 if isinstance(error, CompilationError) else 0].strip()

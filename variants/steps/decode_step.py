@@ -1,18 +1,22 @@
-"""The base class of every variant's decode step."""
+"""The base class of the decode steps of all variants, and the choice of the next tokens."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import torch
+from msgspec.structs import asdict
 
-from decodescope.analyzer.errors import InputError, ModelError
-from decodescope.analyzer.schema.report import Finding
+from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
+from decodescope.analyzer.schema.report import Finding, SamplingSettings
+from decodescope.kernels.sampling.reference import choose_reference
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.step_bytes import KvBytes, weight_bytes_read
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import KvBytes, weight_bytes_read
 from decodescope.variants.steps.annotations import LayerRanges
-from decodescope.variants.steps.token_choice import token_choice
+
+TokenChoice = Callable[[torch.Tensor, int], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +165,9 @@ class DecodeStep(ABC):
         """The same step without its CUDA graph; None (the default) if it replays none.
 
         It launches the kernels of `step` under the same names in the same order on each stream, and
-        opens ranges once `annotate_layers(True)` was called. Whatever it compiles, it compiles at
-        its first step. It may share this step's KV cache: this step must be given a prompt again
-        before it goes on. May raise anything; replays then go without paths.
+        opens ranges once `annotate_layers(True)` was called. It compiles at its first step. It may
+        share this step's KV cache: this step needs a prompt again before it goes on. It may raise
+        any error; replays then have no paths.
         """
         return None
 
@@ -193,3 +197,46 @@ class DecodeStep(ABC):
                 f"decode step at position {self.position}: the KV cache was built for "
                 f"{self._workload.cache_length} positions"
             )
+
+
+def token_choice(workload: DecodeWorkload, device: torch.device) -> TokenChoice:
+    """A function of logits [batch, vocabulary] and the position of the token that gave them.
+
+    It returns a new tensor of ids int64 [batch] and does not wait for the device. Drawn tokens
+    depend on logits, position and seed alone, so a repeated step draws the same tokens.
+
+    Raises:
+        MissingRequirement: sampling on a GPU without triton.
+    """
+    sampling = workload.sampling
+    if sampling is None:
+        return _greedy
+    if device.type == "cuda":
+        return _kernel_choice(sampling, workload.batch, device)
+    options = asdict(sampling)
+    return lambda logits, position: choose_reference(logits, position, **options)
+
+
+def _greedy(logits: torch.Tensor, position: int) -> torch.Tensor:
+    return logits.argmax(-1)
+
+
+def _kernel_choice(sampling: SamplingSettings, batch: int, device: torch.device) -> TokenChoice:
+    if find_spec("triton") is None:
+        raise MissingRequirement(
+            "--temperature: sampling on a GPU needs triton, which is not installed; leave it out "
+            "to decode greedily"
+        )
+    from decodescope.kernels.sampling.sample import sample
+    from decodescope.kernels.sampling.workspace import new_sampling_workspace
+
+    workspace = new_sampling_workspace(batch, device)
+    device_position = torch.zeros(1, dtype=torch.int32, device=device)
+    options = asdict(sampling)
+
+    def choice(logits: torch.Tensor, position: int) -> torch.Tensor:
+        ids = torch.empty(batch, dtype=torch.int64, device=device)
+        sample(logits.contiguous(), device_position.fill_(position), ids, workspace, **options)
+        return ids
+
+    return choice

@@ -23,7 +23,7 @@ from decodescope.analyzer.protocol.framing import FrameDecoder
 from decodescope.analyzer.protocol.messages import Failure, Progress
 from decodescope.variants.comparing.jobs import AccuracyDone, Job, JobMessage, Result, RunDone
 
-WORKER = (sys.executable, "-m", "decodescope.variants.comparing.worker")
+WORKER = (sys.executable, "-m", "decodescope.variants.comparing.job_worker")
 
 _ERRORS = {kind.exit_code: kind for kind in (InputError, InternalError)}
 _PIPES = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)

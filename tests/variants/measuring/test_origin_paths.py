@@ -8,9 +8,9 @@ import pytest
 
 from decodescope.analyzer import analyze, load
 from decodescope.analyzer.reports.reference_ops import reference_from
-from decodescope.variants.steps.compiled.inductor_origins import call_sites
-from decodescope.variants.steps.compiled.origin_paths import origin_paths
-from decodescope.variants.steps.step import CallSite
+from decodescope.variants.measuring.window import origin_paths
+from decodescope.variants.steps.decode_step import CallSite
+from decodescope.variants.steps.inductor_origins import call_sites
 from tests.helpers import compiled_code
 
 LAYERS = compiled_code.LAYERS

@@ -1,6 +1,6 @@
-"""Does one job of a comparison: `python -m decodescope.variants.comparing.worker`, job on stdin.
+"""Does one job of a comparison: `python -m decodescope.variants.comparing.job_worker`.
 
-stdout carries only frames; what libraries print goes to stderr.
+stdin is the job. stdout carries only frames; what libraries print goes to stderr.
 """
 
 import os
@@ -42,7 +42,7 @@ def main() -> int:
 
 def _result(job: Job, say: Callable[[str], None]) -> Result:
     if isinstance(job, AccuracyJob):
-        from decodescope.variants.comparing.accuracy_run import score_variants
+        from decodescope.variants.comparing.accuracy import score_variants
 
         return score_variants(job.config, job.variants, job.text, say)
     from decodescope.variants.measuring.run import run_variant

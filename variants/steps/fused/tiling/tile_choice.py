@@ -1,4 +1,4 @@
-"""Which tiles a step uses: measured ones if there are any, else the defaults."""
+"""The choice of the tiles of a step: measured ones if there are any, else the defaults."""
 
 import shlex
 import sys
@@ -14,22 +14,21 @@ from decodescope.kernels.host.tile import Tile
 from decodescope.variants.machine.cache_folder import cache_folder
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.spec import VariantSpec
-from decodescope.variants.steps.fused.tiling.candidates import candidates
-from decodescope.variants.steps.fused.tiling.limits import fits
+from decodescope.variants.steps.fused.tiling.candidates import tile_candidates
 from decodescope.variants.steps.fused.tiling.shapes import (
     TILED_OPERATIONS,
     StepShapes,
     StepTiles,
     TiledOperation,
 )
-from decodescope.variants.steps.fused.tiling.table import (
+from decodescope.variants.steps.fused.tiling.tile_limits import TargetGpu, tile_fits
+from decodescope.variants.steps.fused.tiling.tile_table import (
     TileEntry,
     TileKey,
     cached_entries,
     shipped_table,
     tile_key,
 )
-from decodescope.variants.steps.fused.tiling.target_gpu import TargetGpu
 
 TileSource = Literal["cache", "table", "default"]
 
@@ -64,13 +63,13 @@ def tiles_for(shapes: StepShapes, gpu: TargetGpu, folder: Path | None = None) ->
     sources: dict[TiledOperation, TileSource] = {}
     for operation in TILED_OPERATIONS:
         key = tile_key(operation, shapes)
-        found = (
+        fitting = (
             (source, entries[key])
             for source, entries in measured
-            if key in entries and fits(entries[key], operation, shapes, gpu)
+            if key in entries and tile_fits(entries[key], operation, shapes, gpu)
         )
-        default: tuple[TileSource, Tile] = ("default", candidates(operation, shapes, gpu)[0])
-        sources[operation], tiles[operation] = next(found, default)
+        default: tuple[TileSource, Tile] = ("default", tile_candidates(operation, shapes, gpu)[0])
+        sources[operation], tiles[operation] = next(fitting, default)
     return ChosenTiles(StepTiles(**tiles), sources)
 
 

@@ -12,14 +12,13 @@ from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.reports.analysis import Analysis
 from decodescope.variants.machine import read_peak as read_peaks
 from decodescope.variants.machine.read_peak import ReadPeak, this_gpu
-from decodescope.variants.measuring.graph_reference import capture_reference, try_reference
 from decodescope.variants.measuring.measure import measure_run
-from decodescope.variants.measuring.window import Subject
+from decodescope.variants.measuring.window import Subject, record_reference, try_reference
 from decodescope.variants.model.prompts import make_prompt
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import build_variant
 from decodescope.variants.steps.annotations import range_paths
-from decodescope.variants.steps.compiled.compilers import TracedCompiler
+from decodescope.variants.steps.compiled_step import TracedCompiler
 
 pytestmark = [
     pytest.mark.gpu,
@@ -54,7 +53,7 @@ def compiled_of(loaded: Any, batch: int = 1) -> tuple[Any, Subject, torch.Tensor
 def measured_window(
     step: Any, subject: Subject, prompt: torch.Tensor, session: ProfilerSession, path: Path
 ) -> Analysis:
-    reference = capture_reference(step.ungraphed(), subject, prompt, session)
+    reference = record_reference(step.ungraphed(), subject, prompt, session)
     measure_run(step, subject, prompt, session, path, reference)
     return analyze(load(path))
 

@@ -1,23 +1,115 @@
-"""Whether a checkpoint is what its config.json says, and a model that can be decoded.
+"""The files of a checkpoint, and the checks that it is whole and that its model can be decoded.
 
-transformers fills in what a checkpoint lacks with random values, so an incomplete one would decode
-different text in every run.
+Only safetensors are read: other formats are pickles, which can run code. transformers would load a
+pickle that an index names, so it is called only after the headers of the files are checked. It
+fills in missing tensors with random values, so an incomplete checkpoint would decode different text
+in every run.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePath
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from transformers import DynamicCache
+from transformers.utils import logging as transformers_logging
 
-from decodescope.analyzer.errors import ModelError, first_line
+from decodescope.analyzer.errors import DecodescopeError, ModelError, first_line
 from decodescope.analyzer.schema.report import Finding
-from decodescope.variants.model.weight_files import StoredTensor
+from decodescope.variants.model.source import read_object
 
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 UNEXPECTED_WEIGHTS = "unexpected_weights"
 _NAMED = 3
+_MAX_REASON = 200
 _CHECKED_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor as the header of `file` describes it; `dtype` is the safetensors name ("BF16")."""
+
+    file: Path
+    dtype: str
+    shape: Shape
+
+
+def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
+    """Every tensor of the checkpoint in `folder`, by name, from the headers of its files.
+
+    Raises:
+        ModelError: there are no safetensors weights, or a file is missing, incomplete or not
+            safetensors; names the file.
+    """
+    if sharded := sorted(folder.glob("shard-*-model-*.safetensors")):
+        raise ModelError(
+            f"{sharded[0]}: a distributed checkpoint, which is not supported; save the model with "
+            f"save_pretrained, which writes {WEIGHTS}"
+        )
+    tensors: dict[str, StoredTensor] = {}
+    for name in _file_names(folder):
+        tensors |= _header(folder / name)
+    if not tensors:
+        raise ModelError(f"{folder}: its safetensors files hold no tensors; save the model again")
+    return tensors
+
+
+def shard_names(index: Path) -> tuple[str, ...]:
+    """The files that an index (model.safetensors.index.json) names, sorted.
+
+    Raises:
+        ModelError: not an index, or a file that is not safetensors beside it.
+    """
+    weight_map = read_object(index, "index of weights").get("weight_map")
+    files = weight_map.values() if isinstance(weight_map, dict) else ()
+    if not files or not all(isinstance(file, str) for file in files):
+        raise ModelError(f"{index}: names no weights; save the model again")
+    names = sorted(set(files))
+    for name in names:
+        if not name.endswith(".safetensors") or PurePath(name).name != name:
+            raise ModelError(
+                f"{index}: names {name}; only safetensors files of the same folder are loaded, "
+                "because others can run code; save the model as safetensors"
+            )
+    return tuple(names)
+
+
+def _file_names(folder: Path) -> tuple[str, ...]:
+    """As transformers chooses: one file, or the files that the index names."""
+    if (folder / WEIGHTS).is_file():
+        return (WEIGHTS,)
+    if not (folder / INDEX).is_file():
+        raise ModelError(
+            f"{folder}: has neither {WEIGHTS} nor {INDEX}; save the model with save_pretrained"
+        )
+    names = shard_names(folder / INDEX)
+    if missing := [name for name in names if not (folder / name).is_file()]:
+        raise ModelError(
+            f"{folder}: {len(missing)} of the {len(names)} files that {INDEX} names are missing "
+            f"({missing[0]}); download or copy them again"
+        )
+    return names
+
+
+def _header(path: Path) -> dict[str, StoredTensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            return {
+                name: StoredTensor(path, part.get_dtype(), tuple(part.get_shape()))
+                for name, part in slices.items()
+            }
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelError(
+            f"{path}: not a whole safetensors file ({error}); download or copy it again"
+        ) from error
 
 
 def require_shapes(name: str, skeleton: Any, tensors: Mapping[str, StoredTensor]) -> None:
@@ -130,6 +222,38 @@ def require_decoding(name: str, model: Any) -> None:
             f"{name}: its logits are NaN or infinite in {_dtype(model)}; choose another --dtype, "
             "or download the checkpoint again"
         )
+
+
+@contextmanager
+def broken_checkpoint(name: str) -> Iterator[None]:
+    """Turn the errors of transformers, which have nearly every type, into a `ModelError`."""
+    try:
+        yield
+    except (DecodescopeError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise ModelError(f"{name}: cannot be loaded ({in_one_line(error)})") from error
+
+
+def in_one_line(error: Exception) -> str:
+    """The type and message of `error`, shortened."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    return words if len(words) <= _MAX_REASON else f"{words[:_MAX_REASON]}..."
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep transformers' progress bars and warnings off the terminal during loading."""
+    verbosity = transformers_logging.get_verbosity()
+    had_bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
+        if had_bars:
+            transformers_logging.enable_progress_bar()
 
 
 def _not_decoded(name: str, model: Any, why: str) -> ModelError:

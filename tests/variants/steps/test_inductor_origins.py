@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.steps.annotations import range_paths
-from decodescope.variants.steps.compiled.inductor_origins import (
+from decodescope.variants.steps.compiled_step import StaticStep
+from decodescope.variants.steps.decode_step import CallSite
+from decodescope.variants.steps.inductor_origins import (
     SourceNode,
     call_sites,
     range_of,
     source_nodes,
 )
-from decodescope.variants.steps.compiled.step import StaticStep
-from decodescope.variants.steps.step import CallSite
 from tests.helpers import compiled_code
 
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decodescope.variants.live.figures import WINDOW_NS, RecentSteps
+from decodescope.variants.live.decoding import WINDOW_NS, RecentSteps
 
 times = st.lists(st.integers(1, 2 * WINDOW_NS), min_size=1, max_size=60)
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import fx
 
-from decodescope.variants.comparing.accuracy_run import forced_logits
+from decodescope.variants.comparing.accuracy import forced_logits
 from decodescope.variants.comparing.accuracy_text import ScoredText
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.compiled.step import StaticStep
+from decodescope.variants.steps.compiled_step import StaticStep
 
 CONTEXT, POSITIONS = 7, 5
 Load = Callable[..., Any]
