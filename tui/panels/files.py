@@ -16,7 +16,7 @@ from decodescope.analyzer.tables.columns import Column, Table, Tone
 from decodescope.analyzer.tables.units import BYTES, PLACE, TEXT
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
-from decodescope.tui.model.shelf import FOLDER, UNKNOWN, Entry, Shelf
+from decodescope.tui.model.shelf import FOLDER, UNKNOWN, FileEntry, Shelf
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.messages import (
     BackToLive,
@@ -27,10 +27,10 @@ from decodescope.tui.panels.messages import (
     OpenTyped,
     Point,
 )
-from decodescope.tui.panels.panel import Brush, Empty, Frame, Panel, Row, Sheet
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, Frame, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
-from decodescope.tui.panels.wrapping import wrapped
 from decodescope.tui.style.terminal import printable
 
 
@@ -158,12 +158,12 @@ class FilesPanel(TablePanel):
         shelf, title = view.shelf, self.title()
         if shelf.listed is None:
             return Empty(title, "reading the folder\u2026")
-        found = shelf.visible()
-        if not found:
+        entries = shelf.visible()
+        if not entries:
             hint = "no file begins so" if shelf.typed else "there is nothing to open here"
             return Empty(title, hint)
 
-        return TableRows(Table("files", _columns(shelf), found, key=_key, search=_text))
+        return TableRows(Table("files", _columns(shelf), entries, key=_key, search=_text))
 
     def title(self) -> str:
         return f"Files  {self._shelf.folder}"
@@ -191,7 +191,7 @@ class FilesPanel(TablePanel):
         place = rows.place(self._cursor_key) if isinstance(rows, TableRows) else None
         if path is not None and isinstance(rows, TableRows) and place is not None:
             entry = rows.table.rows[place]
-            if isinstance(entry, Entry) and entry.kind != FOLDER and entry.place != "live":
+            if isinstance(entry, FileEntry) and entry.kind != FOLDER and entry.place != "live":
                 self.post_message(MarkFile(path))
             self.action_move(1)
 
@@ -208,12 +208,12 @@ def _about(shelf: Shelf) -> str:
     if shelf.pointed is None:
         return ""
     entries = (*shelf.known, *(shelf.listed or ()))
-    about = next((one.about for one in entries if one.path == shelf.pointed), "")
+    about = next((entry.about for entry in entries if entry.path == shelf.pointed), "")
     parts = (str(shelf.pointed), about, shelf.health.get(shelf.pointed, ""))
     return "  ".join(part for part in parts if part)
 
 
-def _key(entry: Entry) -> Hashable:
+def _key(entry: FileEntry) -> Hashable:
     return entry.place, entry.path
 
 
@@ -221,11 +221,11 @@ def _path(key: Hashable) -> Path | None:
     return key[1] if isinstance(key, tuple) and isinstance(key[1], Path) else None
 
 
-def _health(shelf: Shelf, entry: Entry) -> str:
+def _health(shelf: Shelf, entry: FileEntry) -> str:
     return shelf.health.get(entry.path, "").partition(":")[0]
 
 
-def _modified(entry: Entry) -> str:
+def _modified(entry: FileEntry) -> str:
     if entry.modified_s is None:
         return ""
     try:
@@ -234,20 +234,20 @@ def _modified(entry: Entry) -> str:
         return ""
 
 
-def _text(entry: Entry) -> str:
+def _text(entry: FileEntry) -> str:
     return f"{entry.name} {entry.place} {entry.kind} {entry.about}"
 
 
-def _columns(shelf: Shelf) -> tuple[Column[Entry], ...]:
-    def named(entry: Entry) -> str:
+def _columns(shelf: Shelf) -> tuple[Column[FileEntry], ...]:
+    def named(entry: FileEntry) -> str:
         return f"* {entry.name}" if entry.path in shelf.marked else entry.name
 
-    def name_tone(entry: Entry) -> Tone:
+    def name_tone(entry: FileEntry) -> Tone:
         if entry.path in shelf.marked:
             return "strong"
         return "key" if entry.kind == FOLDER else _dull(entry)
 
-    def health_tone(entry: Entry) -> Tone:
+    def health_tone(entry: FileEntry) -> Tone:
         tones: dict[str, Tone] = {"ok": "good", "": "dim"}
         return tones.get(_health(shelf, entry), "warn")
 
@@ -277,11 +277,11 @@ def _columns(shelf: Shelf) -> tuple[Column[Entry], ...]:
     )
 
 
-def _dull(entry: Entry) -> Tone:
+def _dull(entry: FileEntry) -> Tone:
     return "faint" if entry.kind == UNKNOWN or entry.size_bytes == 0 else "plain"
 
 
-_PLACES: tuple[Column[Entry], ...] = (
+_PLACES: tuple[Column[FileEntry], ...] = (
     Column(
         "place",
         "from",

@@ -7,11 +7,11 @@ from decodescope.analyzer.tables.columns import Column, Table, Tone
 from decodescope.analyzer.tables.units import TEXT
 from decodescope.analyzer.text.plain import plain_line
 from decodescope.tui.commands import Command
-from decodescope.tui.model.view import Level, LogLine, Moment, View
-from decodescope.tui.panels.panel import Brush, Empty, Row, Sheet
+from decodescope.tui.model.notices import Level, LogLine
+from decodescope.tui.model.view import Moment, View
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, wrapped
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Rows, TableRows
-from decodescope.tui.panels.wrapping import wrapped
 
 _LEVELS: tuple[Level, ...] = ("info", "warning", "error")
 _LEAST_TABLE_ROWS = 4

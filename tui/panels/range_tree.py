@@ -12,7 +12,7 @@ from decodescope.tui.commands import Command
 from decodescope.tui.model.picks import Pick, RangePick
 from decodescope.tui.model.view import Moment, View, Window
 from decodescope.tui.panels.messages import Choose, Narrow, Turn
-from decodescope.tui.panels.panel import Brush, Empty
+from decodescope.tui.panels.sheet import Brush, Empty
 from decodescope.tui.panels.table import TABLE_COMMANDS, TablePanel
 from decodescope.tui.panels.table_rows import Cell, Rows, drawing_of
 from decodescope.tui.style.palette import Inks
@@ -27,7 +27,10 @@ class RangeRows(Rows):
     """The rows of an unfolded tree; a key is a path. Sorting keeps each row below its parent."""
 
     def __init__(
-        self, lines: Sequence["RangeLine"], closed: frozenset[str], window: Window,
+        self,
+        lines: Sequence["RangeLine"],
+        closed: frozenset[str],
+        window: Window,
         within: str | None,
     ) -> None:  # fmt: skip
         table = table_of_lines(lines, window.report, folded=True)
@@ -61,16 +64,16 @@ class RangeRows(Rows):
 
     def _name(self, row: int, inks: Inks, room: int) -> Cell:
         line = self.lines[row]
-        found, several = line.found, len(line.each_ns) > 1
+        node, several = line.found, len(line.each_ns) > 1
         sign = " "
         if line.children:
-            sign = "▸" if found.path in self._folded else "▾"
+            sign = "▸" if node.path in self._folded else "▾"
         many = f" \u00d7{len(line.each_ns)}" if several else ""
         indent = "  " * min(line.depth, room // 4)
-        label = f"~{line.label}" if found.kind == "inferred" and inks.letters else line.label
+        label = f"~{line.label}" if node.kind == "inferred" and inks.letters else line.label
         label = cut_middle(label, max(room - len(indent) - 2 - len(many), 1))
-        style = _style(found.kind, inks)
-        if self._within == found.path:
+        style = _style(node.kind, inks)
+        if self._within == node.path:
             style = inks.accent
         return Cell(f"{indent}{sign} {label}{many}", style)
 
@@ -106,7 +109,7 @@ class RangeTreePanel(TablePanel):
 
     NAME = "range_tree"
     COMMANDS = (
-        *(one for one in TABLE_COMMANDS if one.action != "enter"),
+        *(command for command in TABLE_COMMANDS if command.action != "enter"),
         Command("enter", "enter", "Narrow", "Show only this range on every page; again: everything",
                 "narrow", 1, "enter"),
         Command("fold", "space", "Fold or unfold", "Hide or show the ranges inside", "fold", 2),

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from decodescope.analyzer.tables.columns import Column, kept_columns
-from decodescope.tui.panels.panel import Brush, Row
+from decodescope.tui.panels.sheet import Brush, Row
 from decodescope.tui.panels.table_rows import Cell, Rows
 
 Columns = tuple[Column[Any], ...]

@@ -12,9 +12,8 @@ from rich.style import Style
 from decodescope.analyzer.tables.columns import DETAIL, Column, Mark, Table, Tone
 from decodescope.analyzer.tables.units import TEXT
 from decodescope.analyzer.vocabulary.class_colors import FAMILY_LETTERS, GAP_LETTERS
-from decodescope.tui.panels.panel import TextLine
-from decodescope.tui.style.glyphs import UNICODE, Glyphs, horizontal_bar
-from decodescope.tui.style.palette import Inks
+from decodescope.tui.panels.sheet import TextLine
+from decodescope.tui.style.palette import UNICODE, Glyphs, Inks, horizontal_bar
 
 Record = TypeVar("Record")
 

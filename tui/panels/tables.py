@@ -6,10 +6,11 @@ from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.tables.gap_classes_table import GapClassRow, idle_by_class_table
 from decodescope.analyzer.tables.kernels_table import kernels_table
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Row, Sheet, TextLine
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, Row, Sheet, TextLine
 from decodescope.tui.panels.table_layout import TableLayout, table_lines
 from decodescope.tui.panels.table_rows import TableRows, text_lines
-from decodescope.tui.style.glyphs import Glyphs
+from decodescope.tui.style.palette import Glyphs
 
 _GAPS_TITLE = "Idle gaps"
 _MOST_KERNELS, _LEAST_NAME = 60, 12

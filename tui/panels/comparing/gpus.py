@@ -3,7 +3,7 @@
 from decodescope.analyzer.tables.waiting_table import waiting_table
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
-from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table_rows import Rows, TableRows
 
 _TITLE = "GPUs: who waits for whom"

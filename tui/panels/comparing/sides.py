@@ -8,7 +8,7 @@ from decodescope.analyzer.tables.sides_table import sides_table
 from decodescope.tui.model.view import Kind, Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.messages import AskComparison
-from decodescope.tui.panels.panel import Empty
+from decodescope.tui.panels.sheet import Empty
 from decodescope.tui.panels.table_rows import Rows, TableRows
 
 _TITLE = "Speed beside accuracy"

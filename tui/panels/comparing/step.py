@@ -9,7 +9,7 @@ from decodescope.analyzer.vocabulary.words import exact_change
 from decodescope.tui.commands import Command
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.changes import ChangesTable
-from decodescope.tui.panels.panel import Brush
+from decodescope.tui.panels.sheet import Brush
 
 
 class ComparisonStepPanel(ChangesTable):

@@ -7,7 +7,8 @@ from decodescope.analyzer.schema.structure_report import RoleReport
 from decodescope.analyzer.tables.roles_table import roles_table
 from decodescope.analyzer.vocabulary.words import layers_words
 from decodescope.tui.model.view import Moment, View, Window
-from decodescope.tui.panels.panel import Brush, Empty, Panel, Sheet, TextLine
+from decodescope.tui.panels.panel import Panel
+from decodescope.tui.panels.sheet import Brush, Empty, Sheet, TextLine
 from decodescope.tui.panels.table_layout import table_lines
 from decodescope.tui.panels.table_rows import TableRows, text_lines
 
