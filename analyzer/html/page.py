@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from decodescope.analyzer.html.tables import breakable, table_html
+from decodescope.analyzer.html.tables import table_html
 from decodescope.analyzer.names.names import cut_middle
 from decodescope.analyzer.tables.changes_table import changes_table, whole_step_table
 from decodescope.analyzer.tables.collectives_table import collectives_table
@@ -43,7 +43,6 @@ from decodescope.analyzer.vocabulary.class_colors import (
     FAMILY_COLORS,
     GAP_COLORS,
     PART_COLORS,
-    ROLE_FAMILIES,
 )
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -103,7 +102,6 @@ def _environment() -> Environment:
         "number": formatting.number,
         "percent": formatting.percent,
         "cut": cut_middle,
-        "breakable": breakable,
         "bound": words.bound_words,
         "overlap": words.overlap_words,
         "layers": words.layers_words,
@@ -120,9 +118,7 @@ def _environment() -> Environment:
         "step_note": words.STEP_NOTE,
         "unknown": UNKNOWN,
         "weights_note": formatting.weights_note,
-        "role_known_by": words.ROLE_KNOWN_BY,
         "roles_note": words.ROLES_NOTE,
-        "role_families": ROLE_FAMILIES,
         "family_colors": FAMILY_COLORS,
         "gap_colors": GAP_COLORS,
         "part_colors": PART_COLORS,

@@ -15,7 +15,7 @@ from decodescope.analyzer.schema.run_report import StepTimes
 from decodescope.analyzer.text.formatting import duration, signed_duration
 from decodescope.analyzer.vocabulary.words import bound_words, part_words
 
-MIN_WIDTH, MEDIUM_WIDTH, ROOMY_WIDTH = 60, 80, 100
+MIN_WIDTH, MEDIUM_WIDTH = 60, 80
 _BAR_CELLS = 32
 
 Row = TypeVar("Row")

@@ -10,7 +10,6 @@ from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.report import Bound, GapReport, Report
 from decodescope.analyzer.schema.step_change_report import StepPartChange
 from decodescope.analyzer.schema.structure_report import (
-    RoleReport,
     StepKindReport,
     StructureReport,
 )
@@ -233,22 +232,3 @@ def step_sizes(row: StepKindReport, report: Report) -> tuple[str, str]:
 
 def _said_or_given(said: int | None, given: int | None) -> str:
     return count(said) if said is not None or given is None else f"{count(given)} given"
-
-
-def role_rate(role: RoleReport) -> str:
-    """The bytes that a role must move ÷ its time, in GB/s; "" where they are unknown."""
-    if role.bytes is None or not role.ns_per_step:
-        return ""
-    return f"{role.bytes / role.ns_per_step:,.0f}"
-
-
-def role_limit(role: RoleReport) -> str:
-    """The least time that a role could take; "" where it is unknown."""
-    return "" if role.limit_ns is None else duration(role.limit_ns)
-
-
-def role_of_limit(role: RoleReport) -> str:
-    """That least time ÷ the role's time, in per cent; "" where it is unknown."""
-    if role.limit_ns is None or not role.ns_per_step:
-        return ""
-    return percent(role.limit_ns / role.ns_per_step)
