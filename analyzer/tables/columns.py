@@ -15,7 +15,7 @@ from decodescope.analyzer.tables.units import Unit
 
 Row = TypeVar("Row")
 Tone = Literal["plain", "strong", "dim", "faint", "key", "accent", "good", "warn", "bad"]
-# Columns from this priority on are details: a terminal table that cuts no name shows them.
+# Columns from this priority on are details: a terminal shows them where names have room enough.
 DETAIL = 10
 
 

@@ -23,7 +23,7 @@ def steps_table(report: Report, most: int | None = None) -> Table[StepReport]:
             fit=lambda step, cells: _short_name(step, cells),
             sort=lambda step: step.index,
             flexible=True,
-            least=_LEAST_NAME,
+            least=4,
         ),
         Column("host_ns", "host", DURATION, "The length of the host's marker.", priority=4),
         Column(

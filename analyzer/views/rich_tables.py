@@ -13,6 +13,8 @@ from decodescope.analyzer.views.table_parts import plain_table
 
 Row = TypeVar("Row")
 _GAP = 2
+# Cells in which the short name of most kernels fits.
+_COMFORTABLE = 48
 _STYLES: dict[Tone, str] = {"dim": "dim", "strong": "bold"}
 
 
@@ -60,16 +62,18 @@ def _cells(table: Table[Row], column: Column[Row], room: int) -> list[str]:
 
 
 def _fitting(columns: Sequence[Column[Row]], natural: Sequence[int], width: int) -> list[int]:
-    """The places of the columns to show: details only where no flexible column is cut for them."""
+    """The places of the columns to show: details only where names keep a comfortable width."""
 
-    whole = kept_columns(columns, natural, width, _GAP)
-    need = [
-        min(cells, column.least, width // 4) if column.flexible else cells
-        for column, cells in zip(columns, natural, strict=True)
-    ]
-    kept = kept_columns(columns, need, width, _GAP)
-    details = {place for place in whole if columns[place].priority >= DETAIL}
-    return [place for place in kept if columns[place].priority < DETAIL or place in details]
+    def kept(least: Callable[[Column[Row]], int]) -> list[int]:
+        need = [
+            min(cells, least(column)) if column.flexible else cells
+            for column, cells in zip(columns, natural, strict=True)
+        ]
+        return kept_columns(columns, need, width, _GAP)
+
+    detailed = kept(lambda column: _COMFORTABLE)
+    shown = kept(lambda column: min(column.least, width // 4))
+    return [place for place in shown if columns[place].priority < DETAIL or place in detailed]
 
 
 def _bars(table: Table[Row]) -> list[Column[Row]]:
