@@ -56,7 +56,7 @@ def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:
 
 def _kernels(report: Report) -> tuple[_Row, list[_Row]]:
     header: tuple[str, ...] = ("name", "count", "short_calls", "total_ns", "mean_ns", "share")
-    header += ("critical_ns", "critical_share", "shapes")
+    header += ("attributed_ns", "attributed_share", "shapes")
     shape, fields = LaunchShape.__struct_fields__, Roofline.__struct_fields__
     return (*header, *shape, *(f"roofline_{name}" for name in fields)), [
         (
@@ -74,7 +74,7 @@ def _extent(value: _Cell | tuple[int, int, int]) -> _Cell:
 
 def _ranges(report: Report) -> tuple[_Row, list[_Row]]:
     header: tuple[str, ...] = ("path", "kind", "gpu_ns", "idle_ns", "gpu_ops", "launch_calls")
-    header += ("confidence", "matched", "critical_ns")
+    header += ("confidence", "matched", "attributed_ns")
     return header, [_figures(one, header) for one in report.ranges]
 
 

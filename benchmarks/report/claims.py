@@ -112,18 +112,17 @@ def origin_lines(measured: Sequence[Recorded]) -> Iterator[str]:
 
 
 def published_rows(claim: ClaimResult) -> list[Row]:
-    """The rows of a claim with a published figure; all of them if none has one."""
-    return [row for row in claim.rows if row.published is not None] or list(claim.rows)
+    """The rows of a claim with a published figure of what the source proposes."""
+    return [row for row in claim.rows if row.published is not None and not row.baseline]
 
 
 def row_cells(row: Row) -> list[str]:
-    """A published figure, the one measured here, the limit here, and how near ours comes to it."""
+    """A published figure, the one measured here, and the limit here."""
     return [
         row_name(row),
         value_text(row.published, row.unit),
         f"not measured: {row.error}" if row.error else spread_text(row.measured, row.unit),
         value_text(row.limit, row.unit),
-        value_text(row.measured_share, "share"),
     ]
 
 

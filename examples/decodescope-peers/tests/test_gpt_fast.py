@@ -13,7 +13,7 @@ import torch
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.registry import require_variant
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 from decodescope_peers import GPT_FAST
 from decodescope_peers.gpt_fast import GptFastStep, checked_module
 

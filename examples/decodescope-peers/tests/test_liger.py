@@ -10,7 +10,7 @@ import torch
 from transformers.models.llama import modeling_llama
 
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 from decodescope_peers.liger import build_liger
 
 WORKLOAD = DecodeWorkload(1, 5, 8, "fp32")

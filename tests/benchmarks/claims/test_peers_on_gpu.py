@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from benchmarks.claims.decode.measuring import tolerance_of
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.variants.comparing.accuracy_run import score_variants
+from decodescope.variants.comparing.accuracy import score_variants
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.registry import Variant
 from decodescope_peers import GPT_FAST, LIGER, TORCHAO_FP8, TORCHAO_INT8

@@ -30,7 +30,7 @@ PACKAGE = """
 from decodescope.variants.registry import Variant
 
 def build(loaded, workload, device):
-    from decodescope.variants.steps.eager import EagerStep
+    from decodescope.variants.steps.eager_step import EagerStep
     return EagerStep(loaded, workload)
 
 TWIN = Variant("twin", "eager by another name", False, build)

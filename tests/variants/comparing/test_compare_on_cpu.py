@@ -25,7 +25,7 @@ from decodescope.variants.registry import Variant
 BUILDS = Path(__file__).with_name("builds")
 
 def build_static(loaded, workload, device):
-    from decodescope.variants.steps.compiled.step import StaticStep
+    from decodescope.variants.steps.compiled_step import StaticStep
     class PlainStep(StaticStep):
         def ungraphed(self):
             return None

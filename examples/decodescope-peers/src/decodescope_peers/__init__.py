@@ -18,7 +18,7 @@ from decodescope.variants.registry import Variant
 if TYPE_CHECKING:
     from decodescope.variants.model.loading import LoadedModel
     from decodescope.variants.model.workload import DecodeWorkload
-    from decodescope.variants.steps.step import DecodeStep
+    from decodescope.variants.steps.decode_step import DecodeStep
     from decodescope_peers.torchao import TorchaoFormat
 
 

@@ -1,0 +1,172 @@
+"""The steady state: the time of devices and steps without interruptions.
+
+Whatever lies inside an interruption is taken away: window = steady window + interruptions, and so
+for busy time and each class of idle time. A step on several devices is interrupted while all of
+them are. A step that takes as long as its host marker or its GPU span, whichever is longer, still
+does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from decodescope.analyzer.schema.report import GAP_CLASSES
+from decodescope.analyzer.timing.host_waits import HOST_WAIT_LABELS
+from decodescope.analyzer.timing.interruptions.interruption import Interruption
+from decodescope.analyzer.timing.intervals import covered_until, depth_changes
+from decodescope.analyzer.timing.steps import Steps, by_devices
+from decodescope.analyzer.timing.timeline import Timeline, idle_inside
+from decodescope.analyzer.trace import Columns, Int64s, Intervals
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InterruptedTime:
+    """The interrupted time of one device, in ns: of its window, its busy time, each class of idle
+    (as in `GAP_CLASSES`), and each label of host_wait (as in `HOST_WAIT_LABELS`)."""
+
+    window_ns: int
+    busy_ns: int
+    idle_ns: Int64s
+    host_wait_ns: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InterruptedSteps(Columns):
+    """The interrupted time of each step, in ns: of its time, its host marker, its GPU span and the
+    busy time in it, and each class of idle in it ([steps, classes])."""
+
+    time_ns: Int64s
+    host_ns: Int64s
+    span_ns: Int64s
+    busy_ns: Int64s
+    idle_ns: Int64s
+
+
+def interrupted_on_device(
+    timeline: Timeline, interruptions: Sequence[Interruption], device: int
+) -> InterruptedTime:
+    """The interrupted time of a device."""
+    interrupted = _all_interrupted(interruptions, (device,))
+    if not len(interrupted):
+        classes, labels = len(GAP_CLASSES), len(HOST_WAIT_LABELS)
+        return InterruptedTime(0, 0, np.zeros(classes, np.int64), np.zeros(labels, np.int64))
+    busy_ns = int(_inside_ns(timeline.busy[device], interrupted).sum())
+    parts = timeline.idle_of((device,))
+    gap_rows = np.searchsorted(timeline.gaps.device, (device, device + 1))
+    first, after = np.searchsorted(timeline.host_waits.gap, gap_rows).tolist()
+    waits = timeline.host_waits.take(slice(first, after))
+    waited_ns = np.zeros(len(HOST_WAIT_LABELS), dtype=np.int64)
+    for label in range(len(HOST_WAIT_LABELS)):
+        waited_ns[label] = _inside_ns(waits.take(waits.label == label), interrupted).sum()
+    return InterruptedTime(
+        window_ns=int(interrupted.length_ns.sum()),
+        busy_ns=busy_ns,
+        idle_ns=idle_inside(parts, interrupted).sum(axis=0, dtype=np.int64),
+        host_wait_ns=waited_ns,
+    )
+
+
+def interrupted_in_steps(
+    timeline: Timeline, interruptions: Sequence[Interruption]
+) -> InterruptedSteps:
+    """The interrupted time of each step."""
+    steps = timeline.steps
+    count = len(steps)
+    time_ns, host_ns, span_ns, busy_ns = np.zeros((4, count), dtype=np.int64)
+    idle_ns = np.zeros((count, len(GAP_CLASSES)), dtype=np.int64)
+    interrupted = InterruptedSteps(time_ns, host_ns, span_ns, busy_ns, idle_ns)
+    if not interruptions or not count:
+        return interrupted
+    markers = steps.host
+    hosts = [one.host for one in interruptions if one.host is not None]
+    host_ns[:] = _inside_ns(_merged(hosts), markers)
+    for devices, rows in by_devices(steps.devices).items():
+        step_indices = np.array(rows)
+        times = Intervals(
+            steps.span.start_ns[step_indices],
+            steps.span.start_ns[step_indices] + steps.time_ns[step_indices],
+        )
+        time_ns[step_indices] = _inside_ns(_all_interrupted(interruptions, devices), times)
+        span_ns[step_indices], idle_ns[step_indices] = interrupted_inside(
+            timeline, interruptions, devices, steps.span.take(step_indices)
+        )
+    busy_ns[:] = span_ns - idle_ns.sum(axis=1)
+    last = steps.time_ns == np.maximum(markers.length_ns, steps.span.length_ns)
+    kept_ns = np.maximum(markers.length_ns - host_ns, steps.span.length_ns - span_ns)
+    time_ns[last] = (steps.time_ns - kept_ns)[last]
+    return interrupted
+
+
+def interrupted_inside(
+    timeline: Timeline,
+    interruptions: Sequence[Interruption],
+    devices: tuple[int, ...],
+    spans: Intervals,
+) -> tuple[Int64s, Int64s]:
+    """How long all of `devices` are interrupted in each span, and the part of that in each class of
+    idle ([spans, classes])."""
+    interrupted = _all_interrupted(interruptions, devices)
+    idle_ns = np.zeros((len(spans), len(GAP_CLASSES)), dtype=np.int64)
+    idle = timeline.idle_of(devices)
+    for start, end in zip(interrupted.start_ns.tolist(), interrupted.end_ns.tolist(), strict=True):
+        touched = np.flatnonzero((spans.start_ns < end) & (spans.end_ns > start))
+        clipped = spans.take(touched)
+        clipped = Intervals(np.maximum(clipped.start_ns, start), np.minimum(clipped.end_ns, end))
+        idle_ns[touched] += idle_inside(idle, clipped)
+    return _inside_ns(interrupted, spans), idle_ns
+
+
+def steady_step(
+    steps: Steps, interrupted: InterruptedSteps, among: Int64s | None = None
+) -> int | None:
+    """The step with the (lower) median steady time, as `Steps.median`, but one without an
+    interruption if there is any. Only the steps `among` count, if any of them has ops."""
+    launched = np.flatnonzero(steps.gpu_ops)
+    if among is not None and steps.gpu_ops[among].any():
+        launched = among[steps.gpu_ops[among] > 0]
+    after = steps.following[launched]
+    followed = launched[(after >= 0) & (steps.gpu_ops[after] > 0)]
+    for candidates in (
+        followed[interrupted.time_ns[followed] == 0],
+        launched[interrupted.time_ns[launched] == 0],
+        followed,
+        launched,
+    ):
+        if len(candidates):
+            steady_ns = steps.time_ns[candidates] - interrupted.time_ns[candidates]
+            ordered = candidates[np.argsort(steady_ns, kind="stable")]
+            return int(ordered[(len(ordered) - 1) // 2])
+    return None
+
+
+def _all_interrupted(interruptions: Sequence[Interruption], devices: tuple[int, ...]) -> Intervals:
+    """The times at which each of `devices` is interrupted, from the first op of the trace on."""
+    of_each = [
+        _merged(
+            [
+                (one.start_ns, one.end_ns)
+                for one in interruptions
+                if one.device == device and not one.before_ops
+            ]
+        )
+        for device in devices
+    ]
+    joined = Intervals.concatenate(of_each)
+    times_ns, depth = depth_changes(joined.start_ns, joined.end_ns)
+    all_held = np.flatnonzero(depth[:-1] == len(devices)) if len(depth) else times_ns
+    return Intervals(times_ns[all_held], times_ns[all_held + 1])
+
+
+def _merged(intervals: Sequence[tuple[int, int]]) -> Intervals:
+    """The union of intervals in any order."""
+    start_ns = np.array([start_ns for start_ns, _ in intervals], dtype=np.int64)
+    end_ns = np.array([end_ns for _, end_ns in intervals], dtype=np.int64)
+    times_ns, depth = depth_changes(start_ns, end_ns)
+    inside = np.flatnonzero(depth[:-1] > 0) if len(depth) else times_ns
+    return Intervals(times_ns[inside], times_ns[inside + 1])
+
+
+def _inside_ns(intervals: Intervals, spans: Intervals) -> Int64s:
+    """How much of disjoint intervals, in order, lies inside each span."""
+    return covered_until(intervals, spans.end_ns) - covered_until(intervals, spans.start_ns)
