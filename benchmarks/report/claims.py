@@ -18,7 +18,7 @@ from benchmarks.claims.report import (
     Row,
     Source,
 )
-from benchmarks.claims.table import row_name, spread_text, value_text
+from benchmarks.claims.table import value_text
 from benchmarks.report.records import RESULTS
 from decodescope.analyzer.text.formatting import (
     bytes_size,
@@ -109,21 +109,6 @@ def origin_lines(measured: Sequence[Recorded]) -> Iterator[str]:
             *_noise([one.claim for one in of_file]),
         ]
         yield "; ".join(parts) + "."
-
-
-def published_rows(claim: ClaimResult) -> list[Row]:
-    """The rows of a claim with a published figure of what the source proposes."""
-    return [row for row in claim.rows if row.published is not None and not row.baseline]
-
-
-def row_cells(row: Row) -> list[str]:
-    """A published figure, the one measured here, and the limit here."""
-    return [
-        row_name(row),
-        value_text(row.published, row.unit),
-        f"not measured: {row.error}" if row.error else spread_text(row.measured, row.unit),
-        value_text(row.limit, row.unit),
-    ]
 
 
 def race_lines(measured: Sequence[Recorded]) -> Iterator[str]:
