@@ -45,7 +45,7 @@ class Group:
 
     def here(self, gpu: str) -> str:
         """The median with its limit, or the range of the rows' medians."""
-        rows = self.rows.get(gpu, ())
+        rows: Sequence[Row] = self.rows.get(gpu, ())
         text = medians_text(rows)
         limited = len(rows) == 1 and rows[0].measured is not None and rows[0].limit is not None
         return f"{text} (limit {value_text(rows[0].limit, rows[0].unit)})" if limited else text
