@@ -61,11 +61,13 @@ def columns_page() -> str:
     """The page."""
     sections = [_HEAD]
     for title, columns in tables_of_all():
-        rows = [f"| {column.heading} | `{column.key}` | {_help(column)} |" for column in columns]
-        sections.append(
-            "\n".join((f"## {title}", "", "| column | key | |", "|---|---|---|", *rows))
-        )
+        rows = (f"- **{_title(column)}** `{column.key}`: {_help(column)}" for column in columns)
+        sections.append("\n".join((f"## {title}", "", *rows)))
     return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def _title(column: Column[Any]) -> str:
+    return column.heading or "(no title)"
 
 
 def _help(column: Column[Any]) -> str:
