@@ -81,7 +81,7 @@ class Beside:
         return self != Beside()
 
     def read(self) -> "Given":
-        """What the options say.
+        """The facts that the options give.
 
         Raises:
             TraceError: a capture is no trace.
@@ -126,7 +126,7 @@ class Beside:
 
 def given_options(command: Command) -> Command:
     """Adds the options to a command, which gets them as one parameter, `beside`."""
-    names = [one.name for one in fields(Beside)]
+    names = [field.name for field in fields(Beside)]
 
     @wraps(command)
     def collected(**options: Any) -> None:

@@ -1,7 +1,8 @@
-"""Banners: what happened, what is kept, and which key helps."""
+"""The messages of a run to its user: one banner, and the lines of the log."""
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from decodescope.analyzer.protocol.messages import Failure, Hello
@@ -9,7 +10,10 @@ from decodescope.analyzer.recordings.bundled import bundled_recordings
 from decodescope.analyzer.schema.report import Finding
 from decodescope.tui.link.base import WorkerDied
 
-LOG_LINES = 5
+Level = Literal["info", "warning", "error"]
+LogSource = Literal["app", "worker", "printed", "finding"]
+
+_BANNER_LINES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ def died(event: WorkerDied, fatal: Failure | None) -> Banner:
     if fatal is not None:
         return Banner("error", fatal.message, (), hint)
     headline = f"{event.describe()}. The figures below are its last."
-    return Banner("error", headline, event.log_tail[-LOG_LINES:], hint)
+    return Banner("error", headline, event.log_tail[-_BANNER_LINES:], hint)
 
 
 def held() -> Banner:
@@ -59,3 +63,53 @@ def failure(message: Failure, replayed: bool) -> Banner:
     """Something failed in the worker; what is `replayed` cannot be restarted."""
     hint = "R restart it   esc dismiss" if message.fatal and not replayed else "esc dismiss"
     return Banner("error", message.message, (), hint)
+
+
+LOG_LINES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of the log, the `number`-th of its run. `time` is the time of day, or the recorded
+    time in a replay; a finding of a trace's health has its `code`."""
+
+    number: int
+    level: Level
+    text: str
+    time: str
+    source: LogSource
+    code: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class RunLog:
+    """Keeps the last `LOG_LINES` lines; `unseen` counts the warnings and errors since page 9 was
+    shown."""
+
+    unseen: int = 0
+    _lines: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
+    _count: int = 0
+    _reported: set[tuple[int, str]] = field(default_factory=set)
+
+    @property
+    def lines(self) -> tuple[LogLine, ...]:
+        """The lines, oldest first."""
+        return tuple(self._lines)
+
+    def add(self, level: Level, text: str, time: str, source: LogSource, code: str = "") -> None:
+        """Add a line."""
+        self._count += 1
+        self.unseen += level != "info"
+        self._lines.append(LogLine(self._count, level, text, time, source, code))
+
+    def unreported(self, index: int, findings: Sequence[Finding]) -> list[Finding]:
+        """The findings of the choice at `index` that are asked about for the first time: once per
+        code, because the numbers in a message differ from window to window."""
+        new = [finding for finding in findings if (index, finding.code) not in self._reported]
+        self._reported.update((index, finding.code) for finding in new)
+        return new
+
+    def forget_worker(self) -> None:
+        """Drop what the worker reported."""
+        kept = [line for line in self._lines if line.source != "worker"]
+        self._lines = deque(kept, maxlen=LOG_LINES)
