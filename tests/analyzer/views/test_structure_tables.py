@@ -69,7 +69,7 @@ def test_every_role_has_a_family() -> None:
 
 
 def hostile_report() -> Report:
-    report = analyze(interruptions(slow_layered(HOSTILE))).report
+    report = analyze(interrupted(slow_layered(HOSTILE))).report
     assert report.structure is not None
     assert report.structure.layers == 2
     assert len(report.interruptions) == 2
