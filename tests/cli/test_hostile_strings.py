@@ -39,7 +39,7 @@ from decodescope.variants.doctor import Check
 from decodescope.variants.listings import checks_table, variants_table
 from tests.helpers.command import Command
 from tests.helpers.comparison_reports import run_of
-from tests.helpers.foreign.layered import interruptions, slow_layered
+from tests.helpers.foreign.layered import interrupted, slow_layered
 from tests.helpers.foreign.nsys_files import Export
 from tests.helpers.hostile import (
     FILE,

@@ -1,14 +1,23 @@
-"""How a command ends: its exit code, and one line on stderr for an error.
+"""The end of a command: its exit code, and one line on stderr for an error.
 
 0 done, 1 a regression gate failed, 2 bad usage or input, 3 a missing requirement, 70 an error that
 nobody foresaw, 129, 130 or 143 ended by SIGHUP, SIGINT or SIGTERM, 141 the reader of stdout is
 gone. As in a shell, the last ones are 128 + the number of the signal.
+
+The first of SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal is gone) interrupts the command like
+Ctrl-C, so that it keeps what is whole, removes what is not, and ends its processes. A second one
+ends this process at once.
 """
 
 import os
+import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
 from typing import NoReturn
 
 import rich_click as click
@@ -16,10 +25,13 @@ from click.exceptions import Exit
 
 from decodescope.analyzer.errors import DecodescopeError, InputError, InternalError, known_error
 from decodescope.cli.output import say
-from decodescope.cli.signals import interruptible
 from decodescope.cli.streams import ReaderGone, standard_streams
 
 _INTERRUPTED, _READER_GONE = 130, 141
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# `timeout` sends its signal twice, to the process and to its group; a second one that is meant as
+# one comes later.
+_ONE_SIGNAL_S = 0.1
 
 
 def end_with(command: Callable[[], int | None], debug: bool | None = None) -> NoReturn:
@@ -68,3 +80,39 @@ def _reported(error: Exception, debug: bool | None) -> int:
         traceback.print_exception(error)
     say(f"decodescope: {message}")
     return known.exit_code
+
+
+@dataclass(slots=True)
+class Interruption:
+    """The signal that interrupted a command, None so far."""
+
+    number: int | None = None
+
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Turns the first ending signal into `KeyboardInterrupt`, except those that this process was
+    started to ignore (`nohup`)."""
+    caught = {one: signal.getsignal(one) for one in ENDING}
+    caught = {one: handler for one, handler in caught.items() if handler is not signal.SIG_IGN}
+    interruption = Interruption()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interruption.number = number
+        for one in caught:
+            signal.signal(one, _ignore)
+        time.sleep(_ONE_SIGNAL_S)
+        for one in caught:
+            signal.signal(one, signal.SIG_DFL)
+        raise KeyboardInterrupt
+
+    for one in caught:
+        signal.signal(one, interrupt)
+    yield interruption
+    if interruption.number is None:
+        for one, handler in caught.items():
+            signal.signal(one, handler)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass

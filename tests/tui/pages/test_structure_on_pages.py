@@ -35,7 +35,7 @@ from tests.helpers.app.recorded import (
     view_of,
     window,
 )
-from tests.helpers.foreign.layered import LAYER, interruptions, layered, slow_layered
+from tests.helpers.foreign.layered import LAYER, interrupted, layered, slow_layered
 from tests.helpers.hostile import HOSTILE, unsafe
 from tests.helpers.kineto_events import document, op
 from tests.helpers.scripted import settle, text_of
