@@ -66,10 +66,10 @@ def variants_table(
 
 
 def _add_variant(table: Table, info: VariantInfo) -> None:
-    here = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
+    availability = Text(info.unavailable or "yes", style="dim" if info.unavailable else "")
     if info.interpreted:
-        here = Text("interpreted: tokens and accuracy, no speed", style="yellow")
-    table.add_row(info.name, info.summary, here)
+        availability = Text("interpreted: tokens and accuracy, no speed", style="yellow")
+    table.add_row(info.name, info.summary, availability)
 
 
 def checks_table(checks: Sequence[Check]) -> Table:

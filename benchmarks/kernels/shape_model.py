@@ -2,11 +2,11 @@
 
 import torch
 
+from decodescope.variants.model.checkpoint import stored_tensors
 from decodescope.variants.model.loading import find_files
-from decodescope.variants.model.quantize import quantization_of, quantize_model
 from decodescope.variants.model.quantized_loading import find_quantized
+from decodescope.variants.model.quantized_weights import quantization_of, quantize_model
 from decodescope.variants.model.source import ModelSource
-from decodescope.variants.model.weight_files import stored_tensors
 from decodescope.variants.spec import VariantSpec
 from decodescope.variants.steps.fused.model_parts import FusedModel, fused_model
 from decodescope.variants.steps.fused.support import require_support

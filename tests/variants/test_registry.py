@@ -31,7 +31,7 @@ from decodescope.variants.registry import (
     require_variant,
 )
 from decodescope.variants.spec import NARROW_WEIGHTS
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 
 def build_nothing(loaded: Any, workload: DecodeWorkload, device: str) -> Any:

@@ -14,8 +14,7 @@ from safetensors import safe_open
 from torch import nn
 
 from decodescope.analyzer.schema.report import Finding
-from decodescope.variants.model.integrity import require_complete
-from decodescope.variants.model.quantized_linear import QuantizedLinear
+from decodescope.variants.model.checkpoint import StoredTensor, require_complete
 from decodescope.variants.model.quantized_tensors import (
     NarrowMatrix,
     is_activation_scale,
@@ -24,11 +23,11 @@ from decodescope.variants.model.quantized_tensors import (
     require_usable,
     row_scales,
 )
+from decodescope.variants.model.quantized_weights import QuantizedLinear
 from decodescope.variants.model.stored_quantization import (
     declares_quantization,
     quantizes_activations,
 )
-from decodescope.variants.model.weight_files import StoredTensor
 
 QUANTIZED_CHECKPOINT = "quantized_checkpoint"
 

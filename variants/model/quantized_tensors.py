@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.model.weight_files import Shape, StoredTensor
+from decodescope.variants.model.checkpoint import Shape, StoredTensor
 
 _NARROW = {
     "F8_E4M3": torch.float8_e4m3fn,
@@ -25,7 +25,7 @@ _NARROW = {
 _SCALES = ("weight_scale", "weight_scale_inv")
 _SCALE_TYPES = ("F32", "BF16", "F16", "F64")
 _FLOATS = (*_SCALE_TYPES, "I64", "I32", "BOOL")
-# What makes a weight more than codes times a scale, by the end of the tensor's name.
+# Ends of tensor names that mean more than codes times a scale.
 _OTHER_METHODS = {
     "weight_packed": "packed weights",
     "qweight": "packed weights",
@@ -37,9 +37,17 @@ _OTHER_METHODS = {
 }
 # Scales of activations and of K and V, which are computed in the run's dtype.
 _ACTIVATION_SCALES = (
-    "input_scale", "activation_scale", "input_scale_ub", "input_zero_point", "output_scale",
-    "q_scale", "k_scale", "v_scale", "kv_scale", "prob_output_scale",
-)  # fmt: skip
+    "input_scale",
+    "activation_scale",
+    "input_scale_ub",
+    "input_zero_point",
+    "output_scale",
+    "q_scale",
+    "k_scale",
+    "v_scale",
+    "kv_scale",
+    "prob_output_scale",
+)
 _CODE_BITS = 0x7F
 _LARGEST_CODE = {torch.float8_e4m3fn: 0x7E, torch.float8_e5m2: 0x7B}
 
@@ -90,19 +98,19 @@ def narrow_matrices(
             what = "" if key in weights else ", and not of a Linear layer"
             raise _refused(name, f"{key} is {dtype}{what}")
     scaled = declared or any(stored.endswith(_SCALES) for stored in tensors)
-    found = {
+    matrices = {
         key: _matrix(name, key, module, tensors, scaled)
         for key, module in linears.items()
         if f"{key}.weight" in tensors and tensors[f"{key}.weight"].dtype in _NARROW
     }
-    used = {matrix.scale for matrix in found.values()}
+    used = {matrix.scale for matrix in matrices.values()}
     for stored in tensors:
         if stored.endswith(_SCALES) and stored not in used:
             weight = f"{stored.rpartition('.')[0]}.weight"
             if weight in tensors and tensors[weight].dtype in _NARROW:
                 raise _refused(name, f"{weight} is of no Linear layer that config.json describes")
             raise _refused(name, f"{stored} scales weights that are not of 8 bits")
-    return found
+    return matrices
 
 
 def _matrix(

@@ -18,7 +18,7 @@ from decodescope.variants.spec import WeightFormat
 if TYPE_CHECKING:
     from decodescope.variants.model.loading import LoadedModel
     from decodescope.variants.model.workload import DecodeWorkload
-    from decodescope.variants.steps.step import DecodeStep
+    from decodescope.variants.steps.decode_step import DecodeStep
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 from decodescope.analyzer.errors import MissingRequirement, ModelError
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.compiled.compilers import compile_and_record
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.compiled_step import compile_and_record
+from decodescope.variants.steps.decode_step import DecodeStep
 
 Decode = Callable[[torch.Tensor, torch.Tensor, BlockMask], tuple[torch.Tensor, torch.Tensor]]
 

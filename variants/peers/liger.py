@@ -12,7 +12,7 @@ import torch
 
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 _ROTATION = "apply_rotary_pos_emb"
 

@@ -6,11 +6,11 @@ from typing import Any
 import torch
 
 from decodescope.variants.model.loading import LoadedModel
-from decodescope.variants.model.step_bytes import weight_bytes_read
 from decodescope.variants.model.workload import DecodeWorkload
+from decodescope.variants.model.workload_costs import weight_bytes_read
 from decodescope.variants.spec import WeightFormat
-from decodescope.variants.steps.compiled.step import build_compiled
-from decodescope.variants.steps.step import DecodeStep
+from decodescope.variants.steps.compiled_step import build_compiled
+from decodescope.variants.steps.decode_step import DecodeStep
 
 
 def build_torchao(

@@ -1,12 +1,8 @@
-"""The end of a command: its exit code, and one line on stderr for an error.
+"""How a command ends: its exit code, and one line on stderr for an error.
 
 0 done, 1 a regression gate failed, 2 bad usage or input, 3 a missing requirement, 70 an error that
 nobody foresaw, 129, 130 or 143 ended by SIGHUP, SIGINT or SIGTERM, 141 the reader of stdout is
 gone. As in a shell, the last ones are 128 + the number of the signal.
-
-The first of SIGINT (Ctrl-C), SIGTERM and SIGHUP (the terminal is gone) interrupts the command like
-Ctrl-C, so that it keeps what is whole, removes what is not, and ends its processes. A second one
-ends this process at once.
 """
 
 import os
@@ -28,10 +24,6 @@ from decodescope.cli.output import say
 from decodescope.cli.streams import ReaderGone, standard_streams
 
 _INTERRUPTED, _READER_GONE = 130, 141
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# `timeout` sends its signal twice, to the process and to its group; a second one that is meant as
-# one comes later.
-_ONE_SIGNAL_S = 0.1
 
 
 def end_with(command: Callable[[], int | None], debug: bool | None = None) -> NoReturn:
@@ -82,6 +74,12 @@ def _reported(error: Exception, debug: bool | None) -> int:
     return known.exit_code
 
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# `timeout` sends its signal twice, to the process and to its group; a second one that is meant as
+# one comes later.
+_ONE_SIGNAL_S = 0.1
+
+
 @dataclass(slots=True)
 class Interruption:
     """The signal that interrupted a command, None so far."""
@@ -93,25 +91,27 @@ class Interruption:
 def interruptible() -> Iterator[Interruption]:
     """Turns the first ending signal into `KeyboardInterrupt`, except those that this process was
     started to ignore (`nohup`)."""
-    caught = {one: signal.getsignal(one) for one in ENDING}
-    caught = {one: handler for one, handler in caught.items() if handler is not signal.SIG_IGN}
+    caught = {number: signal.getsignal(number) for number in ENDING}
+    caught = {
+        number: handler for number, handler in caught.items() if handler is not signal.SIG_IGN
+    }
     interruption = Interruption()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         interruption.number = number
-        for one in caught:
-            signal.signal(one, _ignore)
+        for caught_number in caught:
+            signal.signal(caught_number, _ignore)
         time.sleep(_ONE_SIGNAL_S)
-        for one in caught:
-            signal.signal(one, signal.SIG_DFL)
+        for caught_number in caught:
+            signal.signal(caught_number, signal.SIG_DFL)
         raise KeyboardInterrupt
 
-    for one in caught:
-        signal.signal(one, interrupt)
+    for number in caught:
+        signal.signal(number, interrupt)
     yield interruption
     if interruption.number is None:
-        for one, handler in caught.items():
-            signal.signal(one, handler)
+        for number, handler in caught.items():
+            signal.signal(number, handler)
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:

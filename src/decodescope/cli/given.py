@@ -85,7 +85,7 @@ class GivenOptions:
         return self != GivenOptions()
 
     def read(self) -> "Given":
-        """What the options say.
+        """The facts that the options give.
 
         Raises:
             TraceError: a capture is no trace.

@@ -34,10 +34,10 @@ def variants(device: str | None) -> None:
 @click.command()
 def doctor() -> None:
     """Check this machine for what decodescope needs; exits with 3 if something is missing."""
-    from decodescope.variants.doctor import doctor as run_checks
+    from decodescope.variants.doctor import doctor_checks
     from decodescope.variants.listings import checks_table
 
-    checks = run_checks()
+    checks = doctor_checks()
     print_table(checks, checks_table)
     failed = [check.name for check in checks if check.status == "fail"]
     if failed:

@@ -16,8 +16,8 @@ from benchmarks.claims.report import Row
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.comparing import command
+from decodescope.variants.comparing.job_process import run_job
 from decodescope.variants.comparing.jobs import RunJob
-from decodescope.variants.comparing.process import run_job
 from decodescope.variants.measuring import request
 from decodescope.variants.peers import catalog
 from tests.benchmarks.claims.scripted_runs import Scripted, ScriptedRuns, setup_with

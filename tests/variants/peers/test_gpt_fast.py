@@ -14,7 +14,7 @@ from decodescope.analyzer.errors import InputError, MissingRequirement, ModelErr
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.peers.gpt_fast import GptFastStep, checked_module
 from decodescope.variants.registry import available_peers, require_variant
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 SCALED = {
     "rope_parameters": {

@@ -11,7 +11,7 @@ from transformers.models.llama import modeling_llama
 
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.peers.liger import build_liger
-from decodescope.variants.steps.eager import EagerStep
+from decodescope.variants.steps.eager_step import EagerStep
 
 WORKLOAD = DecodeWorkload(1, 5, 8, "fp32")
 PROMPT = torch.arange(3, 8)[None]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from benchmarks.claims.decode.measuring import tolerance_of
 from decodescope.analyzer.protocol.messages import WorkerConfig
-from decodescope.variants.comparing.accuracy_run import score_variants
+from decodescope.variants.comparing.accuracy import score_variants
 from decodescope.variants.measuring.run import run_variant
 from decodescope.variants.peers.catalog import PEERS, Peer
 
