@@ -21,8 +21,7 @@ from decodescope.analyzer.modelling.step import StepShape, causal_pairs
 from decodescope.analyzer.modelling.step_work import role_work
 from decodescope.analyzer.modelling.weights import Part, model_weights
 from decodescope.analyzer.reports.given import Given, GivenModel
-from decodescope.analyzer.reports.step_costs import Costs, peak_fields
-from decodescope.analyzer.roofline.limits import compute_dtype, work_limit
+from decodescope.analyzer.roofline.costs import Costs, compute_dtype, peak_fields, work_limit
 from decodescope.analyzer.roofline.peaks import DatasheetPeak
 from decodescope.analyzer.schema.report import CaptureInfo, Finding
 from decodescope.analyzer.schema.step_cost import StepCost

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from decodescope.analyzer.reports.step_costs import captured_cost
+from decodescope.analyzer.roofline.costs import captured_cost
 from decodescope.analyzer.schema.launch_report import LaunchReport, StepTimes
 from decodescope.analyzer.schema.report import (
     GAP_CLASSES,
