@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.waiting_report import RankWaiting, WaitingReport
 from decodescope.analyzer.tables.columns import Column, Table
 from decodescope.analyzer.tables.units import DURATION, PERCENT, PLACE, TEXT
 from decodescope.analyzer.vocabulary.words import member_word
+
+if TYPE_CHECKING:
+    from decodescope.analyzer.schema.ranks_report import RanksReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class WaitingRow:
 
 
 def waiting_table(
-    found: RanksReport | WaitingReport, files: Mapping[int, RankFile] | None = None
+    found: "RanksReport | WaitingReport", files: Mapping[int, RankFile] | None = None
 ) -> Table[WaitingRow]:
     """One row for each rank, with its file where `files` has it."""
     straggler = found.straggler.rank if found.straggler is not None else None

@@ -1,11 +1,11 @@
 """Who waits for whom as tables for a terminal: among ranks, or the GPUs of one trace."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.schema.ranks_report import RanksReport
 from decodescope.analyzer.schema.waiting_report import (
     SkewReport,
     WaitingReport,
@@ -18,10 +18,13 @@ from decodescope.analyzer.views.rich_tables import rich_table
 from decodescope.analyzer.views.table_parts import section
 from decodescope.analyzer.vocabulary.words import member_word, straggler_text
 
+if TYPE_CHECKING:
+    from decodescope.analyzer.schema.ranks_report import RanksReport
+
 _MAX_COLLECTIVES, _MAX_STEPS = 12, 5
 
 
-def waiting_sections(found: RanksReport | WaitingReport, width: int) -> RenderResult:
+def waiting_sections(found: "RanksReport | WaitingReport", width: int) -> RenderResult:
     """Sections with the straggler, each rank's own and waiting time, the collectives, and the skew
     of the steps."""
     if found.collectives:
@@ -31,14 +34,14 @@ def waiting_sections(found: RanksReport | WaitingReport, width: int) -> RenderRe
         yield from section("Skew of the steps", *_skew(found.skew, member_word(found), width))
 
 
-def _waiting(found: RanksReport | WaitingReport, width: int) -> Iterator[RenderableType]:
+def _waiting(found: "RanksReport | WaitingReport", width: int) -> Iterator[RenderableType]:
     yield Text(straggler_text(found), style="bold" if found.straggler else "")
     if found.clock == "durations":
         yield Text("waits are found from durations: the clocks do not agree", style="dim")
     yield rich_table(waiting_table(found), width)
 
 
-def _collectives(found: RanksReport | WaitingReport, width: int) -> Iterator[RenderableType]:
+def _collectives(found: "RanksReport | WaitingReport", width: int) -> Iterator[RenderableType]:
     yield rich_table(collectives_table(found, _MAX_COLLECTIVES), width)
     if any(one.transfer_ns is None for one in found.collectives):
         yield Text(
