@@ -1,4 +1,4 @@
-"""The variants that can be built: ours, third-party peers, and those of installed packages.
+"""The variants that can be built: ours, and those of installed packages.
 
 A package adds one by an entry point of the group `decodescope.variants` that names a `Variant`.
 Importing this module, and listing the variants, loads no torch: builders import what they need.
@@ -21,7 +21,6 @@ from decodescope.analyzer.errors import (
 )
 from decodescope.analyzer.protocol.messages import VariantInfo
 from decodescope.variants.machine.environment import interpreting
-from decodescope.variants.peers.catalog import PEERS
 from decodescope.variants.spec import (
     KERNELS,
     LOADED_FORMATS,
@@ -84,11 +83,6 @@ def available_variants(device: str) -> tuple[VariantInfo, ...]:
     """
     installed, broken = _installed()
     return (*(_info(variant, device) for variant in (*_BUILT_IN, *installed)), *broken)
-
-
-def available_peers(device: str) -> tuple[VariantInfo, ...]:
-    """Every third-party peer; `unavailable` says what it needs."""
-    return tuple(_info(variant, device) for variant in _PEERS)
 
 
 def _info(variant: Variant, device: str) -> VariantInfo:
@@ -182,7 +176,7 @@ def find_variant(name: str) -> Variant:
     """
     name = SHORT_NAMES.get(name, name)
     installed, broken = _installed()
-    known = {variant.name: variant for variant in (*_BUILT_IN, *_PEERS, *installed)}
+    known = {variant.name: variant for variant in (*_BUILT_IN, *installed)}
     if name in known:
         return known[name]
     for info in broken:
@@ -291,11 +285,6 @@ _BUILT_IN = (
     _fused(VariantSpec("fused", cuda_graph=True, weight_format="w8a8")),
 )
 
-_PEERS = tuple(
-    Variant(peer.name, peer.summary, True, peer.build, peer.check, missing=peer.missing)
-    for peer in PEERS
-)
-
 
 def _why_not(variant: Variant, device: str) -> str | None:
     missing = None if variant.missing is None else variant.missing()
@@ -313,7 +302,7 @@ def _why_not(variant: Variant, device: str) -> str | None:
 
 def _installed() -> tuple[list[Variant], list[VariantInfo]]:
     """Variants of installed packages, and those that could not be loaded."""
-    taken = {*(variant.name for variant in (*_BUILT_IN, *_PEERS)), *SHORT_NAMES}
+    taken = {*(variant.name for variant in _BUILT_IN), *SHORT_NAMES}
     installed: list[Variant] = []
     broken: list[VariantInfo] = []
     for entry in sorted(entry_points(group=VARIANTS_GROUP), key=lambda entry: entry.name):

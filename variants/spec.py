@@ -66,7 +66,7 @@ _OPTION = re.compile(r"([+-])([^+-]*)")
 
 @dataclass(frozen=True, slots=True)
 class VariantSpec:
-    """How a decode step is computed.
+    """The way a decode step is computed.
 
     `cuda_graph`: the whole step is captured as one CUDA graph (`compiled` brings torch.compile's
     own graphs and does not take it). `prefetch`: the O projection's weights are prefetched into L2

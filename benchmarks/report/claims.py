@@ -113,9 +113,13 @@ def origin_lines(measured: Sequence[Recorded]) -> Iterator[str]:
 
 def race_lines(measured: Sequence[Recorded]) -> Iterator[str]:
     """Each race of these claims: the median time of every entrant, the fastest first, those of ours
-    in bold; the error of an entrant that failed."""
+    in bold; the error of an entrant that failed. A race among the forms of one entrant of another
+    race is in the record alone."""
     for one in measured:
+        sizes = [f"{race.size}: " for race in one.claim.races]
         for race in one.claim.races:
+            if race.size.startswith(tuple(sizes)):
+                continue
             entrants = sorted(race.entrants, key=lambda entrant: _entrant_ns(race, entrant))
             times = ", ".join(_entrant_text(race, entrant) for entrant in entrants)
             yield f"{one.claim.name}, {race.size}: {times}"

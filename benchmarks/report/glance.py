@@ -45,10 +45,11 @@ class Group:
 
     def here(self, gpu: str) -> str:
         """The median with its limit, or the range of the rows' medians."""
-        rows = self.rows.get(gpu, ())
+        rows = self.rows.get(gpu, [])
         text = medians_text(rows)
-        limited = len(rows) == 1 and rows[0].measured is not None and rows[0].limit is not None
-        return f"{text} (limit {value_text(rows[0].limit, rows[0].unit)})" if limited else text
+        if len(rows) != 1 or rows[0].measured is None or rows[0].limit is None:
+            return text
+        return f"{text} (limit {value_text(rows[0].limit, rows[0].unit)})"
 
     def conditions(self, gpu: str) -> str:
         """Every row with its rounds and its limit, where one figure has several; else nothing."""

@@ -94,7 +94,7 @@ def device_name(device: str) -> str:
 
 
 def gpu_uuid() -> str | None:
-    """How NVML names the CUDA device in use; None on another maker's GPU."""
+    """The CUDA device in use as NVML names it; None on another maker's GPU."""
     import torch
 
     if torch.version.cuda is None:

@@ -195,11 +195,13 @@ def load_model(
             quantized = _check_files(source, files, skeleton, source.folder)
         if workload is not None:
             # Which matrices of a hub model have 8 bits is known when its weights are here.
-            weights, how = model_bytes(skeleton), spec
+            weight_bytes, counted_spec = model_bytes(skeleton), spec
             if declared and source.hub_id is not None:
-                weights = 0
-                how = spec and replace(spec, weight_format=None, head16=False, embedding8=False)
-            require_memory(source.name, skeleton, workload, device, weights, how)
+                weight_bytes = 0
+                counted_spec = spec and replace(
+                    spec, weight_format=None, head16=False, embedding8=False
+                )
+            require_memory(source.name, skeleton, workload, device, weight_bytes, counted_spec)
         if source.kind == "random":
             assert source.preset is not None
             model = build_random(source.preset, device, torch_dtype(dtype))
@@ -208,8 +210,8 @@ def load_model(
             folder = fetch_weights(source.hub_id, files.cached_only)
             quantized = _check_files(source, files, skeleton, folder)
             if quantized is not None and workload is not None:
-                weights = model_bytes(skeleton)
-                require_memory(source.name, skeleton, workload, device, weights, spec)
+                weight_bytes = model_bytes(skeleton)
+                require_memory(source.name, skeleton, workload, device, weight_bytes, spec)
         return _load_checkpoint(source, files, skeleton, quantized, device, trust_remote_code)
 
 

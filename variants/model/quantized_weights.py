@@ -44,7 +44,7 @@ class QuantizedMatrix(nn.Module):
 
     @property
     def stored(self) -> Stored:
-        """How the elements are stored."""
+        """The element type, and whether there are scales."""
         return self.data.dtype, self.scale is not None
 
     @property
@@ -108,7 +108,7 @@ def converting_with(convert: Convert, model: nn.Module) -> Iterator[None]:
 
 
 def quantized_formats(model: nn.Module) -> dict[str, Stored]:
-    """How each quantised matrix of `model` is stored, by the name of its module."""
+    """The stored format of each quantised matrix of `model`, by the name of its module."""
     return {
         name: module.stored
         for name, module in model.named_modules()
@@ -134,7 +134,7 @@ def scaled(data: torch.Tensor, scale: torch.Tensor | None, dtype: torch.dtype) -
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """Which weights have a narrow format: the matrices of the layers, lm_head with `head`, the
+    """The weights of a narrow format: the matrices of the layers, lm_head with `head`, and the
     embedding table with `embedding`. Without `scaled` every scale is 1."""
 
     format: NarrowFormat
@@ -144,12 +144,12 @@ class Quantization:
 
     @property
     def stored(self) -> Stored:
-        """How each of them is stored."""
+        """The element type of each matrix, and whether there are scales."""
         return NARROW_DTYPES[self.format], self.scaled
 
 
 def quantization_of(spec: VariantSpec | None) -> Quantization | None:
-    """How a variant stores the weights; None: as they were loaded."""
+    """The narrow format in which a variant stores weights; None: as they were loaded."""
     if spec is None or spec.weight_format not in NARROW_WEIGHTS:
         return None
     weights = NARROW_WEIGHTS[spec.weight_format]

@@ -178,7 +178,7 @@ class DecodeStep(ABC):
         return {}
 
     def call_sites(self) -> tuple[CallSite, ...]:
-        """Where the kernel calls of an `ungraphed` step's generated code come from, in their order.
+        """The kernel calls of an `ungraphed` step's generated code and their paths, in their order.
 
         Known after the step has run; empty if its ranges are complete without them.
         """

@@ -24,11 +24,10 @@ def variants(device: str | None) -> None:
     """List the variants of the decode step, and whether they run here."""
     from decodescope.variants.listings import variants_table
     from decodescope.variants.machine.environment import choose_device
-    from decodescope.variants.registry import available_peers, available_variants
+    from decodescope.variants.registry import available_variants
 
     chosen = choose_device(device)
-    listed = (available_variants(chosen), available_peers(chosen))
-    print_table(listed, partial(variants_table, device=chosen))
+    print_table(available_variants(chosen), partial(variants_table, device=chosen))
 
 
 @click.command()

@@ -112,6 +112,12 @@ def test_every_entrant_is_shown_the_fastest_first_a_wrong_one_with_its_error_alo
     assert text.count(steps) == 2
 
 
+def test_the_forms_of_one_entrant_are_in_the_record_alone(reports):
+    text = page(reports)
+    assert "- rmsnorm, 2^18 x 2^12: device copy 2.10 µs, **looped** 4.00 µs\n" in text
+    assert "1024 columns" not in text
+
+
 def test_a_section_names_the_record_its_clocks_and_its_noise(reports):
     line = next(one for one in page(reports).splitlines() if one.startswith("- `claims/h100.json`"))
     for part in (

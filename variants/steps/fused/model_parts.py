@@ -72,7 +72,7 @@ class FusedModel:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """The device of the model."""
         return self.final_norm.weight.device
 
     @property

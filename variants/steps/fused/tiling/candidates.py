@@ -1,4 +1,4 @@
-"""Which tiles are worth measuring: the default and a few around it that fit the GPU."""
+"""The tiles that are worth measuring: the default and a few around it that fit the GPU."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -80,8 +80,8 @@ def _by_key(entries: tuple[TileEntry, ...]) -> dict[TileKey, Tile]:
 def report_unmeasured(
     chosen: ChosenTiles, gpu: TargetGpu, model: str, workload: DecodeWorkload, spec: VariantSpec
 ) -> tuple[Finding, ...]:
-    """Which tiles are only defaults, and the command that measures them: one finding, also a line
-    on stderr, once in a process; none if all tiles were measured."""
+    """The tiles that are only defaults, and the command that measures them: one finding, and once
+    in a process a line on stderr; none if all tiles were measured."""
     if chosen.unmeasured:
         command = ["decodescope", "tune", "--model", model]
         command += ["--batch", str(workload.batch), "--context", str(workload.context)]

@@ -10,8 +10,8 @@ import torch
 from transformers.models.llama import modeling_llama
 
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.peers.liger import build_liger
 from decodescope.variants.steps.eager_step import EagerStep
+from decodescope_peers.liger import build_liger
 
 WORKLOAD = DecodeWorkload(1, 5, 8, "fp32")
 PROMPT = torch.arange(3, 8)[None]
@@ -48,9 +48,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_ligers_operators_run_in_its_step_and_nowhere_else(
-    load_small: Load, calls: list[str]
+    load_llama: Load, calls: list[str]
 ) -> None:
-    loaded = load_small("llama")
+    loaded = load_llama()
     before = dict(vars(modeling_llama))
     step = build_liger(loaded, WORKLOAD)
     assert vars(modeling_llama) == before
@@ -65,9 +65,9 @@ def test_ligers_operators_run_in_its_step_and_nowhere_else(
 
 
 def test_an_error_in_a_step_leaves_transformers_as_it_was(
-    load_small: Load, calls: list[str], monkeypatch: pytest.MonkeyPatch
+    load_llama: Load, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = build_liger(load_small("llama"), WORKLOAD)
+    step = build_liger(load_llama(), WORKLOAD)
     before = dict(vars(modeling_llama))
 
     def fails(**_: Any) -> None:

@@ -1,6 +1,7 @@
 """Each peer that is installed decodes on a CUDA device, as accurately as its format allows."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +11,9 @@ from benchmarks.claims.decode.measuring import tolerance_of
 from decodescope.analyzer.protocol.messages import WorkerConfig
 from decodescope.variants.comparing.accuracy import score_variants
 from decodescope.variants.measuring.run import run_variant
-from decodescope.variants.peers.catalog import PEERS, Peer
+from decodescope.variants.registry import Variant
+from decodescope_peers import GPT_FAST, LIGER, TORCHAO_FP8, TORCHAO_INT8
+from tests.helpers.peers import install_peers
 
 pytestmark = [
     pytest.mark.gpu,
@@ -36,16 +39,22 @@ def inductor_settings() -> Iterator[None]:
     torch.compiler.reset()
 
 
-@pytest.fixture(params=PEERS, ids=lambda peer: peer.name)
-def peer(request: pytest.FixtureRequest) -> Peer:
-    found: Peer = request.param
+@pytest.fixture(
+    params=[TORCHAO_FP8, TORCHAO_INT8, GPT_FAST, LIGER], ids=lambda variant: variant.name
+)
+def peer(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Variant:
+    found: Variant = request.param
+    assert found.missing is not None
     if reason := found.missing():
         pytest.skip(reason)
+    install_peers(tmp_path, monkeypatch)
     return found
 
 
 # One test: the second build finds the tiles that the first one searched for.
-def test_a_peer_is_as_accurate_as_its_format_allows_timed_and_profiled(peer: Peer) -> None:
+def test_a_peer_is_as_accurate_as_its_format_allows_timed_and_profiled(peer: Variant) -> None:
     scores = score_variants(CONFIG, ("eager", peer.name, "fused"), None, nothing)
     eager = scores.accuracies["eager"].logit_rel_error
     assert scores.accuracies[peer.name].logit_rel_error < tolerance_of(peer.name, "bf16", eager)

@@ -1,20 +1,21 @@
 """torchao's FP8 and INT8 weights under torch.compile."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from decodescope.variants.model.loading import LoadedModel
 from decodescope.variants.model.workload import DecodeWorkload
 from decodescope.variants.model.workload_costs import weight_bytes_read
-from decodescope.variants.spec import WeightFormat
 from decodescope.variants.steps.compiled_step import build_compiled
 from decodescope.variants.steps.decode_step import DecodeStep
 
+TorchaoFormat = Literal["fp8_e4m3", "int8"]
+
 
 def build_torchao(
-    format: WeightFormat, loaded: LoadedModel, workload: DecodeWorkload, device: str
+    format: TorchaoFormat, loaded: LoadedModel, workload: DecodeWorkload, device: str
 ) -> DecodeStep:
     """`compiled` on modules whose linear layers hold weights in `format` with a scale a row.
 

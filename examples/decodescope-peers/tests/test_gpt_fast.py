@@ -12,9 +12,10 @@ import torch
 
 from decodescope.analyzer.errors import InputError, MissingRequirement, ModelError
 from decodescope.variants.model.workload import DecodeWorkload
-from decodescope.variants.peers.gpt_fast import GptFastStep, checked_module
-from decodescope.variants.registry import available_peers, require_variant
+from decodescope.variants.registry import require_variant
 from decodescope.variants.steps.eager_step import EagerStep
+from decodescope_peers import GPT_FAST
+from decodescope_peers.gpt_fast import GptFastStep, checked_module
 
 SCALED = {
     "rope_parameters": {
@@ -27,16 +28,17 @@ Load = Callable[..., Any]
 
 
 @pytest.fixture(params=["stand-in", "checkout"])
-def module(request: pytest.FixtureRequest) -> Any:
+def module(request: pytest.FixtureRequest, stand_in: Any) -> Any:
     if request.param == "stand-in":
-        return import_module("tests.variants.peers.gpt_fast_stand_in")
-    if "gpt-fast" not in _installed():
-        pytest.skip("no checkout of gpt-fast on PYTHONPATH")
+        return stand_in
+    if (reason := _missing()) is not None:
+        pytest.skip(reason)
     return import_module("model")
 
 
-def _installed() -> list[str]:
-    return [info.name for info in available_peers("cuda") if info.unavailable is None]
+def _missing() -> str | None:
+    assert GPT_FAST.missing is not None
+    return GPT_FAST.missing()
 
 
 def step_of(loaded: Any, module: Any, batch: int = 2) -> GptFastStep:
@@ -46,9 +48,9 @@ def step_of(loaded: Any, module: Any, batch: int = 2) -> GptFastStep:
 
 @pytest.mark.parametrize("config", [{}, SCALED, {"tie_word_embeddings": True}])
 def test_logits_are_those_of_transformers(
-    load_small: Load, module: Any, config: dict[str, Any]
+    load_llama: Load, module: Any, config: dict[str, Any]
 ) -> None:
-    loaded = load_small("llama", **config)
+    loaded = load_llama(**config)
     step = step_of(loaded, module)
     ids = torch.randint(3, 97, (2, LAST), generator=torch.Generator().manual_seed(5))
     eager = EagerStep(loaded, step._workload)
@@ -60,9 +62,9 @@ def test_logits_are_those_of_transformers(
 
 
 def test_tokens_are_those_of_eager_and_come_again_after_a_reset(
-    load_small: Load, module: Any
+    load_llama: Load, module: Any
 ) -> None:
-    loaded = load_small("llama")
+    loaded = load_llama()
     step = step_of(loaded, module)
     prompt = torch.arange(3, 3 + 2 * CONTEXT).view(2, CONTEXT)
     eager = EagerStep(loaded, step._workload)
@@ -73,8 +75,8 @@ def test_tokens_are_those_of_eager_and_come_again_after_a_reset(
     assert torch.equal(step.step(), tokens[5])
 
 
-def test_only_q_k_and_v_are_copied(load_small: Load, module: Any) -> None:
-    loaded = load_small("llama")
+def test_only_q_k_and_v_are_copied(load_llama: Load, module: Any) -> None:
+    loaded = load_llama()
     before = loaded.model.model.layers[0].self_attn.q_proj.weight.clone()
     transformer = step_of(loaded, module)._transformer
     layer, theirs = transformer.layers[1], loaded.model.model.layers[1]
@@ -92,20 +94,21 @@ def test_only_q_k_and_v_are_copied(load_small: Load, module: Any) -> None:
     ],
 )
 def test_what_gpt_fast_does_not_have_is_refused(
-    load_small: Load, config: dict[str, Any], words: str
+    load_llama: Load, stand_in: Any, config: dict[str, Any], words: str
 ) -> None:
-    module = import_module("tests.variants.peers.gpt_fast_stand_in")
     with pytest.raises(ModelError, match=words):
-        step_of(load_small("llama", **config), module)
+        step_of(load_llama(**config), stand_in)
 
 
-def test_a_checkout_on_the_path_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    if "gpt-fast" in _installed():
+def test_a_checkout_on_the_path_is_enough(
+    installed: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if _missing() is None:
         pytest.skip("a checkout of gpt-fast is on PYTHONPATH")
     (tmp_path / "model.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     # Another project's module of that name.
-    assert "gpt-fast" not in _installed()
+    assert _missing() is not None
     with pytest.raises(MissingRequirement, match=r"checkout of .*gpt-fast on PYTHONPATH"):
         require_variant("gpt-fast", "cuda")
     (tmp_path / "generate.py").write_text("")
@@ -113,7 +116,7 @@ def test_a_checkout_on_the_path_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "model" not in sys.modules
 
 
-def test_a_peer_is_named_in_suggestions() -> None:
+def test_a_peer_is_named_in_suggestions(installed: None) -> None:
     with pytest.raises(InputError, match="did you mean gpt-fast"):
         require_variant("gptfast", "cuda")
 

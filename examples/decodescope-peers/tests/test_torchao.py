@@ -1,9 +1,11 @@
 """The bytes of torchao's weights are those that are stored."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
-from decodescope.variants.peers.torchao import stored_bytes
-from tests.helpers.families import build
+from decodescope_peers.torchao import stored_bytes
 
 
 class _Packed(torch.Tensor):
@@ -16,8 +18,8 @@ class _Packed(torch.Tensor):
         return ["qdata", "scale"], None
 
 
-def test_bytes_are_those_that_are_stored() -> None:
-    model = build("llama2", torch.bfloat16)
+def test_bytes_are_those_that_are_stored(load_llama: Callable[..., Any]) -> None:
+    model = load_llama().model.bfloat16()
     down = model.model.layers[0].mlp.down_proj
     plain = stored_bytes(model, 3)
     packed = down.weight.detach().as_subclass(_Packed)
