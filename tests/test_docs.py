@@ -102,6 +102,14 @@ def test_a_page_can_be_read_in_one_sitting_and_all_of_them_in_a_day(repository: 
     assert sum(len(text.split()) for name, text in docs.items() if name[:5] == "docs/") <= 45_000
 
 
+def test_each_decision_has_a_number_and_at_most_80_words(repository: Path) -> None:
+    text = (repository / "docs/decisions.md").read_text()
+    decisions = re.findall(r"^\*\*(\d+b?)\. .*?(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    paragraphs = [part for part in text.split("\n\n") if re.match(r"\*\*\d+b?\. ", part)]
+    assert len(decisions) == len(set(decisions)) == len(paragraphs) > 100
+    assert [part for part in paragraphs if len(part.split()) > 80] == []
+
+
 @pytest.mark.parametrize(
     ("way", "most"), [("The way of a trace", 12), ("The way of a decode step", 10)]
 )

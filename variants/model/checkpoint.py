@@ -21,6 +21,7 @@ from transformers.utils import logging as transformers_logging
 from decodescope.analyzer.errors import DecodescopeError, ModelError, first_line
 from decodescope.analyzer.schema.report import Finding
 from decodescope.variants.model.source import read_object
+from decodescope.variants.model.stored_quantization import declares_quantization
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -30,6 +31,14 @@ _MAX_REASON = 200
 _CHECKED_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 Shape = tuple[int, ...]
+
+# The types of 8-bit weights by their safetensors names, and the ends of the names of their scales.
+NARROW_TYPES = {
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+    "I8": torch.int8,
+}
+SCALES = ("weight_scale", "weight_scale_inv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,17 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
     if not tensors:
         raise ModelError(f"{folder}: its safetensors files hold no tensors; save the model again")
     return tensors
+
+
+def holds_quantized(config: Mapping[str, Any], tensors: Mapping[str, StoredTensor]) -> bool:
+    """Whether config.json or the `tensors` of a checkpoint say that its weights are quantized.
+
+    Raises:
+        ModelError: as `unsupported_quantization`.
+    """
+    return declares_quantization(config) or any(
+        tensor.dtype in NARROW_TYPES or name.endswith(SCALES) for name, tensor in tensors.items()
+    )
 
 
 def shard_names(index: Path) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import (
@@ -24,6 +24,7 @@ from decodescope.variants.model.checkpoint import (
     INDEX,
     WEIGHTS,
     broken_checkpoint,
+    holds_quantized,
     in_one_line,
     quiet_transformers,
     require_complete,
@@ -34,11 +35,6 @@ from decodescope.variants.model.checkpoint import (
     stored_tensors,
 )
 from decodescope.variants.model.hub import fetch_weights, find_config
-from decodescope.variants.model.quantized_loading import (
-    QuantizedCheckpoint,
-    find_quantized,
-    load_quantized,
-)
 from decodescope.variants.model.quantized_weights import (
     Quantization,
     Stored,
@@ -55,6 +51,9 @@ from decodescope.variants.model.stored_quantization import (
 from decodescope.variants.model.workload import DecodeWorkload, DType
 from decodescope.variants.model.workload_costs import model_bytes, require_memory
 from decodescope.variants.spec import VariantSpec
+
+if TYPE_CHECKING:
+    from decodescope.variants.model.quantized_loading import QuantizedCheckpoint
 
 _TORCH_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
@@ -289,15 +288,19 @@ def _is_decoder(config: Any) -> bool:
 
 def _check_files(
     source: ModelSource, files: ModelFiles, skeleton: Any, folder: Path
-) -> QuantizedCheckpoint | None:
+) -> "QuantizedCheckpoint | None":
     """Compare the files with `skeleton`; its 8-bit matrices, if they are loaded as they are."""
     tensors = stored_tensors(folder)
     if unsupported_quantization(files.config) is not None:
         # transformers may know the method. Its tensors are packed, with other shapes.
         return None
-    # First of all, because packed weights have other shapes too.
-    with broken_checkpoint(source.name):
-        quantized = find_quantized(source.name, files.config, skeleton, tensors)
+    quantized = None
+    if holds_quantized(files.config, tensors):
+        from decodescope.variants.model.quantized_loading import find_quantized
+
+        # Before the shapes are compared, because packed weights have other shapes too.
+        with broken_checkpoint(source.name):
+            quantized = find_quantized(source.name, files.config, skeleton, tensors)
     require_shapes(source.name, skeleton, tensors)
     return quantized
 
@@ -306,13 +309,15 @@ def _load_checkpoint(
     source: ModelSource,
     files: ModelFiles,
     skeleton: Any,
-    quantized: QuantizedCheckpoint | None,
+    quantized: "QuantizedCheckpoint | None",
     device: str,
     trust_remote_code: bool,
 ) -> LoadedModel:
     options = {"trust_remote_code": trust_remote_code, "local_files_only": files.cached_only}
     with broken_checkpoint(source.name):
         if quantized is not None:
+            from decodescope.variants.model.quantized_loading import load_quantized
+
             model, findings = skeleton, load_quantized(source.name, skeleton, quantized, device)
         else:
             model, info = AutoModelForCausalLM.from_pretrained(

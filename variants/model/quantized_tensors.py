@@ -14,15 +14,8 @@ import torch
 from torch import nn
 
 from decodescope.analyzer.errors import ModelError
-from decodescope.variants.model.checkpoint import Shape, StoredTensor
+from decodescope.variants.model.checkpoint import NARROW_TYPES, SCALES, Shape, StoredTensor
 
-_NARROW = {
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "I8": torch.int8,
-}
-
-_SCALES = ("weight_scale", "weight_scale_inv")
 _SCALE_TYPES = ("F32", "BF16", "F16", "F64")
 _FLOATS = (*_SCALE_TYPES, "I64", "I32", "BOOL")
 # Ends of tensor names that mean more than codes times a scale.
@@ -63,13 +56,6 @@ class NarrowMatrix:
     scale: str | None
 
 
-def is_narrow(tensors: Mapping[str, StoredTensor]) -> bool:
-    """Whether a checkpoint holds weights of 8 bits or their scales."""
-    return any(
-        tensor.dtype in _NARROW or name.endswith(_SCALES) for name, tensor in tensors.items()
-    )
-
-
 def is_activation_scale(name: str) -> bool:
     """Whether the tensor scales activations, or K and V."""
     return name.rpartition(".")[2] in _ACTIVATION_SCALES
@@ -94,20 +80,20 @@ def narrow_matrices(
     weights = {f"{key}.weight" for key in linears}
     for key in skeleton.state_dict():
         dtype = tensors[key].dtype if key in tensors else "F32"
-        if dtype not in _FLOATS and not (key in weights and dtype in _NARROW):
+        if dtype not in _FLOATS and not (key in weights and dtype in NARROW_TYPES):
             what = "" if key in weights else ", and not of a Linear layer"
             raise _refused(name, f"{key} is {dtype}{what}")
-    scaled = declared or any(stored.endswith(_SCALES) for stored in tensors)
+    scaled = declared or any(stored.endswith(SCALES) for stored in tensors)
     matrices = {
         key: _matrix(name, key, module, tensors, scaled)
         for key, module in linears.items()
-        if f"{key}.weight" in tensors and tensors[f"{key}.weight"].dtype in _NARROW
+        if f"{key}.weight" in tensors and tensors[f"{key}.weight"].dtype in NARROW_TYPES
     }
     used = {matrix.scale for matrix in matrices.values()}
     for stored in tensors:
-        if stored.endswith(_SCALES) and stored not in used:
+        if stored.endswith(SCALES) and stored not in used:
             weight = f"{stored.rpartition('.')[0]}.weight"
-            if weight in tensors and tensors[weight].dtype in _NARROW:
+            if weight in tensors and tensors[weight].dtype in NARROW_TYPES:
                 raise _refused(name, f"{weight} is of no Linear layer that config.json describes")
             raise _refused(name, f"{stored} scales weights that are not of 8 bits")
     return matrices
@@ -124,17 +110,17 @@ def _matrix(
             f"{list(weight.shape)} in the weights and {[rows, columns]} by config.json; use the "
             "files of one checkpoint"
         )
-    scales = [f"{key}.{end}" for end in _SCALES if f"{key}.{end}" in tensors]
+    scales = [f"{key}.{end}" for end in SCALES if f"{key}.{end}" in tensors]
     if len(scales) > 1:
-        raise _refused(name, f"{key} has both {' and '.join(_SCALES)}")
+        raise _refused(name, f"{key} has both {' and '.join(SCALES)}")
     if not scales and (scaled or weight.dtype == "I8"):
         raise ModelError(
             f"{name}: {key}.weight is {weight.dtype}, but the checkpoint lacks its scale "
-            f"({key}.{_SCALES[0]}); download or save it again"
+            f"({key}.{SCALES[0]}); download or save it again"
         )
     for scale in scales:
         _check_scale(name, scale, tensors[scale], rows)
-    dtype = _NARROW[weight.dtype]
+    dtype = NARROW_TYPES[weight.dtype]
     return NarrowMatrix(rows, columns, dtype, f"{key}.weight", scales[0] if scales else None)
 
 

@@ -35,7 +35,7 @@ from tests.helpers.app.recorded import (
     view_of,
     window,
 )
-from tests.helpers.foreign.layered import LAYER, interruptions, layered, slow_layered
+from tests.helpers.foreign.layered import LAYER, interrupted, layered, slow_layered
 from tests.helpers.hostile import HOSTILE, unsafe
 from tests.helpers.kineto_events import document, op
 from tests.helpers.scripted import settle, text_of
@@ -49,7 +49,7 @@ def window_of(analysis: Analysis) -> Window:
 
 @pytest.fixture(scope="module")
 def slow() -> Window:
-    return window_of(analyze(interruptions(slow_layered())))
+    return window_of(analyze(interrupted(slow_layered())))
 
 
 @pytest.fixture
@@ -290,7 +290,7 @@ def test_every_size_of_roles_is_drawn_and_nothing_is_wider(variant, brush, width
 
 def hostile_file(folder: Path) -> Path:
     path = folder / "hostile.json"
-    export_chrome(analyze(interruptions(slow_layered(HOSTILE))), path)
+    export_chrome(analyze(interrupted(slow_layered(HOSTILE))), path)
     return path
 
 
@@ -316,7 +316,7 @@ async def test_every_page_shows_hostile_kernels_with_roles_as_text(tmp_path: Pat
 @pytest.mark.parametrize("keys", ["2", "4", "6"])
 def test_picture(snap_compare, tmp_path: Path, keys: str) -> None:
     path = tmp_path / "held.json"
-    export_chrome(analyze(interruptions(slow_layered())), path)
+    export_chrome(analyze(interrupted(slow_layered())), path)
     keys = (keys, "G") if keys == "2" else (keys,)
     assert snap_compare(app_of(path), terminal_size=(120, 40), run_before=before_picture(*keys))
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from decodescope.analyzer import Analysis, analyze
-from decodescope.analyzer.attribution.node_replays import replay_sources
+from decodescope.analyzer.attribution.ranges import replay_sources
 from decodescope.analyzer.capture.window_text import with_node_paths
 from decodescope.analyzer.errors import MissingRequirement
 from decodescope.analyzer.readers.kineto.reader import read_kineto_bytes

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from decodescope.analyzer import Analysis, analyze, load
-from decodescope.analyzer.attribution.node_replays import replay_sources
+from decodescope.analyzer.attribution.ranges import replay_sources
 from decodescope.analyzer.capture.profiler_session import ProfilerSession
 from decodescope.analyzer.schema.graph_reference import REFERENCE_KEY
 from decodescope.variants.measuring.measure import measure_run
