@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from decodescope.analyzer.reports.given import Given
 
 
-@click.command()
+@click.command("analyze")
 @click.argument("files", metavar="FILE...", type=FILE, nargs=-1, required=True)
 @json_option
 @click.option(
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 )
 @rows_option
 @given_options
-def analyze(
+def analyze_command(
     files: tuple[Path, ...],
     as_json: bool,
     output_format: str | None,
