@@ -3,8 +3,15 @@
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.schema.waiting_report import CollectiveReport, WaitingReport
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import BYTES, BYTES_PER_S, COUNT, DURATION, TEXT
+from decodescope.analyzer.tables.columns import (
+    BYTES,
+    BYTES_PER_S,
+    COUNT,
+    DURATION,
+    TEXT,
+    Column,
+    Table,
+)
 from decodescope.analyzer.vocabulary.words import member_word
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from decodescope.analyzer.schema.waiting_report import RankWaiting, WaitingReport
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import DURATION, PERCENT, PLACE, TEXT
+from decodescope.analyzer.tables.columns import DURATION, PERCENT, PLACE, TEXT, Column, Table
 from decodescope.analyzer.vocabulary.words import member_word
 
 if TYPE_CHECKING:
