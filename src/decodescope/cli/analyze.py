@@ -79,9 +79,9 @@ def _analyze_ranks(files: tuple[Path, ...], output_format: str, rows: str, given
     if output_format == "json":
         print_json(ranks.report)
     elif output_format == "table":
-        from decodescope.analyzer.views.ranks_table import ranks_table
+        from decodescope.analyzer.views.ranks_report_table import ranks_report_table
 
-        print_table(ranks.report, partial(ranks_table, by=rows))
+        print_table(ranks.report, partial(ranks_report_table, by=rows))
     elif output_format == "html":
         from decodescope.analyzer.exporting import ranks_page
 
