@@ -1,4 +1,4 @@
-"""What declares a table: units, columns and rows. The terminal, Markdown, CSV, HTML and the app draw it.
+"""Declares tables: units, columns and rows, for the terminal, Markdown, CSV, HTML and the app.
 
 A column is declared once, with its key in JSON and CSV, its title, its unit and its help. What an
 output adds (colours, bars, sorting) it derives from the declaration.
