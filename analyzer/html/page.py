@@ -79,7 +79,6 @@ def _environment() -> Environment:
         "part": words.part_words,
         "speed": words.speed_text,
         "straggler": words.straggler_text,
-        "member": words.member_word,
         "signed": formatting.signed_duration,
     }
     environment.globals |= {

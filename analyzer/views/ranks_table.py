@@ -52,7 +52,7 @@ def _parts(report: RanksReport, by: str, width: int) -> RenderResult:
     yield Text(f"{len(report.ranks)} ranks", style="bold")
     yield columns_table(columns, report.ranks)
     yield from (Text(finding.message, style="yellow") for finding in report.findings)
-    yield from waiting_sections(report, width)
+    yield from waiting_sections(report.communication, width)
     if report.merged is not None:
         yield from section("All ranks on one clock", report_table(report.merged, by))
 

@@ -125,8 +125,8 @@ def _idle(report: Report, by: str, width: int) -> RenderResult:
         yield from section("Threads" if report.on_cpu else "Streams", streams_table(report))
     if any(device.communication_ns for device in report.devices):
         yield from section("Communication", communication_table(report))
-    if report.waiting is not None:
-        yield from waiting_sections(report.waiting, width)
+    if report.communication is not None:
+        yield from waiting_sections(report.communication, width)
     yield from section("Idle gaps", gaps_table(report, width))
     if by == "gap":
         if report.steps:

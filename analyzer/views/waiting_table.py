@@ -1,19 +1,18 @@
 """Who waits for whom as tables for a terminal: among ranks, or the GPUs of one trace."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from rich.console import RenderableType, RenderResult
 from rich.text import Text
 
-from decodescope.analyzer.schema.launch_report import Percentiles
-from decodescope.analyzer.schema.waiting_report import (
+from decodescope.analyzer.schema.communication_report import (
     CollectiveReport,
-    RankWaiting,
+    CommunicationReport,
+    RankCommunication,
     SkewReport,
     StepSkew,
-    WaitingReport,
 )
+from decodescope.analyzer.schema.launch_report import Percentiles
 from decodescope.analyzer.text.formatting import bytes_size, count, duration, percent
 from decodescope.analyzer.views.table_parts import (
     MEDIUM_WIDTH,
@@ -22,33 +21,30 @@ from decodescope.analyzer.views.table_parts import (
     columns_table,
     section,
 )
-from decodescope.analyzer.vocabulary.words import member_word, straggler_text
-
-if TYPE_CHECKING:
-    from decodescope.analyzer.schema.ranks_report import RanksReport
+from decodescope.analyzer.vocabulary.words import straggler_text
 
 _MAX_COLLECTIVES, _MAX_STEPS = 12, 5
 
 
-def waiting_sections(found: "RanksReport | WaitingReport", width: int) -> RenderResult:
+def waiting_sections(found: CommunicationReport, width: int) -> RenderResult:
     """Sections with the straggler, the transfer and wait of each rank, the collectives, and the
     skew of the steps."""
     if found.collectives:
         yield from section("Who waits for whom", *_waiting(found, width))
         yield from section("Collectives", *_collectives(found, width))
     if found.skew is not None:
-        yield from section("Skew of the steps", *_skew(found.skew, member_word(found), width))
+        yield from section("Skew of the steps", *_skew(found.skew, found.member, width))
 
 
 def _p50(of: Percentiles | None) -> str:
     return duration(None if of is None else of.p50)
 
 
-def _waiting(found: "RanksReport | WaitingReport", width: int) -> Iterator[RenderableType]:
+def _waiting(found: CommunicationReport, width: int) -> Iterator[RenderableType]:
     medium = width >= MEDIUM_WIDTH
     unsplit = any(one.unsplit_ns for one in found.ranks)
-    columns: list[Column[RankWaiting]] = [
-        Column(member_word(found), lambda one: f"{one.rank}"),
+    columns: list[Column[RankCommunication]] = [
+        Column(found.member, lambda one: f"{one.rank}"),
         Column("transfer", lambda one: duration(one.transfer_ns)),
         Column("wait", lambda one: duration(one.wait_ns)),
         Column("not split", lambda one: duration(one.unsplit_ns), unsplit),
@@ -72,21 +68,21 @@ def _waiting(found: "RanksReport | WaitingReport", width: int) -> Iterator[Rende
     yield columns_table(columns, found.ranks)
 
 
-def _exposed(one: RankWaiting) -> str:
+def _exposed(one: RankCommunication) -> str:
     return duration(one.exposed_transfer_ns + one.exposed_wait_ns + one.exposed_unsplit_ns)
 
 
-def _last_share(one: RankWaiting) -> float | None:
+def _last_share(one: RankCommunication) -> float | None:
     return one.last_entries / one.collectives if one.collectives else None
 
 
-def _collectives(found: "RanksReport | WaitingReport", width: int) -> Iterator[RenderableType]:
+def _collectives(found: CommunicationReport, width: int) -> Iterator[RenderableType]:
     roomy = width >= ROOMY_WIDTH
     sized = width >= MEDIUM_WIDTH and any(one.message_bytes for one in found.collectives)
     columns: list[Column[CollectiveReport]] = [
         Column("operation", lambda one: one.operation, text=True),
         Column("kind", lambda one: one.kind, width >= MEDIUM_WIDTH, text=True),
-        Column(f"{member_word(found)}s", lambda one: f"{len(one.ranks)}"),
+        Column(f"{found.member}s", lambda one: f"{len(one.ranks)}"),
         Column("matched", lambda one: count(one.matched)),
         Column("unmatched", lambda one: count(one.unmatched), width >= ROOMY_WIDTH),
         Column("transfer p50", lambda one: _p50(one.transfer_ns)),

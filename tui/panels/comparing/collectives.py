@@ -2,10 +2,9 @@
 
 from collections.abc import Hashable
 
+from decodescope.analyzer.schema.communication_report import CollectiveReport
 from decodescope.analyzer.schema.launch_report import Percentiles
-from decodescope.analyzer.schema.waiting_report import CollectiveReport
 from decodescope.analyzer.text.formatting import bytes_size, count, duration
-from decodescope.analyzer.vocabulary.words import member_word
 from decodescope.tui.model.view import Moment, View
 from decodescope.tui.panels.comparing.table import ComparisonTable
 from decodescope.tui.panels.sheet import Empty
@@ -21,13 +20,13 @@ class CollectivesPanel(ComparisonTable):
     NAME = "collectives"
 
     def source(self, view: View, moment: Moment) -> object:
-        return None if view.window is None else view.window.waiting
+        return None if view.window is None else view.window.communication
 
     def rows(self, view: View, moment: Moment) -> Rows | Empty:
-        found = None if view.window is None else view.window.waiting
+        found = None if view.window is None else view.window.communication
         if found is None or not found.collectives:
             return Empty(_TITLE, "no collectives")
-        return table_of(_fields(member_word(found)), found.collectives, _key, _text)
+        return table_of(_fields(found.member), found.collectives, _key, _text)
 
     def title(self) -> str:
         return _TITLE

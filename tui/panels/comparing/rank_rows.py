@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from decodescope.analyzer.reports.per_step import communication_fraction
+from decodescope.analyzer.schema.communication_report import CommunicationReport, RankCommunication
 from decodescope.analyzer.schema.ranks_report import RanksReport
-from decodescope.analyzer.schema.waiting_report import RankWaiting, WaitingReport
 from decodescope.analyzer.text.formatting import duration, percent
 from decodescope.tui.model.candidates import Candidate
 from decodescope.tui.panels.table_fields import Field, dim, plain, table_of
@@ -19,7 +19,7 @@ class RankRow:
     """A rank or a GPU, and whether it is the straggler; of a rank also the candidate that its file
     is, and its share of communication."""
 
-    rank: RankWaiting
+    rank: RankCommunication
     straggles: bool
     candidate: Candidate | None = None
     share: float | None = None
@@ -31,20 +31,21 @@ def rank_rows(found: Sequence[Candidate], report: RanksReport) -> Records | None
     files = [of_file.get(Path(one.report.source.path)) for one in report.ranks]
     if None in files:
         return None
+    communication = report.communication
     rows = [
-        RankRow(one, _straggles(one, report), file, communication_fraction(one.report))
-        for one, file in zip(report.ranks, files, strict=True)
+        RankRow(rank, _straggles(rank, communication), file, communication_fraction(one.report))
+        for rank, one, file in zip(communication.ranks, report.ranks, files, strict=True)
     ]
     return table_of(_fields("rank"), rows, _key_of_file, _text)
 
 
-def gpu_rows(report: WaitingReport) -> Records:
+def gpu_rows(report: CommunicationReport) -> Records:
     """A row for each GPU of one trace."""
     rows = [RankRow(one, _straggles(one, report)) for one in report.ranks]
     return table_of(_fields("GPU"), rows, _key, _text)
 
 
-def _straggles(one: RankWaiting, report: RanksReport | WaitingReport) -> bool:
+def _straggles(one: RankCommunication, report: CommunicationReport) -> bool:
     return report.straggler is not None and report.straggler.rank == one.rank
 
 
@@ -89,7 +90,7 @@ def _late_ns(row: RankRow) -> int | None:
     return None if row.rank.lateness_ns is None else row.rank.lateness_ns.p50
 
 
-def _of_collectives(ns: Callable[[RankWaiting], int]) -> Callable[[RankRow], int | None]:
+def _of_collectives(ns: Callable[[RankCommunication], int]) -> Callable[[RankRow], int | None]:
     """A time that only a rank with matched collectives has."""
     return lambda row: ns(row.rank) if row.rank.collectives else None
 
