@@ -166,10 +166,10 @@ def _idle(report: Report, by: str, width: int) -> RenderResult:
         from decodescope.analyzer.tables.communication_table import communication_table
 
         yield from section("Communication", rich_table(communication_table(report), width))
-    if report.waiting is not None:
+    if report.communication is not None:
         from decodescope.analyzer.views.waiting_sections import waiting_sections
 
-        yield from waiting_sections(report.waiting, width)
+        yield from waiting_sections(report.communication, width)
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
     if by == "gap":
         from decodescope.analyzer.tables.gaps_table import longest_gaps_table
