@@ -160,8 +160,8 @@ def _idle(report: Report, by: str, width: int) -> RenderResult:
         yield from section(title, rich_table(streams_table(report, _STREAM_ROWS), width))
     if any(device.communication_ns for device in report.devices):
         yield from section("Communication", rich_table(communication_table(report), width))
-    if report.waiting is not None:
-        yield from waiting_sections(report.waiting, width)
+    if report.communication is not None:
+        yield from waiting_sections(report.communication, width)
     yield from section("Idle gaps", rich_table(gap_classes_table(report), width))
     if by == "gap":
         if report.steps:
