@@ -1,8 +1,15 @@
 """The collectives of ranks or GPUs: how long they transfer, and how long others wait in them."""
 
 from decodescope.analyzer.schema.communication_report import CollectiveReport, CommunicationReport
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import BYTES, BYTES_PER_S, COUNT, DURATION, TEXT
+from decodescope.analyzer.tables.columns import (
+    BYTES,
+    BYTES_PER_S,
+    COUNT,
+    DURATION,
+    TEXT,
+    Column,
+    Table,
+)
 
 
 def collectives_table(

@@ -4,8 +4,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from decodescope.analyzer.schema.communication_report import CommunicationReport, RankCommunication
-from decodescope.analyzer.tables.columns import Column, Table
-from decodescope.analyzer.tables.units import DURATION, PERCENT, PLACE, TEXT
+from decodescope.analyzer.tables.columns import DURATION, PERCENT, PLACE, TEXT, Column, Table
 
 
 @dataclass(frozen=True, slots=True)
