@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.schema.kernel_report import LaunchShape, Roofline
 from decodescope.analyzer.schema.report import Report, StreamReport
 from decodescope.analyzer.text.formatting import extent_text
@@ -19,6 +20,9 @@ from decodescope.analyzer.text.plain import plain_line
 
 _Cell = str | int | float | None
 _Row = Iterable[_Cell]
+
+# Short names are not cut: none is that long.
+_NAME_CELLS = 1_000
 
 # What begins a formula in Excel, LibreOffice or Google Sheets, also in its full-width form.
 _FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -55,11 +59,14 @@ def _origin(report: Report, with_devices: bool) -> tuple[_Row, _Row]:
 
 
 def _kernels(report: Report) -> tuple[_Row, list[_Row]]:
-    header: tuple[str, ...] = ("name", "count", "short_calls", "total_ns", "mean_ns", "share")
+    header: tuple[str, ...] = ("count", "short_calls", "total_ns", "mean_ns", "share")
     header += ("critical_ns", "critical_share", "shapes")
+    names = short_kernels((kernel.name for kernel in report.kernels), _NAME_CELLS)
     shape, fields = LaunchShape.__struct_fields__, Roofline.__struct_fields__
-    return (*header, *shape, *(f"roofline_{name}" for name in fields)), [
+    return ("name", "short_name", *header, *shape, *(f"roofline_{name}" for name in fields)), [
         (
+            kernel.name,
+            names[kernel.name],
             *_figures(kernel, header),
             *map(_extent, _figures(kernel.shape, shape)),
             *_figures(kernel.roofline, fields),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.text.formatting import duration, shorten
 from decodescope.analyzer.timing.held_up.comparing import (
     FEW,
@@ -69,7 +70,7 @@ def _few_ops(timeline: Timeline, scale: Scale, op: int) -> Iterator[HeldUp]:
 
 def _long_op(timeline: Timeline, op: int, span: tuple[int, int], usual: str) -> HeldUp:
     ops = timeline.trace.ops
-    name = shorten(timeline.trace.names[ops.name[op]], NAME_CELLS)
+    name = shorten(short_name(timeline.trace.names[ops.name[op]]), NAME_CELLS)
     evidence = f"{name} ran for {duration(int(ops.length_ns[op]))}; {usual} (median)"
     return HeldUp(int(ops.device[op]), *span, "long_op", evidence, -1, op)
 

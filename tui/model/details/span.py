@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.names.kernel_names import short_kernels
 from decodescope.analyzer.text.formatting import count, duration, percent
 from decodescope.tui.model.details.line import DetailLine
 from decodescope.tui.model.view import Window
 
-_KERNELS = 12
+_KERNELS, _NAME_CELLS = 12, 100
 _THREADS = 4
 
 
@@ -33,8 +33,10 @@ def span_lines(window: Window, start_ns: int, end_ns: int) -> Iterator[DetailLin
         if device.before_or_after_ns:
             text = f"{_share(device.before_or_after_ns, length_ns)}, before or after all ops"
             yield DetailLine("no ops", text, "dim")
-    for name, ops, ns in totals.kernels[:_KERNELS]:
-        yield DetailLine(duration(ns), f"{count(ops)} \u00d7 {readable_kernel(name)}")
+    longest = totals.kernels[:_KERNELS]
+    short = short_kernels((name for name, _, _ in longest), _NAME_CELLS)
+    for name, ops, ns in longest:
+        yield DetailLine(duration(ns), f"{count(ops)} \u00d7 {short[name]}")
     if len(totals.kernels) > _KERNELS:
         rest = totals.kernels[_KERNELS:]
         text = f"{len(rest):,} other kernels"

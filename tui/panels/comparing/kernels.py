@@ -4,6 +4,7 @@ from functools import partial
 
 from decodescope.analyzer.comparing.kernel_changes import KernelChange, kernel_changes
 from decodescope.analyzer.names.kernel_names import ShortNames
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.comparison_report import Pair
 from decodescope.analyzer.schema.report import Report
 from decodescope.analyzer.text.formatting import microseconds, number
@@ -39,11 +40,15 @@ class ComparisonKernelsPanel(ChangesTable):
             Column("→ count", priority=4),
         )  # fmt: skip
         cells = partial(_cells, ShortNames(row.name for row in rows))
-        return Records(columns, rows, _key, cells, _values, _key)
+        return Records(columns, rows, _key, cells, _values, _text)
 
 
 def _key(row: KernelChange) -> str:
     return row.name
+
+
+def _text(row: KernelChange) -> str:
+    return f"{row.name}\n{short_name(row.name)}"
 
 
 def _cells(names: ShortNames, row: KernelChange, inks: Inks, room: int) -> tuple[Cell, ...]:

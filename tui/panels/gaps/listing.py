@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.names.kernel_names import ShortNames
 from decodescope.analyzer.names.names import cut_middle, cut_start
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.report import GapReport
 from decodescope.analyzer.text.formatting import UNKNOWN, count, duration
 from decodescope.analyzer.vocabulary.class_colors import GAP_LETTERS
@@ -93,7 +94,9 @@ class GapRows(Rows):
     def text(self, row: int) -> str:
         gap = self._table.report(row)
         held = self._held_words(int(self._table.rows[row]))
-        return "\n".join((gap.gap_class, gap.prev, gap.next, gap.call or "", gap.range or "", held))
+        short = (short_name(gap.prev), short_name(gap.next))
+        place = (gap.call or "", gap.range or "", held)
+        return "\n".join((gap.gap_class, gap.prev, gap.next, *short, *place))
 
     def order(self, column: int | None, down: bool) -> Sequence[int]:
         field = None if column is None else _FIELDS[column]

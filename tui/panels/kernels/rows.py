@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from decodescope.analyzer.names.kernel_names import ShortNames
 from decodescope.analyzer.names.mangled import readable_kernel
+from decodescope.analyzer.names.short_names import short_name
 from decodescope.analyzer.schema.kernel_report import KernelReport
 from decodescope.analyzer.text.formatting import (
     UNKNOWN,
@@ -73,7 +74,7 @@ class KernelRows(Rows):
 
     def text(self, row: int) -> str:
         name = self._kernels[row].name
-        return f"{name}\n{readable_kernel(name)}\n{family_of(name)}"
+        return "\n".join((name, readable_kernel(name), short_name(name), family_of(name)))
 
     def cells(self, row: int, inks: Inks, room: int) -> Sequence[Cell]:
         kernel, glyphs = self._kernels[row], self._glyphs()
@@ -100,7 +101,7 @@ class KernelRows(Rows):
         title = self.columns[column].title
         of: dict[str, Callable[[KernelReport], object]] = {
             "": lambda one: family_of(one.name),
-            "kernel": lambda one: readable_kernel(one.name).lower(),
+            "kernel": lambda one: short_name(one.name).lower(),
             "critical µs": lambda one: one.critical_ns,
             "mean µs": lambda one: one.mean_ns,
             "share %": self._share,
